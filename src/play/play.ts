@@ -39,6 +39,8 @@ export class Application implements Disposable {
   readonly #rollbacks: Rollback[] = [];
   readonly #keys: PodKey[] = [];
   readonly #changed = new Set<string>();
+  readonly #pending = new Set<Promise<void>>();
+  readonly #failed = new AbortController();
   readonly #listening: Disposable;
 
   constructor(
@@ -58,6 +60,9 @@ export class Application implements Disposable {
     try {
       await work();
     } catch (error) {
+      // What is applied beside it must not start after the undo.
+      this.#failed.abort(ShimError.from(error, "unknown"));
+      await Promise.allSettled(this.#pending);
       await this.#undo();
       throw error;
     }
@@ -68,9 +73,22 @@ export class Application implements Disposable {
     }
   }
 
+  /** Rejects also when another pod fails. */
   async apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
+    const work = this.#apply(manifest, AbortSignal.any([signal, this.#failed.signal]));
+    this.#pending.add(work);
+    try {
+      await work;
+    } finally {
+      this.#pending.delete(work);
+    }
+  }
+
+  async #apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
     const { key, startsAfter } = manifest;
+    signal.throwIfAborted();
     const rollback = await undoOf(manifest, this.deps, signal);
+    signal.throwIfAborted();
     this.#rollbacks.push(rollback);
     this.#keys.push(key);
     try {
@@ -149,12 +167,21 @@ async function undoOf(manifest: Manifest, deps: KubeletDeps, signal: AbortSignal
     );
     return rollback;
   }
-  const known = new Set(before.containers.map(({ id }) => id));
+  const known = new Set([...before.sandboxes, ...before.containers].map(({ id }) => id));
   rollback.defer(`remove new containers of pod "${nameOf(key)}"`, async (undoSignal) => {
-    const { containers } = await observePod(deps, key, undoSignal);
+    const { sandboxes, containers } = await observePod(deps, key, undoSignal);
+    // It was deleted and made again: nothing of the earlier one is left.
+    if (!sandboxes.some(({ id }) => known.has(id))) {
+      await deletePod(key, silent, undoSignal);
+      return;
+    }
     for (const { id, state } of containers.filter((container) => !known.has(container.id))) {
       if (state === "running") await ignoreMissing(deps.client.stopContainer(id, graceSeconds, undoSignal));
       await ignoreMissing(deps.client.removeContainer(id, undoSignal));
+    }
+    for (const { id } of sandboxes.filter((sandbox) => !known.has(sandbox.id))) {
+      await ignoreMissing(deps.client.stopPodSandbox(id, undoSignal));
+      await ignoreMissing(deps.client.removePodSandbox(id, undoSignal));
     }
   });
   return rollback;

@@ -37,23 +37,20 @@ export class Session implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void> {
     using application = new Application(this.kubelet, this.deps, options);
-    let isFirst = true;
+    let isApplied = false;
     const apply = async (manifest: Manifest): Promise<void> => {
       this.#manifests = [...this.#manifests, manifest];
-      if (isFirst) await application.apply(manifest, signal);
-      else this.kubelet.apply(manifest, { failFast: false });
+      if (isApplied) this.kubelet.apply(manifest, { failFast: false });
+      else await application.apply(manifest, signal);
     };
     const runners = workloads.jobs.map((job) => this.#addJob(job, apply));
-    try {
-      await application.run(async () => {
-        await Promise.all([
-          ...workloads.pods.map((manifest) => apply(manifest)),
-          ...runners.map((runner) => runner.start(signal)),
-        ]);
-      });
-    } finally {
-      isFirst = false;
-    }
+    await application.run(async () => {
+      await Promise.all([
+        ...workloads.pods.map((manifest) => apply(manifest)),
+        ...runners.map((runner) => runner.start(signal)),
+      ]);
+    });
+    isApplied = true;
     for (const cronJob of workloads.cronJobs) {
       const runner = new CronRunner(cronJob, {
         clock: this.deps.clock,

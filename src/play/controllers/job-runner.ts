@@ -94,11 +94,15 @@ export class JobRunner {
       do {
         this.#isDirty = false;
         await this.#turn(signal);
-      } while (this.#isDirty && !this.isOver && !this.#isClosed && !signal.aborted);
+      } while (this.#mustGoOn(signal));
     } finally {
       // In the same turn of the event loop as the last look at `isDirty`: no call between them is lost.
       this.#running = undefined;
     }
+  }
+
+  #mustGoOn(signal: AbortSignal): boolean {
+    return this.#isDirty && !this.isOver && !this.#isClosed && !signal.aborted;
   }
 
   async #turn(signal: AbortSignal): Promise<void> {

@@ -242,7 +242,10 @@ export class FakeCri implements CriClient {
     return Promise.resolve(this.info);
   }
 
-  listPodSandboxes(labels: Readonly<Record<string, string>>): Promise<readonly PodSandbox[]> {
+  listPodSandboxes(
+    labels: Readonly<Record<string, string>>,
+    _signal?: AbortSignal,
+  ): Promise<readonly PodSandbox[]> {
     const matches = ({ config }: FakeSandbox): boolean =>
       Object.entries(labels).every(([key, value]) => config.labels?.[key] === value);
     return Promise.resolve(this.sandboxes.filter(matches).map(listedSandbox));

@@ -247,6 +247,26 @@ describe("playUp()", () => {
     assert.deepEqual(fixture.cri.calls, [...deletion, ...allCalls]);
   });
 
+  test("keeps nothing of a pod that was made again and fails", async () => {
+    const fixture = await runningPod();
+    fixture.cri.failOn = "createContainer b";
+    await assert.rejects(up(fixture, { text: `${spec}  hostname: other\n` }), /it broke/);
+    assert.deepEqual([fixture.cri.sandboxes, [...fixture.files.paths]], [[], []]);
+  });
+
+  test("removes a new sandbox that fails beside the ended one", async () => {
+    const fixture = await runningPod();
+    for (const sandbox of fixture.cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+    for (const container of fixture.cri.containers) container.state = ContainerState.CONTAINER_EXITED;
+    fixture.cri.failOn = "createContainer b 1";
+    await assert.rejects(up(fixture), /it broke/);
+    assert.deepEqual(
+      fixture.cri.sandboxes.map(({ state }) => state),
+      [PodSandboxState.SANDBOX_NOTREADY],
+    );
+    assert.ok(fixture.files.paths.size > 0);
+  });
+
   test("restarts only the container that has changed", async () => {
     const fixture = await runningPod();
     await up(fixture, {

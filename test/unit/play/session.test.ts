@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { orAbort } from "../../../src/shim/lib/abort.js";
+import type { ShimError } from "../../../src/shim/lib/errors.js";
 import { readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import { Session } from "../../../src/play/session.js";
+import { turns } from "../../fakes/turns.js";
 import { type Fixture, makeFixture } from "./fake-cri.js";
 
 const { signal } = new AbortController();
@@ -122,6 +124,35 @@ test("a job of a cron job that cannot be removed ends nothing", () =>
     },
     ({ cri }) => cri.exits.set("c", 0),
   ));
+
+test("no pod starts after another one has failed the first application", async () => {
+  const fixture = makeFixture();
+  const { cri, deps, clock } = fixture;
+  const pod = (name: string): string =>
+    `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c-${name}, image: "busybox:1"}]}`;
+  const text = [pod("bad"), pod("slow")].join("\n---\n");
+  const workloads = await readWorkloads([{ name: "f.yaml", text }], {});
+  cri.failOn = "startContainer c-bad";
+  // The look at the second pod is answered while the first one is being removed.
+  const list = cri.listPodSandboxes.bind(cri);
+  let answer = (): void => undefined;
+  const removing = new Promise<void>((resolve) => (answer = resolve));
+  cri.listPodSandboxes = async (labels, limit = signal) => {
+    if (labels["io.kubernetes.pod.name"] === "slow") await orAbort(removing, limit);
+    return list(labels);
+  };
+  const stop = cri.stopPodSandbox.bind(cri);
+  cri.stopPodSandbox = async (id) => {
+    answer();
+    await turns(20);
+    await stop(id);
+  };
+  await using session = new Session(deps);
+  await assert.rejects(session.apply(workloads, options, signal), /it broke/);
+  await clock.advance(0);
+  assert.deepEqual(cri.sandboxes, []);
+  assert.ok(!cri.calls.includes("runPodSandbox slow"));
+});
 
 test("ready() names the job that has failed", () =>
   play(
