@@ -2,6 +2,7 @@
 import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { shownText } from "../lib/shown-text.js";
 import { connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
 import type { Screen } from "../../play/view/colours.js";
@@ -87,9 +88,14 @@ export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number>
   try {
     return await play(options, io);
   } catch (error) {
-    io.stderr.write(`dockershim play: ${messageOf(error)}\n`);
+    io.stderr.write(`dockershim play: ${shownLines(messageOf(error))}\n`);
     return 1;
   }
+}
+
+/** Probes, hooks and termination messages say what a container wants: nothing for the terminal to act on. */
+function shownLines(text: string): string {
+  return text.split("\n").map(shownText).join("\n");
 }
 
 async function play(options: PlayOptions, io: PlayIo): Promise<number> {
@@ -97,7 +103,7 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   const directories = { ...defaultDirectories, ...options.directories };
   const screen: Shown = {
     report: (line) => {
-      io.stderr.write(`${line}\n`);
+      io.stderr.write(`${shownLines(line)}\n`);
     },
   };
   const report = (line: string): void => {
@@ -186,7 +192,7 @@ async function runSession(
     return await attend(session, shown, files, signal);
   } finally {
     shown.report = (line) => {
-      stderr.write(`${line}\n`);
+      stderr.write(`${shownLines(line)}\n`);
     };
   }
 }

@@ -57,6 +57,12 @@ for (const [what, files, names, expected] of cases) {
   });
 }
 
+test("runPlay() shows no text that a terminal would act on", async () => {
+  const errors = await run({}, ["\u001b]0;title\u0007.yaml"]);
+  assert.match(errors, /\\u\{1b\}\]0;title/);
+  assert.ok(!errors.includes("\u001b"));
+});
+
 test("runPlay() reads manifests from standard input", async () => {
   assert.match(
     await run({}, ["-"], "kind: Pod\n"),
