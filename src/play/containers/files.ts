@@ -1,5 +1,5 @@
 /** Files that `play` makes on the node, as the kubelet would. */
-import type { Stats } from "node:fs";
+import { type Stats, constants } from "node:fs";
 import {
   chmod,
   chown,
@@ -43,7 +43,7 @@ export interface PlayFiles {
   replaceFile(path: string, text: string): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
   readFile(path: string, limitBytes: number): Promise<string | undefined>;
-  /** The last `bytes` of a file; empty when there is none. */
+  /** The last `bytes` of a file; empty when there is none, and for a directory or a pipe. */
   readTail(path: string, bytes: number): Promise<string>;
   /** Can be repeated: it keeps data, and brings the files of objects up to date. */
   prepareVolume(volume: VolumePreparation): Promise<void>;
@@ -219,11 +219,14 @@ async function readWhole(path: string, limitBytes: number): Promise<string | und
   }
 }
 
+/** A volume can be mounted in place of a file of play: a container's pipe would block the open for ever. */
 async function readTail(path: string, bytes: number): Promise<string> {
   if ((await statOrUndefined(path)) === undefined) return "";
-  const file = await open(path, "r");
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    const { size } = await file.stat();
+    const stats = await file.stat();
+    if (!stats.isFile()) return "";
+    const { size } = stats;
     const length = Math.min(size, bytes);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
     return buffer.toString("utf8", 0, bytesRead);

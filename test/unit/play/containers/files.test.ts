@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { existsSync } from "node:fs";
 import { chown, mkdir, readFile, rename, stat, statfs, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -305,4 +307,11 @@ test("rewriteFile() keeps the inode, cuts a longer text, and makes no file", () 
     assert.equal(await readFile(path, "utf8"), "short");
     assert.equal((await stat(path)).ino, ino);
     assert.equal(await modeOf(path), 0o644);
+  }));
+
+test("readTail() answers nothing for a directory, and does not wait for a pipe", () =>
+  inDirectory(async (directory) => {
+    await promisify(execFile)("mkfifo", [join(directory, "pipe")]);
+    assert.equal(await nodeFiles.readTail(directory, 3), "");
+    assert.equal(await nodeFiles.readTail(join(directory, "pipe"), 3), "");
   }));
