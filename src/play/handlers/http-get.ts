@@ -1,5 +1,5 @@
 /** HTTP requests of probes and hooks, as the kubelet makes them. */
-import { request, type IncomingMessage } from "node:http";
+import { type ClientRequest, request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
 import { linkAbort } from "../../shim/lib/abort.js";
@@ -157,12 +157,20 @@ async function getOnce(target: HttpTarget, dial: Dial, signal: AbortSignal): Pro
   }
   const transport = scheme === "https" ? connectTls({ socket, rejectUnauthorized: false }) : socket;
   return new Promise((resolve, reject) => {
-    const outgoing = request({
-      path,
-      setHost: false,
-      headers: { Host: addressText({ host, port }), ...headers, Connection: "close" },
-      createConnection: () => transport,
-    });
+    let outgoing: ClientRequest;
+    try {
+      outgoing = request({
+        path,
+        setHost: false,
+        headers: { Host: addressText({ host, port }), ...headers, Connection: "close" },
+        createConnection: () => transport,
+      });
+    } catch (error) {
+      // A header that HTTP cannot have.
+      socket.destroy();
+      reject(failed(error));
+      return;
+    }
     const link = linkAbort(signal, () => {
       socket.destroy();
       reject(ShimError.from(signal.reason));

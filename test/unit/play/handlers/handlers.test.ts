@@ -3,13 +3,14 @@ import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
 import { promisify } from "node:util";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer } from "node:net";
 import { createServer as createTlsServer } from "node:https";
 import { describe, test } from "node:test";
 import { Server as GrpcServer, ServerCredentials, status as grpcStatus } from "@grpc/grpc-js";
-import { dialFromHere } from "../../../../src/play/dial.js";
+import { type Dial, dialFromHere } from "../../../../src/play/dial.js";
 import { makeHandlers } from "../../../../src/play/handlers/handlers.js";
 import type { HandlerTarget } from "../../../../src/play/kubelet/handlers.js";
 import type { Probe } from "../../../../src/play/manifests/pod-schema.js";
@@ -187,6 +188,27 @@ describe("a probe by HTTP", () => {
     assert.equal(request.headers.host, `127.0.0.1:${at.port}`);
     assert.equal(request.headers["accept-encoding"], undefined);
     assert.equal(request.headers.connection, "close");
+  });
+
+  test("leaves no connection open when a header cannot be sent", async () => {
+    using at = await serve((_request, response) => response.end());
+    const sockets: Duplex[] = [];
+    const dial: Dial = async (...where) => {
+      const socket = await dialFromHere(...where);
+      sockets.push(socket);
+      return socket;
+    };
+    const httpHeaders = [{ name: "X Y", value: "1" }];
+    const outcome = await handlers(noExec, dial).probe(
+      { httpGet: { port: at.port, httpHeaders } },
+      target(),
+      never,
+    );
+    assert.equal(outcome.result, "failure");
+    assert.deepEqual(
+      sockets.map(({ destroyed }) => destroyed),
+      [true],
+    );
   });
 
   test("sends the manifest's User-Agent and Host, and no empty Accept", async () => {
