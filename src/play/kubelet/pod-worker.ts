@@ -52,7 +52,7 @@ class Application {
 }
 
 export class PodWorker {
-  readonly #probes: ProbeWorkers;
+  #probes: ProbeWorkers;
   readonly #crashes: BackOff;
   readonly #pulls: BackOff;
   readonly #waiting = new Map<string, Waiting>();
@@ -82,7 +82,11 @@ export class PodWorker {
     const { clock, backOff } = deps;
     this.#crashes = new BackOff(clock, backOff);
     this.#pulls = new BackOff(clock, backOff);
-    this.#probes = new ProbeWorkers({ ...deps, event: this.#event }, () => {
+    this.#probes = this.#newProbes();
+  }
+
+  #newProbes(): ProbeWorkers {
+    return new ProbeWorkers({ ...this.deps, event: this.#event }, () => {
       this.wake();
     });
   }
@@ -274,6 +278,9 @@ export class PodWorker {
     await deletePod(key, { ...this.deps, event: this.#event }, signal);
     this.#startTime = undefined;
     this.#savedHash = undefined;
+    // Those of a pod that had ended are closed.
+    this.#probes.close();
+    this.#probes = this.#newProbes();
     this.#waiting.clear();
     return emptyPod;
   }

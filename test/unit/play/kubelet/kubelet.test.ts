@@ -62,3 +62,17 @@ test("fifty pods start side by side", async () => {
   assert.equal(cri.containers.length, 100);
   await kubelet[Symbol.asyncDispose]();
 });
+
+test("a pod that had ended and is made again has its probes again", async () => {
+  const { cri, clock, kubelet } = makeFixture();
+  const probed = `  restartPolicy: Never
+  containers: [{name: a, image: busybox:1, readinessProbe: {exec: {command: [x]}}}]`;
+  cri.exitsInTurn.set("a", [0]);
+  const worker = kubelet.apply(await podWith(probed), options);
+  await clock.advance(0);
+  assert.equal(worker.status?.phase, "Succeeded");
+  kubelet.apply(await podWith(`${probed}\n  hostname: other`), options);
+  await clock.advance(10_000);
+  assert.equal(worker.status.containerStatuses[0]?.ready, true);
+  await kubelet[Symbol.asyncDispose]();
+});
