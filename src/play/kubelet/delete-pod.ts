@@ -1,6 +1,6 @@
 /** Deletes a pod: its containers, its sandboxes, its files. */
 import { messageOf } from "../../shim/lib/errors.js";
-import { podUid } from "../manifests/names.js";
+import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { PlayFiles } from "../containers/files.js";
 import { type Directories, logDirectory, podDirectory } from "../containers/pod-files.js";
@@ -34,13 +34,18 @@ export async function deletePod(
   const own = observed.sandboxes.filter(({ playHash }) => playHash !== undefined);
   const foreign = observed.sandboxes.length - own.length;
   // The uid of the manifest may have changed since the pod was made.
-  const uids = new Set([key.uid, ...own.map(({ uid }) => uid).filter((uid) => podUid(uid) === undefined)]);
+  const uids = new Set([key.uid, ...own.map(({ uid }) => uid)]);
   for (const uid of uids) {
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
-    if (foreign === 0 && options.keepFiles !== true)
+    if (foreign === 0 && options.keepFiles !== true && isPartOfPath({ ...key, uid }))
       await removePodFiles(deps.files, deps.directories, { ...key, uid });
   }
   return { own: own.length, foreign };
+}
+
+/** Names that come from the CRI may be anything: no files are removed under such a one. */
+function isPartOfPath({ namespace, name, uid }: PodKey): boolean {
+  return podUid(uid) === undefined && dnsLabel(namespace) === undefined && dnsSubdomain(name) === undefined;
 }
 
 /** Stops and removes the pod's sandboxes of one uid. */
@@ -57,7 +62,7 @@ async function deleteSandboxes(
   if (sandboxes.length === 0) return;
   const ids = new Set(sandboxes.map(({ id }) => id));
   const containers = observed.containers.filter(({ sandboxId }) => ids.has(sandboxId));
-  const spec = await keptSpec(key, deps);
+  const spec = isPartOfPath(key) ? await keptSpec(key, deps) : undefined;
   const pod = { spec, podIp: podIpOf(spec ?? {}, observed) };
   await killPod({ ...observed, sandboxes, containers }, pod, deps, signal, options);
   for (const { id } of sandboxes) await ignoreMissing(deps.client.removePodSandbox(id, signal));

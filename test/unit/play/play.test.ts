@@ -376,6 +376,20 @@ describe("playDown()", () => {
     assert.deepEqual([...fixture.files.paths], []);
   });
 
+  for (const uid of ["", "..", "../../etc"]) {
+    test(`removes no files under the uid "${uid}" of a sandbox`, async () => {
+      const fixture = fixtureWithInit();
+      await up(fixture);
+      const { key } = await podWith(spec);
+      fixture.files.calls.length = 0;
+      await playDown([{ source: "", key: { ...key, uid } }], fixture.deps, signal);
+      assert.deepEqual(fixture.files.calls, [
+        "removeTree /logs/default_web_uid-1",
+        "removeTree /state/uid-1",
+      ]);
+    });
+  }
+
   test("leaves a pod of the same name that play did not make, with its files", async () => {
     const fixture = makeFixture();
     const { key } = await podWith(spec);
