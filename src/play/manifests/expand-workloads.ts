@@ -233,13 +233,14 @@ function mustRestart(kind: string, { spec }: ReadTemplate): readonly Problem[] {
   return [malformed("spec.template.spec.restartPolicy", `must be Always for a ${kind}`)];
 }
 
-/** Two workloads of one name would make pods of one name. */
+/** Two workloads of one name would make pods of one name. Pods of one uid would share their files. */
 function checkPodNames(
   pods: readonly MadePod[],
   jobs: readonly Job[],
   report: (item: Item<unknown>, problems: readonly Problem[]) => void,
 ): void {
   const seen = new Map<string, MadePod>();
+  const uids = new Map<string, Manifest>();
   const reported = new Set<Item<unknown>>();
   const podsOfJobs = jobs.map(({ namespace, name, source }) => ({
     pattern: new RegExp(`^${namespace}/${name.replaceAll(".", "\\.")}-\\d+(-\\d+)?$`),
@@ -254,6 +255,12 @@ function checkPodNames(
       report(made.item, [malformed("metadata.name", `the pod ${pod} is also made for ${other.source}`)]);
     }
     seen.set(pod, made);
+    const sharing = uids.get(key.uid);
+    if (sharing !== undefined && other === undefined) {
+      const { namespace, name } = sharing.key;
+      report(made.item, [malformed("metadata.uid", `is also that of the pod ${namespace}/${name}`)]);
+    }
+    uids.set(key.uid, made.manifest);
   }
 }
 

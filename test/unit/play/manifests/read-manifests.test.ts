@@ -123,6 +123,14 @@ spec:
     );
   });
 
+  test("refuses two pods with one uid, which would share their files", async () => {
+    const pod = (name: string) => minimal.replace(/name: \w+/, `name: ${name}, uid: u-1`);
+    assert.match(
+      (await problemsOf(`${pod("one")}---\n${pod("two")}`)).lines.join("\n"),
+      /metadata\.uid: is also that of the pod default\/one/,
+    );
+  });
+
   for (const [what, text] of [
     ["broken YAML", "a: ["],
     ["a key given twice", "a: 1\na: 2\n"],
