@@ -147,7 +147,10 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
       );
     } finally {
       if (options.timeline !== undefined)
-        await writeFileAtomically(options.timeline, renderTimeline(timeline.data), { mode: 0o644, temporaryPrefix: ".timeline-" });
+        await writeFileAtomically(options.timeline, renderTimeline(timeline.data), {
+          mode: 0o644,
+          temporaryPrefix: ".timeline-",
+        });
     }
   } finally {
     client.close();
