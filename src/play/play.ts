@@ -1,6 +1,6 @@
 /** Brings all pods of the manifests up, shows them, or removes them. */
-import { linkAbort, orAbort } from "../shim/lib/abort.js";
-import { ShimError, messageOf } from "../shim/lib/errors.js";
+import { orAbort } from "../shim/lib/abort.js";
+import { ShimError, isKind, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
 import type { Manifest, PodKey } from "./manifests/read-manifests.js";
@@ -17,30 +17,13 @@ import { podDirectory } from "./containers/pod-files.js";
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
 
-/**
- * Gives the pods to the kubelet and waits until they are applied. When one fails, removes everything that
- * this run has made, for all pods, unless `keep`; the kubelet then has none of them.
- */
-export async function playUp(
-  manifests: readonly Manifest[],
-  kubelet: Kubelet,
-  deps: KubeletDeps,
-  options: { readonly keep: boolean },
-  signal: AbortSignal,
-): Promise<void> {
-  using application = new Application(kubelet, deps, options);
-  await application.run(() =>
-    Promise.all(manifests.map((manifest) => application.apply(manifest, signal))).then(() => undefined),
-  );
-}
-
 /** The first application of pods: all of them, or nothing. */
 export class Application implements Disposable {
-  readonly #rollbacks: Rollback[] = [];
-  readonly #keys: PodKey[] = [];
+  readonly #pods: { readonly key: PodKey; readonly rollback: Rollback }[] = [];
   readonly #changed = new Set<string>();
   readonly #pending = new Set<Promise<void>>();
   readonly #failed = new AbortController();
+  #isTimedOut = false;
   readonly #listening: Disposable;
 
   constructor(
@@ -55,19 +38,23 @@ export class Application implements Disposable {
     });
   }
 
-  /** `work` calls `apply`. When it fails, everything is undone before its error is thrown. */
-  async run(work: () => Promise<void>): Promise<void> {
+  /**
+   * `work` calls `apply`. When it fails, everything is undone before its error is thrown; but not when the user
+   * does not want to wait any longer (`signal` aborts with a timeout).
+   */
+  async run(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
     try {
       await work();
     } catch (error) {
+      this.#isTimedOut = signal.aborted && isKind(signal.reason, "timeout");
       // What is applied beside it must not start after the undo.
       this.#failed.abort(ShimError.from(error, "unknown"));
       await Promise.allSettled(this.#pending);
       await this.#undo();
       throw error;
     }
-    for (const rollback of this.#rollbacks) rollback.commit();
-    for (const key of this.#keys.filter((one) => !this.#changed.has(nameOf(one)))) {
+    for (const { rollback } of this.#pods) rollback.commit();
+    for (const { key } of this.#pods.filter((pod) => !this.#changed.has(nameOf(pod.key)))) {
       const phase = this.kubelet.pod(key)?.status?.phase ?? "Pending";
       this.deps.report(`${nameOf(key)}: already ${phase === "Running" ? "running" : `there (${phase})`}`);
     }
@@ -85,15 +72,12 @@ export class Application implements Disposable {
   }
 
   async #apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
-    const { key, startsAfter } = manifest;
+    const { key } = manifest;
     signal.throwIfAborted();
     const rollback = await undoOf(manifest, this.deps, signal);
     signal.throwIfAborted();
-    this.#rollbacks.push(rollback);
-    this.#keys.push(key);
+    this.#pods.push({ key, rollback });
     try {
-      if (startsAfter !== undefined)
-        await becomesReady(this.kubelet, { namespace: key.namespace, name: startsAfter }, signal);
       await orAbort(this.kubelet.apply(manifest, { failFast: true }).applied, signal);
     } catch (error) {
       if (signal.aborted) throw ShimError.from(signal.reason);
@@ -108,41 +92,21 @@ export class Application implements Disposable {
   }
 
   async #undo(): Promise<void> {
-    const { keep } = this.options;
-    await Promise.all(this.#keys.map((key) => this.kubelet.forget(key)));
-    if (this.#changed.size > 0)
+    // Another play has them now.
+    for (const { key, rollback } of this.#pods) if (this.#isTakenOver(key)) rollback.commit();
+    const keep = this.options.keep || this.#isTimedOut;
+    await Promise.all(this.#pods.map(({ key }) => this.kubelet.forget(key)));
+    if (this.#changed.size > 0 && !this.#isTimedOut)
       this.deps.report(
         keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
       );
-    if (keep) for (const rollback of this.#rollbacks) rollback.commit();
-    await Promise.all(this.#rollbacks.map((rollback) => rollback[Symbol.asyncDispose]()));
+    if (keep) for (const { rollback } of this.#pods) rollback.commit();
+    await Promise.all(this.#pods.map(({ rollback }) => rollback[Symbol.asyncDispose]()));
   }
-}
 
-/** Resolves when the pod is ready or has succeeded. */
-async function becomesReady(
-  kubelet: Kubelet,
-  key: Pick<PodKey, "namespace" | "name">,
-  signal: AbortSignal,
-): Promise<void> {
-  const isReady = (): boolean => {
-    const status = kubelet.pod(key)?.status;
-    return status !== undefined && podIsReady(status);
-  };
-  await new Promise<void>((resolve, reject) => {
-    const check = (): void => {
-      if (!isReady()) return;
-      listening[Symbol.dispose]();
-      link[Symbol.dispose]();
-      resolve();
-    };
-    const listening = kubelet.listen({ onStatus: check });
-    const link = linkAbort(signal, () => {
-      listening[Symbol.dispose]();
-      reject(ShimError.from(signal.reason));
-    });
-    check();
-  });
+  #isTakenOver(key: PodKey): boolean {
+    return this.kubelet.pod(key)?.isTakenOver === true;
+  }
 }
 
 /** A pod that has succeeded needs nothing more. */

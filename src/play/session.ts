@@ -1,26 +1,38 @@
 /** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
+import { isDeepStrictEqual } from "node:util";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { linkAbort } from "../shim/lib/abort.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner } from "./controllers/job-runner.js";
 import { Kubelet, type KubeletDeps } from "./kubelet/kubelet.js";
 import { hasEnded } from "./kubelet/pod-status.js";
+import { takenOver } from "./kubelet/pod-worker.js";
+import type { PodKey } from "./manifests/manifest.js";
 import type { Manifest } from "./manifests/read-manifests.js";
-import type { Job, Workloads } from "./manifests/workloads.js";
+import type { CronJob, Job, ObjectKey, Workloads } from "./manifests/workloads.js";
 import { Application, podIsReady } from "./play.js";
+
+type Wanted = Pick<Workloads, "pods" | "jobs" | "cronJobs">;
 
 export class Session implements AsyncDisposable {
   readonly kubelet: Kubelet;
   readonly #jobs = new Set<JobRunner>();
-  readonly #cronJobs: CronRunner[] = [];
+  #cronJobs: readonly CronRunner[] = [];
   #manifests: readonly Manifest[] = [];
+  /** Pods of StatefulSets that wait for the one before them. */
+  #waiting: readonly Manifest[] = [];
+  #hasLost = false;
   readonly #watchers = new Set<() => void>();
   readonly #stop = new AbortController();
 
   constructor(private readonly deps: KubeletDeps) {
     this.kubelet = new Kubelet(deps);
     this.kubelet.listen({
+      onEvent: ({ key, reason }) => {
+        if (reason === takenOver) this.#lose(key);
+      },
       onStatus: ({ key }) => {
+        this.#startWaiting();
         for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
         this.#changed();
       },
@@ -28,14 +40,11 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Makes everything that `workloads` asks for at first. When a pod cannot be made, everything that this call
-   * has made is removed, unless `keep`.
+   * Makes everything that `workloads` asks for at first: all pods but those that wait for another one. When a
+   * pod cannot be made, everything that this call has made is removed, unless `keep`. Call it once, before
+   * `update`.
    */
-  async apply(
-    workloads: Pick<Workloads, "pods" | "jobs" | "cronJobs">,
-    options: { readonly keep: boolean },
-    signal: AbortSignal,
-  ): Promise<void> {
+  async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
     using application = new Application(this.kubelet, this.deps, options);
     let isApplied = false;
     const apply = async (manifest: Manifest): Promise<void> => {
@@ -43,25 +52,63 @@ export class Session implements AsyncDisposable {
       if (isApplied) this.kubelet.apply(manifest, { failFast: false });
       else await application.apply(manifest, signal);
     };
+    const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
     const runners = workloads.jobs.map((job) => this.#addJob(job, apply));
     await application.run(async () => {
       await Promise.all([
-        ...workloads.pods.map((manifest) => apply(manifest)),
+        ...workloads.pods.filter((manifest) => !later.includes(manifest)).map(apply),
         ...runners.map((runner) => runner.start(signal)),
       ]);
-    });
+    }, signal);
     isApplied = true;
-    for (const cronJob of workloads.cronJobs) {
-      const runner = new CronRunner(cronJob, {
-        clock: this.deps.clock,
-        startJob: (job) => this.#startLater(job),
-        removeJob: (job) => {
-          this.#removeJob(job);
-        },
-      });
-      this.#cronJobs.push(runner);
-      runner.wake();
+    this.#manifests = [...this.#manifests, ...later];
+    this.#waiting = later;
+    this.#startWaiting();
+    this.#updateCronJobs(workloads.cronJobs);
+  }
+
+  /**
+   * Keeps from now on what `workloads` asks for, as a kubelet and the controllers do: nothing is undone, and
+   * what fails is tried again. What it does not ask for any more is removed, or left to another play.
+   */
+  async update(
+    workloads: Wanted,
+    { obsolete }: { readonly obsolete: "remove" | "leave" },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
+    const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
+    const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));
+    this.#manifests = [...workloads.pods, ...ofJobs];
+    this.#waiting = [];
+    this.#hasLost = false;
+    const later: Manifest[] = [];
+    for (const manifest of workloads.pods) {
+      if (manifest.startsAfter !== undefined && this.kubelet.pod(manifest.key) === undefined)
+        later.push(manifest);
+      else this.kubelet.apply(manifest, { failFast: false });
     }
+    this.#waiting = later;
+    this.#startWaiting();
+    const end = async (key: PodKey): Promise<void> => {
+      if (obsolete === "leave") await this.kubelet.forget(key);
+      else await this.kubelet.remove(key, signal);
+    };
+    const runners = [...this.#jobs];
+    const oldRunners = runners.filter((runner) => {
+      const cronJob = this.#cronJobs.find((one) => one.has(runner))?.cronJob;
+      if (cronJob !== undefined) return !workloads.cronJobs.some((one) => isSameObject(one, cronJob));
+      return !workloads.jobs.some((one) => isSame(one, runner.job));
+    });
+    for (const runner of oldRunners) this.#jobs.delete(runner);
+    this.#updateCronJobs(workloads.cronJobs);
+    await Promise.all([
+      ...old.map(({ key }) => end(key)),
+      ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
+    ]);
+    for (const job of workloads.jobs)
+      if (!runners.some((runner) => isSame(runner.job, job))) this.#startLater(job);
+    this.#changed();
   }
 
   /** Resolves when all pods are ready or have succeeded, and all jobs are complete. Rejects when one cannot. */
@@ -95,6 +142,7 @@ export class Session implements AsyncDisposable {
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#until(signal, () => {
       if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isOver }) => !isOver)) return false;
+      if (this.#waiting.length > 0) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
         return worker === undefined || (worker.status !== undefined && hasEnded(worker.status));
@@ -105,6 +153,11 @@ export class Session implements AsyncDisposable {
       pods.every((phase) => phase === "Succeeded") &&
       [...this.#jobs].every(({ state }) => state === "complete")
     );
+  }
+
+  /** Whether another play has taken pods since the last `update`. */
+  get hasLost(): boolean {
+    return this.#hasLost;
   }
 
   /** All pods that were made, in order; without those that a job has removed. */
@@ -147,6 +200,58 @@ export class Session implements AsyncDisposable {
     return runner;
   }
 
+  /** Another play has the pod now, or has removed it; with it goes the job that has made it. */
+  #lose(key: PodKey): void {
+    this.#hasLost = true;
+    for (const runner of this.#jobs) {
+      if (!runner.has(key)) continue;
+      this.#jobs.delete(runner);
+      for (const cronJob of this.#cronJobs) if (cronJob.has(runner)) cronJob.close();
+      this.#cronJobs = this.#cronJobs.filter((cronJob) => !cronJob.has(runner));
+      this.#inBackground(runner.job, runner.leave());
+    }
+    this.#manifests = this.#manifests.filter((manifest) => nameOf(manifest.key) !== nameOf(key));
+    // Those that wait for it would wait for ever.
+    const isNext = ({ startsAfter, key: { namespace } }: Manifest): boolean =>
+      namespace === key.namespace && startsAfter === key.name;
+    const next = this.#waiting.filter(isNext);
+    this.#waiting = this.#waiting.filter((manifest) => !isNext(manifest));
+    for (const manifest of next) this.#lose(manifest.key);
+    this.#changed();
+  }
+
+  #startWaiting(): void {
+    const isReady = ({ key: { namespace }, startsAfter = "" }: Manifest): boolean => {
+      const status = this.kubelet.pod({ namespace, name: startsAfter })?.status;
+      return status !== undefined && podIsReady(status);
+    };
+    const due = this.#waiting.filter(isReady);
+    if (due.length === 0) return;
+    this.#waiting = this.#waiting.filter((manifest) => !due.includes(manifest));
+    for (const manifest of due) this.kubelet.apply(manifest, { failFast: false });
+  }
+
+  #updateCronJobs(cronJobs: readonly CronJob[]): void {
+    const kept = this.#cronJobs.filter((runner) => cronJobs.some((one) => isSameObject(one, runner.cronJob)));
+    for (const runner of this.#cronJobs) if (!kept.includes(runner)) runner.close();
+    this.#cronJobs = cronJobs.map((cronJob) => {
+      const present = kept.find((runner) => isSameObject(cronJob, runner.cronJob));
+      const runner = present ?? this.#newCronRunner(cronJob);
+      runner.update(cronJob);
+      return runner;
+    });
+  }
+
+  #newCronRunner(cronJob: CronJob): CronRunner {
+    return new CronRunner(cronJob, {
+      clock: this.deps.clock,
+      startJob: (job) => this.#startLater(job),
+      removeJob: (job) => {
+        this.#removeJob(job);
+      },
+    });
+  }
+
   #removeJob(runner: JobRunner): void {
     this.#jobs.delete(runner);
     runner.remove(this.#stop.signal).then(
@@ -162,12 +267,16 @@ export class Session implements AsyncDisposable {
   }
 
   #decide(runner: JobRunner): void {
-    runner.decide(this.#stop.signal).then(
+    this.#inBackground(runner.job, runner.decide(this.#stop.signal));
+  }
+
+  #inBackground(job: Job, work: Promise<void>): void {
+    work.then(
       () => {
         this.#changed();
       },
       (error: unknown) => {
-        this.#report(runner.job, error);
+        this.#report(job, error);
       },
     );
   }
@@ -206,4 +315,21 @@ export class Session implements AsyncDisposable {
       check();
     });
   }
+}
+
+function nameOf({ namespace, name }: ObjectKey): string {
+  return `${namespace}/${name}`;
+}
+
+function isSameObject(left: ObjectKey, right: ObjectKey): boolean {
+  return nameOf(left) === nameOf(right);
+}
+
+/** Whether they ask for the same, wherever that is written. */
+function isSame(left: Job, right: Job): boolean {
+  const content = ({ source: _, line: _line, template, ...job }: Job): unknown => {
+    const { source: _source, line: _at, ...rest } = template;
+    return { ...job, template: rest };
+  };
+  return isDeepStrictEqual(content(left), content(right));
 }

@@ -42,6 +42,11 @@ export function recordPath(directories: Directories, key: Pick<PodKey, "uid">): 
   return posix.join(directories.state, key.uid, "pod.json");
 }
 
+/** Names the play that keeps the pod. */
+export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "owner");
+}
+
 /** The file that is mounted as /etc/hosts. */
 export function hostsPath(directories: Directories, key: PodKey): string {
   return posix.join(podDirectory(directories, key), "etc-hosts");

@@ -17,25 +17,44 @@ export class CronRunner {
   #memory: CronMemory;
   #cancelWake: (() => void) | undefined;
   #isClosed = false;
+  #cronJob: CronJob;
 
   constructor(
-    private readonly cronJob: CronJob,
+    cronJob: CronJob,
     private readonly deps: CronRunnerDeps,
   ) {
+    this.#cronJob = cronJob;
     this.#memory = { checkedUntil: deps.clock.now() };
+  }
+
+  get cronJob(): CronJob {
+    return this.#cronJob;
+  }
+
+  /** Whether it has started the job. */
+  has(runner: JobRunner): boolean {
+    return [...this.#started.values()].some((entry) => entry.runner === runner);
+  }
+
+  /** Begins, or goes on with a schedule that has changed. Jobs that run are left alone. */
+  update(cronJob: CronJob): void {
+    this.#cronJob = cronJob;
+    this.wake();
   }
 
   /** Each wake-up plans the next one. */
   wake(): void {
     if (this.#isClosed) return;
+    this.#cancelWake?.();
     const { clock } = this.deps;
-    const schedule = parseSchedule(this.cronJob.schedule, this.cronJob.timeZone);
+    const cronJob = this.#cronJob;
+    const schedule = parseSchedule(cronJob.schedule, cronJob.timeZone);
     const started = [...this.#started].map(([name, { runner, dueAt }]): StartedJob => ({
       name,
       dueAt,
       state: runner.state,
     }));
-    const decision = decideCronJob(this.cronJob, schedule, started, this.#memory, clock.now());
+    const decision = decideCronJob(cronJob, schedule, started, this.#memory, clock.now());
     this.#memory = decision.memory;
     this.#cancelWake = clock.after(decision.wakeAt - clock.now(), () => {
       this.wake();
@@ -47,7 +66,7 @@ export class CronRunner {
     }
     if (decision.start === undefined) return;
     const { name, dueAt } = decision.start;
-    this.#started.set(name, { runner: this.deps.startJob(startedJob(this.cronJob, name)), dueAt });
+    this.#started.set(name, { runner: this.deps.startJob(startedJob(cronJob, name)), dueAt });
   }
 
   close(): void {

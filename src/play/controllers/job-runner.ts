@@ -83,6 +83,14 @@ export class JobRunner {
     await Promise.all([...this.#known.keys()].map((name) => this.#remove(name, signal)));
   }
 
+  /** Makes no more pods, and leaves those that are there to another play. */
+  async leave(): Promise<void> {
+    this.close();
+    await this.#running?.catch(() => undefined);
+    const { namespace } = this.job;
+    await Promise.all([...this.#known.keys()].map((name) => this.deps.kubelet.forget({ namespace, name })));
+  }
+
   /** Makes no more pods. */
   close(): void {
     this.#isClosed = true;

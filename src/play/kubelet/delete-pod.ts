@@ -3,7 +3,7 @@ import { messageOf } from "../../shim/lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { PlayFiles } from "../containers/files.js";
-import { type Directories, logDirectory, podDirectory } from "../containers/pod-files.js";
+import { type Directories, logDirectory, ownerPath, podDirectory } from "../containers/pod-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill.js";
 import { type ObservedPod, podIpOf } from "./observed-pod.js";
@@ -64,6 +64,8 @@ async function deleteSandboxes(
   const containers = observed.containers.filter(({ sandboxId }) => ids.has(sandboxId));
   const spec = isPartOfPath(key) ? await keptSpec(key, deps) : undefined;
   const pod = { spec, podIp: podIpOf(spec ?? {}, observed) };
+  // Before the first container ends, so that a play that is attached does not start it again.
+  if (isPartOfPath(key)) await deps.files.removeTree(ownerPath(deps.directories, key));
   await killPod({ ...observed, sandboxes, containers }, pod, deps, signal, options);
   for (const { id } of sandboxes) await ignoreMissing(deps.client.removePodSandbox(id, signal));
 }

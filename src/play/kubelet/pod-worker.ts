@@ -15,6 +15,7 @@ import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
+import { ownerPath } from "../containers/pod-files.js";
 import { writePodRecord } from "../containers/pod-record.js";
 import type { StartDeps, StartFailure } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
@@ -26,6 +27,8 @@ export interface WorkerDeps extends Omit<StartDeps, "event"> {
   readonly backOff: BackOffTimes;
   readonly onEvent: (event: PodEvent) => void;
   readonly onStatus: (manifest: Manifest, status: PodStatus, observed: ObservedPod) => void;
+  /** Of this play: the pods that it keeps are marked with it. */
+  readonly playId: string;
   /** Whether an error before the first application has succeeded ends the loop. */
   readonly failFast: boolean;
   /** Limits how many pods act at the same time. */
@@ -36,6 +39,10 @@ export interface WorkerDeps extends Omit<StartDeps, "event"> {
 const resyncMs = 60_000;
 const errorMs = 10_000;
 const unavailableMs = 1000;
+const ownerLimitBytes = 1024;
+
+/** Reason of the event that ends the loop of a pod because another play has it now, or has removed it. */
+export const takenOver = "TakenOver";
 
 /** A promise that is settled from outside. */
 class Application {
@@ -66,6 +73,9 @@ export class PodWorker {
   #startTime: number | undefined;
   #ended: Pick<PodStatus, "phase" | "reason" | "message"> | undefined;
   #savedHash: string | undefined;
+  #isOwner = false;
+  #hasActed = false;
+  #isTakenOver = false;
   #isLost = false;
   #turnsInARow = 0;
   #status: PodStatus | undefined;
@@ -119,6 +129,11 @@ export class PodWorker {
   /** The loop has ended, by an error or by `stop`. */
   get isOver(): boolean {
     return this.#hasFailed || this.#stop.signal.aborted;
+  }
+
+  /** Another play keeps the pod, or has removed it. */
+  get isTakenOver(): boolean {
+    return this.#isTakenOver;
   }
 
   start(): void {
@@ -238,6 +253,8 @@ export class PodWorker {
     const { spec } = manifest.pod;
     const deps = { ...this.deps, event: this.#event };
     const observed = await this.#observe(manifest, signal);
+    // After the observation: what another play has changed in it, was changed after it took the pod.
+    if (this.#isOwner) await this.#checkOwner(manifest, signal);
     this.#probes.update(spec, observed);
     const status = this.#publish(manifest, observed);
     if (hasEnded(status)) {
@@ -255,6 +272,7 @@ export class PodWorker {
       deps,
       signal,
     );
+    this.#hasActed = hasActed;
     if (failures.length > 0) this.#publish(manifest, observed);
     await this.#checkApplied(manifest, observed, failures);
     if (hasActed) return 0;
@@ -274,6 +292,8 @@ export class PodWorker {
     const hash = podHash(manifest);
     const isOld = observed.sandboxes.some(({ uid, playHash }) => uid !== key.uid || playHash !== hash);
     if (!isOld) return observed;
+    if (this.#isOwner) await this.#checkOwner(manifest, signal);
+    this.#isOwner = false;
     this.#event("Normal", "Recreating", "its manifest has changed: the pod is deleted and made again");
     await deletePod(key, { ...this.deps, event: this.#event }, signal);
     this.#startTime = undefined;
@@ -296,7 +316,27 @@ export class PodWorker {
     return this.#status;
   }
 
+  /** The last play that was given a pod keeps it; one that removes a pod takes the mark away first. */
+  async #checkOwner({ key }: Manifest, signal: AbortSignal): Promise<void> {
+    const { files, directories, playId } = this.deps;
+    const owner = await files.readFile(ownerPath(directories, key), ownerLimitBytes);
+    if (owner === playId) return;
+    // What the last turn has made, the removal may not have seen.
+    if (owner === undefined && this.#hasActed)
+      await deletePod(key, { ...this.deps, event: () => undefined }, signal);
+    const message = `another play has ${owner === undefined ? "removed" : "taken over"} the pod`;
+    this.#isTakenOver = true;
+    this.#stop.abort(new ShimError("conflict", message));
+    this.#event("Normal", takenOver, message);
+    throw ShimError.from(this.#stop.signal.reason);
+  }
+
   async #save(manifest: Manifest, { sandboxes }: ObservedPod): Promise<void> {
+    if (!this.#isOwner) {
+      const { files, directories, playId } = this.deps;
+      await files.replaceFile(ownerPath(directories, manifest.key), playId);
+      this.#isOwner = true;
+    }
     if (this.#savedHash === manifest.hash) return;
     await writePodRecord(manifest, this.deps);
     // Changed ConfigMaps and Secrets reach volumes that are mounted already.

@@ -59,7 +59,7 @@ export class Services implements PodServices, AsyncDisposable {
   /** See `planServices`. */
   static readonly plan = planServices;
 
-  readonly #services: readonly Service[];
+  #services: readonly Service[];
   readonly #pods = new Map<string, KnownPod>();
   /** Sandboxes that another play has made. */
   readonly #adopted = new Set<string>();
@@ -103,8 +103,7 @@ export class Services implements PodServices, AsyncDisposable {
 
   /** Follows the pods of a kubelet, whose dependencies have this object, too. The result ends that. */
   attach(kubelet: Kubelet): Disposable {
-    for (const host of externalHosts(this.#services)) this.#inBackground(this.#lookUp(host));
-    this.#rewriteAll(); // The Services may have changed since another play.
+    this.replace(this.#services); // They may have changed since another play.
     return kubelet.listen({
       onStatus: (manifest, status, observed) => {
         if (this.#learn(manifest, status, observed)) this.#rewriteAll();
@@ -119,6 +118,16 @@ export class Services implements PodServices, AsyncDisposable {
         this.#rewriteAll();
       },
     });
+  }
+
+  /** Other Services from now on. */
+  replace(services: readonly Service[]): void {
+    this.#services = services;
+    for (const host of externalHosts(services)) this.#inBackground(this.#lookUp(host));
+    // Their next status brings the redirects up to date.
+    for (const id of this.#redirected.keys()) this.#adopted.add(id);
+    this.#redirected.clear();
+    this.#rewriteAll();
   }
 
   async prepareSandbox(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {

@@ -146,6 +146,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");
   play
     .usage("[flags] file...")
+    .option("-d, --detach", "return, and leave the pods to the supervisor of the socket")
+    .option("--watch", "apply the files again when they change")
+    .option("--supervise", "be the supervisor: keep the pods of all plays that were detached")
     .option("--follow", "follow the logs of the containers")
     .option("--fast", "restart failed containers after a tenth of the kubelet's times")
     .addOption(
@@ -169,7 +172,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .action(async (given: PlayFlags) => {
       refuseServeFlags(flags, "play");
       const { args: files } = play;
-      if (files.length === 0) throw new ShimError("invalid", 'command "play": needs at least one file');
+      checkPlayFlags(given, files);
       const endpoint = resolvePlayEndpoint(given.endpoint, io.environment);
       exitCode = await actions.play({
         files,
@@ -185,6 +188,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         schedule: given.schedule === true,
         strict: given.strict === true,
         localVolumes: given.localVolumes === true,
+        detach: given.detach === true,
+        watch: given.watch === true,
+        supervise: given.supervise === true,
         endpoint,
       });
     });
@@ -225,6 +231,21 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
 }
 
 /** Milliseconds. */
+function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
+  const exclusive = (["down", "detach", "watch", "supervise"] as const).filter(
+    (name) => given[name] === true,
+  );
+  const [first, second] = [...exclusive, ...(given.wait === true && given.detach !== true ? ["wait"] : [])];
+  const refuse = (reason: string): never => {
+    throw new ShimError("invalid", `command "play": ${reason}`);
+  };
+  if (second !== undefined) refuse(`--${first ?? ""} and --${second} exclude each other`);
+  if (given.detach === true && given.follow === true) refuse("--detach and --follow exclude each other");
+  if (given.timeout !== undefined && given.wait !== true) refuse("--timeout is for --wait");
+  if (given.supervise === true ? files.length > 0 : files.length === 0)
+    refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
+}
+
 function waitTime(text = "5m"): number {
   try {
     return durationKind().parse(text);
@@ -264,9 +285,18 @@ export interface PlayOptions {
   readonly schedule: boolean;
   readonly strict: boolean;
   readonly localVolumes: boolean;
+  /** Leave the pods to the supervisor of the endpoint. */
+  readonly detach: boolean;
+  /** Apply the files again when they change. */
+  readonly watch: boolean;
+  /** Be the supervisor of the endpoint. */
+  readonly supervise: boolean;
 }
 
 interface PlayFlags {
+  readonly detach?: boolean;
+  readonly watch?: boolean;
+  readonly supervise?: boolean;
   readonly follow?: boolean;
   readonly down?: boolean;
   readonly keep?: boolean;

@@ -244,6 +244,9 @@ describe("runCommandLine() commands", () => {
       schedule: false,
       strict: false,
       localVolumes: false,
+      detach: false,
+      watch: false,
+      supervise: false,
       endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
     });
   });
@@ -255,6 +258,21 @@ describe("runCommandLine() commands", () => {
     assert.equal(exitCode, 1);
     assert.match(err, /flag "--timeout": "soon"/);
   });
+
+  for (const [words, reason] of [
+    ["--detach --watch a.yaml", "--detach and --watch exclude each other"],
+    ["--down --detach a.yaml", "--down and --detach exclude each other"],
+    ["--watch --wait a.yaml", "--watch and --wait exclude each other"],
+    ["--detach --follow a.yaml", "--detach and --follow exclude each other"],
+    ["--timeout 5s a.yaml", "--timeout is for --wait"],
+    ["--supervise a.yaml", "--supervise takes no files"],
+    ["--watch", "needs at least one file"],
+  ] as const)
+    test(`play refuses "${words}"`, async () => {
+      const { exitCode, err } = await run(`play ${words}`);
+      assert.equal(exitCode, 1);
+      assert.match(err, new RegExp(`command "play": ${reason}`));
+    });
 
   test("play takes the socket from the flag before the environment", async () => {
     const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };

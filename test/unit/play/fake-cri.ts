@@ -489,7 +489,10 @@ export class FakeFiles implements PlayFiles {
   async removeTree(path: string): Promise<void> {
     await this.#record(`removeTree ${path}`);
     for (const entry of this.paths)
-      if (entry === path || entry.startsWith(`${path}/`)) this.paths.delete(entry);
+      if (entry === path || entry.startsWith(`${path}/`)) {
+        this.paths.delete(entry);
+        this.texts.delete(entry);
+      }
   }
 
   readTail(path: string): Promise<string> {
@@ -561,6 +564,7 @@ export function makeFixture(): Fixture {
     files,
     handlers,
     clock,
+    playId: "play-1",
     backOff: backOffTimes,
     node: {
       memoryBytes: 4_000_000_000n,

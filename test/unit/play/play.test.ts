@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
-import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
-import { playDown, playUp } from "../../../src/play/play.js";
+import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
+import type { Manifest } from "../../../src/play/manifests/read-manifests.js";
+import { Application, playDown } from "../../../src/play/play.js";
 import type { Fixture } from "./fake-cri.js";
+import { until } from "../../fakes/turns.js";
 import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
 
 const image = "image: busybox:1";
@@ -12,6 +14,11 @@ const spec = `
   initContainers: [{name: init, ${image}}]
   containers: [{name: a, ${image}, volumeMounts: [{name: v, mountPath: /v, subPath: s}]}, {name: b, ${image}}]
   volumes: [{name: v, emptyDir: {}}]
+`;
+const other = `apiVersion: v1
+kind: Pod
+metadata: {name: other, uid: uid-2}
+spec: {containers: [{name: c, ${image}}]}
 `;
 const allCalls = [
   "runPodSandbox web",
@@ -30,10 +37,24 @@ function fixtureWithInit(exitCode = 0): Fixture {
   return fixture;
 }
 
+/** The first application of pods, by a kubelet that stays. */
+async function playUp(
+  manifests: readonly Manifest[],
+  kubelet: Kubelet,
+  deps: KubeletDeps,
+  options: { readonly keep: boolean },
+  aborted = signal,
+): Promise<void> {
+  using application = new Application(kubelet, deps, options);
+  await application.run(async () => {
+    await Promise.all(manifests.map((manifest) => application.apply(manifest, aborted)));
+  }, aborted);
+}
+
 async function up(fixture: Fixture, { keep = false, text = spec } = {}): Promise<void> {
   const { deps } = fixture;
   await using kubelet = new Kubelet(deps);
-  await playUp([await podWith(text)], kubelet, deps, { keep }, signal);
+  await playUp([await podWith(text)], kubelet, deps, { keep });
 }
 
 /** A running pod, without the calls and reports of its start. */
@@ -45,7 +66,7 @@ async function runningPod(): Promise<Fixture> {
   return fixture;
 }
 
-describe("playUp()", () => {
+describe("the first application", () => {
   test("makes sandbox, init containers, then containers, each created and started in turn", async () => {
     const fixture = fixtureWithInit();
     await up(fixture);
@@ -57,6 +78,7 @@ describe("playUp()", () => {
     fixture.cri.failOn = "runPodSandbox web";
     await assert.rejects(up(fixture, { keep: true }));
     assert.deepEqual(fixture.files.calls, [
+      "writeFile /state/uid-1/owner",
       "writeFile /state/uid-1/pod.json",
       "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v",
       "makeDirectory /logs/default_web_uid-1",
@@ -187,7 +209,7 @@ describe("playUp()", () => {
     fixture.files.failOn = "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v";
     await assert.rejects(up(fixture), /create the sandbox: the disk broke/);
     assert.deepEqual(fixture.cri.calls, []);
-    assert.deepEqual(fixture.files.calls.slice(2), [
+    assert.deepEqual(fixture.files.calls.slice(3), [
       "removeTree /logs/default_web_uid-1",
       "removeTree /state/uid-1",
     ]);
@@ -296,7 +318,7 @@ describe("playUp()", () => {
       );
     fixture.cri.failOn = "startContainer c-two";
     const pods = [await podNamed("one"), await podNamed("two")];
-    await assert.rejects(playUp(pods, fixture.kubelet, fixture.deps, { keep: false }, signal));
+    await assert.rejects(playUp(pods, fixture.kubelet, fixture.deps, { keep: false }));
     assert.deepEqual(
       fixture.cri.calls.filter((call) => call.startsWith("removePod")),
       ["removePodSandbox two", "removePodSandbox one"],
@@ -342,6 +364,44 @@ describe("playUp()", () => {
   });
 });
 
+describe("two plays of one pod", () => {
+  test("the later one keeps it, and the earlier one leaves it alone", async () => {
+    const fixture = fixtureWithInit();
+    const manifest = await podWith(spec);
+    await using earlier = new Kubelet(fixture.deps);
+    await playUp([manifest], earlier, fixture.deps, { keep: false });
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using kubelet = new Kubelet(later);
+    await playUp([manifest], kubelet, later, { keep: false });
+    fixture.cri.calls.length = 0;
+    fixture.cri.end("a", 1);
+    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.isTakenOver === true);
+    await until("the container runs again", () => fixture.cri.calls.includes("startContainer a"));
+    assert.deepEqual(fixture.cri.calls, ["createContainer a 1", "startContainer a"]);
+  });
+
+  test("a first application that fails undoes nothing of a pod that another play has now", async () => {
+    const fixture = fixtureWithInit();
+    const pods = [await podWith(spec), await readOnePod(other)];
+    fixture.cri.runPodSandbox = ((create) => async (config, handler) => {
+      // The second pod fails after another play has taken the first one.
+      if (config.metadata?.name !== "web") {
+        await until("the first pod is there", () => fixture.cri.calls.includes("startContainer b"));
+        await fixture.files.replaceFile("/state/uid-1/owner", "play-2");
+        fixture.kubelet.pod({ namespace: "default", name: "web" })?.wake();
+        await until("it is given up", () => fixture.kubelet.pods[0]?.isTakenOver === true);
+        throw new Error("no sandbox");
+      }
+      return create(config, handler);
+    })(fixture.cri.runPodSandbox.bind(fixture.cri));
+    await assert.rejects(playUp(pods, fixture.kubelet, fixture.deps, { keep: false }), /no sandbox/);
+    assert.deepEqual(
+      fixture.cri.sandboxes.map(({ config }) => config.metadata?.name),
+      ["web"],
+    );
+  });
+});
+
 describe("playDown()", () => {
   test("stops the containers with their grace, then removes the sandbox, logs and volumes", async () => {
     const fixture = await runningPod();
@@ -384,6 +444,7 @@ describe("playDown()", () => {
       fixture.files.calls.length = 0;
       await playDown([{ source: "", key: { ...key, uid } }], fixture.deps, signal);
       assert.deepEqual(fixture.files.calls, [
+        "removeTree /state/uid-1/owner",
         "removeTree /logs/default_web_uid-1",
         "removeTree /state/uid-1",
       ]);
@@ -402,6 +463,35 @@ describe("playDown()", () => {
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
+  });
+
+  test("ends the loop of a play that is attached, which makes nothing again", async () => {
+    const fixture = fixtureWithInit();
+    await using kubelet = new Kubelet(fixture.deps);
+    const manifest = await podWith(spec);
+    await playUp([manifest], kubelet, fixture.deps, { keep: false });
+    fixture.cri.calls.length = 0;
+    await playDown([{ source: "", key: manifest.key }], fixture.deps, signal);
+    await until("the loop has ended", () => kubelet.pod(manifest.key)?.isTakenOver === true);
+    assert.deepEqual(
+      fixture.cri.calls.filter((call) => /^(run|create)/.test(call)),
+      [],
+    );
+  });
+
+  test("removes what an attached play has made meanwhile", async () => {
+    const fixture = fixtureWithInit();
+    await using kubelet = new Kubelet(fixture.deps);
+    const manifest = await podWith(spec);
+    const create = fixture.cri.runPodSandbox.bind(fixture.cri);
+    // The removal finds no sandbox yet: it is on its way.
+    fixture.cri.runPodSandbox = async (...request) => {
+      await fixture.files.removeTree("/state/uid-1/owner");
+      return create(...request);
+    };
+    const worker = kubelet.apply(manifest, { failFast: true });
+    await until("the loop has ended", () => worker.isTakenOver);
+    await until("the sandbox is removed", () => fixture.cri.sandboxes.length === 0);
   });
 
   test("goes on with the other pods when one cannot be removed", async () => {

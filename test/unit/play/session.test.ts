@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { orAbort } from "../../../src/shim/lib/abort.js";
-import type { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { readWorkloads } from "../../../src/play/manifests/read-manifests.js";
+import type { Workloads } from "../../../src/play/manifests/workloads.js";
+import { playDown } from "../../../src/play/play.js";
 import { Session } from "../../../src/play/session.js";
 import { turns } from "../../fakes/turns.js";
 import { type Fixture, makeFixture } from "./fake-cri.js";
@@ -128,8 +130,6 @@ test("a job of a cron job that cannot be removed ends nothing", () =>
 test("no pod starts after another one has failed the first application", async () => {
   const fixture = makeFixture();
   const { cri, deps, clock } = fixture;
-  const pod = (name: string): string =>
-    `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c-${name}, image: "busybox:1"}]}`;
   const text = [pod("bad"), pod("slow")].join("\n---\n");
   const workloads = await readWorkloads([{ name: "f.yaml", text }], {});
   cri.failOn = "startContainer c-bad";
@@ -165,3 +165,139 @@ test("ready() names the job that has failed", () =>
     },
     ({ cri }) => cri.exits.set("c", 1),
   ));
+
+const pod = (name: string, fields = ""): string =>
+  `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {${fields}containers: [{name: c-${name}, image: "busybox:1"}]}`;
+const statefulSet = (probe: string): string => `apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: s}
+spec:
+  replicas: 2
+  serviceName: s
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c, image: "busybox:1", readinessProbe: {${probe}}}]}`;
+const read = (...texts: readonly string[]): Promise<Workloads> =>
+  readWorkloads([{ name: "f.yaml", text: texts.join("\n---\n") }], { schedule: true });
+const sandboxNames = ({ cri }: Pick<Fixture, "cri">): readonly string[] =>
+  cri.sandboxes.map(({ config }) => config.metadata?.name ?? "");
+
+test("a pod of a stateful set is made when the one before it is ready", () =>
+  play(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"), async ({ session, clock, cri }) => {
+    assert.deepEqual(sandboxNames({ cri }), ["s-0"]);
+    assert.deepEqual(session.unready(), ["default/s-0", "default/s-1"]);
+    await clock.advance(15_000);
+    assert.deepEqual(sandboxNames({ cri }), ["s-0", "s-1"]);
+    const end = endOf(session);
+    await clock.advance(0);
+    assert.equal(end.answer, undefined);
+  }));
+
+test("ready() can be given up while a stateful set waits for its first pod", () =>
+  play(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"), async ({ session }) => {
+    const limit = new AbortController();
+    const ready = session.ready(limit.signal);
+    limit.abort(new Error("no patience"));
+    await assert.rejects(ready, /no patience/);
+  }));
+
+test("the first application keeps what it has made when the user does not wait any longer", async () => {
+  const { cri, deps, reports } = makeFixture();
+  const limit = new AbortController();
+  cri.startContainer = async (_: string, call?: AbortSignal) => {
+    limit.abort(new ShimError("timeout", "wait until all are ready: 1 s are over"));
+    await orAbort(new Promise(() => undefined), call ?? signal);
+  };
+  await using session = new Session(deps);
+  await assert.rejects(session.apply(await read(pod("a")), options, limit.signal), /1 s are over/);
+  assert.deepEqual(sandboxNames({ cri }), ["a"]);
+  assert.deepEqual(reports, []);
+});
+
+test("update() makes new pods, changes others, and removes those that are not asked for any more", async () => {
+  const { cri, deps, clock } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a"), pod("b")), options, signal);
+  cri.calls.length = 0;
+  const changed = pod("b").replace("busybox:1", "busybox:2");
+  cri.images.set("busybox:2", {});
+  const update = session.update(await read(changed, pod("c")), { obsolete: "remove" }, signal);
+  await clock.advance(0);
+  await update;
+  assert.deepEqual([...sandboxNames({ cri })].sort(), ["b", "c"]);
+  assert.ok(cri.calls.includes("createContainer c-b 1"));
+  assert.ok(!cri.calls.includes("runPodSandbox b"));
+});
+
+test("update() leaves pods to another play", async () => {
+  const { cri, deps, clock, files } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a"), job("")), options, signal);
+  await clock.advance(0);
+  await session.update(await read(pod("d")), { obsolete: "leave" }, signal);
+  await clock.advance(0);
+  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "d", "j-0"]);
+  cri.end("c-a", 1);
+  cri.end("c", 1);
+  await clock.advance(60_000);
+  assert.deepEqual(cri.calls.filter((call) => call.startsWith("createContainer")).length, 3);
+  assert.ok(files.paths.size > 0);
+});
+
+test("update() runs a changed job again, and no job that is the same", async () => {
+  const { cri, deps, clock } = makeFixture();
+  cri.exits.set("c", 0);
+  await using session = new Session(deps);
+  await session.apply(await read(job("")), options, signal);
+  await clock.advance(0);
+  await session.update(await read(`# moved\n${job("")}`), { obsolete: "remove" }, signal);
+  await clock.advance(0);
+  assert.equal(startsIn({ cri }), 1);
+  await session.update(await read(job("completions: 2, ")), { obsolete: "remove" }, signal);
+  await clock.advance(0);
+  assert.equal(startsIn({ cri }), 3);
+});
+
+test("update() goes by the changed schedule of a cron job", () =>
+  play(
+    cronJob(),
+    async ({ session, clock, cri }) => {
+      const hourly = cronJob().replace("* * * * *", "30 * * * *");
+      await session.update(await read(hourly), { obsolete: "remove" }, signal);
+      await clock.advance(10 * 60_000);
+      assert.equal(startsIn({ cri }), 0);
+      await session.update(await read(cronJob()), { obsolete: "remove" }, signal);
+      await clock.advance(60_000);
+      assert.equal(startsIn({ cri }), 1);
+      await session.update(await read(pod("a")), { obsolete: "remove" }, signal);
+      await clock.advance(10 * 60_000);
+      assert.equal(startsIn({ cri }), 1);
+      assert.deepEqual(sandboxNames({ cri }), ["a"]);
+    },
+    ({ cri }) => cri.exits.set("c", 0),
+  ));
+
+test("a job whose pod another play removes makes no other one, and the session ends", () =>
+  play(job(""), async ({ session, deps, clock, cri }) => {
+    const end = endOf(session);
+    const [manifest] = session.manifests;
+    assert.ok(manifest !== undefined);
+    const removal = playDown([{ source: "", key: manifest.key }], deps, signal);
+    await clock.advance(60_000);
+    await removal;
+    assert.deepEqual(sandboxNames({ cri }), []);
+    assert.equal(startsIn({ cri }), 1);
+    assert.equal(end.answer, true);
+  }));
+
+test("a cron job whose pod another play removes starts no other job", () =>
+  play(cronJob(), async ({ session, deps, clock, cri }) => {
+    await clock.advance(60_000);
+    const [manifest] = session.manifests;
+    assert.ok(manifest !== undefined);
+    const removal = playDown([{ source: "", key: manifest.key }], deps, signal);
+    await clock.advance(10 * 60_000);
+    await removal;
+    assert.equal(startsIn({ cri }), 1);
+  }));

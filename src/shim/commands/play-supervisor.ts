@@ -1,0 +1,113 @@
+/** The supervisor of a CRI socket: `play --supervise`, and its start by `play --detach`. */
+import { spawn } from "node:child_process";
+import { fstatSync, ftruncateSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { sleep } from "../lib/abort.js";
+import { ShimError, isKind, messageOf } from "../lib/errors.js";
+import { shownText } from "../lib/shown-text.js";
+import { isServed } from "../lib/unix-socket.js";
+import { connect } from "../../play/client.js";
+import { systemClock } from "../../play/kubelet/clock.js";
+import type { Kubelet } from "../../play/kubelet/kubelet.js";
+import type { PlayStore } from "../../play/play-store.js";
+import { supervise } from "../../play/supervisor.js";
+import { LiveTable } from "../../play/view/live-table.js";
+import type { PlayContext } from "./play-context.js";
+import { readKubeletDeps } from "./play-deps.js";
+
+/** A log that is a file begins anew after this. */
+const logBytes = 4 * 1024 ** 2;
+const retryMs = 2000;
+
+/** The exit code: 0 also when there is a supervisor already. */
+export async function runSupervisor({ options, io, store, directories }: PlayContext): Promise<number> {
+  const { signal } = io;
+  const screen = {
+    write: (text: string) => {
+      limitLog();
+      io.stderr.write(`${new Date().toISOString()} ${text}`);
+    },
+  };
+  const report = (line: string): void => {
+    screen.write(`${shownText(line)}\n`);
+  };
+  const client = connect(options.endpoint);
+  try {
+    const kubeletDeps = await whenServed(
+      () => readKubeletDeps(client, { directories, report }, signal),
+      report,
+      signal,
+    );
+    const show = (kubelet: Kubelet): Disposable => {
+      const deps = { screen, output: screen, environment: process.env, clock: systemClock };
+      return kubelet.listen(new LiveTable({ ...deps, pods: () => kubelet.pods }));
+    };
+    await supervise({ store, kubeletDeps, show, report }, signal);
+    return 0;
+  } catch (error) {
+    if (signal.aborted) return 0;
+    if (!isKind(error, "conflict")) throw error;
+    report("another supervisor keeps the pods of this socket");
+    return 0;
+  } finally {
+    client.close();
+  }
+}
+
+/** The supervisor may be started before the CRI server, as after a reboot. */
+async function whenServed<T>(
+  work: () => Promise<T>,
+  report: (line: string) => void,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let isTold = false; ; isTold = true) {
+    try {
+      return await work();
+    } catch (error) {
+      if (signal.aborted || !isKind(error, "unavailable", "timeout", "precondition")) throw error;
+      if (!isTold) report(`waiting for the CRI server: ${messageOf(error)}`);
+    }
+    await sleep(retryMs, signal);
+  }
+}
+
+/** A log that is a file begins anew when it is long; a journal has limits of its own. */
+function limitLog(): void {
+  const status = fstatSync(process.stderr.fd);
+  if (status.isFile() && status.size > logBytes) ftruncateSync(process.stderr.fd);
+}
+
+const startMs = 15_000;
+const askMs = 50;
+
+/** Starts the supervisor unless it runs. It survives this process and its session. */
+export async function ensureSupervisor(store: PlayStore, endpoint: string): Promise<void> {
+  if (await isServed(store.socketPath)) return;
+  const log = await open(store.logPath, "a", 0o600);
+  try {
+    const program = [...process.execArgv, process.argv[1] ?? "", "play", "--supervise"];
+    const child = spawn(process.execPath, [...program, `--endpoint=unix://${endpoint}`], {
+      cwd: "/",
+      detached: true,
+      stdio: ["ignore", log.fd, log.fd],
+    });
+    const failed = new Promise<never>((_, reject) => {
+      child.once("error", reject);
+    });
+    child.unref();
+    await Promise.race([failed, untilServed(store)]);
+  } catch (error) {
+    const remedy = `see ${store.logPath}; until one runs (dockershim play --supervise), nothing restarts the pods`;
+    throw new ShimError("unavailable", `start the supervisor: ${messageOf(error)}; ${remedy}`);
+  } finally {
+    await log.close();
+  }
+}
+
+async function untilServed(store: PlayStore): Promise<void> {
+  const end = Date.now() + startMs;
+  while (!(await isServed(store.socketPath))) {
+    if (Date.now() > end) throw new ShimError("timeout", `it does not listen after ${startMs / 1000} s`);
+    await sleep(askMs);
+  }
+}

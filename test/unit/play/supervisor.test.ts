@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { ShimError } from "../../../src/shim/lib/errors.js";
+import type { ManifestFile } from "../../../src/play/manifests/documents.js";
+import { readDoomed, readWorkloads } from "../../../src/play/manifests/read-manifests.js";
+import { PlayStore, type StoredPlay, doomedNames, namesOf } from "../../../src/play/play-store.js";
+import { supervise } from "../../../src/play/supervisor.js";
+import { until } from "../../fakes/turns.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { type Fixture, makeFixture } from "./fake-cri.js";
+
+const pod = (name: string, policy = "Always"): string =>
+  `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\n` +
+  `spec: {restartPolicy: ${policy}, containers: [{name: c-${name}, image: "busybox:1"}]}`;
+
+async function playOf(...texts: readonly string[]): Promise<StoredPlay> {
+  const files: readonly ManifestFile[] = [{ name: "f.yaml", text: texts.join("\n---\n") }];
+  const workloads = [...namesOf(await readWorkloads(files))];
+  return { files, replicas: [], schedule: false, localVolumes: false, fast: false, workloads };
+}
+
+/** Nothing may be reported. */
+function refuse(line: string): void {
+  throw new Error(line);
+}
+
+interface Supervised extends Fixture {
+  readonly store: PlayStore;
+  readonly lines: string[];
+  readonly running: Promise<void>;
+  readonly sandboxes: () => readonly string[];
+}
+
+async function supervised(
+  plays: readonly StoredPlay[],
+  work: (all: Supervised) => Promise<void>,
+): Promise<void> {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  for (const play of plays) await store.save(play);
+  const fixture = makeFixture();
+  const stop = new AbortController();
+  const lines: string[] = [];
+  let serial = 0;
+  const running = supervise(
+    {
+      store,
+      kubeletDeps: () => ({ ...fixture.deps, playId: `supervised-${(serial += 1)}` }),
+      show: () => ({ [Symbol.dispose]: () => undefined }),
+      report: (line) => lines.push(line),
+    },
+    stop.signal,
+  );
+  const sandboxes = (): readonly string[] =>
+    fixture.cri.sandboxes.map(({ config }) => config.metadata?.name ?? "").sort();
+  try {
+    await work({ ...fixture, store, lines, running, sandboxes });
+  } finally {
+    stop.abort();
+    await running;
+  }
+}
+
+const started = ({ cri }: Fixture, name: string): number =>
+  cri.calls.filter((call) => call === `startContainer ${name}`).length;
+
+test("supervise() makes the pods of stored plays, and restarts their containers", async () => {
+  await supervised([await playOf(pod("a")), await playOf(pod("b"))], async (all) => {
+    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("supervise() takes a play that is stored while it runs, leaves what is released, and ends with the last", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("the first runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("the second runs", () => started(all, "c-b") === 1);
+    await all.store.release(new Set(["default Pod/a", "default Pod/b"]), refuse);
+    await all.running;
+    all.cri.end("c-a", 1);
+    await all.clock.advance(60_000);
+    assert.equal(started(all, "c-a"), 1);
+    assert.deepEqual(all.sandboxes(), ["a", "b"]);
+  });
+});
+
+test("supervise() keeps the rest of a play of which a part is released", async () => {
+  await supervised([await playOf(pod("a"), pod("b"))], async (all) => {
+    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+    await all.store.release(new Set(["default Pod/a"]), refuse);
+    const names = await all.store.list(refuse);
+    assert.deepEqual(
+      names.map(({ workloads }) => workloads),
+      [["default Pod/b"]],
+    );
+    all.cri.end("c-b", 1);
+    await until("it is restarted", () => started(all, "c-b") === 2);
+    assert.deepEqual(all.sandboxes(), ["a", "b"]);
+  });
+});
+
+test("supervise() takes back the pods of an attached play that has failed", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    const [sandbox] = all.cri.sandboxes;
+    const owner = `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
+    await all.files.replaceFile(owner, "attached");
+    all.cri.notify("default/a");
+    all.cri.end("c-a", 1);
+    await all.clock.advance(60_000);
+    assert.equal(started(all, "c-a"), 1);
+    await all.store.touch();
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("supervise() forgets a play whose pods have all ended", async () => {
+  await supervised([await playOf(pod("a", "Never"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    all.cri.end("c-a", 0);
+    await all.running;
+    assert.deepEqual(await all.store.list(refuse), []);
+    assert.deepEqual(all.sandboxes(), ["a"]);
+  });
+});
+
+test("supervise() refuses to be the second one", async () => {
+  await supervised([await playOf(pod("a"))], async ({ store, ...all }) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+    const deps = { store, kubeletDeps: () => all.deps, show, report: refuse };
+    await assert.rejects(supervise(deps, new AbortController().signal), (error: ShimError) => {
+      return error.kind === "conflict";
+    });
+  });
+});
+
+test("supervise() tells once of a play that it cannot keep, and keeps the others", async () => {
+  const broken = { ...(await playOf(pod("x"))), files: [{ name: "f.yaml", text: "kind: [" }] };
+  await supervised([broken, await playOf(pod("a"))], async (all) => {
+    await until("the other runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("another one runs", () => started(all, "c-b") === 1);
+    assert.equal(all.lines.length, 1);
+    assert.match(all.lines[0] ?? "", /default Pod\/x: .*f\.yaml, line 1/s);
+  });
+});
+
+test("stored plays may be read by root alone, and damaged ones are named and left out", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  const [name = ""] = await readdir(store.directory);
+  assert.equal((await stat(join(store.directory, name))).mode & 0o777, 0o600);
+  assert.equal((await stat(store.directory)).mode & 0o777, 0o700);
+  await writeFile(join(store.directory, "00000000-0000-0000-0000-000000000000.json"), "{");
+  const lines: string[] = [];
+  assert.equal((await store.list((line) => lines.push(line))).length, 1);
+  assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
+  assert.deepEqual(await new PlayStore(directory.path, "/run/other.sock").list(refuse), []);
+  assert.equal(new PlayStore(directory.path, "unix:///var/run/cri.sock").directory, store.directory);
+});
+
+test("the names of what is removed equal those of what was stored", async () => {
+  const deployment =
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {selector: {matchLabels: {a: b}}, " +
+    'template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: "x:1"}]}}}';
+  const cron =
+    "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k, namespace: n}\nspec: {schedule: '* * * * *', " +
+    'jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x:1"}]}}}}}';
+  const files = [{ name: "f", text: [pod("a"), deployment, cron].join("\n---\n") }];
+  const expected = new Set(["default Pod/a", "default Deployment/d", "n CronJob/k"]);
+  assert.deepEqual(doomedNames(await readDoomed(files)), expected);
+  for (const schedule of [false, true])
+    assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
+});
