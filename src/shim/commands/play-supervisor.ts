@@ -5,6 +5,7 @@ import { open } from "node:fs/promises";
 import { sleep } from "../lib/abort.js";
 import { ShimError, isKind, messageOf } from "../lib/errors.js";
 import { shownText } from "../lib/shown-text.js";
+import { packageDirectory } from "../lib/package-directory.js";
 import { isServed } from "../lib/unix-socket.js";
 import { connect } from "../../play/client.js";
 import { systemClock } from "../../play/kubelet/clock.js";
@@ -87,7 +88,7 @@ export async function ensureSupervisor(store: PlayStore, endpoint: string): Prom
   try {
     const program = [...process.execArgv, process.argv[1] ?? "", "play", "--supervise"];
     const child = spawn(process.execPath, [...program, `--endpoint=unix://${endpoint}`], {
-      cwd: "/",
+      cwd: packageDirectory(), // Not the user's, which may be unmounted.
       detached: true,
       stdio: ["ignore", log.fd, log.fd],
     });

@@ -221,12 +221,17 @@ async function watchFiles(
   const { recursive = false } = options;
   using files = new FileWatch(options.files, { recursive, onChange: bell.ring });
   using _ = linkAbort(io.signal, bell.ring);
+  let failure: string | undefined;
   for (;;) {
     await files.renew();
     await bell.rung();
     if (io.signal.aborted) return;
     const next = await readAgain(read, context);
-    if (next === undefined) continue;
+    // Other files of the directory change, too: the same failure is told once.
+    if (typeof next === "string" && next !== failure)
+      report(`the files have changed, and nothing was applied: ${next}`);
+    failure = typeof next === "string" ? next : undefined;
+    if (next === undefined || typeof next === "string") continue;
     Object.assign(read, next);
     services.replace(next.workloads.services);
     try {
@@ -238,15 +243,14 @@ async function watchFiles(
   }
 }
 
-/** Undefined when nothing has changed, and when the files cannot be read, which is reported. */
-async function readAgain(read: Read, context: PlayContext): Promise<Read | undefined> {
+/** Undefined when nothing has changed; text when the files cannot be read. */
+async function readAgain(read: Read, context: PlayContext): Promise<Read | string | undefined> {
   try {
     const texts = await readTexts(context);
     if (isDeepStrictEqual(texts, read.texts)) return undefined;
     return { texts, workloads: await readPlayed(texts, context.options, context.report) };
   } catch (error) {
-    context.report(`the files have changed, and nothing was applied: ${messageOf(error)}`);
-    return undefined;
+    return messageOf(error);
   }
 }
 
