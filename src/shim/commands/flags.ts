@@ -22,16 +22,19 @@ export function knownFlags(): Map<string, { readonly isBoolean: boolean }> {
   return flags;
 }
 
+/** Of `play`. */
+const optionalValue = "--wait";
+
 /**
  * Switches get a value (`--flag` → `--flag=true`), so that they do not take the next argument. `-v4`, `-v=4`
  * and `-v` become the long form. As with the kubelet, underscores in names of known flags become hyphens.
- * Values and arguments after `--` stay as they are.
+ * `--wait`, whose value is optional, does not take a file for it. Values and arguments after `--` stay as they are.
  */
 export function normalizeArguments(argv: readonly string[]): string[] {
   const flags = knownFlags();
   const result: string[] = [];
   for (let index = 0; index < argv.length; index += 1) {
-    const argument = argv[index] ?? "";
+    const argument = argv[index] === optionalValue ? `${optionalValue}=` : (argv[index] ?? "");
     if (argument === "--") return [...result, ...argv.slice(index)];
     const [, short] = /^-v=?(.*)$/s.exec(argument) ?? [];
     const long =

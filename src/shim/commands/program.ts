@@ -156,8 +156,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     )
     .option("--timeline <file>", "write an SVG of all steps at the end")
     .option("--down", "remove the pods of the files instead")
-    .option("--wait", "return when all pods are ready and all jobs complete")
-    .option("--timeout <duration>", "for --wait (default: 5m)")
+    .option("--wait [time]", "return when all pods are ready and all jobs complete, or after that time (5m)")
     .option("--keep", "keep what was made when a pod fails")
     .option("-R, --recursive", "also read the directories below the given ones")
     .option(
@@ -179,7 +178,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         follow: given.follow === true,
         down: given.down === true,
         keep: given.keep === true,
-        waitMs: given.wait === true ? waitTime(given.timeout) : undefined,
+        waitMs: given.wait === undefined ? undefined : waitTime(given.wait),
         fast: given.fast === true,
         output: given.output ?? "table",
         timeline: given.timeline,
@@ -235,22 +234,25 @@ function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
   const exclusive = (["down", "detach", "watch", "supervise"] as const).filter(
     (name) => given[name] === true,
   );
-  const [first, second] = [...exclusive, ...(given.wait === true && given.detach !== true ? ["wait"] : [])];
+  const [first, second] = [
+    ...exclusive,
+    ...(given.wait !== undefined && given.detach !== true ? ["wait"] : []),
+  ];
   const refuse = (reason: string): never => {
     throw new ShimError("invalid", `command "play": ${reason}`);
   };
   if (second !== undefined) refuse(`--${first ?? ""} and --${second} exclude each other`);
   if (given.detach === true && given.follow === true) refuse("--detach and --follow exclude each other");
-  if (given.timeout !== undefined && given.wait !== true) refuse("--timeout is for --wait");
   if (given.supervise === true ? files.length > 0 : files.length === 0)
     refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
 }
 
-function waitTime(text = "5m"): number {
+/** Empty for `--wait` alone. */
+function waitTime(text: string): number {
   try {
-    return durationKind().parse(text);
+    return durationKind().parse(text === "" ? "5m" : text);
   } catch (error) {
-    throw ShimError.from(error).within(`flag "--timeout": ${JSON.stringify(text)}`);
+    throw ShimError.from(error).within(`flag "--wait": ${JSON.stringify(text)}`);
   }
 }
 
@@ -300,8 +302,7 @@ interface PlayFlags {
   readonly follow?: boolean;
   readonly down?: boolean;
   readonly keep?: boolean;
-  readonly wait?: boolean;
-  readonly timeout?: string;
+  readonly wait?: string;
   readonly fast?: boolean;
   readonly output?: PlayOutput;
   readonly timeline?: string;

@@ -251,12 +251,13 @@ describe("runCommandLine() commands", () => {
     });
   });
 
-  test("play waits five minutes, or as long as --timeout says", async () => {
+  test("play waits five minutes, or as long as --wait says", async () => {
     assert.equal((await run("play --wait a.yaml")).played?.waitMs, 300_000);
-    assert.equal((await run("play --wait --timeout 90s a.yaml")).played?.waitMs, 90_000);
-    const { exitCode, err } = await run("play --wait --timeout soon a.yaml");
+    assert.deepEqual((await run("play --wait a.yaml")).played?.files, ["a.yaml"]);
+    assert.equal((await run("play --wait=90s a.yaml")).played?.waitMs, 90_000);
+    const { exitCode, err } = await run("play --wait=soon a.yaml");
     assert.equal(exitCode, 1);
-    assert.match(err, /flag "--timeout": "soon"/);
+    assert.match(err, /flag "--wait": "soon"/);
   });
 
   for (const [words, reason] of [
@@ -264,7 +265,6 @@ describe("runCommandLine() commands", () => {
     ["--down --detach a.yaml", "--down and --detach exclude each other"],
     ["--watch --wait a.yaml", "--watch and --wait exclude each other"],
     ["--detach --follow a.yaml", "--detach and --follow exclude each other"],
-    ["--timeout 5s a.yaml", "--timeout is for --wait"],
     ["--supervise a.yaml", "--supervise takes no files"],
     ["--watch", "needs at least one file"],
   ] as const)
