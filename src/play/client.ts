@@ -2,7 +2,8 @@
  * The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`).
  */
 import { type CallOptions, connectCri, type CriConnection } from "../client/cri-connection.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { ShimError, isKind } from "../shim/lib/errors.js";
+import { CgroupDriver } from "../shim/domain/cri.js";
 import type {
   Answer,
   AuthConfig,
@@ -21,6 +22,8 @@ import type {
   VersionResponse,
 } from "../shim/domain/cri.js";
 
+import type { CgroupDriverName } from "./containers/pod-cgroup.js";
+
 type Labels = Readonly<Record<string, string>>;
 
 /**
@@ -30,6 +33,8 @@ type Labels = Readonly<Record<string, string>>;
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
   status(signal: AbortSignal): Promise<StatusResponse>;
+  /** Undefined for servers that do not tell it. */
+  cgroupDriver(signal: AbortSignal): Promise<CgroupDriverName | undefined>;
   /** The image under that name or id, when it is on the node. */
   imageStatus(image: string, signal: AbortSignal): Promise<Image | undefined>;
   /** Answers the id. Has no deadline: the server gives up a pull that makes no progress. */
@@ -104,6 +109,16 @@ export function connect(endpoint: string): ConnectedClient {
     imageStatus: async (image, signal) =>
       (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
     status: (signal) => call("Status", { verbose: false }, { signal }),
+    cgroupDriver: async (signal) => {
+      try {
+        const { linux } = await call("RuntimeConfig", {}, { signal });
+        if (linux === null) return undefined;
+        return linux.cgroup_driver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs";
+      } catch (error) {
+        if (isKind(error, "unsupported")) return undefined;
+        throw error;
+      }
+    },
     pullImage: async (image, sandbox, signal, auth) => {
       const spec = { image, user_specified_image: image };
       const request = { image: spec, sandbox_config: sandbox, ...(auth === undefined ? {} : { auth }) };

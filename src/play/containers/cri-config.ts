@@ -24,6 +24,7 @@ import { expandVariables } from "./expand-variables.js";
 import { containerHash, podHash } from "../kubelet/hashes.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
+import { type PodCgroups, podCgroupPath } from "./pod-cgroup.js";
 import type { Directories } from "./pod-files.js";
 import { logDirectory, logPath } from "./pod-files.js";
 import {
@@ -46,6 +47,7 @@ export interface NodeFacts extends NodeResources {
   readonly dns: DnsConfig;
   readonly hostsFile: string;
   readonly seLinux: boolean;
+  readonly podCgroups: PodCgroups;
 }
 
 /** Other annotations that the kubelet puts on containers. */
@@ -106,6 +108,7 @@ export function sandboxConfig(
 ): Answer<PodSandboxConfig> {
   const { key, pod, owner } = manifest;
   const { spec, metadata } = pod;
+  const { driver } = node.podCgroups;
   const sysctls = (spec.securityContext?.sysctls ?? []).map(
     ({ name, value }) => [sysctlName(name), value] as const,
   );
@@ -122,7 +125,7 @@ export function sandboxConfig(
       ...(owner === undefined ? {} : { [playOwnerAnnotation]: `${owner.kind}/${owner.name}` }),
     },
     linux: {
-      cgroup_parent: "",
+      cgroup_parent: driver === undefined ? "" : podCgroupPath(key.uid, driver),
       security_context: sandboxSecurityContext(spec),
       sysctls: Object.fromEntries(sysctls),
       resources: sandboxResources(spec),

@@ -17,9 +17,11 @@ import { dirname } from "node:path";
 import { ShimError } from "../../shim/lib/errors.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { checkCgroups, makeCgroup, removeCgroup } from "./cgroups.js";
 import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmountBelow } from "./mounts.js";
 import { writeObjectFiles } from "./object-files.js";
 import { giveToGroup, openSubPath } from "./open-below.js";
+import type { CgroupDriverName, PodCgroup } from "./pod-cgroup.js";
 import type { HostPathType, VolumePreparation } from "./volumes.js";
 
 /** All paths are absolute. Those that are changed are play's own, but for hostPath volumes. */
@@ -56,6 +58,12 @@ export interface PlayFiles {
   diskUsage(path: string): Promise<bigint>;
   /** Deletes a directory that may be missing, and unmounts all below it first. */
   removeTree(path: string): Promise<void>;
+  /** Throws `unsupported` with the reason when cgroups of pods cannot be made for the engine's driver. */
+  checkCgroups(driver: CgroupDriverName): Promise<void>;
+  /** Makes the cgroup, if it is missing, and sets its limits. */
+  makeCgroup(cgroup: PodCgroup): Promise<void>;
+  /** Of the pod with this uid, if there is one. Throws `precondition` when a process is in it. */
+  removeCgroup(uid: string): Promise<void>;
 }
 
 export const nodeFiles: PlayFiles = {
@@ -86,6 +94,9 @@ export const nodeFiles: PlayFiles = {
   diskUsage: async (path) =>
     BigInt(/^\d+/.exec(await run("du", ["-sx", "--block-size=1", "--", path]))?.[0] ?? "0"),
   removeTree,
+  checkCgroups: (driver) => checkCgroups(driver),
+  makeCgroup: (cgroup) => makeCgroup(cgroup),
+  removeCgroup: (uid) => removeCgroup(uid),
 };
 
 async function prepareVolume(volume: VolumePreparation): Promise<void> {

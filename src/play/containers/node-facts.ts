@@ -6,12 +6,13 @@ import { hasCode } from "../../shim/lib/files/file-errors.js";
 import type { NodeFacts } from "./cri-config.js";
 import type { DnsConfig } from "./dns.js";
 import { isLoopbackOnly, parseResolvConf } from "./dns.js";
+import type { PodCgroups } from "./pod-cgroup.js";
 
 /** The kubelet keeps so much memory free by evicting pods; the rest is what pods can have. */
 const evictionBytes = 100n * 1024n ** 2n;
 
 /** `stateDirectory`: where volumes are, on whose file system pods take space. */
-export async function readNodeFacts(stateDirectory: string): Promise<NodeFacts> {
+export async function readNodeFacts(stateDirectory: string, podCgroups: PodCgroups): Promise<NodeFacts> {
   const memoryBytes = BigInt(totalmem());
   const [dns, hostsFile, seLinux, isCgroup2, hugePageSizes, storageBytes] = await Promise.all([
     readDns(),
@@ -28,7 +29,7 @@ export async function readNodeFacts(stateDirectory: string): Promise<NodeFacts> 
   };
   return {
     ...{ memoryBytes, hugePageSizes, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
-    ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux },
+    ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux, podCgroups },
   };
 }
 

@@ -46,9 +46,51 @@ export function limitOf(container: PodContainer, spec: PodSpec, name: string): b
 }
 
 /** A missing request equals the container's own limit; the API server sets that default. */
-export function requestOf(container: PodContainer, name: string): bigint {
+function ownRequest(container: PodContainer, name: string): bigint | undefined {
   const requests: Amounts = container.resources?.requests ?? {};
-  return amountOf(requests[name], name) ?? ownLimit(container, name) ?? 0n;
+  return amountOf(requests[name], name) ?? ownLimit(container, name);
+}
+
+export function requestOf(container: PodContainer, name: string): bigint {
+  return ownRequest(container, name) ?? 0n;
+}
+
+/**
+ * What the resources of the pod say, with the defaults of the API server: beside limits of the pod, a missing
+ * request is that of its containers, and without those the limit. Huge pages cannot be shared: theirs is
+ * always the limit.
+ */
+function podLevelRequest(spec: PodSpec, name: string): bigint | undefined {
+  const given = podLevel(spec, "requests", name);
+  if (given !== undefined || Object.keys(spec.resources?.limits ?? {}).length === 0) return given;
+  const all = [...(spec.initContainers ?? []), ...spec.containers];
+  const isShared = !isHugePages(name) && all.some((one) => ownRequest(one, name) !== undefined);
+  return isShared ? sumOf(spec, name, requestOf) : podLevel(spec, "limits", name);
+}
+
+/** Of the whole pod: its own, else the sum of its containers. */
+export function podRequest(spec: PodSpec, name: string): bigint {
+  return podLevelRequest(spec, name) ?? sumOf(spec, name, requestOf);
+}
+
+/** Of the whole pod: its own, else the sum of its containers, of which some may have no limit. */
+export function podLimit(spec: PodSpec, name: string): bigint {
+  return podLevel(spec, "limits", name) ?? sumOf(spec, name, ownLimit);
+}
+
+/**
+ * Whether `podLimit` limits the pod: it has a limit itself, or each of its containers has one. As with a
+ * kubelet, an init container also has those of the sidecars before it.
+ */
+export function isPodLimited(spec: PodSpec, name: string): boolean {
+  if (podLevel(spec, "limits", name) !== undefined) return true;
+  let sidecars = 0n;
+  for (const container of spec.initContainers ?? []) {
+    const sum = sidecars + (ownLimit(container, name) ?? 0n);
+    if (sum === 0n) return false;
+    if (container.restartPolicy === "Always") sidecars = sum;
+  }
+  return spec.containers.every((one) => ownLimit(one, name) !== undefined);
 }
 
 const computeResources = ["cpu", "memory"] as const;
@@ -68,8 +110,7 @@ export function qosClass(spec: PodSpec): QosClass {
       : [
           {
             limit: (name: string) => podLevel(spec, "limits", name) ?? 0n,
-            request: (name: string) =>
-              podLevel(spec, "requests", name) ?? podLevel(spec, "limits", name) ?? 0n,
+            request: (name: string) => podLevelRequest(spec, name) ?? 0n,
           },
         ];
   const all = parts.flatMap(({ limit, request }) =>
@@ -109,16 +150,17 @@ export function linuxResources(
 }
 
 /** `2MB` → `hugepages-2Mi` */
-function hugePagesName(size: string): string {
+export function hugePagesName(size: string): string {
   return `hugepages-${size.replace(/B$/, "i")}`;
 }
 
-/** What a pod's cgroup may use in total, for runtimes that make a virtual machine of a pod. */
+/** What the whole pod may use, for runtimes that make a virtual machine of a pod. */
 export function sandboxResources(spec: PodSpec): Answer<LinuxContainerResources> {
-  const limit = (name: string): bigint => podLevel(spec, "limits", name) ?? sumOf(spec, name, ownLimit);
-  const request = (name: string): bigint =>
-    podLevel(spec, "requests", name) ?? podLevel(spec, "limits", name) ?? sumOf(spec, name, requestOf);
-  return cgroupValues({ cpuRequest: request("cpu"), cpuLimit: limit("cpu"), memoryLimit: limit("memory") });
+  return cgroupValues({
+    cpuRequest: podRequest(spec, "cpu"),
+    cpuLimit: podLimit(spec, "cpu"),
+    memoryLimit: podLimit(spec, "memory"),
+  });
 }
 
 type AmountOfContainer = (container: PodContainer, name: string) => bigint | undefined;
@@ -166,12 +208,12 @@ function cgroupValues(values: {
 }
 
 /** 1024 per core, between the kernel's 2 and 262144. */
-function cpuShares(millis: bigint): bigint {
+export function cpuShares(millis: bigint): bigint {
   return clamp((millis * 1024n) / 1000n, 2n, 262_144n);
 }
 
-/** Microseconds per period: 0 is no limit, and the kernel takes no less than 1 ms. */
-function cpuQuota(millis: bigint): bigint {
+/** Microseconds per 100 ms: 0 is no limit, and the kernel takes no less than 1 ms. */
+export function cpuQuota(millis: bigint): bigint {
   if (millis === 0n) return 0n;
   return clamp((millis * cpuPeriodMicros) / 1000n, 1000n, 2n ** 62n);
 }
@@ -186,10 +228,10 @@ function oomScoreAdj(container: PodContainer, spec: PodSpec, nodeBytes: bigint):
   if (qos === "Guaranteed") return -997n;
   if (qos === "BestEffort") return 1000n;
   const all = [...(spec.initContainers ?? []), ...spec.containers];
-  const podRequest = podLevel(spec, "requests", "memory");
-  const rest = podRequest === undefined ? 0n : podRequest - sumOf(spec, "memory", requestOf);
+  const request = podLevelRequest(spec, "memory");
+  const rest = request === undefined ? 0n : request - sumOf(spec, "memory", requestOf);
   const share = rest > 0n ? rest / BigInt(all.length) : 0n;
-  const score = (request: bigint): bigint => 1000n - (1000n * (request + share)) / nodeBytes;
+  const score = (own: bigint): bigint => 1000n - (1000n * (own + share)) / nodeBytes;
   let result = score(requestOf(container, "memory"));
   if (
     "restartPolicy" in container &&

@@ -37,7 +37,9 @@ export async function deletePod(
   const uids = new Set([key.uid, ...own.map(({ uid }) => uid)]);
   for (const uid of uids) {
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
-    if (foreign === 0 && options.keepFiles !== true && isPartOfPath({ ...key, uid }))
+    if (!isPartOfPath({ ...key, uid })) continue;
+    await deps.files.removeCgroup(uid);
+    if (foreign === 0 && options.keepFiles !== true)
       await removePodFiles(deps.files, deps.directories, { ...key, uid });
   }
   return { own: own.length, foreign };

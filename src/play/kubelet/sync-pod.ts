@@ -5,6 +5,7 @@ import type { Answer, ImageSpec } from "../../shim/domain/cri.js";
 import { podIps } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { logDirectory, logPath } from "../containers/pod-files.js";
+import { prepareCgroup } from "../containers/prepare-cgroup.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
@@ -52,6 +53,8 @@ export async function syncPod(input: SyncInput, deps: StartDeps, signal: AbortSi
       await killContainer(container, pod, how, deps, signal);
     }
   }
+  // After the kills: a limit below what is in use would be refused, or kill the pod.
+  if (actions.createSandbox || actions.start.length > 0) await ensureCgroup(manifest, actions, deps);
   const sandbox = actions.createSandbox ? await runSandbox(manifest, actions, deps, signal) : actions.sandbox;
   hasActed ||= actions.createSandbox;
   const { failures, started } = await startAll(input, actions, sandbox, deps, signal);
@@ -59,6 +62,19 @@ export async function syncPod(input: SyncInput, deps: StartDeps, signal: AbortSi
   for (const { id } of obsoleteSandboxes(observed))
     await ignoreMissing(deps.client.removePodSandbox(id, signal));
   return { hasActed: hasActed || started > 0, failures };
+}
+
+/** Before the sandbox, so that no process of the pod runs without the limits. */
+async function ensureCgroup(manifest: Manifest, actions: PodActions, deps: StartDeps): Promise<void> {
+  try {
+    const missing = await prepareCgroup(manifest, deps);
+    if (missing !== undefined && actions.createSandbox) deps.event("Warning", "NoPodCgroup", missing);
+  } catch (error) {
+    const { kind, fields } = ShimError.from(error, "unknown");
+    const message = `make the cgroup of the pod: ${messageOf(error)}`;
+    deps.event("Warning", "FailedToCreatePodContainer", message);
+    throw new ShimError(kind, message, fields, { cause: error });
+  }
 }
 
 interface NewSandbox extends Pick<ObservedSandbox, "id" | "attempt"> {

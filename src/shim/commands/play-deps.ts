@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { CriClient, connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
+import { podCgroupsOf } from "../../play/containers/prepare-cgroup.js";
 import { serverFeatures } from "../../play/containers/server-features.js";
 import { dialFromHere } from "../../play/dial.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
@@ -35,7 +36,7 @@ export async function readKubeletDeps(
 ): Promise<(options: { readonly fast?: boolean | undefined }) => Omit<KubeletDeps, "services">> {
   const deps = {
     ...podDeps(client, context),
-    node: await readNodeFacts(context.directories.state),
+    node: await readNodeFacts(context.directories.state, await podCgroupsOf(client, nodeFiles, signal)),
     features: serverFeatures(await client.status(signal)),
     credentials: dockerCredentials(context.report),
   };

@@ -81,6 +81,20 @@ describe("connect()", () => {
     return found[1];
   }
 
+  test("cgroupDriver() is undefined for a server without RuntimeConfig, or that says nothing in it", async () => {
+    const unimplemented = Object.assign(new Error("unknown method"), { code: status.UNIMPLEMENTED });
+    for (const [answer, expected] of [
+      [{ linux: { cgroup_driver: "SYSTEMD" } }, "systemd"],
+      [{ linux: { cgroup_driver: "CGROUPFS" } }, "cgroupfs"],
+      [{}, undefined],
+      [unimplemented, undefined],
+    ] as const) {
+      server.answers = { RuntimeConfig: answer };
+      assert.equal(await client.cgroupDriver(signal), expected);
+    }
+    server.answers = {};
+  });
+
   test("sends every field of a sandbox, and answers its id", async () => {
     server.answers = { RunPodSandbox: { pod_sandbox_id: "id" } };
     const request = await requestOf("RunPodSandbox", async () => {

@@ -17,6 +17,7 @@ import {
 } from "../../../src/shim/domain/cri.js";
 import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/containers/files.js";
+import { type PodCgroup, podCgroupPath } from "../../../src/play/containers/pod-cgroup.js";
 import { parse } from "yaml";
 import { keyOf } from "../../../src/play/manifests/make-pod.js";
 import { readPod } from "../../../src/play/manifests/pod-schema.js";
@@ -171,6 +172,10 @@ export class FakeCri implements CriClient {
       runtime_api_version: "v1",
     };
     return Promise.resolve(answer);
+  }
+
+  cgroupDriver(): ReturnType<CriClient["cgroupDriver"]> {
+    return Promise.resolve(undefined);
   }
 
   status(): ReturnType<CriClient["status"]> {
@@ -427,6 +432,7 @@ export class FakeFiles implements PlayFiles {
   readonly paths = new Set<string>();
   readonly texts = new Map<string, string>();
   readonly usages = new Map<string, bigint>();
+  readonly cgroups = new Map<string, PodCgroup>();
   readonly calls: string[] = [];
   failOn = "";
 
@@ -497,6 +503,19 @@ export class FakeFiles implements PlayFiles {
 
   readTail(path: string): Promise<string> {
     return Promise.resolve(this.texts.get(path) ?? "");
+  }
+
+  checkCgroups(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async makeCgroup(cgroup: PodCgroup): Promise<void> {
+    await this.#record(`makeCgroup ${podCgroupPath(cgroup.uid, cgroup.driver)}`);
+    this.cgroups.set(cgroup.uid, cgroup);
+  }
+
+  async removeCgroup(uid: string): Promise<void> {
+    if (this.cgroups.delete(uid)) await this.#record(`removeCgroup ${uid}`);
   }
 }
 
@@ -576,6 +595,7 @@ export function makeFixture(): Fixture {
       dns: { servers: ["192.0.2.1"], searches: ["example.org"], options: ["ndots:1"] },
       hostsFile: "127.0.0.1 localhost\n192.0.2.7 node\n",
       seLinux: false,
+      podCgroups: { reason: "the test has none" },
     },
     directories: { state: "/state", logs: "/logs", seccomp: "/seccomp" },
     report: (line) => reports.push(line),
