@@ -126,7 +126,7 @@ spec:
       context.skip(reason ?? "this host swaps what is beyond the limit");
       return;
     }
-    const hold = `command: [sh, -c, "(head -c ${40 * megabyte} /dev/zero; sleep 1000) | tail"]`;
+    const hold = `command: [sh, -c, "mkfifo /f; (head -c ${40 * megabyte} /dev/zero; sleep 1000) > /f & exec tail /f"]`;
     const path = await manifest(`
 apiVersion: v1
 kind: Pod

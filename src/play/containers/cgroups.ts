@@ -58,7 +58,7 @@ export async function checkCgroups(driver: CgroupDriverName, host = thisHost): P
     await host.systemctl(["show", "--property=Version"]);
     return;
   }
-  for (const name of needed) await makeCgroupIn(hierarchies, name, cgroupOfPods(driver));
+  for (const name of needed) await checkWritable(await makeCgroupIn(hierarchies, name, cgroupOfPods(driver)));
 }
 
 /** Makes the cgroup, if it is missing, and sets its limits. The processes in it stay. */
@@ -193,6 +193,15 @@ async function makeDirectory(path: string): Promise<void> {
     await mkdir(path, { mode: 0o755 });
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw unsupported(messageOf(error), error);
+  }
+}
+
+/** What an earlier play has made may be read-only by now, as in a container. */
+async function checkWritable(directory: string): Promise<void> {
+  try {
+    await access(directory, constants.W_OK);
+  } catch (error) {
+    throw unsupported(messageOf(error), error);
   }
 }
 

@@ -17,14 +17,8 @@ export function checkContainer(
   report: Report,
 ): void {
   checkRole(container, role, path, spec, report);
-  for (const resource of ["cpu", "memory"] as const) {
-    const perUnit = resource === "cpu" ? 1000 : 1;
-    const request = parseQuantity(container.resources?.requests?.[resource] ?? "", perUnit);
-    const limit = parseQuantity(container.resources?.limits?.[resource] ?? "", perUnit);
-    if (request !== undefined && limit !== undefined && request > limit) {
-      report(`${path}.resources.requests.${resource}`, `must not exceed the limit of ${limit}`);
-    }
-  }
+  checkResources(container.resources, `${path}.resources`, report);
+  if (role === "main") checkPodLimits(container.resources, spec, `${path}.resources`, report);
   const context = container.securityContext ?? {};
   if (context.allowPrivilegeEscalation === false && context.privileged === true) {
     report(`${path}.securityContext.allowPrivilegeEscalation`, "cannot be false for a privileged container");
@@ -40,6 +34,34 @@ export function checkContainer(
   checkMounts(container, path, spec.volumes ?? [], report);
   checkVariables(container, path, report);
   checkPorts(container, path, spec, report);
+}
+
+type Resources = PodSpec["resources"];
+
+export function checkResources(resources: Resources, path: string, report: Report): void {
+  for (const resource of ["cpu", "memory"] as const) {
+    const request = amountOf(resources?.requests, resource);
+    const limit = amountOf(resources?.limits, resource);
+    if (request !== undefined && limit !== undefined && request > limit)
+      report(`${path}.requests.${resource}`, `must not exceed the limit of ${limit}`);
+  }
+}
+
+/** Kubernetes does not ask this of init containers. */
+function checkPodLimits(own: Resources, { resources }: PodSpec, path: string, report: Report): void {
+  for (const resource of Object.keys(own?.limits ?? {})) {
+    const limit = amountOf(own?.limits, resource);
+    const ofPod = amountOf(resources?.limits, resource);
+    if (limit !== undefined && ofPod !== undefined && limit > ofPod)
+      report(`${path}.limits.${resource}`, `must not exceed the pod's limit of ${ofPod}`);
+  }
+}
+
+type Amounts = NonNullable<Resources>["limits"];
+
+/** Thousandths of a core for `cpu`, else bytes. */
+function amountOf(amounts: Amounts, resource: string): bigint | undefined {
+  return parseQuantity(amounts?.[resource] ?? "", resource === "cpu" ? 1000 : 1);
 }
 
 function checkRole(

@@ -2,7 +2,13 @@
  * Checks fields of a Pod against each other, by the rules of Kubernetes' own validation. The readers of the
  * schemas have checked each field alone.
  */
-import { type Report, checkContainer, checkProfile, checkResourceField } from "./check-container.js";
+import {
+  type Report,
+  checkContainer,
+  checkProfile,
+  checkResourceField,
+  checkResources,
+} from "./check-container.js";
 import type { Pod, PodSpec, Volume } from "./pod-schema.js";
 import type { Problem } from "./schema.js";
 
@@ -18,6 +24,7 @@ export function checkPod(pod: Pick<Pod, "spec">): readonly Problem[] {
   if (spec.dnsPolicy === "None" && (spec.dnsConfig?.nameservers ?? []).length === 0) {
     report("dnsConfig.nameservers", "must name a server when dnsPolicy is None");
   }
+  checkResources(spec.resources, "resources", report);
   checkVolumes(spec.volumes ?? [], report);
   checkContainers(spec, report);
   checkHostPorts(spec, report);

@@ -72,6 +72,17 @@ test("linuxResources() limits each size of huge pages, and ends a container as a
   assert.deepEqual(unified, { "memory.oom.group": "1" });
 });
 
+test("beside limits of the pod, its requests are those of its containers, else the limits", async () => {
+  const spec = (request: string): string =>
+    `  resources: {limits: {cpu: 1, memory: 1G}}\n  containers: [{name: a, image: x, resources: ${request}}]`;
+  const half = (await podWith(spec("{requests: {cpu: 500m}}"))).pod.spec;
+  assert.equal(qosClass(half), "Burstable");
+  assert.equal(sandboxResources(half).cpu_shares, "512");
+  const none = (await podWith(spec("{}"))).pod.spec;
+  assert.equal(qosClass(none), "Guaranteed");
+  assert.equal(sandboxResources(none).cpu_shares, "1024");
+});
+
 test("resources of the pod decide on its class, limit containers without limits, and share their request", async () => {
   const { pod } = await podWith(
     [

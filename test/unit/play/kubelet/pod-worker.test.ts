@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import type { PodStatus } from "../../../../src/play/kubelet/status-types.js";
+import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
 const image = "image: busybox:1";
@@ -287,3 +288,57 @@ test("another kubelet picks up the pod from what the CRI shows, and changes noth
     assert.equal(cri.calls.length, calls);
     assert.equal(worker.status?.phase, "Running");
   }));
+
+const limited = (memory: string): string =>
+  `  containers: [{name: a, ${image}, resources: {limits: {memory: ${memory}}}}]`;
+
+function withCgroups(): Fixture {
+  const fixture = makeFixture();
+  const node = { ...fixture.deps.node, podCgroups: { driver: "cgroupfs" } } as const;
+  return { ...fixture, kubelet: new Kubelet({ ...fixture.deps, node }) };
+}
+
+test("the cgroup of a pod is made before its sandbox, and removed after it", async () => {
+  const { cri, clock, files, kubelet } = withCgroups();
+  const order: string[] = [];
+  for (const calls of [cri.calls, files.calls]) {
+    const push = calls.push.bind(calls);
+    calls.push = (...entries) => {
+      order.push(...entries.filter((entry) => /Cgroup|PodSandbox/.test(entry)));
+      return push(...entries);
+    };
+  }
+  const manifest = await podWith(limited("64Mi"));
+  await kubelet.apply(manifest, { failFast: true }).applied;
+  await clock.advance(0);
+  assert.equal(files.cgroups.get("uid-1")?.memoryBytes, 64n * 1024n ** 2n);
+  await kubelet.remove(manifest.key, signal);
+  assert.deepEqual(
+    order.map((entry) => entry.split(" ")[0]),
+    ["makeCgroup", "runPodSandbox", "stopPodSandbox", "removePodSandbox", "removeCgroup"],
+  );
+  await kubelet[Symbol.asyncDispose]();
+});
+
+test("a changed limit reaches the cgroup of the pod after the old container has ended", async () => {
+  const { cri, clock, files, kubelet } = withCgroups();
+  await kubelet.apply(await podWith(limited("64Mi")), { failFast: true }).applied;
+  const makeCgroup = files.makeCgroup.bind(files);
+  files.makeCgroup = async (cgroup) => {
+    assert.equal(cri.calls.at(-1), "stopContainer a 30s");
+    await makeCgroup(cgroup);
+  };
+  await kubelet.apply(await podWith(limited("16Mi")), { failFast: true }).applied;
+  await clock.advance(0);
+  assert.equal(files.cgroups.get("uid-1")?.memoryBytes, 16n * 1024n ** 2n);
+  await kubelet[Symbol.asyncDispose]();
+});
+
+test("a pod whose cgroup cannot be made gets no sandbox", async () => {
+  const { cri, files, kubelet } = withCgroups();
+  files.failOn = "makeCgroup /dockershim-play/poduid-1";
+  const { applied } = kubelet.apply(await podWith(limited("64Mi")), { failFast: true });
+  await assert.rejects(applied, /make the cgroup of the pod: the disk broke/);
+  assert.deepEqual(cri.calls, []);
+  await kubelet[Symbol.asyncDispose]();
+});

@@ -57,6 +57,16 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
     /requests\.cpu: must not exceed/,
   ],
   [
+    "a request of the pod above its limit",
+    `${container}\n  resources: {requests: {memory: 2G}, limits: {memory: 1G}}`,
+    /spec\.resources\.requests\.memory: must not exceed/,
+  ],
+  [
+    "a limit above the pod's",
+    "  resources: {limits: {cpu: 1}}\n  containers: [{name: c, image: x, resources: {limits: {cpu: 2}}}]",
+    /containers\[0\]\.resources\.limits\.cpu: must not exceed the pod's limit of 1000/,
+  ],
+  [
     "privileged without escalation",
     "  containers: [{name: c, image: x, securityContext: {privileged: true, allowPrivilegeEscalation: false}}]",
     /cannot be false/,
