@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
+import { basename } from "node:path";
 import { test } from "node:test";
 import { type Manifest, readManifests } from "../../../../src/play/manifests/read-manifests.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";
@@ -13,6 +14,7 @@ const recorded = JSON.parse(await readFile(new URL("sequences.json", directory),
   Record<string, readonly string[]>
 >;
 const image = "registry.k8s.io/e2e-test-images/busybox:1.29-2";
+const changedImage = "registry.k8s.io/e2e-test-images/busybox:other";
 const { signal } = new AbortController();
 
 /** What the containers and the handlers of a manifest do; nothing for those that just run. */
@@ -25,6 +27,12 @@ const scripts: Readonly<Record<string, (fixture: Fixture) => void>> = {
     endAfterGrace(cri, ["main"]);
   },
   "sidecar-startup-probe": ({ cri }) => {
+    endAfterGrace(cri, ["main"]);
+  },
+  "image-of-init": ({ cri }) => {
+    cri.exits.set("before", 0);
+  },
+  "image-of-sidecar": ({ cri }) => {
     endAfterGrace(cri, ["main"]);
   },
   "sidecar-job": ({ cri, clock }) => {
@@ -91,23 +99,34 @@ const endless: ReadonlySet<string> = new Set([
   "pull-missing",
 ]);
 
-async function manifestOf(name: string): Promise<Manifest> {
-  const text = await readFile(new URL(`manifests/${name}.yaml`, directory), "utf8");
-  const [manifest] = await readManifests([{ name: `${name}.yaml`, text }]);
+/** The pod, then the pod that was put in its place while it ran. */
+async function manifestsOf(path: string): Promise<readonly [Manifest, ...Manifest[]]> {
+  const texts = (await readFile(new URL(path, directory), "utf8")).split("\n---\n");
+  const [manifest, ...later] = (
+    await Promise.all(texts.map((text) => readManifests([{ name: path, text }])))
+  ).flat();
   assert.ok(manifest);
-  return manifest;
+  return [manifest, ...later];
 }
 
-for (const file of (await readdir(new URL("manifests/", directory))).sort()) {
-  const name = file.replace(/\.yaml$/, "");
+const paths: string[] = [];
+for (const below of ["manifests", "changes"])
+  for (const file of (await readdir(new URL(below, directory))).sort()) paths.push(`${below}/${file}`);
+
+for (const path of paths) {
+  const name = basename(path, ".yaml");
   test(`play makes the kubelet's calls for ${name}`, async () => {
     const fixture = makeFixture();
     const { cri, clock, kubelet } = fixture;
-    cri.images.set(image, {});
-    const manifest = await manifestOf(name);
+    cri.images.set(image, {}).set(changedImage, {});
+    const [manifest, ...later] = await manifestsOf(path);
     scripts[name]?.(fixture);
     kubelet.apply(manifest, { failFast: false });
     await clock.advance(45_000);
+    for (const changed of later) {
+      kubelet.apply(changed, { failFast: false });
+      await clock.advance(45_000);
+    }
     const removal = kubelet.remove(manifest.key, signal);
     await clock.advance(20_000);
     await removal;
@@ -128,7 +147,8 @@ for (const file of (await readdir(new URL("manifests/", directory))).sort()) {
 test("play asks for sandbox and image between the kubelet's calls, in its order", async () => {
   const { cri, clock, kubelet } = makeFixture();
   cri.images.set(image, {});
-  kubelet.apply(await manifestOf("plain"), { failFast: true });
+  const [manifest] = await manifestsOf("manifests/plain.yaml");
+  kubelet.apply(manifest, { failFast: true });
   await clock.advance(0);
   await kubelet[Symbol.asyncDispose]();
   const calls = cri.allCalls.slice(0, cri.allCalls.indexOf("startContainer main") + 1);
