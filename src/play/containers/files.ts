@@ -130,10 +130,10 @@ async function makeVolumeDirectory(volume: {
 }
 
 async function makeOpenDirectory(path: string, group: number | undefined): Promise<void> {
-  if ((await statOrUndefined(path)) !== undefined) return;
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-  await mkdir(path);
-  await openToAll(path, group);
+  // Undefined when it is there: pods that start side by side share a claim.
+  const made = await mkdir(path, { recursive: true });
+  if (made !== undefined) await openToAll(path, group);
 }
 
 /** All users may write, as with the kubelet. With fsGroup, new files in it belong to that group. */

@@ -24,6 +24,17 @@ async function openChild(parent: FileHandle, name: string): Promise<FileHandle> 
   throw new ShimError("precondition", `"${name}" has become a link`);
 }
 
+/** False when it is there: pods that start side by side share claims. */
+async function makeChild(parent: FileHandle, name: string): Promise<boolean> {
+  try {
+    await mkdir(join(pathOf(parent), name));
+    return true;
+  } catch (error) {
+    if (hasCode(error, "EEXIST")) return false;
+    throw error;
+  }
+}
+
 /**
  * The open `subPath` of a volume; the caller closes it. Makes missing directories, with the mode of the
  * volume. Links may stay within the volume.
@@ -42,9 +53,9 @@ export async function openSubPath(volumePath: string, subPath: string): Promise<
     ].filter(({ name: part }) => part !== "")) {
       const parent = current;
       try {
-        if (isNew) await mkdir(join(pathOf(parent), name));
+        const isOurs = isNew && (await makeChild(parent, name));
         current = await openChild(parent, name);
-        if (isNew) await chmod(pathOf(current), mode & 0o2777);
+        if (isOurs) await chmod(pathOf(current), mode & 0o2777);
       } finally {
         await parent.close();
       }

@@ -147,6 +147,18 @@ describe("mountSubPath()", { skip: withoutMounts() }, () => {
       });
     }));
 
+  test("of several pods at once makes a missing directory once", () =>
+    inDirectory(async (directory) => {
+      const volume = await volumeIn(directory);
+      const targets = Array.from({ length: 8 }, (_, pod) => join(directory, "pod", `sub-path-${pod}`));
+      try {
+        await Promise.all(targets.map((target) => nodeFiles.mountSubPath(volume, "a/b", target)));
+        assert.equal(await modeOf(join(volume, "a", "b")), 0o777);
+      } finally {
+        await nodeFiles.removeTree(join(directory, "pod"));
+      }
+    }));
+
   for (const [what, target] of [
     ["an absolute link", "/etc"],
     ["a relative link", "../secret"],
@@ -211,6 +223,14 @@ describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
 });
 
 describe("prepareVolume() of a claim", () => {
+  test("of several pods at once makes it once, writable for all users", () =>
+    inDirectory(async (directory) => {
+      const path = join(directory, "claims", "shared");
+      const volume = { kind: "claim", path, group: undefined, trustRoot: false } as const;
+      await Promise.all(Array.from({ length: 8 }, () => nodeFiles.prepareVolume(volume)));
+      assert.equal(await modeOf(path), 0o777);
+    }));
+
   const group = 12_345;
   const skip = process.getuid?.() === 0 ? false : "only root may give files away";
   test("keeps data, and gives all of it to the fsGroup without following links", { skip }, () =>
