@@ -54,7 +54,7 @@ export const deployment = object({
       strategy: replaced,
       minReadySeconds: noMinimum,
       revisionHistoryLimit: noRevisions,
-      progressDeadlineSeconds: passedOver("use --wait=TIME"),
+      progressDeadlineSeconds: passedOver("use --wait with --timeout"),
       paused: passedOver("play always makes what the file says"),
     }),
   ),
