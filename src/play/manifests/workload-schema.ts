@@ -54,7 +54,7 @@ export const deployment = object({
       strategy: replaced,
       minReadySeconds: noMinimum,
       revisionHistoryLimit: noRevisions,
-      progressDeadlineSeconds: passedOver("use --wait with --timeout"),
+      progressDeadlineSeconds: passedOver("use --wait=TIME"),
       paused: passedOver("play always makes what the file says"),
     }),
   ),
