@@ -1,5 +1,5 @@
 /** The program: the only file that reads and changes the process. `main` loads it. */
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { ShimError } from "./lib/errors.js";
 import { packageDirectory } from "./lib/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
@@ -150,6 +150,11 @@ process.exitCode = await runCommandLine(
   {
     environment: process.env,
     readFile: (path) => readFile(path, "utf8"),
+    isSocket: (path) =>
+      stat(path).then(
+        (status) => status.isSocket(),
+        () => false,
+      ),
     writeOut,
     writeError,
   },

@@ -4,21 +4,26 @@ import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { dockerEngine } from "../engine/docker-engine.js";
 import type { EngineEndpoint } from "../engine/http/endpoint.js";
-import { readTlsMaterial } from "../engine/http/endpoint.js";
+import { readContextTls, readTlsMaterial } from "../engine/http/endpoint.js";
 import { instrument } from "../engine/instrumented-engine.js";
 import type { Engine } from "../ports/engine.js";
 import type { Observer } from "../ports/observer.js";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The engine's endpoint, with the key material that Docker's environment variables name. */
+/** The engine's endpoint, with the key material of Docker's context, or that Docker's environment
+ * variables name. */
 export async function engineEndpoint(
-  { dockerEndpoint }: Config,
+  { dockerEndpoint, dockerContext: context }: Pick<Config, "dockerEndpoint" | "dockerContext">,
   environment: Environment,
 ): Promise<EngineEndpoint> {
-  if (dockerEndpoint.kind === "unix") return dockerEndpoint;
-  const tls = await readTlsMaterial(environment);
-  return tls === undefined ? dockerEndpoint : { ...dockerEndpoint, tls };
+  const endpoint = context === undefined ? dockerEndpoint : { ...dockerEndpoint, context: context.name };
+  if (endpoint.kind !== "tcp") return endpoint;
+  const tls =
+    context === undefined
+      ? await readTlsMaterial(environment)
+      : await readContextTls(context.tlsDirectory, context);
+  return tls === undefined ? endpoint : { ...endpoint, tls };
 }
 
 /** Opens no connection yet, and needs no engine. */

@@ -45,6 +45,7 @@ export interface BuildInfo {
 export interface CommandIo {
   readonly environment: Environment;
   readFile(path: string): Promise<string>;
+  readonly isSocket?: (path: string) => Promise<boolean>;
   writeOut(text: string): void;
   writeError(text: string): void;
 }
@@ -93,7 +94,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       io.writeOut(`Program: dockershim\nVersion: ${build.version}\nGitCommit: ${build.commit}\n`);
       io.writeOut(`Node.js version: ${process.version}\n`);
     } else {
-      exitCode = await action(await resolveConfig(flags, io.environment, (path) => io.readFile(path)));
+      exitCode = await action(
+        await resolveConfig(flags, io.environment, (path) => io.readFile(path), io.isSocket),
+      );
     }
   };
 

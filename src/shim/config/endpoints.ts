@@ -22,8 +22,16 @@ export interface TcpEndpoint {
   readonly port: number;
 }
 
+/** The engine of another host, by the program `ssh` and that host's `docker system dial-stdio`. */
+export interface SshEndpoint {
+  readonly kind: "ssh";
+  readonly user?: string;
+  readonly host: string;
+  readonly port?: number;
+}
+
 export type ListenEndpoint = UnixEndpoint | SystemdEndpoint;
-export type DockerEndpoint = UnixEndpoint | TcpEndpoint;
+export type DockerEndpoint = UnixEndpoint | TcpEndpoint | SshEndpoint;
 /** An endpoint for clients on this host. `host` is a loopback IP address. */
 export type LocalEndpoint = UnixEndpoint | TcpEndpoint;
 
@@ -91,22 +99,50 @@ export const listenEndpointKind: ValueKind<ListenEndpoint> = {
   format: (value) => (value.kind === "unix" ? `unix://${value.path}` : "fd://"),
 };
 
+/** Names that ssh cannot take for one of its options. */
+const sshWord = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
+
+function parseSshEndpoint(rest: string): SshEndpoint {
+  const [, user, address = ""] = /^(?:([^@]*)@)?([^@]*?)\/?$/.exec(rest) ?? [];
+  if (user?.includes(":") === true) refuse("a password cannot be given: ssh asks its agent and key files");
+  if (user !== undefined && !sshWord.test(user)) refuse("names no user");
+  const { host, port } = splitHostAndPort(address);
+  if (!sshWord.test(host) && isIP(host) === 0) refuse('must be "ssh://[user@]host[:port]"');
+  if (port === 0) refuse("the port must be from 1 to 65535");
+  return {
+    kind: "ssh",
+    ...(user === undefined ? {} : { user }),
+    host,
+    ...(port === undefined ? {} : { port }),
+  };
+}
+
+function formatDockerEndpoint(endpoint: DockerEndpoint): string {
+  if (endpoint.kind === "unix") return `unix://${endpoint.path}`;
+  if (endpoint.kind === "tcp") return `tcp://${formatHostAndPort(endpoint)}`;
+  const { user, host, port } = endpoint;
+  const shown = host.includes(":") ? `[${host}]` : host;
+  return `ssh://${user === undefined ? "" : `${user}@`}${shown}${port === undefined ? "" : `:${port}`}`;
+}
+
 /**
- * `unix:///path` or `tcp://host[:port]` with the default port 2375. The endpoint does not say whether TLS is
- * used.
+ * `unix:///path`, `tcp://host[:port]` with the default port 2375, or `ssh://[user@]host[:port]`. The endpoint
+ * does not say whether TLS is used.
  */
 export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
   placeholder: "endpoint",
   parse(text) {
     const { scheme, rest } = splitScheme(text);
     if (scheme === "unix") return parseSocketPath(rest);
-    if (scheme !== "tcp" && scheme !== "http") return refuse('must be "unix:///path" or "tcp://host:port"');
+    if (scheme === "ssh") return parseSshEndpoint(rest);
+    if (scheme !== "tcp" && scheme !== "http")
+      return refuse('must be "unix:///path", "tcp://host:port" or "ssh://user@host"');
     const { host, port = 2375 } = splitHostAndPort(rest.endsWith("/") ? rest.slice(0, -1) : rest);
     if (!/^[A-Za-z0-9._:%-]+$/.test(host)) refuse("names no host");
     if (port === 0) refuse("the port must be from 1 to 65535");
     return { kind: "tcp", host, port };
   },
-  format: (value) => (value.kind === "unix" ? `unix://${value.path}` : `tcp://${formatHostAndPort(value)}`),
+  format: formatDockerEndpoint,
 };
 
 /** `IP` (a port that the system chooses), `IP:port` or `[IPv6]:port`; empty is 127.0.0.1. No host names. */

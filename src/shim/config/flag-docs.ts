@@ -43,7 +43,7 @@ Go's form: \`300ms\`, \`90s\`, \`1m30s\`, \`4h\`, or \`0\`. A wrong option ends 
 exit code 1.
 
 Two variables set no option. \`DOCKER_HOST\` is the Docker Engine when \`--${dockerEndpoint.name}\` is not
-given. \`DOCKERSHIM_NO_SETUP\` has the effect of \`--no-setup\` on \`npm start\` and \`npm test\`.
+given; without it, Docker's context counts: [remote.md](remote.md). \`DOCKERSHIM_NO_SETUP\` has the effect of \`--no-setup\` on \`npm start\` and \`npm test\`.
 
 In the columns cri-dockerd and dockershim, "–" means that the program has no such flag, and "none" means that
 its default is empty.

@@ -1,6 +1,7 @@
 /** Command line, environment and file → one checked `Config`. */
 import { ShimError, messageOf } from "../lib/errors.js";
 import { readConfigFile } from "./config-file.js";
+import { type ContextFiles, type DockerContext, findEngine } from "./docker-context.js";
 import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";
 import { type Environment, type Given, configFileVariable, fieldOfFlag, readEnvironment } from "./given.js";
 import { logLevelOfVerbosity } from "./value-kinds.js";
@@ -13,6 +14,8 @@ import { ignoredFlags } from "./other-flags.js";
  */
 export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
   readonly dockerEndpoint: DockerEndpoint;
+  /** Of Docker's command line, which the endpoint is from. */
+  readonly dockerContext: DockerContext | undefined;
 };
 
 export type Source = "flag" | "environment" | "file" | "default";
@@ -50,6 +53,7 @@ export async function resolveConfig(
   flags: readonly GivenFlag[],
   environment: Environment,
   readFile: (path: string) => Promise<string>,
+  isSocket: (path: string) => Promise<boolean> = () => Promise.resolve(false),
 ): Promise<ResolvedConfig> {
   const fromFlags = flagsToGiven(flags);
   const fromEnvironment = readEnvironment(environment);
@@ -76,6 +80,7 @@ export async function resolveConfig(
     chosen as Record<OptionField, EffectiveValue>,
     environment,
     ignoredWarnings(flags),
+    { readFile, isSocket },
   );
 }
 
@@ -129,12 +134,13 @@ function ignoredWarnings(flags: readonly GivenFlag[]): string[] {
 }
 
 /** Computes the options that depend on others or on the environment. */
-function settle(
+async function settle(
   { verbosity, ...values }: OptionValues,
   chosen: Record<OptionField, EffectiveValue>,
   environment: Environment,
   warnings: string[],
-): ResolvedConfig {
+  files: ContextFiles,
+): Promise<ResolvedConfig> {
   let { logLevel } = values;
   if (verbosity !== undefined && rank[chosen.verbosity.source] > rank[chosen.logLevel.source]) {
     logLevel = logLevelOfVerbosity(verbosity);
@@ -147,14 +153,18 @@ function settle(
     );
   }
   refuseSharedSocket(values);
-  const { dockerEndpoint, ...where } = settleDockerEndpoint(values.dockerEndpoint, environment);
+  const { dockerEndpoint, dockerContext, ...where } = await settleDockerEndpoint(
+    values.dockerEndpoint,
+    environment,
+    files,
+  );
   chosen.dockerEndpoint = {
     ...chosen.dockerEndpoint,
     ...where,
     value: dockerEndpointKind.format(dockerEndpoint),
   };
   const sources = Object.fromEntries(optionList.map(([field, { name }]) => [name, chosen[field]]));
-  return { config: { ...values, dockerEndpoint, logLevel }, sources, warnings };
+  return { config: { ...values, dockerEndpoint, dockerContext, logLevel }, sources, warnings };
 }
 
 function refuseSharedSocket({
@@ -168,14 +178,21 @@ function refuseSharedSocket({
   );
 }
 
-/** A missing or empty endpoint means `DOCKER_HOST`, as in Docker's own clients. */
-function settleDockerEndpoint(
+/** A missing or empty endpoint means `DOCKER_HOST`, then Docker's context, as in Docker's own clients. */
+async function settleDockerEndpoint(
   given: DockerEndpoint | undefined,
   environment: Environment,
-): { dockerEndpoint: DockerEndpoint; source?: Source; detail?: string } {
-  if (given !== undefined) return { dockerEndpoint: given };
+  files: ContextFiles,
+): Promise<
+  Pick<Config, "dockerEndpoint" | "dockerContext"> & { readonly source?: Source; readonly detail?: string }
+> {
+  const dockerContext = undefined;
+  if (given !== undefined) return { dockerEndpoint: given, dockerContext };
   const host = environment["DOCKER_HOST"] ?? "";
-  if (host === "") return { dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" } };
+  if (host === "") {
+    const { endpoint, detail, context } = await findEngine(environment, files);
+    return { dockerEndpoint: endpoint, dockerContext: context, detail };
+  }
   let dockerEndpoint: DockerEndpoint;
   try {
     dockerEndpoint = dockerEndpointKind.parse(host);
@@ -185,5 +202,5 @@ function settleDockerEndpoint(
       `environment variable "DOCKER_HOST": ${quoteValue(host)}: ${messageOf(error)}`,
     );
   }
-  return { dockerEndpoint, source: "environment", detail: "DOCKER_HOST" };
+  return { dockerEndpoint, dockerContext, source: "environment", detail: "DOCKER_HOST" };
 }

@@ -181,7 +181,7 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["help", 'unexpected argument "help"'],
     [
       "--docker-endpoint=npipe:////./pipe/x",
-      'flag "--docker-endpoint": "npipe:////./pipe/x": must be "unix:///path" or "tcp://host:port"',
+      'flag "--docker-endpoint": "npipe:////./pipe/x": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
     ],
     [
       "--container-runtime-endpoint=run/x.sock",

@@ -41,6 +41,7 @@ describe("resolveConfig() without anything given", () => {
       stateDir: "/var/lib/dockershim",
       readOnly: false,
       dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" },
+      dockerContext: undefined,
       runtimeRequestTimeoutMs: 120_000,
       cgroupDriver: undefined,
       runtimeCgroups: undefined,
@@ -283,8 +284,8 @@ describe("resolveConfig() options that depend on others", () => {
 
   test("refuses a DOCKER_HOST that it cannot use", async () => {
     await assertRefused(
-      { environment: { DOCKER_HOST: "ssh://root@h" } },
-      'environment variable "DOCKER_HOST": "ssh://…@h": must be "unix:///path" or "tcp://host:port"',
+      { environment: { DOCKER_HOST: "npipe://root@h" } },
+      'environment variable "DOCKER_HOST": "npipe://…@h": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
     );
   });
 

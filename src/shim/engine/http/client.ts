@@ -13,6 +13,7 @@ import { asObject, textOf } from "../../lib/json/json-readers.js";
 import { parseJson } from "./json.js";
 import { type Essentials, JsonTrimmer, type ListReading, readList } from "./json-stream.js";
 import { Modem } from "./modem.js";
+import { SshTunnel } from "./ssh-tunnel.js";
 
 export interface EngineRequest {
   /** As `inspect container "x"`: the beginning of messages about deadlines and malformed answers. */
@@ -74,6 +75,7 @@ export class EngineClient {
   readonly #endpoint: string;
   readonly #answerLimitBytes: number;
   readonly #readOnly: boolean;
+  readonly #tunnel: SshTunnel | undefined;
   readonly #short: Modem;
   readonly #long: Modem;
   readonly #reads = new Semaphore(requestsAtOnce);
@@ -91,8 +93,12 @@ export class EngineClient {
     this.#readOnly = options.readOnly ?? false;
     this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
     const idleMs = options.idleConnectionMs ?? 60_000;
-    this.#short = new Modem(options.endpoint, { maxSockets: requestsAtOnce, idleMs });
-    this.#long = new Modem(options.endpoint, { maxSockets: Infinity, idleMs });
+    const { endpoint } = options;
+    this.#tunnel = endpoint.kind === "ssh" ? new SshTunnel(endpoint) : undefined;
+    const target =
+      endpoint.kind === "ssh" ? { kind: "unix" as const, path: this.#tunnel?.path ?? "" } : endpoint;
+    this.#short = new Modem(target, { maxSockets: requestsAtOnce, idleMs });
+    this.#long = new Modem(target, { maxSockets: Infinity, idleMs });
   }
 
   /** API version 1.`minor` from the next request on; `highestMinor` is what the engine could speak. */
@@ -209,6 +215,7 @@ export class EngineClient {
   close(): void {
     this.#short.close();
     this.#long.close();
+    this.#tunnel?.close();
   }
 
   async #exchange(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
@@ -304,7 +311,7 @@ export class EngineClient {
       return answer;
     } catch (error) {
       if (signal.aborted) throw ShimError.from(signal.reason);
-      throw unreachable(this.#endpoint, error);
+      throw unreachable(this.#endpoint, error, this.#tunnel?.failure);
     }
   }
 }

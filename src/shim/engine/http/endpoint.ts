@@ -1,5 +1,5 @@
 /** Where the Docker Engine listens, and the key material for talking to it over TLS. */
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
 
@@ -18,14 +18,26 @@ export interface TcpEndpoint {
   readonly tls?: TlsMaterial;
 }
 
-export type EngineEndpoint = UnixEndpoint | TcpEndpoint;
+/** Another host's engine, by the program `ssh`. */
+export interface SshEndpoint {
+  readonly kind: "ssh";
+  readonly user?: string;
+  readonly host: string;
+  readonly port?: number;
+}
+
+export type EngineEndpoint = (UnixEndpoint | TcpEndpoint | SshEndpoint) & {
+  /** Name of the context of Docker's command line that has it. */
+  readonly context?: string;
+};
 
 /** PEM texts. */
 export interface TlsMaterial {
-  readonly ca: string;
-  readonly cert: string;
-  readonly key: string;
-  /** Whether the engine's certificate must be signed by `ca`. */
+  /** Without it the system's authorities count. */
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+  /** Whether the engine's certificate must be signed by an authority. */
   readonly verify: boolean;
 }
 
@@ -36,11 +48,20 @@ export interface TlsEnvironment {
   readonly HOME?: string | undefined;
 }
 
-/** `unix:///var/run/docker.sock` or `tcp://host:2376`. */
+/** `unix:///var/run/docker.sock`, `tcp://host:2376` or `ssh://user@host`, with the context. */
 export function formatEndpoint(endpoint: EngineEndpoint): string {
+  const address = formatAddress(endpoint);
+  return endpoint.context === undefined
+    ? address
+    : `${address} (context ${JSON.stringify(endpoint.context)})`;
+}
+
+function formatAddress(endpoint: EngineEndpoint): string {
   if (endpoint.kind === "unix") return `unix://${endpoint.path}`;
   const host = endpoint.host.includes(":") ? `[${endpoint.host}]` : endpoint.host;
-  return `tcp://${host}:${endpoint.port}`;
+  if (endpoint.kind === "tcp") return `tcp://${host}:${endpoint.port}`;
+  const { user, port } = endpoint;
+  return `ssh://${user === undefined ? "" : `${user}@`}${host}${port === undefined ? "" : `:${port}`}`;
 }
 
 /**
@@ -56,22 +77,44 @@ export async function readTlsMaterial(environment: TlsEnvironment): Promise<TlsM
     if (!verify) return undefined;
     directory = join(environment.HOME ?? "/", ".docker");
   }
-  const read = async (name: string): Promise<string> => {
-    const path = join(directory, name);
-    try {
-      return await readFile(path, "utf8");
-    } catch (error) {
-      throw new ShimError(
-        "invalid",
-        `read TLS file "${path}": ${messageOf(error)}`,
-        { path },
-        { cause: error },
-      );
-    }
-  };
   // One after the other: of several that cannot be read, always the same one is named.
-  const ca = await read("ca.pem");
-  const cert = await read("cert.pem");
-  const key = await read("key.pem");
+  const ca = await readPem(join(directory, "ca.pem"));
+  const cert = await readPem(join(directory, "cert.pem"));
+  const key = await readPem(join(directory, "key.pem"));
   return { ca, cert, key, verify };
+}
+
+/**
+ * The files of a context; undefined when it has none, which means plain text. A certificate without its key is
+ * `invalid`.
+ */
+export async function readContextTls(
+  directory: string,
+  { name, verify }: { readonly name: string; readonly verify: boolean },
+): Promise<TlsMaterial | undefined> {
+  const files = new Set(await readdir(directory).catch(() => []));
+  if (files.size === 0) return undefined;
+  const read = (file: string): Promise<string> =>
+    readPem(join(directory, file)).catch((error: unknown) => {
+      throw ShimError.from(error).within(`Docker context ${JSON.stringify(name)}`);
+    });
+  const isClient = files.has("cert.pem") || files.has("key.pem");
+  return {
+    ...(files.has("ca.pem") ? { ca: await read("ca.pem") } : {}),
+    ...(isClient ? { cert: await read("cert.pem"), key: await read("key.pem") } : {}),
+    verify,
+  };
+}
+
+async function readPem(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    throw new ShimError(
+      "invalid",
+      `read TLS file "${path}": ${messageOf(error)}`,
+      { path },
+      { cause: error },
+    );
+  }
 }

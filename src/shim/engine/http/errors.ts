@@ -124,10 +124,14 @@ const notSent: ReadonlySet<string> = new Set([
  */
 export const lostAnswer: ErrorFields = { answer: "lost" };
 
-/** `unavailable`, for a connection that failed before the engine answered. */
-export function unreachable(endpoint: string, error: unknown): ShimError {
+/**
+ * `unavailable`, for a connection that failed before the engine answered. `failure`: what the program that
+ * makes the connection says.
+ */
+export function unreachable(endpoint: string, error: unknown, failure?: string): ShimError {
   const code = errorCode(error);
-  const reason = reasons[code] ?? (code.startsWith("HPE_") ? "the answer is not HTTP" : messageOf(error));
+  const reason =
+    failure ?? reasons[code] ?? (code.startsWith("HPE_") ? "the answer is not HTTP" : messageOf(error));
   return new ShimError(
     "unavailable",
     `cannot reach the Docker Engine at ${endpoint}: ${reason}`,

@@ -16,7 +16,7 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { inspect } from "node:util";
 import { linkAbort } from "../../lib/abort.js";
-import type { EngineEndpoint } from "./endpoint.js";
+import type { TcpEndpoint, UnixEndpoint } from "./endpoint.js";
 
 export interface ModemRequest {
   readonly method: string;
@@ -56,7 +56,10 @@ export class Modem {
   readonly #agent: HttpAgent;
   readonly #modem: DockerModem;
 
-  constructor(endpoint: EngineEndpoint, options: { readonly maxSockets: number; readonly idleMs: number }) {
+  constructor(
+    endpoint: UnixEndpoint | TcpEndpoint,
+    options: { readonly maxSockets: number; readonly idleMs: number },
+  ) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
     // After this time without data the agent closes a connection, unless a request has it. The pool gives out
     // the one that was used last, and drops closed ones when it looks at the one that was used first.

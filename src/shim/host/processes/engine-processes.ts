@@ -11,7 +11,7 @@ import { moveIntoCgroup } from "../cgroup/runtime-cgroup.js";
 
 export interface EngineProcessesOptions {
   /** Of the engine; the processes of one that is not reached by a unix socket are left alone. */
-  readonly endpoint: { readonly kind: "unix"; readonly path: string } | { readonly kind: "tcp" };
+  readonly endpoint: { readonly kind: "unix"; readonly path: string } | { readonly kind: "tcp" | "ssh" };
   /** Absolute name of a cgroup; undefined leaves the processes where they are. */
   readonly runtimeCgroups?: string | undefined;
   /** The lowest score that may be set instead of the wanted one. */

@@ -12,6 +12,7 @@ import { EngineClient } from "../../../../src/shim/engine/http/client.js";
 import {
   type EngineEndpoint,
   formatEndpoint,
+  readContextTls,
   readTlsMaterial,
 } from "../../../../src/shim/engine/http/endpoint.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -22,9 +23,40 @@ test("formatEndpoint() writes endpoints as Docker does", () => {
       { kind: "unix", path: "/var/run/docker.sock" },
       { kind: "tcp", host: "engine.example", port: 2376 },
       { kind: "tcp", host: "::1", port: 2375 },
+      { kind: "ssh", user: "root", host: "far", port: 22 },
+      { kind: "unix", path: "/x", context: "desktop" },
     ] as const
   ).map(formatEndpoint);
-  assert.deepEqual(texts, ["unix:///var/run/docker.sock", "tcp://engine.example:2376", "tcp://[::1]:2375"]);
+  assert.deepEqual(texts, [
+    "unix:///var/run/docker.sock",
+    "tcp://engine.example:2376",
+    "tcp://[::1]:2375",
+    "ssh://root@far:22",
+    'unix:///x (context "desktop")',
+  ]);
+});
+
+describe("readContextTls()", () => {
+  const context = { name: "lab", verify: true };
+
+  test("a context without files is plain text", async () => {
+    assert.equal(await readContextTls("/nonexistent", context), undefined);
+  });
+
+  test("an authority alone checks the engine, and no client certificate is sent", async () => {
+    await using directory = await temporaryDirectory();
+    await writeFile(join(directory.path, "ca.pem"), "ca");
+    assert.deepEqual(await readContextTls(directory.path, context), { ca: "ca", verify: true });
+  });
+
+  test("a certificate without its key is refused, with the context's name", async () => {
+    await using directory = await temporaryDirectory();
+    await writeFile(join(directory.path, "cert.pem"), "cert");
+    await assert.rejects(readContextTls(directory.path, context), {
+      kind: "invalid",
+      message: /^Docker context "lab": read TLS file ".*\/key\.pem"/,
+    });
+  });
 });
 
 describe("readTlsMaterial()", () => {
