@@ -10,6 +10,7 @@ import { isBuilt } from "../../scripts/setup/build.mjs";
 import { builtMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
 import { dockerEndpoint } from "./docker.js";
+import { until } from "./wait.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const startTimeoutMs = 120_000;
@@ -87,7 +88,8 @@ export class CommandProcess {
   readonly #exited: Promise<Exit>;
 
   private constructor(private readonly child: ChildProcess) {
-    child.stdout?.on("data", (text: Buffer) => (this.#output += text.toString()));
+    for (const stream of [child.stdout, child.stderr])
+      stream?.on("data", (text: Buffer) => (this.#output += text.toString()));
     this.#exited = collect(child);
   }
 
@@ -95,17 +97,23 @@ export class CommandProcess {
     return new CommandProcess(spawnProgram(argv, {}));
   }
 
+  /** What it has printed so far, on both streams. */
+  get output(): string {
+    return this.#output;
+  }
+
+  /** When it ends by itself. */
+  get exited(): Promise<Exit> {
+    return this.#exited;
+  }
+
   /** Throws with what the command printed when it ends before. */
   async untilPrinted(pattern: RegExp): Promise<void> {
     const ended = this.#exited.then(({ stdout, stderr }) => {
-      throw new Error(`the command ended:\n${stdout}${stderr}`);
+      throw new Error(`the command ended without ${String(pattern)}:\n${stdout}${stderr}`);
     });
-    const printed = new Promise<void>((resolve) => {
-      this.child.stdout?.on("data", () => {
-        if (pattern.test(this.#output)) resolve();
-      });
-    });
-    await Promise.race([printed, ended]);
+    ended.catch(() => undefined); // It ends later, too.
+    await Promise.race([until(String(pattern), () => pattern.test(this.#output)), ended]);
   }
 
   async end(signal: NodeJS.Signals): Promise<Exit> {
