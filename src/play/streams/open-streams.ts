@@ -25,8 +25,10 @@ export async function openStreams(
   });
 }
 
+/** cri-dockerd answers `//127.0.0.1:40000/exec/TOKEN`, which is its plain HTTP. */
 function parseUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const base = "http://localhost";
+  const url = URL.canParse(text, base) && /^(?:[a-z]+:)?\/\//i.test(text) ? new URL(text, base) : undefined;
   if (url?.protocol === "http:" || url?.protocol === "https:") return url;
   throw new ShimError(
     "unsupported",

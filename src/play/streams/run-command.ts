@@ -6,6 +6,7 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { shownText } from "../../shim/lib/shown-text.js";
 import type { Dial } from "../dial.js";
 import { openStreams } from "./open-streams.js";
+import { StreamLost } from "./spdy-client.js";
 
 export interface TerminalSize {
   readonly width: number;
@@ -82,18 +83,31 @@ function sendInput(stdin: Readable, target: Writable): void {
 
 async function endOfCommand(status: Readable, output: readonly Promise<void>[]): Promise<number> {
   // Observed at once: any of them may fail first.
-  const [text] = await Promise.all([statusText(status), ...output]);
+  const [text] = await Promise.all([statusText(status), ...output.map(untilLost)]);
   return exitCodeOf(text);
+}
+
+/** Servers reset all streams when the command has ended, some before they have ended them; the status decides. */
+async function untilLost(output: Promise<void>): Promise<void> {
+  try {
+    await output;
+  } catch (error) {
+    if (!(error instanceof StreamLost)) throw error;
+  }
 }
 
 async function statusText(status: Readable): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of status as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > statusBytes)
-      throw new ShimError("unknown", `read the status: the server sent more than ${statusBytes} bytes`);
-    chunks.push(chunk);
+  try {
+    for await (const chunk of status as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > statusBytes)
+        throw new ShimError("unknown", `read the status: the server sent more than ${statusBytes} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (bytes === 0 || !(error instanceof StreamLost)) throw error;
   }
   return Buffer.concat(chunks).toString();
 }

@@ -21,6 +21,9 @@ const controlFrameBytes = 64 * 1024;
 /** Of one data frame: servers read a frame as a whole. */
 const dataBytes = 32 * 1024;
 
+/** The server has reset a stream, or the connection has ended. */
+export class StreamLost extends ShimError {}
+
 export class SpdyClient {
   /** Resolves when the connection has ended. Never rejects. */
   readonly closed: Promise<void>;
@@ -29,7 +32,7 @@ export class SpdyClient {
   /** Streams whose reader is behind; reading pauses for all. */
   readonly #full = new Set<ClientStream>();
   #nextId = 1;
-  #failure = new ShimError("unavailable", "the server of the streams has ended the connection");
+  #failure: ShimError = new StreamLost("unavailable", "the server of the streams has ended the connection");
 
   /** Takes over an upgraded transport; `head` is what followed the answer to the upgrade. */
   constructor(
@@ -37,12 +40,8 @@ export class SpdyClient {
     head: Buffer,
   ) {
     transport.on("error", (error) => {
-      this.#failure = new ShimError(
-        "unavailable",
-        `the connection broke: ${error.message}`,
-        {},
-        { cause: error },
-      );
+      const reason = `the connection broke: ${error.message}`;
+      this.#failure = new StreamLost("unavailable", reason, {}, { cause: error });
     });
     this.closed = new Promise((resolve) => {
       transport.once("close", () => {
@@ -129,7 +128,7 @@ export class SpdyClient {
       case "rstStream":
         this.#streams
           .get(frame.streamId)
-          ?.lose(new ShimError("cancelled", `the server has reset the stream (status ${frame.status})`));
+          ?.lose(new StreamLost("cancelled", `the server has reset the stream (status ${frame.status})`));
         return;
       case "ping":
         // Odd ids answer pings of the client, which sends none.

@@ -7,6 +7,7 @@ import { describe, test } from "node:test";
 import { dialFromHere } from "../../../../src/play/dial.js";
 import { exitCodeOf, runCommand, type TerminalSize } from "../../../../src/play/streams/run-command.js";
 import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { dataFrameHeader, resetStatus, rstStreamFrame } from "../../../../src/shim/lib/spdy/frames.js";
 import { cat, fakeCommand, sleepForever } from "../../../fakes/streaming-sessions.js";
 import { until } from "../../../fakes/turns.js";
 import { startStreamingBed } from "../../../support/streaming-bed.js";
@@ -30,6 +31,45 @@ describe("runCommand()", () => {
     assert.equal(await run(url, { stdin: Readable.from([input]), stdout }), 0);
     assert.equal((await text(stdout.end())).length, input.length);
     await bed.empty();
+  });
+
+  test("takes a URL without a scheme for HTTP, as cri-dockerd answers it", async () => {
+    await using bed = await startStreamingBed();
+    const session = fakeCommand(() => Promise.resolve(4), { stdin: false });
+    const url = bed.server.offer(session).replace(/^http:/, "");
+    assert.equal(await run(url, { stdout: new PassThrough(), stderr: new PassThrough() }), 4);
+    for (const other of ["/exec/token", "ftp://127.0.0.1/x", "127.0.0.1:1/x"])
+      await assert.rejects(run(other, { stdout: new PassThrough() }), /answered no URL of HTTP/, other);
+  });
+
+  test("takes streams that the server resets after the status for ended", async () => {
+    // As containerd may: the status, then a reset of each stream in place of its end.
+    const server = createServer((socket) => {
+      socket.once("data", () => {
+        const accepted = [
+          "Connection: Upgrade",
+          "Upgrade: SPDY/3.1",
+          "X-Stream-Protocol-Version: v4.channel.k8s.io",
+        ];
+        socket.write(`HTTP/1.1 101 Switching Protocols\r\n${accepted.join("\r\n")}\r\n\r\n`);
+        socket.once("data", () => {
+          const status = Buffer.from('{"status":"Success"}');
+          const output = Buffer.from("out");
+          socket.write(Buffer.concat([dataFrameHeader(3, output.length, { fin: false }), output]));
+          socket.write(Buffer.concat([dataFrameHeader(1, status.length, { fin: false }), status]));
+          // Apart, so that the status is read before.
+          setImmediate(() => {
+            for (const id of [1, 3]) socket.write(rstStreamFrame(id, resetStatus.cancel));
+          });
+        });
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const stdout = new PassThrough();
+    assert.equal(await run(`http://127.0.0.1:${port}/exec/x`, { stdout }), 0);
+    assert.equal(await text(stdout.end()), "out");
+    server.close();
   });
 
   test("keeps standard output and standard error apart, and returns the exit code", async () => {
