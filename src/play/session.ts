@@ -4,6 +4,7 @@ import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { linkAbort } from "../shim/lib/abort.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner } from "./controllers/job-runner.js";
+import { refuseSharedUids } from "./kubelet/check-uids.js";
 import { Kubelet, type KubeletDeps } from "./kubelet/kubelet.js";
 import { hasEnded } from "./kubelet/pod-status.js";
 import { takenOver } from "./kubelet/pod-worker.js";
@@ -45,6 +46,7 @@ export class Session implements AsyncDisposable {
    * `update`.
    */
   async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
+    await refuseSharedUids(workloads.pods, this.deps.client, signal);
     using application = new Application(this.kubelet, this.deps, options);
     let isApplied = false;
     const apply = async (manifest: Manifest): Promise<void> => {
@@ -141,7 +143,7 @@ export class Session implements AsyncDisposable {
   /** Resolves when nothing is left to do: pods and jobs have ended. Answers whether all have succeeded. */
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#until(signal, () => {
-      if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isOver }) => !isOver)) return false;
+      if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
       if (this.#waiting.length > 0) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
@@ -151,7 +153,7 @@ export class Session implements AsyncDisposable {
     const pods = this.#pods().map(({ key }) => this.kubelet.pod(key)?.status?.phase ?? "Failed");
     return (
       pods.every((phase) => phase === "Succeeded") &&
-      [...this.#jobs].every(({ state }) => state === "complete")
+      [...this.#jobs].every(({ state }) => state === "complete" || state === "suspended")
     );
   }
 

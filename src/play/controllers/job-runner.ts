@@ -49,6 +49,11 @@ export class JobRunner {
     return this.#state === "complete" || this.#state === "failed";
   }
 
+  /** Nothing will happen to it unless its manifest changes. */
+  get isAtRest(): boolean {
+    return this.isOver || this.#state === "suspended";
+  }
+
   /** Takes up the pods of an earlier play, and makes the first ones. */
   async start(signal: AbortSignal): Promise<void> {
     const { namespace, name } = this.job;

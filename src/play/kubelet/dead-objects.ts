@@ -2,11 +2,11 @@
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { ObservedContainer, ObservedPod, ObservedSandbox } from "./observed-pod.js";
 
-/** Exited containers but the newest of each name. */
+/** Containers that have ended, or were made and could not be started, but the newest of each name. */
 export function obsoleteContainers({ containers }: ObservedPod): readonly ObservedContainer[] {
   const seen = new Set<string>();
   return containers.filter(({ name, state }) => {
-    if (state !== "exited") return false;
+    if (state !== "exited" && state !== "created") return false;
     const isObsolete = seen.has(name);
     seen.add(name);
     return isObsolete;

@@ -77,6 +77,23 @@ export function podActions(manifest: Manifest, observed: ObservedPod, probes: Pr
   };
 }
 
+/**
+ * Whether a container has ended for good and is another one in the manifest: no restart would apply that.
+ * `hasEnded`: nothing of the pod is started any more.
+ */
+export function hasEndedChanged(
+  spec: PodSpec,
+  observed: ObservedPod,
+  { hasEnded }: { readonly hasEnded: boolean },
+): boolean {
+  const { containers, initContainers = [] } = spec;
+  return [...containers, ...(hasEnded ? initContainers : [])].some((container) => {
+    const entry = newestContainer(observed, container.name);
+    if (entry?.state !== "exited" || entry.hash === containerHash(container)) return false;
+    return hasEnded || !shouldRun(spec, entry);
+  });
+}
+
 /** The kubelet's PodSandboxChanged. */
 function sandboxChange(
   spec: PodSpec,

@@ -1,6 +1,11 @@
-/** Tells which pods have changed: by the events of the CRI server, or by a list each second. */
+/**
+ * Tells which pods have changed: by the events of the CRI server, or by a list each second. What was created,
+ * or has ended and is removed, changes no pod, as in the kubelet; else a container that cannot be started would
+ * be tried again at once, for ever.
+ */
 import { isKind, messageOf } from "../../shim/lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
+import { type ContainerEventResponse, ContainerEventType, ContainerState } from "../../shim/domain/cri.js";
 import type { CriClient } from "../client.js";
 import { type Clock, pause } from "./clock.js";
 
@@ -42,8 +47,9 @@ async function followEvents(deps: WatchDeps, signal: AbortSignal): Promise<void>
     deps.onChange(undefined);
   });
   try {
-    for await (const { pod_sandbox_status } of deps.client.containerEvents(signal)) {
-      const metadata = pod_sandbox_status?.metadata;
+    for await (const event of deps.client.containerEvents(signal)) {
+      if (changesNothing(event)) continue;
+      const metadata = event.pod_sandbox_status?.metadata;
       deps.onChange(metadata ? `${metadata.namespace}/${metadata.name}` : undefined);
     }
   } finally {
@@ -51,13 +57,19 @@ async function followEvents(deps: WatchDeps, signal: AbortSignal): Promise<void>
   }
 }
 
+/** A container that ran is stopped before it is removed. */
+function changesNothing(event: ContainerEventResponse): boolean {
+  const { container_event_type: type, container_id: id, pod_sandbox_status: sandbox } = event;
+  if (type === ContainerEventType.CONTAINER_CREATED_EVENT) return true;
+  return type === ContainerEventType.CONTAINER_DELETED_EVENT && sandbox !== null && sandbox.id !== id;
+}
+
 async function relist(deps: WatchDeps, signal: AbortSignal): Promise<void> {
-  let before = new Map<string, string>();
+  let before: States = new Map();
   while (!signal.aborted) {
     try {
-      const now = await statesByPod(deps, signal);
-      for (const pod of new Set([...before.keys(), ...now.keys()]))
-        if (before.get(pod) !== now.get(pod)) deps.onChange(pod);
+      const now = await statesById(deps, signal);
+      for (const pod of changedPods(before, now)) deps.onChange(pod);
       before = now;
     } catch {
       // The loops of the pods report a server that does not answer.
@@ -66,16 +78,38 @@ async function relist(deps: WatchDeps, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** All sandboxes and containers of each pod with their states, as text. */
-async function statesByPod({ client }: WatchDeps, signal: AbortSignal): Promise<Map<string, string>> {
+interface Listed {
+  readonly pod: string;
+  readonly state: number;
+  /** Its removal changes the pod. */
+  readonly matters: boolean;
+}
+type States = ReadonlyMap<string, Listed>;
+
+function changedPods(before: States, now: States): ReadonlySet<string> {
+  const changed = [...now].filter(([id, { state }]) => before.get(id)?.state !== state);
+  const gone = [...before].filter(([id, { matters }]) => matters && !now.has(id));
+  return new Set([...changed, ...gone].map(([, { pod }]) => pod));
+}
+
+/** Of all sandboxes, and of the containers that were started. */
+async function statesById({ client }: WatchDeps, signal: AbortSignal): Promise<States> {
   const [sandboxes, containers] = await Promise.all([
     client.listPodSandboxes({}, signal),
     client.listContainers("", signal),
   ]);
-  const states = new Map<string, string>();
-  for (const { id, state, labels } of [...sandboxes, ...containers]) {
-    const pod = `${labels[podNamespaceLabel] ?? ""}/${labels[podNameLabel] ?? ""}`;
-    states.set(pod, `${states.get(pod) ?? ""} ${id}=${state}`);
-  }
-  return states;
+  const podOf = ({ labels }: { readonly labels: Readonly<Record<string, string>> }): string =>
+    `${labels[podNamespaceLabel] ?? ""}/${labels[podNameLabel] ?? ""}`;
+  const started = containers.filter(({ state }) => state !== ContainerState.CONTAINER_CREATED);
+  return new Map([
+    ...sandboxes.map((sandbox): [string, Listed] => {
+      const { id, state } = sandbox;
+      return [id, { pod: podOf(sandbox), state, matters: true }];
+    }),
+    ...started.map((container): [string, Listed] => {
+      const { id, state } = container;
+      const matters = state !== ContainerState.CONTAINER_EXITED;
+      return [id, { pod: podOf(container), state, matters }];
+    }),
+  ]);
 }

@@ -13,6 +13,7 @@ import { killPod } from "./kill.js";
 import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
+import { hasEndedChanged } from "./pod-actions.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
 import { ownerPath } from "../containers/pod-files.js";
@@ -256,7 +257,12 @@ export class PodWorker {
     // After the observation: what another play has changed in it, was changed after it took the pod.
     if (this.#isOwner) await this.#checkOwner(manifest, signal);
     this.#probes.update(spec, observed);
-    const status = this.#publish(manifest, observed);
+    const status = this.#statusOf(manifest, observed);
+    if (hasEndedChanged(spec, observed, { hasEnded: hasEnded(status) })) {
+      await this.#deleteOld(manifest, signal);
+      return 0;
+    }
+    this.#publish(manifest, observed, status);
     if (hasEnded(status)) {
       this.#ended = status;
       this.#probes.close();
@@ -273,7 +279,7 @@ export class PodWorker {
       signal,
     );
     this.#hasActed = hasActed;
-    if (failures.length > 0) this.#publish(manifest, observed);
+    if (failures.length > 0) this.#publish(manifest, observed, this.#statusOf(manifest, observed));
     await this.#checkApplied(manifest, observed, failures);
     if (hasActed) return 0;
     const now = this.deps.clock.now();
@@ -292,28 +298,37 @@ export class PodWorker {
     const hash = podHash(manifest);
     const isOld = observed.sandboxes.some(({ uid, playHash }) => uid !== key.uid || playHash !== hash);
     if (!isOld) return observed;
+    await this.#deleteOld(manifest, signal);
+    return emptyPod;
+  }
+
+  async #deleteOld(manifest: Manifest, signal: AbortSignal): Promise<void> {
+    const { key } = manifest;
     if (this.#isOwner) await this.#checkOwner(manifest, signal);
     this.#isOwner = false;
     this.#event("Normal", "Recreating", "its manifest has changed: the pod is deleted and made again");
     await deletePod(key, { ...this.deps, event: this.#event }, signal);
     this.#startTime = undefined;
+    this.#ended = undefined;
     this.#savedHash = undefined;
     // Those of a pod that had ended are closed.
     this.#probes.close();
     this.#probes = this.#newProbes();
     this.#waiting.clear();
-    return emptyPod;
   }
 
-  #publish(manifest: Manifest, observed: ObservedPod): PodStatus {
+  #statusOf(manifest: Manifest, observed: ObservedPod): PodStatus {
     const now = this.deps.clock.now();
     const oldest = observed.sandboxes.at(-1);
     this.#startTime ??= oldest === undefined ? now : Number(oldest.createdAt / 1_000_000n);
     const ended = this.#ended === undefined ? {} : { ended: this.#ended };
     const memory = { startTime: this.#startTime, waiting: this.#waiting, ...ended };
-    this.#status = podStatus(manifest, observed, this.#probes, memory, now);
-    this.deps.onStatus(manifest, this.#status, observed);
-    return this.#status;
+    return podStatus(manifest, observed, this.#probes, memory, now);
+  }
+
+  #publish(manifest: Manifest, observed: ObservedPod, status: PodStatus): void {
+    this.#status = status;
+    this.deps.onStatus(manifest, status, observed);
   }
 
   /** The last play that was given a pod keeps it; one that removes a pod takes the mark away first. */

@@ -6,6 +6,7 @@ import {
   type Container,
   type ContainerConfig,
   type ContainerEventResponse,
+  ContainerEventType,
   ContainerState,
   type ContainerStatus,
   type Image,
@@ -67,6 +68,8 @@ export class FakeCri implements CriClient {
   readonly exits = new Map<string, number>();
   /** Containers whose start fails. */
   readonly failingStarts = new Set<string>();
+  /** Containers whose start fails so early that they stay as they were created. */
+  readonly refusedStarts = new Set<string>();
   /** Containers that end only when their grace period is over. */
   readonly ignoresSignals = new Set<string>();
   /** Exit codes for one start after the other; later ones run. */
@@ -289,6 +292,7 @@ export class FakeCri implements CriClient {
     const name = nameOf(container);
     await this.#change(`startContainer ${name}`, () => {
       container.startedAt = this.clock.now();
+      if (this.refusedStarts.has(name)) throw new ShimError("unknown", "no such mount");
       container.state = ContainerState.CONTAINER_RUNNING;
       if (this.failingStarts.has(name)) {
         this.#end(container, 128);
@@ -366,7 +370,7 @@ function eventOf(pod: string): ContainerEventResponse {
   const status = { metadata } as ContainerEventResponse["pod_sandbox_status"];
   return {
     container_id: "",
-    container_event_type: 0,
+    container_event_type: ContainerEventType.CONTAINER_STOPPED_EVENT,
     created_at: "0",
     pod_sandbox_status: status,
     containers_statuses: [],
@@ -499,6 +503,17 @@ export class FakeFiles implements PlayFiles {
         this.paths.delete(entry);
         this.texts.delete(entry);
       }
+  }
+
+  openFile(path: string): ReturnType<PlayFiles["openFile"]> {
+    const text = this.texts.get(path);
+    if (text === undefined) return Promise.resolve(undefined);
+    return Promise.resolve({
+      size: () => Promise.resolve(Buffer.byteLength(text)),
+      read: (offset, bytes) => Promise.resolve(Buffer.from(text).subarray(offset, offset + bytes)),
+      isReplaced: () => Promise.resolve(false),
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    });
   }
 
   readTail(path: string): Promise<string> {

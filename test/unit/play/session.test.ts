@@ -301,3 +301,34 @@ test("a cron job whose pod another play removes starts no other job", () =>
     await removal;
     assert.equal(startsIn({ cri }), 1);
   }));
+test("a suspended job is told once and holds nothing up", () =>
+  play(job("suspend: true, "), async ({ session, clock, cri, reports }) => {
+    const end = endOf(session);
+    await clock.advance(0);
+    assert.equal(end.answer, true);
+    await session.ready(signal);
+    assert.deepEqual(cri.sandboxes, []);
+    assert.deepEqual(
+      reports.filter((line) => line.includes("default/j")),
+      ["default/j: job suspended"],
+    );
+  }));
+
+test("a uid that a pod of another name has is refused before anything starts", async () => {
+  const pod = (name: string): string =>
+    `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}, uid: u-1}\nspec: ${podSpec("Never")}`;
+  await play(pod("a"), async (fixture) => {
+    const workloads = await readWorkloads([
+      { name: "g.yaml", text: `${pod("b")}\n---\n${pod("c").replace("u-1", "u-2")}` },
+    ]);
+    await using second = new Session(fixture.deps);
+    await assert.rejects(
+      second.apply(workloads, options, signal),
+      /play pod "default\/b" \(g\.yaml.*: its uid "u-1" is that of pod "default\/a", which is on the node/,
+    );
+    assert.deepEqual(
+      fixture.cri.sandboxes.map(({ config }) => config.metadata?.name),
+      ["a"],
+    );
+  });
+});

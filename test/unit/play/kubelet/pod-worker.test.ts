@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import type { PodStatus } from "../../../../src/play/kubelet/status-types.js";
 import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
@@ -84,6 +84,26 @@ test("the dead container before the last one is removed with its log", () =>
       assert.ok(files.calls.includes("removeTree /logs/default_web_uid-1/a/0.log"));
     },
     ({ cri }) => cri.exitsInTurn.set("a", [1, 1]),
+  ));
+
+test("of containers that were created and could not be started, one is kept", () =>
+  run(
+    `  containers: [{name: a, ${image}}]`,
+    async ({ cri, clock }) => {
+      for (let tries = 0; tries < 4; tries += 1) await clock.advance(10_000);
+      assert.deepEqual(
+        cri.containers.map(({ config }) => config.metadata?.attempt),
+        [4, 5],
+        "the dead one, and the one that was made since",
+      );
+      cri.refusedStarts.clear();
+      await clock.advance(10_000);
+      assert.deepEqual(
+        cri.containers.map(({ config }) => config.metadata?.attempt),
+        [5, 6],
+      );
+    },
+    ({ cri }) => cri.refusedStarts.add("a"),
   ));
 
 const probe = (kind: string, fields = ""): string =>
@@ -341,4 +361,64 @@ test("a pod whose cgroup cannot be made gets no sandbox", async () => {
   await assert.rejects(applied, /make the cgroup of the pod: the disk broke/);
   assert.deepEqual(cri.calls, []);
   await kubelet[Symbol.asyncDispose]();
+});
+
+describe("a changed container of a pod that does not restart it", () => {
+  const never = "  restartPolicy: Never\n";
+  const one = (words: string): string => `{name: a, ${image}, command: [${words}]}`;
+  const two = (words: string): string => `${never}  containers: [${one(words)}, {name: b, ${image}}]`;
+
+  /** Applies the second manifest, once the container `a` of the first has ended with this code. */
+  async function change(
+    [first, second]: readonly [string, string],
+    exitCode: number,
+    { again }: { readonly again: boolean },
+  ): Promise<Fixture & { readonly phases: readonly string[] }> {
+    const fixture = makeFixture();
+    const { kubelet, clock, cri } = fixture;
+    kubelet.apply(await podWith(first), { failFast: true });
+    await clock.advance(0);
+    cri.end("a", exitCode);
+    await clock.advance(0);
+    const phases: string[] = [];
+    const next = again ? new Kubelet(fixture.deps) : kubelet;
+    if (again) await kubelet[Symbol.asyncDispose]();
+    next.listen({
+      onStatus: (_, { phase }) => phases.push(phase),
+      onEvent: (event) => fixture.events.push(event),
+    });
+    await Promise.all([next.apply(await podWith(second), { failFast: true }).applied, clock.advance(0)]);
+    await next[Symbol.asyncDispose]();
+    return { ...fixture, phases };
+  }
+
+  const single = (words: string): string => `${never}  containers: [${one(words)}]`;
+  const cases: readonly (readonly [string, readonly [string, string], number])[] = [
+    ["a pod that has succeeded", [single("x"), single("y")], 0],
+    ["a pod that has failed", [single("x"), single("y")], 1],
+    ["a pod of which another container runs", [two("x"), two("y")], 0],
+    [
+      "a pod that restarts only failures",
+      [single("x").replace("Never", "OnFailure"), single("y").replace("Never", "OnFailure")],
+      0,
+    ],
+  ];
+  for (const again of [false, true]) {
+    for (const [what, manifests, exitCode] of cases) {
+      test(`${what} is made again, ${again ? "by the next play" : "while it is watched"}`, async () => {
+        const { cri, events, phases } = await change(manifests, exitCode, { again });
+        assert.equal(cri.calls.filter((call) => call.startsWith("runPodSandbox")).length, 2);
+        assert.equal(cri.sandboxes.length, 1);
+        assert.ok(events.some(({ reason }) => reason === "Recreating"));
+        assert.equal(phases.at(-1), "Running");
+        // Of the pod as it was nothing is told: a job would count it.
+        assert.equal(phases.includes("Succeeded") || phases.includes("Failed"), false, phases.join());
+      });
+    }
+  }
+
+  test("a pod that has ended and is as before stays", async () => {
+    const { cri } = await change([single("x"), single("x")], 0, { again: true });
+    assert.equal(cri.calls.filter((call) => call.startsWith("runPodSandbox")).length, 1);
+  });
 });

@@ -1,0 +1,27 @@
+/** Pods of one uid would share their files. */
+import { ShimError } from "../../shim/lib/errors.js";
+import type { CriClient } from "../client.js";
+import { playHashAnnotation } from "../containers/cri-config.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+
+/** Throws `conflict` when a pod that an earlier play made has the uid of one of these, and another name. */
+export async function refuseSharedUids(
+  manifests: readonly Pick<Manifest, "key" | "source">[],
+  client: Pick<CriClient, "listPodSandboxes">,
+  signal: AbortSignal,
+): Promise<void> {
+  const byUid = new Map(manifests.map((manifest) => [manifest.key.uid, manifest]));
+  if (byUid.size === 0) return;
+  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+    const { namespace = "", name = "", uid = "" } = metadata ?? {};
+    const manifest = byUid.get(uid);
+    if (manifest === undefined || annotations[playHashAnnotation] === undefined) continue;
+    const { key, source } = manifest;
+    if (key.namespace === namespace && key.name === name) continue;
+    throw new ShimError(
+      "conflict",
+      `play pod "${key.namespace}/${key.name}" (${source}): its uid "${uid}" is that of pod "${namespace}/${name}", ` +
+        `which is on the node: remove that with "dockershim pod down ${namespace}/${name}", or give another uid`,
+    );
+  }
+}
