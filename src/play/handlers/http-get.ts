@@ -71,7 +71,8 @@ function requestHeaders(
   const headers = new Map<string, { readonly name: string; readonly values: string[] }>();
   for (const { name, value } of given) {
     const entry = headers.get(name.toLowerCase()) ?? { name, values: [] };
-    entry.values.push(value);
+    // As UTF-8, like the kubelet: Node.js sends each character of a header as one byte.
+    entry.values.push(Buffer.from(value).toString("latin1"));
     headers.set(name.toLowerCase(), entry);
   }
   const accept = headers.get("accept");

@@ -1,5 +1,15 @@
 /** The containers of a pod. */
-import { address, dnsLabel, environmentName, mountPath, notEmpty, portName, relativePath } from "./names.js";
+import {
+  address,
+  dnsLabel,
+  environmentName,
+  headerName,
+  headerValue,
+  mountPath,
+  notEmpty,
+  portName,
+  relativePath,
+} from "./names.js";
 import {
   atLeastOne,
   id,
@@ -76,7 +86,7 @@ const httpGet = object({
   port: mandatory(portReference(portName)),
   host: string(),
   scheme: oneOf(["HTTP", "HTTPS"]),
-  httpHeaders: list(object({ name: mandatory(string(notEmpty)), value: mandatory(string()) })),
+  httpHeaders: list(object({ name: mandatory(string(headerName)), value: mandatory(string(headerValue)) })),
 });
 const tcpSocket = object({ port: mandatory(portReference(portName)), host: string() });
 const exec = object({ command: mandatory(list(string())) });

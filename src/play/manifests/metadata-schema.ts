@@ -1,7 +1,7 @@
 /** The metadata of objects and of pod templates. */
 import { dnsLabel, dnsSubdomain, labelValue, podUid } from "./names.js";
 import { byQualifiedKey } from "./readers.js";
-import { type Reader, isObject, join, mandatory, object, passedOver, string } from "./schema.js";
+import { type Reader, isObject, join, malformed, mandatory, object, passedOver, string } from "./schema.js";
 
 export const labels = byQualifiedKey(string(labelValue));
 
@@ -11,9 +11,13 @@ export const labels = byQualifiedKey(string(labelValue));
 const actingAnnotation =
   /^(container\.apparmor\.security\.beta\.kubernetes\.io|container\.seccomp\.security\.alpha\.kubernetes\.io|seccomp\.security\.alpha\.kubernetes\.io)\//;
 
+/** By these play knows the pods that it has made, and for which workload. */
+const ownAnnotation = /^dockershim\.local\/play-/;
+
 const plainAnnotations = byQualifiedKey(string());
 const podAnnotations: typeof plainAnnotations = (value, path, problems) => {
   for (const key of isObject(value) ? Object.keys(value) : []) {
+    if (ownAnnotation.test(key)) problems.push(malformed(join(path, key), "is reserved for marks of play"));
     if (!actingAnnotation.test(key)) continue;
     const reason = "not honoured: use appArmorProfile or seccompProfile of a securityContext";
     problems.push({ path: join(path, key), reason, kind: "notHonoured" });

@@ -42,6 +42,17 @@ export const environmentName: Check = (text) =>
     ? undefined
     : "must be printable ASCII characters without '='";
 
+/** Of HTTP. */
+export const headerName: Check = (text) =>
+  /^[-!#$%&'*+.^_`|~0-9A-Za-z]+$/.test(text)
+    ? undefined
+    : "must be letters, digits and the characters !#$%&'*+-.^_`|~";
+
+/** Of HTTP: text without line ends and other control characters. */
+export const headerValue: Check = (text) =>
+  // eslint-disable-next-line no-control-regex -- They are what must not be there.
+  /[\x00-\x08\x0a-\x1f\x7f]/.test(text) ? "must not contain control characters" : undefined;
+
 export const notEmpty: Check = (text) => (text === "" ? "must not be empty" : undefined);
 
 /** Path of a volume in the container. */

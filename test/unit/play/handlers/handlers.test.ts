@@ -190,6 +190,19 @@ describe("a probe by HTTP", () => {
     assert.equal(request.headers.connection, "close");
   });
 
+  test("sends headers as UTF-8, like the kubelet", async () => {
+    using at = await serve((_request, response) => response.end());
+    const httpHeaders = [{ name: "X-A", value: "é€" }];
+    const outcome = await handlers(noExec).probe(
+      { httpGet: { port: at.port, httpHeaders } },
+      target(),
+      never,
+    );
+    assert.equal(outcome.result, "success", outcome.message);
+    const sent = at.requests[0]?.headers["x-a"];
+    assert.equal(Buffer.from(String(sent), "latin1").toString(), "é€");
+  });
+
   test("leaves no connection open when a header cannot be sent", async () => {
     using at = await serve((_request, response) => response.end());
     const sockets: Duplex[] = [];

@@ -4,6 +4,9 @@ import { podWith } from "../fake-cri.js";
 
 const container = "  containers: [{name: c, image: x}]";
 
+const probed = (header: string): string =>
+  `  containers: [{name: c, image: x, readinessProbe: {httpGet: {port: 1, httpHeaders: [${header}]}}}]`;
+
 const refused: readonly (readonly [string, string, RegExp])[] = [
   [
     "two containers of one name",
@@ -14,6 +17,16 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
     "an init container with a container's name",
     `${container}\n  initContainers: [{name: c, image: x}]`,
     /containers\[0\]\.name.*used twice/,
+  ],
+  [
+    "a header with a name that HTTP cannot have",
+    probed('{name: "X Ü", value: v}'),
+    /readinessProbe\.httpGet\.httpHeaders\[0\]\.name: must be letters/,
+  ],
+  [
+    "a header with a line end",
+    probed('{name: X, value: "a\\nb"}'),
+    /httpHeaders\[0\]\.value: must not contain control characters/,
   ],
   ["two volumes of one name", `${container}\n  volumes: [{name: v}, {name: v}]`, /volumes\[1\]\.name/],
   [

@@ -195,3 +195,12 @@ test("readPodKeys() asks for no more than the name, so that every pod can be rem
   const [pod] = await readPodKeys([{ name: "f.yaml", text }]);
   assert.deepEqual(pod?.key, { namespace: "default", name: "web", uid: derivedUid("default", "web") });
 });
+
+for (const key of ["play-owner", "play-hash"]) {
+  test(`a manifest must not have the annotation dockershim.local/${key}, by which play knows its pods`, async () => {
+    const metadata = `{name: a, annotations: {dockershim.local/${key}: x}}`;
+    const text = `apiVersion: v1\nkind: Pod\nmetadata: ${metadata}\nspec: {containers: [{name: c, image: x}]}`;
+    const message = new RegExp(`metadata\\.annotations.*${key}.*is reserved for marks of play`);
+    await assert.rejects(readManifests([{ name: "f", text }]), message);
+  });
+}
