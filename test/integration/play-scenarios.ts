@@ -404,18 +404,10 @@ spec:
 `,
     );
     const { stderr } = await up(path);
-    const said = /cannot be redirected|is not redirected/.test(stderr);
-    const { code } = await pod(
-      "exec",
-      named("port"),
-      "--",
-      "wget",
-      "-q",
-      "-O",
-      "-",
-      `http://${named("port")}/`,
-    );
-    assert.equal(code === 0 || said, true, stderr);
+    // A server that does not tell the process of a sandbox; the line names the port that works.
+    if (/port 80\b.*8080/.test(stderr)) return;
+    const argv = ["wget", "-q", "-O", "-", `http://${named("port")}/`];
+    await until("the page", async () => (await pod("exec", named("port"), "--", ...argv)).stdout === "web\n");
   });
 
   test("pod logs, exec, attach, cp, port-forward, top, describe and events", async (t) => {

@@ -45,6 +45,8 @@ export interface PlayFiles {
   replaceFile(path: string, text: string): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
   readFile(path: string, limitBytes: number): Promise<string | undefined>;
+  /** For reading while it grows. Undefined when there is none. Throws `invalid` for what is no file. */
+  openFile(path: string): Promise<GrowingFile | undefined>;
   /** The last `bytes` of a file; empty when there is none, and for a directory or a pipe. */
   readTail(path: string, bytes: number): Promise<string>;
   /** Can be repeated: it keeps data, and brings the files of objects up to date. */
@@ -64,6 +66,14 @@ export interface PlayFiles {
   makeCgroup(cgroup: PodCgroup): Promise<void>;
   /** Of the pod with this uid, if there is one. Throws `precondition` when a process is in it. */
   removeCgroup(uid: string): Promise<void>;
+}
+
+export interface GrowingFile extends AsyncDisposable {
+  size(): Promise<number>;
+  /** Up to `bytes` from there on; empty at the end. */
+  read(offset: number, bytes: number): Promise<Buffer>;
+  /** Whether another file is now at its path: this one was rotated. */
+  isReplaced(): Promise<boolean>;
 }
 
 export const nodeFiles: PlayFiles = {
@@ -88,6 +98,7 @@ export const nodeFiles: PlayFiles = {
   replaceFile: (path, text) =>
     writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
   readFile: readWhole,
+  openFile,
   readTail,
   prepareVolume,
   mountSubPath,
@@ -231,9 +242,33 @@ async function readWhole(path: string, limitBytes: number): Promise<string | und
 }
 
 /** A volume can be mounted in place of a file of play: a container's pipe would block the open for ever. */
+const readFlags = constants.O_RDONLY | constants.O_NONBLOCK;
+
+async function openFile(path: string): Promise<GrowingFile | undefined> {
+  const file = await undefinedIfMissing(open(path, readFlags));
+  if (file === undefined) return undefined;
+  const opened = await file.stat({ bigint: true });
+  if (!opened.isFile()) {
+    await file.close();
+    throw new ShimError("invalid", `read "${path}": it is no file`);
+  }
+  return {
+    size: async () => (await file.stat()).size,
+    read: async (offset, bytes) => {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(bytes), 0, bytes, offset);
+      return buffer.subarray(0, bytesRead);
+    },
+    isReplaced: async () => {
+      const present = await undefinedIfMissing(stat(path, { bigint: true }));
+      return present !== undefined && (present.ino !== opened.ino || present.dev !== opened.dev);
+    },
+    [Symbol.asyncDispose]: () => file.close(),
+  };
+}
+
 async function readTail(path: string, bytes: number): Promise<string> {
   if ((await statOrUndefined(path)) === undefined) return "";
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const file = await open(path, readFlags);
   try {
     const stats = await file.stat();
     if (!stats.isFile()) return "";

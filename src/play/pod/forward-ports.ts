@@ -1,5 +1,5 @@
 /** `dockershim pod port-forward`: local ports whose connections end in the pod. */
-import { createServer, type Server } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { linkAbort } from "../../shim/lib/abort.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { addressText, type Dial } from "../dial.js";
@@ -39,12 +39,16 @@ export async function forwardPorts(
   signal: AbortSignal,
 ): Promise<void> {
   const servers: Server[] = [];
+  const sockets = new Set<Socket>();
   const running = new Set<Promise<void>>();
   try {
+    const places: string[] = [];
     for (const { local, remote } of pairs) {
       for (const host of addresses) {
         const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+          sockets.add(socket);
           socket.on("error", () => undefined);
+          socket.once("close", () => sockets.delete(socket));
           const forwarding = url(remote)
             .then((at) => forwardPort(at, remote, socket, dial, signal))
             .catch((error: unknown) => {
@@ -56,27 +60,30 @@ export async function forwardPorts(
         });
         servers.push(server);
         const port = await listen(server, host, local);
-        report(`forwarding from ${addressText({ host, port })} to ${remote}`);
+        places.push(`forwarding from ${addressText({ host, port })} to ${remote}`);
       }
     }
+    for (const place of places) report(place);
     await new Promise<void>((resolve) => linkAbort(signal, resolve));
   } finally {
-    for (const server of servers) server.close();
-    if (signal.aborted) await Promise.all(running);
+    const closed = servers.map((server) => new Promise((resolve) => server.close(resolve)));
+    for (const socket of sockets) socket.destroy();
+    await Promise.all([...closed, ...running]);
   }
 }
 
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the port is in use",
+  EADDRNOTAVAIL: "this host does not have the address",
+  EACCES: "permission denied",
+};
+
 function listen(server: Server, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
-    server.once("error", (error) => {
-      reject(
-        new ShimError(
-          "precondition",
-          `listen on ${addressText({ host, port })}: ${error.message}`,
-          {},
-          { cause: error },
-        ),
-      );
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const reason = reasons[error.code ?? ""] ?? error.message;
+      const message = `listen on ${addressText({ host, port })}: ${reason}`;
+      reject(new ShimError("precondition", message, {}, { cause: error }));
     });
     server.listen({ host, port }, () => {
       const bound = server.address();

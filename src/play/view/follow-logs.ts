@@ -1,6 +1,7 @@
 /** Follows the logs of the containers that the kubelet sees. */
 import { join } from "node:path";
 import { messageOf } from "../../shim/lib/errors.js";
+import type { PlayFiles } from "../containers/files.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { KubeletListener } from "../kubelet/kubelet.js";
@@ -17,6 +18,7 @@ export interface LogLine {
 }
 
 export interface LogFollowerDeps {
+  readonly files: Pick<PlayFiles, "openFile">;
   readonly directories: Directories;
   readonly clock: Clock;
   readonly output: (line: LogLine) => void;
@@ -55,7 +57,7 @@ export class LogFollower implements KubeletListener, AsyncDisposable {
       let entry = this.#followed.get(id);
       if (entry === undefined) {
         const path = join(logDirectory(this.deps.directories, key), logPath(name, attempt));
-        const tail = new LogTail(path);
+        const tail = new LogTail(path, this.deps.files);
         entry = { key, container: name, tail, assembler: new LineAssembler(), hasExited: false };
         this.#followed.set(id, entry);
       }
@@ -101,10 +103,10 @@ export class LogFollower implements KubeletListener, AsyncDisposable {
     const isLast = entry.hasExited;
     let isBroken = false;
     try {
-      for (const line of await tail.read()) {
+      await tail.read((line) => {
         const text = assembler.add(parseLogLine(line));
         if (text !== undefined) this.deps.output({ key, container, text });
-      }
+      });
     } catch (error) {
       isBroken = true;
       const name = `${key.namespace}/${key.name}: container ${container}`;

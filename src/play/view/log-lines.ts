@@ -1,5 +1,5 @@
 /** Container log files: parses lines of Docker's json-file and of the CRI, and follows a growing file. */
-import { type FileHandle, open, stat } from "node:fs/promises";
+import type { GrowingFile, PlayFiles } from "../containers/files.js";
 
 /** A piece of a container's output. */
 export interface LogPiece {
@@ -82,57 +82,64 @@ export function outputOf(logText: string): readonly string[] {
 }
 
 const chunkBytes = 64 * 1024;
+/** A longer line of a log file is taken in parts. */
+const longestLineBytes = 1024 * 1024;
 
+/** Reads the lines of a log file as they come, also after rotations. */
 export class LogTail implements AsyncDisposable {
-  #file: FileHandle | undefined;
-  #inode = 0n;
+  #file: GrowingFile | undefined;
   #offset = 0;
   #rest = Buffer.alloc(0);
 
-  constructor(private readonly path: string) {}
+  constructor(
+    private readonly path: string,
+    private readonly files: Pick<PlayFiles, "openFile">,
+  ) {}
 
-  /** The lines that were completed since the last call. */
-  async read(): Promise<readonly string[]> {
-    const lines: string[] = [];
-    const current = await this.#current();
-    // The end of a rotated file comes before the new file.
-    if (this.#file !== undefined) await this.#drain(this.#file, lines);
-    if (current !== undefined && (this.#file === undefined || current.inode !== this.#inode)) {
-      await this.#file?.close();
-      this.#file = await open(this.path, "r");
-      this.#inode = (await this.#file.stat({ bigint: true })).ino;
-      this.#offset = 0;
-      await this.#drain(this.#file, lines);
-    }
-    return lines;
+  /** Gives the lines that were completed since the last call. Answers whether there is a file yet. */
+  async read(take: (line: string) => void): Promise<boolean> {
+    const isNew = this.#file === undefined;
+    this.#file ??= await this.files.openFile(this.path);
+    if (this.#file === undefined) return false;
+    // Asked first: what is written to a rotated file came before it was rotated.
+    const isReplaced = !isNew && (await this.#file.isReplaced());
+    await this.#drain(this.#file, take);
+    if (!isReplaced) return true;
+    this.#end(take);
+    await this.#file[Symbol.asyncDispose]();
+    this.#file = undefined;
+    this.#offset = 0;
+    await this.read(take);
+    return true;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#file?.close();
+    await this.#file?.[Symbol.asyncDispose]();
     this.#file = undefined;
   }
 
-  async #current(): Promise<{ readonly inode: bigint } | undefined> {
-    try {
-      return { inode: (await stat(this.path, { bigint: true })).ino };
-    } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
-      throw error;
+  async #drain(file: GrowingFile, take: (line: string) => void): Promise<void> {
+    // Cut short in place.
+    if ((await file.size()) < this.#offset) {
+      this.#offset = 0;
+      this.#rest = Buffer.alloc(0);
     }
-  }
-
-  async #drain(file: FileHandle, lines: string[]): Promise<void> {
-    if ((await file.stat()).size < this.#offset) this.#offset = 0; // Cut short in place.
     for (;;) {
-      const { bytesRead, buffer } = await file.read(Buffer.alloc(chunkBytes), 0, chunkBytes, this.#offset);
-      if (bytesRead === 0) return;
-      this.#offset += bytesRead;
-      let data = Buffer.concat([this.#rest, buffer.subarray(0, bytesRead)]);
+      const chunk = await file.read(this.#offset, chunkBytes);
+      if (chunk.length === 0) return;
+      this.#offset += chunk.length;
+      let data = Buffer.concat([this.#rest, chunk]);
       for (let end = data.indexOf(0x0a); end !== -1; end = data.indexOf(0x0a)) {
-        lines.push(data.toString("utf8", 0, end));
+        take(data.toString("utf8", 0, end));
         data = data.subarray(end + 1);
       }
       this.#rest = Buffer.from(data);
+      if (this.#rest.length >= longestLineBytes) this.#end(take);
     }
+  }
+
+  #end(take: (line: string) => void): void {
+    if (this.#rest.length > 0) take(this.#rest.toString("utf8"));
+    this.#rest = Buffer.alloc(0);
   }
 }

@@ -5,6 +5,7 @@ import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { Bell } from "../lib/sync/bell.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { connect } from "../../play/client.js";
+import { nodeFiles } from "../../play/containers/files.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import type { Kubelet, KubeletDeps } from "../../play/kubelet/kubelet.js";
 import type { ManifestFile } from "../../play/manifests/documents.js";
@@ -71,7 +72,7 @@ export async function playUp(context: PlayContext): Promise<number> {
     using _table = session.kubelet.listen(table);
     using _shown = redirect(shown, table);
     await using logs = new LogFollower({
-      ...{ directories: context.directories, clock: systemClock, report },
+      ...{ files: nodeFiles, directories: context.directories, clock: systemClock, report },
       output: (line) => {
         table.log(line);
       },

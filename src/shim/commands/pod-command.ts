@@ -17,6 +17,7 @@ import {
   type FoundPod,
   newestAttempts,
 } from "../../play/pod/find-pod.js";
+import { keptContainers } from "../../play/pod/kept-containers.js";
 import { forwardPorts } from "../../play/pod/forward-ports.js";
 import { eventLine, historyOf } from "../../play/pod/pod-events.js";
 import { renderPods, summarize } from "../../play/pod/pod-summary.js";
@@ -131,7 +132,8 @@ async function logs(request: RequestOf<"logs">, { client, print, signal }: Sessi
     const prefix = request.prefix ? `[pod/${shownText(pod.name)}/${shownText(containerName(status))}] ` : "";
     const since = sinceMs === undefined ? undefined : Date.now() - sinceMs;
     const path = logFile(pod, status, request.previous);
-    await readLogs({ path, isRunning }, { follow, tail, sinceMs: since, timestamps, prefix }, print, signal);
+    const options = { follow, tail, sinceMs: since, timestamps, prefix };
+    await readLogs({ path, isRunning }, options, nodeFiles, print, signal);
   };
   // Followed side by side; else one after the other.
   if (follow) await Promise.all(chosen.map(read));
@@ -257,11 +259,14 @@ async function copyTo(request: RequestOf<"cp">, session: Session): Promise<numbe
 
 async function describe(
   { pod: name }: RequestOf<"describe">,
-  { client, print, signal }: Session,
+  { client, print, report, signal }: Session,
 ): Promise<number> {
   const pod = await findPod(client, name, signal);
   const status = await client.podSandboxStatus(pod.sandbox.id, signal);
-  print(describePod({ pod, status }, Date.now()));
+  const manifest = pod.isPlayed
+    ? await keptContainers(status, { files: nodeFiles, directories: defaultDirectories, report })
+    : undefined;
+  print(describePod({ pod, status, ...(manifest === undefined ? {} : { manifest }) }, Date.now()));
   return 0;
 }
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { appendFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { nodeFiles } from "../../../../src/play/containers/files.js";
 import { type LogOptions, readLogs } from "../../../../src/play/pod/read-logs.js";
 import { isKind } from "../../../../src/shim/lib/errors.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -22,7 +23,7 @@ async function read(options: Partial<LogOptions>): Promise<string> {
   await writeFile(path, `${text.join("\n")}\n`);
   let out = "";
   const isRunning = (): Promise<boolean> => Promise.resolve(false);
-  await readLogs({ path, isRunning }, { ...all, ...options }, (line) => (out += line), never);
+  await readLogs({ path, isRunning }, { ...all, ...options }, nodeFiles, (line) => (out += line), never);
   return out;
 }
 
@@ -51,11 +52,13 @@ test("readLogs() follows the file, also after a rotation, until the container ha
     }
     return asked < 3;
   };
-  await readLogs({ path, isRunning }, { ...all, follow: true }, (line) => (out += line), never);
+  await readLogs({ path, isRunning }, { ...all, follow: true }, nodeFiles, (line) => (out += line), never);
   assert.equal(out, "one\ntwo\nthree\n");
 });
 
 test("readLogs() says that there is no file", async () => {
   const source = { path: "/nonexistent/0.log", isRunning: () => Promise.resolve(false) };
-  await assert.rejects(readLogs(source, all, unexpected, never), (error) => isKind(error, "notFound"));
+  await assert.rejects(readLogs(source, all, nodeFiles, unexpected, never), (error) =>
+    isKind(error, "notFound"),
+  );
 });

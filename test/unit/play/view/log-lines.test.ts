@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { test } from "node:test";
+import { nodeFiles } from "../../../../src/play/containers/files.js";
 import { LineAssembler, LogTail, outputOf, parseLogLine } from "../../../../src/play/view/log-lines.js";
 import { appendFile, rename, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -61,40 +63,46 @@ test("outputOf() keeps a last line that was not ended", () => {
   assert.deepEqual(outputOf(`${time} stdout F a\n${time} stdout P b\n`), ["a", "b"]);
 });
 
+async function linesOf(tail: LogTail): Promise<readonly string[]> {
+  const lines: string[] = [];
+  await tail.read((line) => lines.push(line));
+  return lines;
+}
+
 async function withTail(
   work: (path: string, tail: LogTail, directory: string) => Promise<void>,
 ): Promise<void> {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "0.log");
-  await using tail = new LogTail(path);
+  await using tail = new LogTail(path, nodeFiles);
   await work(path, tail, directory.path);
 }
 
 test("LogTail waits for a file that is not there yet", () =>
   withTail(async (path, tail) => {
-    assert.deepEqual(await tail.read(), []);
+    assert.deepEqual(await linesOf(tail), []);
     await writeFile(path, "a\n");
-    assert.deepEqual(await tail.read(), ["a"]);
-    assert.deepEqual(await tail.read(), []);
+    assert.deepEqual(await linesOf(tail), ["a"]);
+    assert.deepEqual(await linesOf(tail), []);
   }));
 
 test("LogTail keeps half a line, also half a character, until its rest comes", () =>
   withTail(async (path, tail) => {
     const bytes = Buffer.from("aé\nb\n");
     await writeFile(path, bytes.subarray(0, 2));
-    assert.deepEqual(await tail.read(), []);
+    assert.deepEqual(await linesOf(tail), []);
     await appendFile(path, bytes.subarray(2));
-    assert.deepEqual(await tail.read(), ["aé", "b"]);
+    assert.deepEqual(await linesOf(tail), ["aé", "b"]);
   }));
 
 test("LogTail reads the end of a rotated file before the new one", () =>
   withTail(async (path, tail) => {
     await writeFile(path, "a\n");
-    await tail.read();
+    await linesOf(tail);
     await appendFile(path, "b\n");
     await rename(path, `${path}.1`);
     await writeFile(path, "c\n");
-    assert.deepEqual(await tail.read(), ["b", "c"]);
+    assert.deepEqual(await linesOf(tail), ["b", "c"]);
   }));
 
 test("LogTail follows a link whose target is exchanged", () =>
@@ -102,24 +110,51 @@ test("LogTail follows a link whose target is exchanged", () =>
     const target = join(directory, "json.log");
     await writeFile(target, "a\n");
     await symlink(target, path);
-    assert.deepEqual(await tail.read(), ["a"]);
+    assert.deepEqual(await linesOf(tail), ["a"]);
     await rename(target, `${target}.1`);
     await writeFile(target, "b\n");
-    assert.deepEqual(await tail.read(), ["b"]);
+    assert.deepEqual(await linesOf(tail), ["b"]);
   }));
 
 test("LogTail starts again in a file that was cut", () =>
   withTail(async (path, tail) => {
     await writeFile(path, "long line\n");
-    await tail.read();
+    await linesOf(tail);
     await truncate(path, 0);
     await appendFile(path, "b\n");
-    assert.deepEqual(await tail.read(), ["b"]);
+    assert.deepEqual(await linesOf(tail), ["b"]);
   }));
 
 test("LogTail reads lines longer than its buffer", () =>
   withTail(async (path, tail) => {
     const line = "x".repeat(200_000);
     await writeFile(path, `${line}\nend\n`);
-    assert.deepEqual(await tail.read(), [line, "end"]);
+    assert.deepEqual(await linesOf(tail), [line, "end"]);
+  }));
+
+test("LogTail takes a line without an end in bounded parts", () =>
+  withTail(async (path, tail) => {
+    await writeFile(path, "x".repeat(2_500_000));
+    const [first = "", second = "", ...more] = await linesOf(tail);
+    assert.deepEqual([first.length, second.length, more], [1_048_576, 1_048_576, []]);
+    await appendFile(path, "y\n");
+    assert.deepEqual(
+      (await linesOf(tail)).map((line) => line.slice(-2)),
+      ["xy"],
+    );
+  }));
+
+test("LogTail gives the unfinished last line of a rotated file by itself", () =>
+  withTail(async (path, tail) => {
+    await writeFile(path, "half");
+    await linesOf(tail);
+    await rename(path, `${path}.1`);
+    await writeFile(path, "new\n");
+    assert.deepEqual(await linesOf(tail), ["half", "new"]);
+  }));
+
+test("LogTail refuses a pipe in place of a log", () =>
+  withTail(async (path, tail) => {
+    execFileSync("mkfifo", [path]);
+    await assert.rejects(linesOf(tail), /it is no file/);
   }));

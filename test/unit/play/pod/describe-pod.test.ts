@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { writePodRecord } from "../../../../src/play/containers/pod-record.js";
+import { probeText } from "../../../../src/play/pod/describe-pod.js";
+import { keptContainers } from "../../../../src/play/pod/kept-containers.js";
+import { makeFixture, podWith } from "../fake-cri.js";
+
+const report = (line: string): void => assert.fail(line);
+const metadata = (uid: string) => ({ metadata: { name: "web", namespace: "default", uid, attempt: 0 } });
+
+test("keptContainers() has the probes that the CRI does not know", async () => {
+  const { deps } = makeFixture();
+  const probe = "readinessProbe: {httpGet: {port: 80, path: /ok}, periodSeconds: 3}";
+  const spec = `  initContainers: [{name: i, image: x}]\n  containers: [{name: c, image: x, ${probe}}]`;
+  await writePodRecord(await podWith(spec), deps);
+  const containers = (await keptContainers(metadata("uid-1"), { ...deps, report })) ?? assert.fail();
+  assert.deepEqual(
+    containers.map(({ name }) => name),
+    ["i", "c"],
+  );
+  const readiness = containers[1]?.readinessProbe ?? assert.fail();
+  const expected = "http-get http://:80/ok delay=0s timeout=1s period=3s #success=1 #failure=3";
+  assert.equal(probeText(readiness), expected);
+});
+
+test("keptContainers() answers nothing for a pod without a record, or with a uid that is no name of a file", async () => {
+  const { deps } = makeFixture();
+  for (const uid of ["uid-2", "..", "a/b", ""])
+    assert.equal(await keptContainers(metadata(uid), { ...deps, report }), undefined, uid);
+});
+
+test("keptContainers() reports a record that cannot be read", async () => {
+  const { deps, files } = makeFixture();
+  files.texts.set("/state/uid-1/pod.json", "{");
+  const lines: string[] = [];
+  const kept = await keptContainers(metadata("uid-1"), { ...deps, report: (line) => lines.push(line) });
+  assert.deepEqual([kept, lines.length], [undefined, 1]);
+});
