@@ -475,11 +475,13 @@ spec:
     const child = spawn(process.execPath, ["--import", "tsx", ...program, ...argv], {
       stdio: ["pipe", "pipe", "inherit"],
     });
-    child.stdin.end(text);
+    // Servers detach at the end of the input.
+    if (verb === "attach") child.stdin.write(text);
+    else child.stdin.end(text);
     let out = "";
     child.stdout.on("data", (chunk: Buffer) => {
       out += chunk.toString();
-      // An attached `cat` ends with the pod only.
+      // It does not end by itself.
       if (verb === "attach" && out.includes(text.trim())) child.kill("SIGINT");
     });
     await new Promise((resolve) => child.once("close", resolve));
