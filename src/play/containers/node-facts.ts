@@ -14,21 +14,23 @@ const evictionBytes = 100n * 1024n ** 2n;
 /** `stateDirectory`: where volumes are, on whose file system pods take space. */
 export async function readNodeFacts(stateDirectory: string, podCgroups: PodCgroups): Promise<NodeFacts> {
   const memoryBytes = BigInt(totalmem());
-  const [dns, hostsFile, seLinux, isCgroup2, hugePageSizes, storageBytes] = await Promise.all([
-    readDns(),
-    readOrEmpty("/etc/hosts"),
-    isThere("/sys/fs/selinux/enforce"), // Missing when the kernel has none, or it is switched off.
-    isThere("/sys/fs/cgroup/cgroup.controllers"),
-    readHugePageSizes(),
-    readStorage(stateDirectory),
-  ]);
+  const [dns, hostsFile, seLinux, isCgroup2, hasHugePageLimits, hugePageSizes, storageBytes] =
+    await Promise.all([
+      readDns(),
+      readOrEmpty("/etc/hosts"),
+      isThere("/sys/fs/selinux/enforce"), // Missing when the kernel has none, or it is switched off.
+      isThere("/sys/fs/cgroup/cgroup.controllers"),
+      hasHugePageCgroups(),
+      readHugePageSizes(),
+      readStorage(stateDirectory),
+    ]);
   const allocatable = {
     cpu: String(cpus().length),
     memory: String(memoryBytes > evictionBytes ? memoryBytes - evictionBytes : memoryBytes),
     "ephemeral-storage": String(storageBytes),
   };
   return {
-    ...{ memoryBytes, hugePageSizes, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
+    ...{ memoryBytes, hugePageSizes, hasHugePageLimits, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
     ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux, podCgroups },
   };
 }
@@ -43,6 +45,12 @@ function nodeAddresses(): readonly string[] {
       .slice(0, 1)
       .map(({ address }) => address),
   );
+}
+
+/** In cgroup v1 the controller has a hierarchy of its own. */
+async function hasHugePageCgroups(): Promise<boolean> {
+  const controllers = await readOrEmpty("/sys/fs/cgroup/cgroup.controllers");
+  return controllers.split(/\s/).includes("hugetlb") || isThere("/sys/fs/cgroup/hugetlb");
 }
 
 /** In the form of the CRI: `2MB`, `1GB`. */

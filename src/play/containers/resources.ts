@@ -17,6 +17,8 @@ export interface NodeResources {
   readonly cgroupVersion: 1 | 2;
   /** Sizes of the kernel's huge pages, in the CRI's form: `2MB`. */
   readonly hugePageSizes: readonly string[];
+  /** Whether cgroups of the node limit huge pages. */
+  readonly hasHugePageLimits: boolean;
 }
 
 /** Thousandths of a core for `cpu`, else bytes. */
@@ -136,9 +138,11 @@ export function linuxResources(
     cpuLimit,
     memoryLimit: limitOf(container, spec, "memory") ?? 0n,
   };
-  const hugePages = node.hugePageSizes.map((page_size) => {
-    const limit = limitOf(container, spec, hugePagesName(page_size)) ?? 0n;
-    return { page_size, limit: String(limit) };
+  const hugePages = node.hugePageSizes.flatMap((page_size) => {
+    const limit = limitOf(container, spec, hugePagesName(page_size));
+    // Where nothing enforces a limit, CRI-O cannot even create a container with a limit of 0.
+    if (limit === undefined && !node.hasHugePageLimits) return [];
+    return [{ page_size, limit: String(limit ?? 0n) }];
   });
   return {
     ...cgroupValues(values),

@@ -603,6 +603,7 @@ export function makeFixture(): Fixture {
     node: {
       memoryBytes: 4_000_000_000n,
       hugePageSizes: [],
+      hasHugePageLimits: true,
       cgroupVersion: 1,
       allocatable: { cpu: "4", memory: "3900000000", "ephemeral-storage": "10Gi" },
       name: "node-1",

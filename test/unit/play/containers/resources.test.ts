@@ -8,7 +8,12 @@ import {
 } from "../../../../src/play/containers/resources.js";
 import { podWith } from "../fake-cri.js";
 
-const node = { memoryBytes: 4_000_000_000n, cgroupVersion: 1, hugePageSizes: [] } as const;
+const node = {
+  memoryBytes: 4_000_000_000n,
+  cgroupVersion: 1,
+  hugePageSizes: [],
+  hasHugePageLimits: true,
+} as const;
 
 /**
  * resources of the first container → class, shares, quota, memory limit, oom_score_adj as the kubelet
@@ -70,6 +75,9 @@ test("linuxResources() limits each size of huge pages, and ends a container as a
     { page_size: "1GB", limit: "0" },
   ]);
   assert.deepEqual(unified, { "memory.oom.group": "1" });
+  const without = linuxResources(container, pod.spec, { ...sizes, hasHugePageLimits: false });
+  // What the manifest asks for is sent all the same: it must not be dropped in silence.
+  assert.deepEqual(without.hugepage_limits, [{ page_size: "2MB", limit: "8388608" }]);
 });
 
 test("beside limits of the pod, its requests are those of its containers, else the limits", async () => {
