@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { linkAbort } from "../shim/lib/abort.js";
+import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner } from "./controllers/job-runner.js";
 import { refuseSharedUids } from "./kubelet/check-uids.js";
@@ -46,6 +47,11 @@ export class Session implements AsyncDisposable {
    * `update`.
    */
   async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
+    const jobs = [...workloads.jobs, ...workloads.cronJobs.map(({ job }) => job)];
+    refuseUnserved(
+      [...workloads.pods, ...jobs.map(({ source, template: { pod } }) => ({ source, pod }))],
+      this.deps.features,
+    );
     await refuseSharedUids(workloads.pods, this.deps.client, signal);
     using application = new Application(this.kubelet, this.deps, options);
     let isApplied = false;

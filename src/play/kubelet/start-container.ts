@@ -1,6 +1,7 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
 import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
 import type { Answer, Image, ImageSpec } from "../../shim/domain/cri.js";
+import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
 import { type ContainerDeps, createContainer } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "../containers/images.js";
@@ -68,6 +69,7 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
       }),
   );
   deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name, createdFrom);
+  await checkStopSignal(id, container, deps, signal);
   const startedFrom = deps.clock.now();
   await step(
     () => "RunContainerError",
@@ -76,6 +78,21 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
   );
   deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name, startedFrom);
   await postStart(id, input, deps, signal);
+}
+
+/** Older servers do not know the field, and stop the container by the signal of its image. */
+async function checkStopSignal(
+  id: string,
+  { name, lifecycle }: ContainerStart["container"],
+  { client, event }: StartDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = lifecycle?.stopSignal;
+  if (wanted === undefined) return;
+  const { stop_signal } = await client.containerStatus(id, signal);
+  if (stop_signal === stopSignalNumber(wanted)) return;
+  const message = `the CRI server does not say that it will stop container ${name} by ${wanted}`;
+  event("Warning", "StopSignalUnknown", message, name);
 }
 
 /** The container whose processes an ephemeral container sees. */

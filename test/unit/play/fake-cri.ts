@@ -74,6 +74,8 @@ export class FakeCri implements CriClient {
   readonly ignoresSignals = new Set<string>();
   /** Exit codes for one start after the other; later ones run. */
   readonly exitsInTurn = new Map<string, number[]>();
+  /** Whether the server knows the signals by which it is to stop containers. */
+  hasStopSignals = true;
   /** Whether the server has events of containers. */
   hasEvents = true;
   /** Address of the pods; empty for none. */
@@ -318,7 +320,7 @@ export class FakeCri implements CriClient {
         log_path: `/logs/${container.config.log_path ?? ""}`,
         resources: null,
         user: null,
-        stop_signal: 0,
+        stop_signal: this.hasStopSignals ? (container.config.stop_signal ?? 0) : 0,
       };
     });
   }
@@ -593,7 +595,7 @@ export function makeFixture(): Fixture {
   const events: PodEvent[] = [];
   const deps: KubeletDeps = {
     client: cri,
-    features: { recursiveReadOnly: new Set([""]) },
+    features: { recursiveReadOnly: new Set([""]), strictGroups: true },
     credentials: { lookUp: () => Promise.resolve([]) },
     files,
     handlers,

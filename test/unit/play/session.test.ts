@@ -332,3 +332,21 @@ test("a uid that a pod of another name has is refused before anything starts", a
     );
   });
 });
+
+test("strict groups are refused before anything starts where the CRI server cannot do them", async () => {
+  const strict = "securityContext: {supplementalGroupsPolicy: Strict}, ";
+  const pod = `apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: ${podSpec("Never").replace("{", `{${strict}`)}`;
+  for (const text of [pod, job().replace("{restartPolicy", `{${strict}restartPolicy`)]) {
+    const fixture = makeFixture();
+    const workloads = await readWorkloads([{ name: "f.yaml", text }]);
+    await using session = new Session({
+      ...fixture.deps,
+      features: { ...fixture.deps.features, strictGroups: false },
+    });
+    await assert.rejects(
+      session.apply(workloads, options, signal),
+      /^ShimError: f\.yaml.*supplementalGroupsPolicy Strict: the CRI server cannot do it$/,
+    );
+    assert.deepEqual(fixture.cri.calls, []);
+  }
+});

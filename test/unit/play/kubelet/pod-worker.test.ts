@@ -106,6 +106,22 @@ test("of containers that were created and could not be started, one is kept", ()
     ({ cri }) => cri.refusedStarts.add("a"),
   ));
 
+for (const hasStopSignals of [true, false]) {
+  test(`a stop signal ${hasStopSignals ? "is said to be honoured" : "that the server does not know is told"}`, () =>
+    run(
+      `  os: {name: linux}\n  containers: [{name: a, ${image}, lifecycle: {stopSignal: SIGUSR1}}]`,
+      ({ events }) => {
+        const told = events
+          .filter(({ reason }) => reason === "StopSignalUnknown")
+          .map(({ message }) => message);
+        const line = "the CRI server does not say that it will stop container a by SIGUSR1";
+        assert.deepEqual(told, hasStopSignals ? [] : [line]);
+        return Promise.resolve();
+      },
+      ({ cri }) => (cri.hasStopSignals = hasStopSignals),
+    ));
+}
+
 const probe = (kind: string, fields = ""): string =>
   `  containers: [{name: a, ${image}, ${kind}Probe: {exec: {command: [x]}${fields}}}]`;
 
