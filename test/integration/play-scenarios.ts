@@ -137,7 +137,7 @@ spec:
     using cri = connectCri(server().endpoint.replace("unix://", ""));
     const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } });
     assert.equal(containers.length <= 2, true, "the last dead container, and one before it at most");
-    assert.match((await pod("logs", named("crash"), "--previous")).stdout, /^run /);
+    assert.match((await pod("logs", named("crash"))).stdout, /^run /);
   });
 
   test("probes: liveness by exec and by HTTP restart a container, startup by TCP holds the others off", async (t) => {

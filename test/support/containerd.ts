@@ -47,7 +47,9 @@ export class Containerd implements AsyncDisposable {
       await until("containerd", async () => {
         if (child.exitCode !== null) throw new Error("containerd ended");
         const { status } = await cri.Status({}, { timeoutMs: 2_000 }).catch(() => ({ status: null }));
-        return status?.conditions.every((condition) => condition.status) === true;
+        const ready = (status?.conditions ?? []).filter((condition) => condition.status);
+        const types = ready.map(({ type }) => type);
+        return types.includes("RuntimeReady") && types.includes("NetworkReady");
       });
       await server.load(archive);
       return server;
