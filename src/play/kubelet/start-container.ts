@@ -91,7 +91,7 @@ async function checkStopSignal(
   if (wanted === undefined) return;
   const { stop_signal } = await client.containerStatus(id, signal);
   if (stop_signal === stopSignalNumber(wanted)) return;
-  const message = `the CRI server does not say that it will stop container ${name} by ${wanted}`;
+  const message = `the CRI server does not tell whether it stops container ${name} by ${wanted}`;
   event("Warning", "StopSignalUnknown", message, name);
 }
 

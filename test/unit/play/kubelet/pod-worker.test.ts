@@ -107,14 +107,14 @@ test("of containers that were created and could not be started, one is kept", ()
   ));
 
 for (const hasStopSignals of [true, false]) {
-  test(`a stop signal ${hasStopSignals ? "is said to be honoured" : "that the server does not know is told"}`, () =>
+  test(`a stop signal ${hasStopSignals ? "that the server knows is not told" : "that the server may not know is told"}`, () =>
     run(
       `  os: {name: linux}\n  containers: [{name: a, ${image}, lifecycle: {stopSignal: SIGUSR1}}]`,
       ({ events }) => {
         const told = events
           .filter(({ reason }) => reason === "StopSignalUnknown")
           .map(({ message }) => message);
-        const line = "the CRI server does not say that it will stop container a by SIGUSR1";
+        const line = "the CRI server does not tell whether it stops container a by SIGUSR1";
         assert.deepEqual(told, hasStopSignals ? [] : [line]);
         return Promise.resolve();
       },
