@@ -25,7 +25,12 @@ export async function watchPods(deps: WatchDeps, signal: AbortSignal): Promise<v
   let isLost = false;
   for (;;) {
     try {
-      await followEvents(deps, signal);
+      const hasEvents = await followEvents(deps, signal);
+      // So CRI-O answers when its events are switched off.
+      if (!hasEvents) {
+        await relist(deps, signal);
+        return;
+      }
     } catch (error) {
       if (signal.aborted) return;
       if (isKind(error, "unsupported")) {
@@ -41,17 +46,21 @@ export async function watchPods(deps: WatchDeps, signal: AbortSignal): Promise<v
   }
 }
 
-async function followEvents(deps: WatchDeps, signal: AbortSignal): Promise<void> {
+/** Answers whether there was any until the server has ended them. */
+async function followEvents(deps: WatchDeps, signal: AbortSignal): Promise<boolean> {
+  let hasEvents = false;
   // Events before the server has begun to send are missed.
   const cancel = deps.clock.after(relistMs, () => {
     deps.onChange(undefined);
   });
   try {
     for await (const event of deps.client.containerEvents(signal)) {
+      hasEvents = true;
       if (changesNothing(event)) continue;
       const metadata = event.pod_sandbox_status?.metadata;
       deps.onChange(metadata ? `${metadata.namespace}/${metadata.name}` : undefined);
     }
+    return hasEvents;
   } finally {
     cancel();
   }

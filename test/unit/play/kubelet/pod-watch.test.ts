@@ -15,56 +15,69 @@ import { ManualClock } from "../manual-clock.js";
 const labels = { "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.name": "web" };
 const metadata = { namespace: "default", name: "web" };
 
-test("watchPods() by lists: tells of starts, ends and what vanishes, not of what is created or cleared away", async () => {
-  const clock = new ManualClock();
-  const stop = new AbortController();
-  const changes: (string | undefined)[] = [];
-  let sandboxes: readonly PodSandbox[] = [];
-  let containers: readonly Container[] = [];
-  const client = {
-    containerEvents: (): AsyncIterable<ContainerEventResponse> => {
+for (const [what, containerEvents] of [
+  [
+    "refuses events",
+    () => {
       throw new ShimError("unsupported", "no events");
     },
-    listPodSandboxes: () => Promise.resolve(sandboxes),
-    listContainers: () => Promise.resolve(containers),
-  };
-  const watching = watchPods(
-    { client, clock, onChange: (pod) => changes.push(pod), report: (line) => assert.fail(line) },
-    stop.signal,
-  );
-  const show = async (sandbox: keyof typeof PodSandboxState | "", ...states: string[]): Promise<number> => {
-    sandboxes =
-      sandbox === "" ? [] : [{ id: "s", labels, state: PodSandboxState[sandbox] } as unknown as PodSandbox];
-    containers = states.map((text) => {
-      const [id = "", state = ""] = text.split("=");
-      const value = ContainerState[`CONTAINER_${state}` as keyof typeof ContainerState];
-      return { id, labels, state: value } as unknown as Container;
-    });
-    changes.length = 0;
-    await clock.advance(1000);
-    return changes.length;
-  };
-  await clock.advance(0);
-  const ready = "SANDBOX_READY";
-  const steps: readonly (readonly [number, ...Parameters<typeof show>])[] = [
-    [1, ready],
-    [0, ready, "a=CREATED"],
-    [1, ready, "a=RUNNING"],
-    [0, ready, "a=RUNNING"],
-    [1, ready, "a=EXITED"],
-    [0, ready, "a=EXITED", "b=CREATED"],
-    [0, ready, "b=CREATED"],
-    [1, ready, "b=RUNNING"],
-    [1, ready],
-    [1, "SANDBOX_NOTREADY"],
-    [1, ""],
-  ];
-  for (const [index, [expected, ...step]] of steps.entries())
-    assert.equal(await show(...step), expected, `step ${index}: ${step.join(" ")}`);
-  assert.deepEqual(changes, ["default/web"]);
-  stop.abort();
-  await watching;
-});
+  ],
+  [
+    "ends them at once",
+    async function* () {
+      await Promise.resolve();
+      yield* [];
+    },
+  ],
+] as const satisfies readonly (readonly [string, () => AsyncIterable<ContainerEventResponse>])[])
+  test(`watchPods() of a server that ${what} tells of starts, ends and what vanishes, by lists`, async () => {
+    const clock = new ManualClock();
+    const stop = new AbortController();
+    const changes: (string | undefined)[] = [];
+    let sandboxes: readonly PodSandbox[] = [];
+    let containers: readonly Container[] = [];
+    const client = {
+      containerEvents,
+      listPodSandboxes: () => Promise.resolve(sandboxes),
+      listContainers: () => Promise.resolve(containers),
+    };
+    const watching = watchPods(
+      { client, clock, onChange: (pod) => changes.push(pod), report: (line) => assert.fail(line) },
+      stop.signal,
+    );
+    const show = async (sandbox: keyof typeof PodSandboxState | "", ...states: string[]): Promise<number> => {
+      sandboxes =
+        sandbox === "" ? [] : [{ id: "s", labels, state: PodSandboxState[sandbox] } as unknown as PodSandbox];
+      containers = states.map((text) => {
+        const [id = "", state = ""] = text.split("=");
+        const value = ContainerState[`CONTAINER_${state}` as keyof typeof ContainerState];
+        return { id, labels, state: value } as unknown as Container;
+      });
+      changes.length = 0;
+      await clock.advance(1000);
+      return changes.length;
+    };
+    await clock.advance(0);
+    const ready = "SANDBOX_READY";
+    const steps: readonly (readonly [number, ...Parameters<typeof show>])[] = [
+      [1, ready],
+      [0, ready, "a=CREATED"],
+      [1, ready, "a=RUNNING"],
+      [0, ready, "a=RUNNING"],
+      [1, ready, "a=EXITED"],
+      [0, ready, "a=EXITED", "b=CREATED"],
+      [0, ready, "b=CREATED"],
+      [1, ready, "b=RUNNING"],
+      [1, ready],
+      [1, "SANDBOX_NOTREADY"],
+      [1, ""],
+    ];
+    for (const [index, [expected, ...step]] of steps.entries())
+      assert.equal(await show(...step), expected, `step ${index}: ${step.join(" ")}`);
+    assert.deepEqual(changes, ["default/web"]);
+    stop.abort();
+    await watching;
+  });
 
 test("watchPods() by events: not by those of what is created or cleared away", async () => {
   const clock = new ManualClock();
