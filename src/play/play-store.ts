@@ -37,6 +37,9 @@ const readPlay = object({
   workloads: mandatory(list(string())),
 });
 
+/** Names of other files of the directory begin otherwise. */
+export const playPrefix = "play-";
+
 /** How the files are read; see the flags of `play`. */
 export interface StoredPlay {
   readonly files: readonly ManifestFile[];
@@ -95,7 +98,9 @@ export class PlayStore {
 
   async save(play: StoredPlay): Promise<void> {
     const text = JSON.stringify({ version: formatVersion, endpoint: this.#endpoint, ...play });
-    const path = join(this.directory, `${randomUUID()}.json`);
+    const path = join(this.directory, `${playPrefix}${randomUUID()}.json`);
+    if (Buffer.byteLength(text) > limitBytes)
+      throw new ShimError("exhausted", `keep the play: its files have more than ${limitBytes} bytes`);
     await writeFileAtomically(path, text, {
       mode: 0o600,
       temporaryPrefix: ".play-",
@@ -103,11 +108,13 @@ export class PlayStore {
     });
   }
 
-  /** Takes workloads from all plays. A play that has none any more is gone. */
-  async release(names: ReadonlySet<string>, report: (line: string) => void): Promise<void> {
+  /** Takes workloads from all plays. A play that has none any more is gone. Answers whether one had any. */
+  async release(names: ReadonlySet<string>, report: (line: string) => void): Promise<boolean> {
+    let hasReleased = false;
     for (const { id, version: _, ...play } of await this.list(report)) {
       const workloads = play.workloads.filter((name) => !names.has(name));
       if (workloads.length === play.workloads.length) continue;
+      hasReleased = true;
       const path = join(this.directory, id);
       if (workloads.length === 0) await this.remove(id);
       else
@@ -117,21 +124,26 @@ export class PlayStore {
           { mode: 0o600, temporaryPrefix: ".play-" },
         );
     }
+    return hasReleased;
   }
 
   async remove(id: string): Promise<void> {
     await rm(join(this.directory, id), { force: true });
   }
 
-  /** The supervisor takes all its pods again. */
-  async touch(): Promise<void> {
+  /** The supervisor takes the pods of all plays that have one of these workloads again. */
+  async touch(names: ReadonlySet<string>): Promise<void> {
     const now = new Date();
-    for (const name of await this.#names()) await utimes(join(this.directory, name), now, now);
+    for (const { id, workloads } of await this.list(() => undefined)) {
+      if (!workloads.some((name) => names.has(name))) continue;
+      // Its last pod may have ended meanwhile.
+      await utimes(join(this.directory, id), now, now).catch(() => undefined);
+    }
   }
 
   async #names(): Promise<readonly string[]> {
     try {
-      return (await readdir(this.directory)).filter((name) => /^[0-9a-f-]{36}\.json$/.test(name)).sort();
+      return (await readdir(this.directory)).filter((name) => /^play-[0-9a-f-]{36}\.json$/.test(name)).sort();
     } catch (error) {
       if (hasCode(error, "ENOENT")) return [];
       throw error;

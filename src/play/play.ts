@@ -93,7 +93,7 @@ export class Application implements Disposable {
 
   async #undo(): Promise<void> {
     // Another play has them now.
-    for (const { key, rollback } of this.#pods) if (this.#isTakenOver(key)) rollback.commit();
+    for (const { key, rollback } of this.#pods) if (await this.kubelet.pod(key)?.isLost()) rollback.commit();
     const keep = this.options.keep || this.#isTimedOut;
     await Promise.all(this.#pods.map(({ key }) => this.kubelet.forget(key)));
     if (this.#changed.size > 0 && !this.#isTimedOut)
@@ -102,10 +102,6 @@ export class Application implements Disposable {
       );
     if (keep) for (const { rollback } of this.#pods) rollback.commit();
     await Promise.all(this.#pods.map(({ rollback }) => rollback[Symbol.asyncDispose]()));
-  }
-
-  #isTakenOver(key: PodKey): boolean {
-    return this.kubelet.pod(key)?.isTakenOver === true;
   }
 }
 

@@ -4,8 +4,9 @@ import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { linkAbort } from "../shim/lib/abort.js";
 import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
-import { JobRunner } from "./controllers/job-runner.js";
+import { JobRunner, type JobRunnerDeps, removeSurely } from "./controllers/job-runner.js";
 import { refuseSharedUids } from "./kubelet/check-uids.js";
+import { pause } from "./kubelet/clock.js";
 import { Kubelet, type KubeletDeps } from "./kubelet/kubelet.js";
 import { hasEnded } from "./kubelet/pod-status.js";
 import { takenOver } from "./kubelet/pod-worker.js";
@@ -13,6 +14,10 @@ import type { PodKey } from "./manifests/manifest.js";
 import type { Manifest } from "./manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "./manifests/workloads.js";
 import { Application, podIsReady } from "./play.js";
+import { namesOf } from "./play-store.js";
+
+/** Between two tries to start a job. */
+const retryMs = 10_000;
 
 type Wanted = Pick<Workloads, "pods" | "jobs" | "cronJobs">;
 
@@ -71,6 +76,8 @@ export class Session implements AsyncDisposable {
     isApplied = true;
     this.#manifests = [...this.#manifests, ...later];
     this.#waiting = later;
+    for (const { key, startsAfter: name = "" } of later)
+      if (this.kubelet.pod({ namespace: key.namespace, name })?.isTakenOver === true) this.#lose(key);
     this.#startWaiting();
     this.#updateCronJobs(workloads.cronJobs);
   }
@@ -99,8 +106,8 @@ export class Session implements AsyncDisposable {
     this.#waiting = later;
     this.#startWaiting();
     const end = async (key: PodKey): Promise<void> => {
-      if (obsolete === "leave") await this.kubelet.forget(key);
-      else await this.kubelet.remove(key, signal);
+      if (obsolete === "leave" || (await this.kubelet.pod(key)?.isLost())) await this.kubelet.forget(key);
+      else await removeSurely(key, this.#jobDeps, signal);
     };
     const runners = [...this.#jobs];
     const oldRunners = runners.filter((runner) => {
@@ -163,6 +170,16 @@ export class Session implements AsyncDisposable {
     );
   }
 
+  /** Names (see `workloadName`) of what no other play has taken or removed. */
+  async kept(): Promise<ReadonlySet<string>> {
+    for (const { key } of this.#manifests) if (await this.kubelet.pod(key)?.isLost()) this.#lose(key);
+    // Those that a CronJob has started have names of their own.
+    const jobs = [...this.#jobs]
+      .map(({ job }) => job)
+      .filter(({ name, template }) => name === template.owner.name);
+    return namesOf({ pods: this.#pods(), jobs, cronJobs: this.#cronJobs.map(({ cronJob }) => cronJob) });
+  }
+
   /** Whether another play has taken pods since the last `update`. */
   get hasLost(): boolean {
     return this.#hasLost;
@@ -185,12 +202,16 @@ export class Session implements AsyncDisposable {
     return this.#manifests.filter(({ owner }) => owner?.kind !== "Job" && owner?.kind !== "CronJob");
   }
 
-  #addJob(job: Job, apply: (manifest: Manifest) => Promise<void>): JobRunner {
+  get #jobDeps(): Omit<JobRunnerDeps, "wake" | "apply"> {
     const { client, clock, report } = this.deps;
+    return { client, clock, report, kubelet: this.kubelet };
+  }
+
+  #addJob(job: Job, apply: (manifest: Manifest) => Promise<void>): JobRunner {
     const wake = (): void => {
       this.#decide(runner);
     };
-    const runner = new JobRunner(job, { client, clock, report, kubelet: this.kubelet, wake, apply });
+    const runner = new JobRunner(job, { ...this.#jobDeps, wake, apply });
     this.#jobs.add(runner);
     return runner;
   }
@@ -202,10 +223,23 @@ export class Session implements AsyncDisposable {
       this.kubelet.apply(manifest, { failFast: false });
       return Promise.resolve();
     });
-    runner.start(this.#stop.signal).catch((error: unknown) => {
-      this.#report(job, error);
-    });
+    void this.#start(runner);
     return runner;
+  }
+
+  /** Never rejects: a server that does not answer may come back. */
+  async #start(runner: JobRunner): Promise<void> {
+    const { signal } = this.#stop;
+    while (this.#jobs.has(runner)) {
+      try {
+        await runner.start(signal);
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#report(runner.job, error);
+      }
+      await pause(retryMs, this.deps.clock, signal);
+    }
   }
 
   /** Another play has the pod now, or has removed it; with it goes the job that has made it. */
@@ -299,6 +333,7 @@ export class Session implements AsyncDisposable {
 
   /** Rejects when `condition` throws, and when `signal` aborts. */
   async #until(signal: AbortSignal, condition: () => boolean): Promise<void> {
+    if (signal.aborted) throw ShimError.from(signal.reason);
     await new Promise<void>((resolve, reject) => {
       const end = (settle: () => void): void => {
         this.#watchers.delete(check);

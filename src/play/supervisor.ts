@@ -9,7 +9,7 @@ import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";
 import { parseReplicas } from "./manifests/manifest-files.js";
 import { readWorkloads } from "./manifests/read-manifests.js";
 import type { Workloads } from "./manifests/workloads.js";
-import { type FoundPlay, type PlayStore, type StoredPlay, withNames } from "./play-store.js";
+import { type FoundPlay, type PlayStore, type StoredPlay, playPrefix, withNames } from "./play-store.js";
 import { Services } from "./services/services.js";
 import { Session } from "./session.js";
 
@@ -60,14 +60,20 @@ async function listen(path: string): Promise<{ readonly end: () => Promise<void>
 
 async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
   const plays = new Map<string, KeptPlay>();
+  const told = new Set<string>();
+  const reportOnce = (line: string): void => {
+    if (!told.has(line)) deps.report(line);
+    told.add(line);
+  };
   const bell = new Bell();
-  const watch = new DirectoryWatch(deps.store.directory, { onChange: bell.ring });
+  // Not its own log, which is in the same directory: each line would be a reason to look again.
+  const watch = new DirectoryWatch(deps.store.directory, { onChange: bell.ring, prefix: playPrefix });
   const poll = setInterval(bell.ring, pollMs);
   using _ = linkAbort(signal, bell.ring);
   watch.start();
   try {
     while (!signal.aborted) {
-      if (!(await keepFound(plays, deps, signal))) return;
+      if (!(await keepFound(plays, deps, reportOnce, signal))) return;
       await bell.rung();
     }
   } finally {
@@ -81,9 +87,10 @@ async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void>
 async function keepFound(
   plays: Map<string, KeptPlay>,
   deps: SupervisorDeps,
+  report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const found = await deps.store.list(deps.report);
+  const found = await deps.store.list(report);
   for (const [id, play] of plays) {
     if (found.some((one) => one.id === id)) continue;
     plays.delete(id);
@@ -125,6 +132,7 @@ class KeptPlay implements AsyncDisposable {
       this.#services.replace(workloads.services);
       await this.#session.update(workloads, { obsolete: "leave" }, signal);
       this.#version = play.version;
+      this.#lastError = undefined;
       this.#endOf(play);
     } catch (error) {
       const line = `${play.workloads.join(", ")}: ${messageOf(error)}`;

@@ -1,12 +1,36 @@
 /** Notices changes of manifest files, for `play --watch`. */
 import { readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { ShimError } from "../shim/lib/errors.js";
 import { DirectoryWatch } from "../shim/lib/files/directory-watch.js";
+import type { ManifestFile } from "./manifests/documents.js";
 
 /** Editors write a file in several steps. */
 const settleMs = 200;
 /** Where the kernel cannot watch. */
 const pollMs = 2000;
+
+/** Throws for standard input and pipes: what is read from them a second time is empty. */
+export async function checkWatched(names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    const status = name === "-" ? undefined : await stat(name).catch(() => undefined);
+    if (status?.isFile() === true || status?.isDirectory() === true) continue;
+    throw new ShimError("invalid", `--watch needs files and directories, and "${name}" is neither`);
+  }
+}
+
+/**
+ * The name of a file that had a text before, and has none now: a program has begun to write it. Its pods must
+ * not be removed meanwhile.
+ */
+export function emptiedFile(
+  before: readonly ManifestFile[],
+  now: readonly ManifestFile[],
+): string | undefined {
+  const isEmpty = ({ text }: ManifestFile): boolean => text.trim() === "";
+  const had = new Set(before.filter((file) => !isEmpty(file)).map(({ name }) => name));
+  return now.find((file) => isEmpty(file) && had.has(file.name))?.name;
+}
 
 export class FileWatch implements Disposable {
   readonly #watches = new Map<string, DirectoryWatch>();
@@ -18,7 +42,7 @@ export class FileWatch implements Disposable {
     private readonly options: { readonly recursive: boolean; readonly onChange: () => void },
   ) {}
 
-  /** To be called at first, and after each change: directories may have come or gone. */
+  /** To be called before each reading of the files: directories may have come or gone. */
   async renew(): Promise<void> {
     const directories = new Set(
       (await Promise.all(this.names.map((name) => this.#directoriesOf(name)))).flat(),

@@ -151,25 +151,31 @@ export class JobRunner {
     await this.deps.apply(manifest, signal);
   }
 
-  /** Until it is removed: its loop has ended, so that nobody else would end it. */
-  async #remove(name: string, signal: AbortSignal): Promise<void> {
-    const { kubelet, clock, report } = this.deps;
-    const { namespace } = this.job;
-    for (;;) {
-      try {
-        await kubelet.remove({ namespace, name }, signal);
-        return;
-      } catch (error) {
-        signal.throwIfAborted();
-        report(`${namespace}/${name}: cannot be removed, trying again: ${messageOf(error)}`);
-      }
-      await pause(retryMs, clock, signal);
-    }
+  #remove(name: string, signal: AbortSignal): Promise<void> {
+    return removeSurely({ namespace: this.job.namespace, name }, this.deps, signal);
   }
 
   #tell({ state, reason }: JobDecision): void {
     const why = reason === undefined ? "" : ` (${reason})`;
     this.deps.report(`${this.job.namespace}/${this.job.name}: job ${state}${why}`);
+  }
+}
+
+/** Tries until the pod is removed: its loop has ended, so that nobody else would end it. */
+export async function removeSurely(
+  key: Pick<PodKey, "namespace" | "name">,
+  { kubelet, clock, report }: Pick<JobRunnerDeps, "kubelet" | "clock" | "report">,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    try {
+      await kubelet.remove(key, signal);
+      return;
+    } catch (error) {
+      signal.throwIfAborted();
+      report(`${key.namespace}/${key.name}: cannot be removed, trying again: ${messageOf(error)}`);
+    }
+    await pause(retryMs, clock, signal);
   }
 }
 

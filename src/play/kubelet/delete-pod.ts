@@ -18,6 +18,8 @@ export interface DeleteOptions {
   readonly graceSeconds?: number | undefined;
   /** Keeps logs and volumes. */
   readonly keepFiles?: boolean;
+  /** The play that makes the pod again: one that kept it before leaves it to that one. */
+  readonly nextOwner?: string;
 }
 
 /**
@@ -67,9 +69,19 @@ async function deleteSandboxes(
   const spec = isPartOfPath(key) ? await keptSpec(key, deps) : undefined;
   const pod = { spec, podIp: podIpOf(spec ?? {}, observed) };
   // Before the first container ends, so that a play that is attached does not start it again.
-  if (isPartOfPath(key)) await deps.files.removeTree(ownerPath(deps.directories, key));
+  if (isPartOfPath(key)) await changeOwner(key, options.nextOwner, deps);
   await killPod({ ...observed, sandboxes, containers }, pod, deps, signal, options);
   for (const { id } of sandboxes) await ignoreMissing(deps.client.removePodSandbox(id, signal));
+}
+
+async function changeOwner(
+  key: PodKey,
+  owner: string | undefined,
+  { files, directories }: DeleteDeps,
+): Promise<void> {
+  const path = ownerPath(directories, key);
+  if (owner === undefined) await files.removeTree(path);
+  else await files.replaceFile(path, owner);
 }
 
 /** For preStop hooks. A record that cannot be read does not keep the pod. */

@@ -132,9 +132,16 @@ export class PodWorker {
     return this.#hasFailed || this.#stop.signal.aborted;
   }
 
-  /** Another play keeps the pod, or has removed it. */
+  /** Another play keeps the pod, or has removed it; the loop has noticed that. */
   get isTakenOver(): boolean {
     return this.#isTakenOver;
+  }
+
+  /** The same, also when the loop has not noticed it yet, because nothing of the pod has changed. */
+  async isLost(): Promise<boolean> {
+    if (this.#isTakenOver || !this.#isOwner) return this.#isTakenOver;
+    const { playId } = this.deps;
+    return (await this.#readOwner().catch(() => playId)) !== playId;
   }
 
   start(): void {
@@ -147,8 +154,10 @@ export class PodWorker {
     this.#wakeUp?.();
   }
 
-  /** Changes what is wanted. */
+  /** Changes what is wanted. The pod is given to this play again: it takes it also from another one. */
   update(manifest: Manifest): void {
+    this.#isOwner = false;
+    this.wake();
     if (manifest.hash === this.#manifest.hash) return;
     if (this.#isApplied) {
       this.#applied = new Application();
@@ -157,7 +166,6 @@ export class PodWorker {
     if (podHash(manifest) !== podHash(this.#manifest)) this.#ended = undefined;
     this.#manifest = manifest;
     this.#waiting.clear();
-    this.wake();
   }
 
   /** Ends the loop. The pod's containers stay as they are. */
@@ -256,6 +264,9 @@ export class PodWorker {
     const observed = await this.#observe(manifest, signal);
     // After the observation: what another play has changed in it, was changed after it took the pod.
     if (this.#isOwner) await this.#checkOwner(manifest, signal);
+    // Also of a pod that has ended: another play may make it again.
+    else await this.#takeOwnership(manifest);
+    this.#hasActed = false;
     this.#probes.update(spec, observed);
     const status = this.#statusOf(manifest, observed);
     if (hasEndedChanged(spec, observed, { hasEnded: hasEnded(status) })) {
@@ -307,7 +318,8 @@ export class PodWorker {
     if (this.#isOwner) await this.#checkOwner(manifest, signal);
     this.#isOwner = false;
     this.#event("Normal", "Recreating", "its manifest has changed: the pod is deleted and made again");
-    await deletePod(key, { ...this.deps, event: this.#event }, signal);
+    const nextOwner = this.deps.playId;
+    await deletePod(key, { ...this.deps, event: this.#event }, signal, { nextOwner });
     this.#startTime = undefined;
     this.#ended = undefined;
     this.#savedHash = undefined;
@@ -333,9 +345,9 @@ export class PodWorker {
 
   /** The last play that was given a pod keeps it; one that removes a pod takes the mark away first. */
   async #checkOwner({ key }: Manifest, signal: AbortSignal): Promise<void> {
-    const { files, directories, playId } = this.deps;
-    const owner = await files.readFile(ownerPath(directories, key), ownerLimitBytes);
-    if (owner === playId) return;
+    const owner = await this.#readOwner();
+    // It was given to this play again meanwhile.
+    if (owner === this.deps.playId || !this.#isOwner) return;
     // What the last turn has made, the removal may not have seen.
     if (owner === undefined && this.#hasActed)
       await deletePod(key, { ...this.deps, event: () => undefined }, signal);
@@ -346,12 +358,18 @@ export class PodWorker {
     throw ShimError.from(this.#stop.signal.reason);
   }
 
+  async #takeOwnership({ key }: Manifest): Promise<void> {
+    const { files, directories, playId } = this.deps;
+    await files.replaceFile(ownerPath(directories, key), playId);
+    this.#isOwner = true;
+  }
+
+  async #readOwner(): Promise<string | undefined> {
+    const { files, directories } = this.deps;
+    return files.readFile(ownerPath(directories, this.#manifest.key), ownerLimitBytes);
+  }
+
   async #save(manifest: Manifest, { sandboxes }: ObservedPod): Promise<void> {
-    if (!this.#isOwner) {
-      const { files, directories, playId } = this.deps;
-      await files.replaceFile(ownerPath(directories, manifest.key), playId);
-      this.#isOwner = true;
-    }
     if (this.#savedHash === manifest.hash) return;
     await writePodRecord(manifest, this.deps);
     // Changed ConfigMaps and Secrets reach volumes that are mounted already.

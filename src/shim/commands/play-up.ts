@@ -18,7 +18,7 @@ import { doomedPods, playDown } from "../../play/play.js";
 import { type PublishedPort, publishedHeader, publishedRow } from "../../play/services/publish-ports.js";
 import { Services } from "../../play/services/services.js";
 import { Session } from "../../play/session.js";
-import { FileWatch } from "../../play/watch-files.js";
+import { FileWatch, checkWatched, emptiedFile } from "../../play/watch-files.js";
 import { LogFollower } from "../../play/view/follow-logs.js";
 import { formatTable } from "../../play/view/format-table.js";
 import { LiveTable } from "../../play/view/live-table.js";
@@ -37,6 +37,14 @@ interface Read {
   workloads: Played;
 }
 
+interface Progress {
+  /** The supervisor had some of the pods, and gets them at the end. */
+  wasKept: boolean;
+  isApplied: boolean;
+  /** Names of what this play still has. */
+  kept: () => Promise<ReadonlySet<string>>;
+}
+
 /** Where lines for the user go: above the table as long as there is one. */
 interface Shown {
   report: (line: string) => void;
@@ -44,8 +52,7 @@ interface Shown {
 
 export async function playUp(context: PlayContext): Promise<number> {
   const { options, io, store } = context;
-  if (options.watch === true && options.files.includes("-"))
-    throw new ShimError("invalid", "--watch needs files: standard input cannot change");
+  if (options.watch === true) await checkWatched(options.files);
   const shown: Shown = { report: context.report };
   const report = (line: string): void => {
     shown.report(line);
@@ -54,8 +61,11 @@ export async function playUp(context: PlayContext): Promise<number> {
   const read: Read = { texts, workloads: await readPlayed(texts, options, report) };
   const names = namesOf(read.workloads);
   const stored = await store.list(report);
-  const wasKept = stored.some(({ workloads }) => workloads.some((name) => names.has(name)));
-  const progress = { isApplied: false };
+  const progress: Progress = {
+    wasKept: stored.some(({ workloads }) => workloads.some((name) => names.has(name))),
+    isApplied: false,
+    kept: () => Promise.resolve(new Set()),
+  };
   const client = connect(options.endpoint);
   try {
     const { runtime_name: runtimeName } = await client.version(io.signal); // So that a missing server is the first error.
@@ -63,6 +73,7 @@ export async function playUp(context: PlayContext): Promise<number> {
     await using services = new Services(read.workloads.services, deps);
     await services.adopt(read.workloads.pods, io.signal);
     await using session = new Session({ ...deps, services });
+    progress.kept = () => session.kept();
     using _services = services.attach(session.kubelet);
     await using _timeline = drawTimeline(session, options.timeline);
     using table = new LiveTable({
@@ -89,12 +100,13 @@ export async function playUp(context: PlayContext): Promise<number> {
       : applyUntilReady(session, apply, options.waitMs, io.signal));
     await print(session.kubelet, read.workloads, runtimeName, context);
     if (options.detach === true || (options.waitMs !== undefined && !options.follow)) return 0;
-    if (options.watch === true) await watchFiles(read, session, services, { ...context, report });
-    return await attend(session, wasKept, { ...context, report });
+    if (options.watch === true) await watchFiles(read, progress, session, services, { ...context, report });
+    return await attend(session, progress.wasKept, { ...context, report });
   } finally {
     client.close();
-    if (wasKept && !progress.isApplied) await store.touch();
-    if (progress.isApplied && (wasKept || options.detach === true)) await leave(read, context);
+    const { wasKept, isApplied } = progress;
+    if (wasKept && !isApplied) await store.touch(names);
+    if (isApplied && (wasKept || options.detach === true)) await leave(read, await progress.kept(), context);
   }
 }
 
@@ -213,20 +225,22 @@ async function attend(
 /** Applies the files again when they change, until the user interrupts. Files that are broken change nothing. */
 async function watchFiles(
   read: Read,
+  progress: Progress,
   session: Session,
   services: Services,
   context: PlayContext,
 ): Promise<void> {
-  const { options, io, report } = context;
+  const { options, io, store, report } = context;
   const bell = new Bell();
   const { recursive = false } = options;
   using files = new FileWatch(options.files, { recursive, onChange: bell.ring });
   using _ = linkAbort(io.signal, bell.ring);
   let failure: string | undefined;
+  bell.ring(); // The files may have changed since they were read.
   for (;;) {
-    await files.renew();
     await bell.rung();
     if (io.signal.aborted) return;
+    await files.renew();
     const next = await readAgain(read, context);
     // Other files of the directory change, too: the same failure is told once.
     if (typeof next === "string" && next !== failure)
@@ -237,6 +251,7 @@ async function watchFiles(
     services.replace(next.workloads.services);
     try {
       await session.update(next.workloads, { obsolete: "remove" }, io.signal);
+      if (await store.release(namesOf(next.workloads), report)) progress.wasKept = true;
       report("the files have changed: applied");
     } catch (error) {
       report(`the files have changed, and were not applied as a whole: ${messageOf(error)}`);
@@ -249,17 +264,28 @@ async function readAgain(read: Read, context: PlayContext): Promise<Read | strin
   try {
     const texts = await readTexts(context);
     if (isDeepStrictEqual(texts, read.texts)) return undefined;
+    const emptied = emptiedFile(read.texts, texts);
+    if (emptied !== undefined) return `"${emptied}" is empty`;
     return { texts, workloads: await readPlayed(texts, context.options, context.report) };
   } catch (error) {
     return messageOf(error);
   }
 }
 
-/** The supervisor goes on with the pods. */
-async function leave({ texts, workloads }: Read, { options, store, report }: PlayContext): Promise<void> {
+/** The supervisor goes on with the pods, but those that another play has taken or removed meanwhile. */
+async function leave(
+  { texts }: Read,
+  kept: ReadonlySet<string>,
+  { options, store, report }: PlayContext,
+): Promise<void> {
+  if (kept.size === 0) return;
   const { replicas = [], schedule = false, localVolumes = false, fast = false } = options;
-  const names = [...namesOf(workloads)];
-  await store.save({ files: texts, replicas, schedule, localVolumes, fast, workloads: names });
+  try {
+    await store.release(kept, report);
+    await store.save({ files: texts, replicas, schedule, localVolumes, fast, workloads: [...kept] });
+  } catch (error) {
+    throw ShimError.from(error).within("leave the pods to the supervisor (nothing restarts them now)");
+  }
   await ensureSupervisor(store, options.endpoint);
   report(`the pods are left to the supervisor, whose log is ${store.logPath}`);
 }

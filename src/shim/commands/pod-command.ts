@@ -27,6 +27,7 @@ import { rawTerminal, sizesOf } from "../../play/pod/terminal.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import { playDown } from "../../play/play.js";
+import { PlayStore, workloadName } from "../../play/play-store.js";
 import { runCommand } from "../../play/streams/run-command.js";
 import { ContainerState, type ContainerStatus } from "../domain/cri.js";
 import { sleep } from "../lib/abort.js";
@@ -45,6 +46,7 @@ export interface PodIo {
 type RequestOf<Verb extends PodRequest["verb"]> = Extract<PodRequest, { readonly verb: Verb }>;
 
 interface Session extends PodIo {
+  readonly endpoint: string;
   readonly client: ConnectedClient;
   readonly print: (text: string) => void;
   readonly report: (line: string) => void;
@@ -60,7 +62,7 @@ export async function runPod(request: PodRequest, endpoint: string, io: PodIo): 
     const print = (text: string): void => {
       io.stdout.write(text);
     };
-    return await run(request, { ...io, client, print, report });
+    return await run(request, { ...io, endpoint, client, print, report });
   } catch (error) {
     // Following ends by Ctrl-C.
     if (io.signal.aborted && "follow" in request) return 0;
@@ -321,7 +323,10 @@ async function top(request: RequestOf<"top">, { client, print, signal }: Session
   return 0;
 }
 
-async function down({ pods }: RequestOf<"down">, { client, report, signal }: Session): Promise<number> {
+async function down(
+  { pods }: RequestOf<"down">,
+  { endpoint, client, report, signal }: Session,
+): Promise<number> {
   const found: FoundPod[] = [];
   for (const name of pods) found.push(await findPod(client, name, signal));
   const foreign = found.find(({ isPlayed }) => !isPlayed);
@@ -334,6 +339,9 @@ async function down({ pods }: RequestOf<"down">, { client, report, signal }: Ses
     source: "",
     key: { namespace, name, uid: sandbox.metadata?.uid ?? "" },
   }));
+  // The supervisor would make them again after a reboot. Those of a Deployment belong to it.
+  const names = new Set(keys.map(({ key }) => workloadName({ ...key, kind: "Pod" })));
+  await new PlayStore(posix.join(defaultDirectories.state, "plays.d"), endpoint).release(names, report);
   const handlers = makeHandlers({ client, dial: dialFromHere });
   const deps = {
     ...{ client, files: nodeFiles, directories: defaultDirectories, report },

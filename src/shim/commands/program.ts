@@ -232,7 +232,6 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   return { command: root, exitCode: () => exitCode };
 }
 
-/** Milliseconds. */
 function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
   const exclusive = (["down", "detach", "watch", "supervise"] as const).filter(
     (name) => given[name] === true,
@@ -250,7 +249,7 @@ function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
     refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
 }
 
-/** Empty for `--wait` alone. */
+/** Milliseconds. `text` is empty for `--wait` alone. */
 function waitTime(text: string): number {
   try {
     return durationKind().parse(text === "" ? "5m" : text);

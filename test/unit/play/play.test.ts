@@ -380,6 +380,82 @@ describe("two plays of one pod", () => {
     assert.deepEqual(fixture.cri.calls, ["createContainer a 1", "startContainer a"]);
   });
 
+  test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
+    const fixture = makeFixture();
+    const text = `  restartPolicy: Never\n  containers: [{name: a, ${image}}]`;
+    const manifest = await podWith(text);
+    fixture.cri.exits.set("a", 0);
+    await up(fixture, { text });
+    await using earlier = new Kubelet(fixture.deps);
+    await playUp([manifest], earlier, fixture.deps, { keep: false });
+    await playDown([{ source: "", key: manifest.key }], fixture.deps, signal);
+    fixture.cri.exits.clear();
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using kubelet = new Kubelet(later);
+    await playUp([manifest], kubelet, later, { keep: false });
+    fixture.cri.calls.length = 0;
+    earlier.pod(manifest.key)?.wake();
+    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.isOver === true);
+    assert.deepEqual(fixture.cri.calls, []);
+  });
+
+  test("the earlier one, which has just acted, removes nothing while the later one makes the pod again", async () => {
+    const fixture = fixtureWithInit();
+    const { cri } = fixture;
+    const manifest = await podWith(spec);
+    const changed = await podWith(`${spec}  hostname: other\n`);
+    await using earlier = new Kubelet(fixture.deps);
+    await playUp([manifest], earlier, fixture.deps, { keep: false });
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using kubelet = new Kubelet(later);
+    let isRestarting = false;
+    let isKilling = false;
+    const start = cri.startContainer.bind(cri);
+    cri.startContainer = async (id) => {
+      isRestarting = true;
+      await until("the later one kills the pod", () => isKilling);
+      await start(id).catch(() => undefined);
+    };
+    cri.end("a", 1);
+    await until("the earlier one restarts a container", () => isRestarting);
+    cri.startContainer = start;
+    const stop = cri.stopContainer.bind(cri);
+    let stops = 0;
+    cri.stopContainer = async (...request) => {
+      stops += 1;
+      isKilling = true;
+      await until(
+        "the earlier loop has judged",
+        () => stops > 1 || earlier.pod(manifest.key)?.isOver === true,
+      );
+      await stop(...request);
+    };
+    await playUp([changed], kubelet, later, { keep: false });
+    assert.equal(earlier.pod(manifest.key)?.lastEvent?.message, "another play has taken over the pod");
+    assert.equal(fixture.files.texts.get("/state/uid-1/owner"), "play-2");
+    assert.equal(cri.sandboxes.length, 1);
+  });
+
+  test("a first application that fails undoes nothing of a pod that another play has taken silently", async () => {
+    const fixture = fixtureWithInit();
+    const pods = [await podWith(spec), await readOnePod(other)];
+    fixture.cri.runPodSandbox = ((create) => async (config, handler) => {
+      if (config.metadata?.name !== "web") {
+        const worker = fixture.kubelet.pods[0];
+        await until("the first pod is there", () => fixture.cri.calls.includes("startContainer b"));
+        await worker?.applied;
+        await fixture.files.replaceFile("/state/uid-1/owner", "play-2");
+        throw new Error("no sandbox");
+      }
+      return create(config, handler);
+    })(fixture.cri.runPodSandbox.bind(fixture.cri));
+    await assert.rejects(playUp(pods, fixture.kubelet, fixture.deps, { keep: false }), /no sandbox/);
+    assert.deepEqual(
+      fixture.cri.sandboxes.map(({ config }) => config.metadata?.name),
+      ["web"],
+    );
+  });
+
   test("a first application that fails undoes nothing of a pod that another play has now", async () => {
     const fixture = fixtureWithInit();
     const pods = [await podWith(spec), await readOnePod(other)];

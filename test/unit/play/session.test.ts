@@ -6,7 +6,7 @@ import { readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../src/play/manifests/workloads.js";
 import { playDown } from "../../../src/play/play.js";
 import { Session } from "../../../src/play/session.js";
-import { turns } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 import { type Fixture, makeFixture } from "./fake-cri.js";
 
 const { signal } = new AbortController();
@@ -349,4 +349,107 @@ test("strict groups are refused before anything starts where the CRI server cann
     );
     assert.deepEqual(fixture.cri.calls, []);
   }
+});
+
+test("kept() leaves out what another play has taken or removed, also before that is noticed", async () => {
+  const { cri, deps, files } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a"), pod("b"), pod("d"), job(""), cronJob()), options, signal);
+  const owner = (name: string): string => {
+    const found = cri.sandboxes.find(({ config }) => config.metadata?.name === name);
+    return `/state/${found?.config.metadata?.uid ?? ""}/owner`;
+  };
+  const all = ["default Pod/a", "default Pod/b", "default Pod/d", "default Job/j", "default CronJob/k"];
+  assert.deepEqual(await session.kept(), new Set(all));
+  await files.replaceFile(owner("b"), "play-2");
+  await files.removeTree(owner("d"));
+  await files.replaceFile(owner("j-0"), "play-2");
+  assert.deepEqual(await session.kept(), new Set(["default Pod/a", "default CronJob/k"]));
+  await session[Symbol.asyncDispose]();
+  await files.replaceFile(owner("a"), "play-2");
+  assert.deepEqual(await session.kept(), new Set(["default CronJob/k"]));
+});
+
+test("update() takes a pod again that another play has taken unnoticed", async () => {
+  const { cri, deps, clock, files } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a")), options, signal);
+  await clock.advance(0);
+  const owner = `/state/${cri.sandboxes[0]?.config.metadata?.uid ?? ""}/owner`;
+  await files.replaceFile(owner, "play-2");
+  await session.update(await read(pod("a")), { obsolete: "leave" }, signal);
+  await clock.advance(0);
+  assert.equal(files.texts.get(owner), "play-1");
+  assert.equal(session.hasLost, false);
+});
+
+test("update() removes no pod that another play has taken", async () => {
+  const { cri, deps, clock, files } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a"), pod("b")), options, signal);
+  await clock.advance(0);
+  const found = cri.sandboxes.find(({ config }) => config.metadata?.name === "a");
+  await files.replaceFile(`/state/${found?.config.metadata?.uid ?? ""}/owner`, "play-2");
+  await session.update(await read(pod("b")), { obsolete: "remove" }, signal);
+  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "b"]);
+});
+
+test("update() tries again to remove a pod, and starts new jobs all the same", async () => {
+  const { cri, deps, clock, reports } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a")), options, signal);
+  await clock.advance(0);
+  cri.failOn = "removePodSandbox a";
+  const update = session.update(await read(job("")), { obsolete: "remove" }, signal);
+  await clock.advance(0);
+  assert.match(reports.join("\n"), /default\/a: cannot be removed, trying again: it broke/);
+  cri.failOn = "";
+  await clock.advance(10_000);
+  await update;
+  await clock.advance(0);
+  assert.deepEqual(sandboxNames({ cri }), ["j-0"]);
+});
+
+test("update() starts a new job when the server answers again", async () => {
+  const { cri, deps, clock, reports } = makeFixture();
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a")), options, signal);
+  await clock.advance(0);
+  const list = cri.listPodSandboxes.bind(cri);
+  cri.listPodSandboxes = () => Promise.reject(new ShimError("unavailable", "no server"));
+  await session.update(await read(pod("a"), job("")), { obsolete: "remove" }, signal);
+  await clock.advance(0);
+  assert.match(reports.join("\n"), /default\/j: no server/);
+  cri.listPodSandboxes = list;
+  await clock.advance(10_000);
+  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "j-0"]);
+});
+
+test("a wait that is given up before it begins tells why", async () => {
+  const { deps } = makeFixture();
+  await using session = new Session(deps);
+  await assert.rejects(session.ended(AbortSignal.abort(new ShimError("cancelled", "interrupted"))), {
+    message: "interrupted",
+  });
+});
+
+test("a stateful set whose first pod another play takes during the application makes no second one", async () => {
+  const { cri, deps, clock, files } = makeFixture();
+  await using session = new Session(deps);
+  const start = cri.startContainer.bind(cri);
+  cri.startContainer = async (id) => {
+    if (id.includes("c-slow")) {
+      await until("the first pod is ready", () => session.kubelet.pods[0]?.status?.phase === "Running");
+      await session.kubelet.pods[0]?.applied;
+      const found = cri.sandboxes.find(({ config }) => config.metadata?.name === "s-0");
+      await files.replaceFile(`/state/${found?.config.metadata?.uid ?? ""}/owner`, "play-2");
+      session.kubelet.pods[0]?.wake();
+      await until("it is given up", () => session.kubelet.pods[0]?.isTakenOver === true);
+    }
+    await start(id);
+  };
+  await session.apply(await read(statefulSet("exec: {command: [a]}"), pod("slow")), options, signal);
+  await clock.advance(60_000);
+  assert.deepEqual([...sandboxNames({ cri })].sort(), ["s-0", "slow"]);
+  assert.deepEqual(session.unready(), []);
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { appendFileSync } from "node:fs";
 import { readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -113,7 +114,7 @@ test("supervise() takes back the pods of an attached play that has failed", asyn
     all.cri.end("c-a", 1);
     await all.clock.advance(60_000);
     assert.equal(started(all, "c-a"), 1);
-    await all.store.touch();
+    await all.store.touch(new Set(["default Pod/a"]));
     await until("it is restarted", () => started(all, "c-a") === 2);
   });
 });
@@ -157,7 +158,7 @@ test("stored plays may be read by root alone, and damaged ones are named and lef
   const [name = ""] = await readdir(store.directory);
   assert.equal((await stat(join(store.directory, name))).mode & 0o777, 0o600);
   assert.equal((await stat(store.directory)).mode & 0o777, 0o700);
-  await writeFile(join(store.directory, "00000000-0000-0000-0000-000000000000.json"), "{");
+  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
   const lines: string[] = [];
   assert.equal((await store.list((line) => lines.push(line))).length, 1);
   assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
@@ -177,4 +178,63 @@ test("the names of what is removed equal those of what was stored", async () => 
   assert.deepEqual(doomedNames(await readDoomed(files)), expected);
   for (const schedule of [false, true])
     assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
+});
+
+test("supervise() takes back a pod that an attached play has left unchanged and failed", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    const [sandbox] = all.cri.sandboxes;
+    const owner = `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
+    await until("it is kept", () => all.files.texts.get(owner) === "supervised-1");
+    // Nothing happens to the pod, so that the supervisor does not notice.
+    await all.files.replaceFile(owner, "attached");
+    await all.store.touch(new Set(["default Pod/a"]));
+    await until("it is taken", () => all.files.texts.get(owner) === "supervised-1");
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("supervise() takes back no pods of other plays than the failed one's", async () => {
+  await supervised([await playOf(pod("a")), await playOf(pod("b"))], async (all) => {
+    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+    const before = new Map((await all.store.list(refuse)).map(({ id, version }) => [id, version]));
+    await all.store.touch(new Set(["default Pod/a"]));
+    const changed = (await all.store.list(refuse)).filter(({ id, version }) => before.get(id) !== version);
+    assert.deepEqual(
+      changed.map(({ workloads }) => workloads),
+      [["default Pod/a"]],
+    );
+  });
+});
+
+test("supervise() tells once of a damaged play, also when its log is beside the play", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
+  const { deps, cri } = makeFixture();
+  const stop = new AbortController();
+  const lines: string[] = [];
+  let lists = 0;
+  const list = store.list.bind(store);
+  store.list = (report) => {
+    lists += 1;
+    return list(report);
+  };
+  const report = (line: string): void => {
+    lines.push(line);
+    appendFileSync(store.logPath, `${line}\n`);
+  };
+  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+  const running = supervise({ store, kubeletDeps: () => deps, show, report }, stop.signal);
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  // What the kernel tells of the log would come before what it tells of another play.
+  report("a line");
+  await store.save(await playOf(pod("b")));
+  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
+  stop.abort();
+  await running;
+  assert.equal(lines.filter((line) => line.includes("damaged")).length, 1);
+  assert.ok(lists <= 4, `${lists} looks`);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FileWatch } from "../../../src/play/watch-files.js";
+import { FileWatch, checkWatched, emptiedFile } from "../../../src/play/watch-files.js";
 import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -74,4 +74,21 @@ test("FileWatch looks into directories that were made since the last renew", asy
   await until("its removal is noticed", () => changes === 3);
   await watch.renew();
   assert.equal(changes, 3);
+});
+
+test("standard input and pipes cannot be watched", async () => {
+  await using temporary = await temporaryDirectory();
+  const file = join(temporary.path, "web.yaml");
+  await write("web.yaml")(temporary.path);
+  await checkWatched([file, temporary.path]);
+  for (const name of ["-", "/dev/null", join(temporary.path, "gone.yaml")])
+    await assert.rejects(checkWatched([file, name]), /--watch needs files and directories/);
+});
+
+test("a file that has just been emptied is told from one that was empty", () => {
+  const file = (name: string, text: string) => ({ name, text });
+  const before = [file("a", "kind: Pod"), file("b", "\n")];
+  assert.equal(emptiedFile(before, [file("a", "\n"), file("b", "")]), "a");
+  assert.equal(emptiedFile(before, [file("a", "kind: Job"), file("b", "")]), undefined);
+  assert.equal(emptiedFile(before, []), undefined);
 });
