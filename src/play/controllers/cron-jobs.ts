@@ -43,14 +43,16 @@ export function decideCronJob(
   const wakeAt = (Math.floor(now / minuteMs) + 1) * minuteMs;
   const remove = oldJobs(cronJob, started);
   const due = lastDue(schedule, memory.checkedUntil, now) ?? memory.due;
-  const checked = { checkedUntil: now };
+  // A clock that was set back must not start again what it has started.
+  const checked = { checkedUntil: Math.max(memory.checkedUntil, now) };
   const { startingDeadlineSeconds } = cronJob;
   const isTooLate =
     due !== undefined && startingDeadlineSeconds !== undefined && now - due > startingDeadlineSeconds * 1000;
   if (due === undefined || isTooLate) return { remove, memory: checked, wakeAt };
   if (cronJob.isSuspended) return { remove, memory: { ...checked, due }, wakeAt };
 
-  const running = started.filter(({ state }) => state === "running");
+  // A job whose template is suspended waits, too.
+  const running = started.filter(({ state }) => state === "running" || state === "suspended");
   if (running.length > 0 && cronJob.concurrencyPolicy === "Forbid") {
     return { remove, memory: { ...checked, due }, wakeAt };
   }

@@ -124,11 +124,12 @@ function valueOf(text: string, { minimum, maximum, words }: FieldRule): number |
 
 function everyMinutes(duration: string): number {
   const match = /^(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/.exec(duration);
-  const [hours, minutes, seconds] = (match ?? [])
+  const [hours = 0, minutes = 0, seconds = 0] = (match ?? [])
     .slice(1)
     .map((part: string | undefined) => Number(part ?? 0));
-  const sum = (hours ?? 0) * 60 + (minutes ?? 0) + Math.floor((seconds ?? 0) / 60);
-  if (match === null || sum === 0) throw new RangeError("@every needs a duration of a minute or more");
+  const sum = hours * 60 + minutes + seconds / 60;
+  if (match === null || sum === 0 || !Number.isInteger(sum))
+    throw new RangeError("@every needs a duration of whole minutes");
   return sum;
 }
 

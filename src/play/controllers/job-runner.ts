@@ -29,6 +29,8 @@ const jobNameLabel = "batch.kubernetes.io/job-name";
 
 export class JobRunner {
   readonly #known = new Map<string, WantedPod>();
+  /** When the ends of its pods were first seen, in milliseconds. */
+  readonly #ends = new Map<string, number>();
   #startedAt: number | undefined;
   #state: JobDecision["state"] = "running";
   #cancelWake: (() => void) | undefined;
@@ -126,7 +128,12 @@ export class JobRunner {
     }));
     const times = statuses.map(({ status }) => status?.startTime ?? now);
     this.#startedAt ??= Math.min(now, ...times);
-    const pods = statuses.map(({ name, wanted, status }) => jobPod(name, wanted, status));
+    for (const { name, status } of statuses) {
+      if (status !== undefined && hasEnded(status) && !this.#ends.has(name)) this.#ends.set(name, now);
+    }
+    const pods = statuses.map(({ name, wanted, status }) =>
+      jobPod(name, wanted, status, this.#ends.get(name) ?? now),
+    );
     const decision = decideJob(this.job, pods, { startedAt: this.#startedAt, now });
     if (decision.state !== this.#state) this.#tell(decision);
     this.#state = decision.state;
@@ -138,6 +145,7 @@ export class JobRunner {
       decision.remove.map(async (name) => {
         await this.#remove(name, signal);
         this.#known.delete(name);
+        this.#ends.delete(name);
       }),
     );
     if (decision.make.length === 0 || this.#isClosed) return;
@@ -179,12 +187,19 @@ export async function removeSurely(
   }
 }
 
-function jobPod(name: string, wanted: WantedPod, status: PodStatus | undefined): JobPod {
+/** `endedAt`: for a pod that has ended before all of its containers could, as by its deadline during a pull. */
+export function jobPod(
+  name: string,
+  wanted: WantedPod,
+  status: PodStatus | undefined,
+  endedAt: number,
+): JobPod {
   const pod = { name, ...wanted };
   if (status === undefined) return { ...pod, phase: "Pending", restarts: 0 };
   const containers = [...status.initContainerStatuses, ...status.containerStatuses];
   const restarts = containers.reduce((sum, { restartCount }) => sum + restartCount, 0);
-  const ends = containers.map(({ state }) => state.terminated?.finishedAt ?? 0);
-  const finishedAt = hasEnded(status) ? { finishedAt: Math.max(0, ...ends) } : {};
+  const ends = status.containerStatuses.map(({ state }) => state.terminated?.finishedAt ?? 0);
+  const isWhole = ends.every((end) => end > 0);
+  const finishedAt = hasEnded(status) ? { finishedAt: isWhole ? Math.max(...ends) : endedAt } : {};
   return { ...pod, phase: status.phase, restarts, ...finishedAt };
 }

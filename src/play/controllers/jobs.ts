@@ -45,8 +45,11 @@ export function decideJob(
 ): JobDecision {
   const active = pods.filter(isActive);
   const remove = active.map(({ name }) => name);
-  if (job.isSuspended) return { state: "suspended", make: [], remove };
+  // Also of a queue of work that has a success: too many failures count before it.
+  if (exceedsBackoffLimit(job, pods))
+    return { state: "failed", reason: "BackoffLimitExceeded", make: [], remove };
   if (isComplete(job, pods)) return { state: "complete", make: [], remove };
+  if (job.isSuspended) return { state: "suspended", make: [], remove };
   const reason = failureReason(job, pods, now - startedAt);
   if (reason !== undefined) return { state: "failed", reason, make: [], remove };
 
@@ -86,11 +89,12 @@ function wantedPods(job: Job, pods: readonly JobPod[], now: number): Wanted {
 
 function wantedIndexes(job: Job, pods: readonly JobPod[], now: number): Wanted {
   const active = pods.filter(isActive);
+  const byIndex = podsByIndex(pods);
   const wanted: WantedPod[] = [];
   let retryAt = Infinity;
   for (let index = 0; index < (job.completions ?? 0); index += 1) {
     if (active.length + wanted.length >= job.parallelism) break;
-    const own = pods.filter((pod) => pod.index === index);
+    const own = byIndex.get(index) ?? [];
     const isDone = own.some((pod) => isActive(pod) || pod.phase === "Succeeded");
     if (isDone || hasFailed(job, own)) continue;
     // Without a limit of its own, an index shares the back-off of the job.
@@ -114,22 +118,34 @@ function failureReason(job: Job, pods: readonly JobPod[], runsMs: number): strin
   if (job.activeDeadlineSeconds !== undefined && runsMs >= job.activeDeadlineSeconds * 1000) {
     return "DeadlineExceeded";
   }
-  if (pods.filter(({ phase }) => phase === "Failed").length > job.backoffLimit) return "BackoffLimitExceeded";
-  if (job.template.pod.spec.restartPolicy === "OnFailure") {
-    const restarts = pods.filter(isActive).reduce((sum, pod) => sum + pod.restarts, 0);
-    // A limit of 0 allows no restart; a limit of n ends the job at the restart number n.
-    if (restarts > 0 && restarts >= job.backoffLimit) return "BackoffLimitExceeded";
-  }
   if (!job.isIndexed || job.backoffLimitPerIndex === undefined) return undefined;
-  const byIndex = Array.from({ length: job.completions ?? 0 }, (_, index) =>
-    pods.filter((pod) => pod.index === index),
-  );
+  const byIndex = [...podsByIndex(pods).values()];
   const failed = byIndex.filter((own) => hasFailed(job, own)).length;
   if (job.maxFailedIndexes !== undefined && failed > job.maxFailedIndexes) return "MaxFailedIndexesExceeded";
   const ended = byIndex.filter(
     (own) => hasFailed(job, own) || own.some(({ phase }) => phase === "Succeeded"),
   ).length;
-  return failed > 0 && ended === byIndex.length ? "FailedIndexes" : undefined;
+  return failed > 0 && ended === (job.completions ?? 0) ? "FailedIndexes" : undefined;
+}
+
+function exceedsBackoffLimit({ backoffLimit, template }: Job, pods: readonly JobPod[]): boolean {
+  if (pods.filter(({ phase }) => phase === "Failed").length > backoffLimit) return true;
+  if (template.pod.spec.restartPolicy !== "OnFailure") return false;
+  const restarts = pods.filter(isActive).reduce((sum, pod) => sum + pod.restarts, 0);
+  // A limit of 0 allows no restart; a limit of n ends the job at the restart number n.
+  return restarts > 0 && restarts >= backoffLimit;
+}
+
+/** Of an indexed job. */
+function podsByIndex(pods: readonly JobPod[]): ReadonlyMap<number, readonly JobPod[]> {
+  const found = new Map<number, JobPod[]>();
+  for (const pod of pods) {
+    const { index = -1 } = pod;
+    const own = found.get(index);
+    if (own === undefined) found.set(index, [pod]);
+    else own.push(pod);
+  }
+  return found;
 }
 
 /** Whether an index has failed for good. */

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decideCronJob } from "../../../../src/play/controllers/cron-jobs.js";
 import { lastDue, parseSchedule, schedule } from "../../../../src/play/controllers/cron-schedule.js";
+import { jobPod } from "../../../../src/play/controllers/job-runner.js";
 import { type JobPod, decideJob } from "../../../../src/play/controllers/jobs.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
+import { shownPod } from "../view/shown-pod.js";
 import type { CronJob, Job } from "../../../../src/play/manifests/workloads.js";
 
 async function job(spec: string, policy = "Never"): Promise<Job> {
@@ -35,6 +37,14 @@ describe("decideJob()", () => {
     ["fails beyond its backoffLimit", "backoffLimit: 1, ", "FF", "failed", []],
     ["adds no pod to a queue with a success", "parallelism: 3, ", "SR", "running", []],
     ["is complete when a queue has ended", "parallelism: 3, ", "SF", "complete", []],
+    [
+      "fails beyond its backoffLimit, also after a success",
+      "parallelism: 2, backoffLimit: 0, ",
+      "SF",
+      "failed",
+      [],
+    ],
+    ["is complete also when it is suspended later", "suspend: true, ", "S", "complete", []],
     ["does nothing while suspended", "suspend: true, ", "", "suspended", []],
   ];
   for (const [what, spec, letters, state, attempts] of cases) {
@@ -119,6 +129,7 @@ describe("schedules", () => {
     "*/0 * * * *",
     "* * * * 8",
     "TZ=UTC * * * * *",
+    "@every 90s",
   ]) {
     test(`${JSON.stringify(text)} is refused`, () => {
       assert.notEqual(schedule(text), undefined);
@@ -156,6 +167,18 @@ describe("decideCronJob()", () => {
     assert.equal(decideCronJob(forbid, every, done, waiting.memory, 126_000).start?.name, "c-2");
   });
 
+  test("waits for a suspended job with Forbid", async () => {
+    const forbid = await cron({ concurrencyPolicy: "Forbid" });
+    const suspended = [{ ...running[0], state: "suspended" }] as const;
+    assert.equal(decideCronJob(forbid, every, suspended, memory, 125_000).start, undefined);
+  });
+
+  test("starts nothing twice when the clock is set back", async () => {
+    const started = decideCronJob(await cron({}), every, [], memory, 125_000);
+    const back = decideCronJob(await cron({}), every, [], started.memory, 110_000);
+    assert.equal(decideCronJob(await cron({}), every, [], back.memory, 120_001).start, undefined);
+  });
+
   test("removes a running job with Replace", async () => {
     const replace = await cron({ concurrencyPolicy: "Replace" });
     assert.deepEqual(decideCronJob(replace, every, running, memory, 125_000).remove, ["c-1"]);
@@ -170,4 +193,11 @@ describe("decideCronJob()", () => {
     const ended = [1, 2, 3].map((n) => ({ name: `c-${n}`, state: "complete", dueAt: n }) as const);
     assert.deepEqual(decideCronJob(await cron({}), every, ended, memory, 60_001).remove, ["c-1", "c-2"]);
   });
+});
+
+test("jobPod() takes the time at which the end was seen when a container has none", async () => {
+  const { status } = await shownPod("  containers: [{name: a, image: x}]", "");
+  assert.ok(status);
+  const failed = { ...status, phase: "Failed" } as const;
+  assert.equal(jobPod("j-0", { attempt: 0 }, failed, 5000).finishedAt, 5000);
 });
