@@ -2,6 +2,7 @@
 import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
 import { formatTable } from "../view/format-table.js";
+import { jsonText, yamlText } from "../view/object-text.js";
 import { containerName, type FoundPod, mainContainers, newestAttempts } from "./find-pod.js";
 
 /** The shape of `--output json`. Times are RFC 3339. */
@@ -106,8 +107,8 @@ export async function renderPods(
   output: PsOutput,
   nowMs: number,
 ): Promise<string> {
-  if (output === "json") return `${JSON.stringify({ pods }, null, 2)}\n`;
-  if (output === "yaml") return (await import("../../shim/lib/yaml.js")).stringify({ pods });
+  if (output === "json") return jsonText({ pods });
+  if (output === "yaml") return yamlText({ pods });
   if (output === "name")
     return pods.map(({ namespace, name }) => `${shownText(`${namespace}/${name}`)}\n`).join("");
   const isWide = output === "wide";

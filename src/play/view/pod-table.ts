@@ -8,6 +8,7 @@ import type { ContainerStatusNow, PodStatus } from "../kubelet/status-types.js";
 import { ageText } from "../pod/pod-summary.js";
 import { oneLine } from "./colours.js";
 import { cutText, formatTable } from "./format-table.js";
+import { jsonText, yamlText } from "./object-text.js";
 import { podList } from "./pod-object.js";
 import type { ShownPod } from "./shown-pod.js";
 
@@ -146,9 +147,9 @@ export async function renderPlayedPods(
     case "wide":
       return formatTable(podRows(pods, now, { isWide: output === "wide" }));
     case "json":
-      return `${JSON.stringify(podList(pods, runtimeName), null, 2)}\n`;
+      return jsonText(podList(pods, runtimeName));
     case "yaml":
-      return (await import("../../shim/lib/yaml.js")).stringify(podList(pods, runtimeName));
+      return yamlText(podList(pods, runtimeName));
     case "name":
       return pods.map(({ manifest: { key } }) => `${shownText(`${key.namespace}/${key.name}`)}\n`).join("");
   }

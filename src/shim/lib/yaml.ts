@@ -3,6 +3,7 @@
  * package in CommonJS exports if the package itself were imported so late.
  */
 export {
+  Document,
   isAlias,
   isMap,
   isScalar,
@@ -12,4 +13,5 @@ export {
   parseAllDocuments,
   parseDocument,
   stringify,
+  visit,
 } from "yaml";
