@@ -43,6 +43,21 @@ const relayIo = (): RelayIo => ({
   self: [process.execPath, ...process.execArgv, process.argv[1] ?? ""],
 });
 
+// The reader of a pipe may end first, as in `… | head -1`: a program that follows something ends then as at Ctrl-C,
+// and a server goes on. Output that is lost otherwise, as on a full disk, is a failure.
+for (const stream of [process.stdout, process.stderr]) {
+  let isTold = false;
+  stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+    interrupted.abort(new ShimError("cancelled", "the output has no reader any more"));
+    if (code === "EPIPE" || isTold) return;
+    isTold = true;
+    process.once("exit", () => {
+      process.exitCode ||= 1;
+    });
+    if (stream === process.stdout) writeError(`dockershim: write the output: ${message}\n`);
+  });
+}
+
 // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
 process.on("SIGHUP", () => undefined);
 
