@@ -68,6 +68,12 @@ export class LogFollower implements KubeletListener, AsyncDisposable {
         entry.hasExited = true;
   }
 
+  onRemoved({ namespace, name }: Pick<PodKey, "namespace" | "name">): void {
+    this.#done.delete(`${namespace}/${name}`);
+    for (const entry of this.#followed.values())
+      if (entry.key.name === name && entry.key.namespace === namespace) entry.hasExited = true;
+  }
+
   /** Reads what was written until now. Calls are served one after the other. */
   read(): Promise<void> {
     this.#reading = this.#reading.then(async () => {

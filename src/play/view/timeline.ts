@@ -53,12 +53,16 @@ const steps: Readonly<Record<string, BarKind>> = {
 
 /** Of bars and marks of all pods. A container that crashes for days must not fill the memory. */
 const itemLimit = 4000;
+/** Of pods and containers: a CronJob makes new ones for days. */
+const rowLimit = 1000;
 
 interface Track {
   readonly row: TimelineRow;
+  /** Else its steps are only counted. */
+  readonly isKept: boolean;
   open: Bar | undefined;
-  /** Ends of containers that are drawn. */
-  readonly ends: Set<string>;
+  /** Ends of containers that are drawn, of those that the last status had. */
+  ends: ReadonlySet<string>;
 }
 
 /** To be given to `Kubelet.listen`. */
@@ -74,13 +78,13 @@ export class Timeline implements KubeletListener {
   }
 
   onEvent({ key, at, type, reason, message, container, startedAt }: PodEvent): void {
-    const { row } = this.#track(key, container);
+    const track = this.#track(key, container);
     const kind = startedAt === undefined ? undefined : steps[reason];
     const isFailure = type === "Warning";
     if (kind !== undefined && startedAt !== undefined)
-      this.#add(row.bars, { kind, from: startedAt, to: at, title: message, isFailure });
-    if (isFailure) this.#add(row.marks, { kind: "failure", at, title: message });
-    else if (reason === "Killing") this.#add(row.marks, { kind: "kill", at, title: message });
+      this.#add(track, track.row.bars, { kind, from: startedAt, to: at, title: message, isFailure });
+    if (isFailure) this.#add(track, track.row.marks, { kind: "failure", at, title: message });
+    else if (reason === "Killing") this.#add(track, track.row.marks, { kind: "kill", at, title: message });
   }
 
   onStatus({ key, pod: { spec } }: Manifest, status: PodStatus): void {
@@ -104,8 +108,9 @@ export class Timeline implements KubeletListener {
       // The row of the pod comes before those of its containers, and they stay together.
       if (container !== undefined) this.#track(key, undefined);
       const row = { label: container ?? pod, isPod: container === undefined, bars: [], marks: [] };
-      track = { row, open: undefined, ends: new Set() };
-      this.#insert(id, pod, track);
+      const isKept = this.#tracks.size < rowLimit;
+      track = { row, isKept, open: undefined, ends: new Set() };
+      if (isKept) this.#insert(id, pod, track);
     }
     return track;
   }
@@ -120,16 +125,19 @@ export class Timeline implements KubeletListener {
 
   #follow(track: Track, { name, state, lastState, ready }: ContainerStatusNow): void {
     const now = this.now();
-    for (const end of [lastState.terminated, state.terminated]) {
-      if (end === undefined || end.finishedAt < this.#from || track.ends.has(end.containerID)) continue;
-      track.ends.add(end.containerID);
+    const ends = [lastState.terminated, state.terminated].filter((end) => end !== undefined);
+    const drawn = track.ends;
+    track.ends = new Set(ends.map(({ containerID }) => containerID));
+    for (const end of ends) {
+      if (end.finishedAt < this.#from || drawn.has(end.containerID)) continue;
       const at = Math.min(end.finishedAt, now);
       const isOpen = track.open !== undefined && track.open.kind !== "wait" && track.open.from <= at;
       // It may have started and ended between two looks at the pod.
       if (isOpen) this.#change(track, undefined, "", at);
-      else if (end.startedAt > 0) this.#add(track.row.bars, run(name, Math.min(end.startedAt, at), at));
+      else if (end.startedAt > 0)
+        this.#add(track, track.row.bars, run(name, Math.min(end.startedAt, at), at));
       const title = `${name} ended with exit code ${end.exitCode}${end.reason === "" ? "" : ` (${end.reason})`}`;
-      this.#add(track.row.marks, { kind: end.exitCode === 0 ? "end" : "failure", at, title });
+      this.#add(track, track.row.marks, { kind: end.exitCode === 0 ? "end" : "failure", at, title });
     }
     const { waiting, running } = state;
     if (running !== undefined) {
@@ -147,13 +155,16 @@ export class Timeline implements KubeletListener {
     if (track.open?.kind === kind) return;
     if (track.open !== undefined) track.open.to = Math.max(track.open.from, at);
     track.open = kind === undefined ? undefined : { kind, from: at, to: undefined, title, isFailure: false };
-    if (track.open !== undefined) this.#add(track.row.bars, track.open);
+    if (track.open !== undefined) this.#add(track, track.row.bars, track.open);
   }
 
-  #add<T>(list: T[], item: T): void {
+  #add<T>({ isKept }: Track, list: T[], item: T): void {
+    if (!isKept || this.#items >= itemLimit) {
+      this.#skipped += 1;
+      return;
+    }
     this.#items += 1;
-    if (this.#items > itemLimit) this.#skipped += 1;
-    else list.push(item);
+    list.push(item);
   }
 }
 

@@ -70,6 +70,17 @@ test("LogFollower reads what is left when it is disposed, also of removed contai
     assert.deepEqual(output, ["a: last words", "b: half a line"]);
   }));
 
+test("LogFollower reads the log of a removed pod to its end, and lets go of it", () =>
+  withFollower(async ({ follower, output, log, see }) => {
+    see("a=running");
+    await log("a/0.log", '{"log":"last words\\n","stream":"stdout"}\n');
+    follower.onRemoved({ namespace: "default", name: "web" });
+    await follower.read();
+    await log("a/0.log", '{"log":"of another pod\\n","stream":"stdout"}\n');
+    await follower.read();
+    assert.deepEqual(output, ["a: last words"]);
+  }));
+
 test("LogFollower reports a log that cannot be read once, and goes on with others", () =>
   withFollower(async ({ follower, output, reports, log, see }) => {
     await log("a/0.log/x", "");

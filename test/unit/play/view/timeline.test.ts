@@ -61,6 +61,16 @@ test("Timeline keeps a limited number of steps and says how many are left out", 
   assert.match(renderTimeline(timeline.data), />100 later steps are not shown\.</);
 });
 
+test("Timeline keeps a limited number of rows and counts what later pods do", () => {
+  const timeline = new Timeline(() => 1000);
+  for (let index = 0; index < 1100; index += 1)
+    timeline.onEvent({
+      ...{ at: 1, type: "Normal", reason: "Killing", message: "m" },
+      key: { ...key, name: `p${index}` },
+    });
+  assert.deepEqual([timeline.data.rows.length, timeline.data.skipped], [1000, 100]);
+});
+
 test("renderTimeline() draws escaped labels, titles, durations and an axis", () => {
   const timeline = new Timeline(() => 1000);
   const message = 'Pulled <image> & "x"\u001B[2J';
