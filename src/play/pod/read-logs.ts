@@ -23,13 +23,17 @@ export interface LogSource {
 
 const pollMs = 250;
 
-/** Writes the container's output, as it is. Rejects with `notFound` when there is no file. */
+/**
+ * Writes the container's output, as it is. `pace` is awaited now and then: what `write` got must have been taken.
+ * Rejects with `notFound` when there is no file.
+ */
 export async function readLogs(
   source: LogSource,
   options: LogOptions,
   files: Pick<PlayFiles, "openFile">,
   write: (text: string) => void,
   signal: AbortSignal,
+  pace?: () => Promise<void>,
 ): Promise<void> {
   await using log = new LogTail(source.path, files);
   const text = new LogText(options);
@@ -42,7 +46,7 @@ export async function readLogs(
       else if (tail > 0) past.push(shown);
     }
     if (tail !== undefined && past.length > 2 * tail + 1000) past = past.slice(-tail);
-  });
+  }, pace);
   if (!isThere)
     throw new ShimError("notFound", `read the log "${source.path}": there is no such file on this host`);
   for (const line of past.slice(-(tail ?? 0))) write(line);
@@ -52,7 +56,7 @@ export async function readLogs(
     const isRunning = await source.isRunning();
     await log.read((line) => {
       for (const shown of text.add(line)) write(shown);
-    });
+    }, pace);
     if (!isRunning) break;
     await sleep(pollMs, signal);
   }

@@ -23,6 +23,8 @@ export interface LogFollowerDeps {
   readonly clock: Clock;
   readonly output: (line: LogLine) => void;
   readonly report: (line: string) => void;
+  /** Is awaited now and then: what `output` got must have been taken. */
+  readonly pace?: () => Promise<void>;
   readonly pollMs?: number;
 }
 
@@ -112,7 +114,7 @@ export class LogFollower implements KubeletListener, AsyncDisposable {
       await tail.read((line) => {
         const text = assembler.add(parseLogLine(line));
         if (text !== undefined) this.deps.output({ key, container, text });
-      });
+      }, this.deps.pace);
     } catch (error) {
       isBroken = true;
       const name = `${key.namespace}/${key.name}: container ${container}`;

@@ -96,20 +96,23 @@ export class LogTail implements AsyncDisposable {
     private readonly files: Pick<PlayFiles, "openFile">,
   ) {}
 
-  /** Gives the lines that were completed since the last call. Answers whether there is a file yet. */
-  async read(take: (line: string) => void): Promise<boolean> {
+  /**
+   * Gives the lines that were completed since the last call; of a container that writes faster than this reads,
+   * those until now. `pace` is awaited between pieces of the file. Answers whether there is a file yet.
+   */
+  async read(take: (line: string) => void, pace?: () => Promise<void>): Promise<boolean> {
     const isNew = this.#file === undefined;
     this.#file ??= await this.files.openFile(this.path);
     if (this.#file === undefined) return false;
     // Asked first: what is written to a rotated file came before it was rotated.
     const isReplaced = !isNew && (await this.#file.isReplaced());
-    await this.#drain(this.#file, take);
+    await this.#drain(this.#file, take, pace);
     if (!isReplaced) return true;
     this.#end(take);
     await this.#file[Symbol.asyncDispose]();
     this.#file = undefined;
     this.#offset = 0;
-    await this.read(take);
+    await this.read(take, pace);
     return true;
   }
 
@@ -118,23 +121,25 @@ export class LogTail implements AsyncDisposable {
     this.#file = undefined;
   }
 
-  async #drain(file: GrowingFile, take: (line: string) => void): Promise<void> {
+  async #drain(file: GrowingFile, take: (line: string) => void, pace?: () => Promise<void>): Promise<void> {
+    const end = await file.size();
     // Cut short in place.
-    if ((await file.size()) < this.#offset) {
+    if (end < this.#offset) {
       this.#offset = 0;
       this.#rest = Buffer.alloc(0);
     }
-    for (;;) {
-      const chunk = await file.read(this.#offset, chunkBytes);
+    while (this.#offset < end) {
+      const chunk = await file.read(this.#offset, Math.min(chunkBytes, end - this.#offset));
       if (chunk.length === 0) return;
       this.#offset += chunk.length;
       let data = Buffer.concat([this.#rest, chunk]);
-      for (let end = data.indexOf(0x0a); end !== -1; end = data.indexOf(0x0a)) {
-        take(data.toString("utf8", 0, end));
-        data = data.subarray(end + 1);
+      for (let at = data.indexOf(0x0a); at !== -1; at = data.indexOf(0x0a)) {
+        take(data.toString("utf8", 0, at));
+        data = data.subarray(at + 1);
       }
       this.#rest = Buffer.from(data);
       if (this.#rest.length >= longestLineBytes) this.#end(take);
+      await pace?.();
     }
   }
 

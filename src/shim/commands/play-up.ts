@@ -19,6 +19,7 @@ import { type PublishedPort, publishedHeader, publishedRow } from "../../play/se
 import { Services } from "../../play/services/services.js";
 import { Session } from "../../play/session.js";
 import { FileWatch, checkWatched, emptiedFile } from "../../play/watch-files.js";
+import { drained } from "../../play/view/drained.js";
 import { LogFollower } from "../../play/view/follow-logs.js";
 import { formatTable } from "../../play/view/format-table.js";
 import { LiveTable } from "../../play/view/live-table.js";
@@ -87,6 +88,7 @@ export async function playUp(context: PlayContext): Promise<number> {
       output: (line) => {
         table.log(line);
       },
+      pace: () => drained(io.stdout, io.signal),
     });
     using _logs = options.follow ? session.kubelet.listen(logs) : undefined;
     const apply = async (signal: AbortSignal): Promise<void> => {

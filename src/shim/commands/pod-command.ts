@@ -28,6 +28,7 @@ import { makeHandlers } from "../../play/handlers/handlers.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import { playDown } from "../../play/play.js";
 import { PlayStore, workloadName } from "../../play/play-store.js";
+import { drained } from "../../play/view/drained.js";
 import { runCommand } from "../../play/streams/run-command.js";
 import { ContainerState, type ContainerStatus } from "../domain/cri.js";
 import { sleep } from "../lib/abort.js";
@@ -117,7 +118,15 @@ async function ps(
   return 0;
 }
 
-async function logs(request: RequestOf<"logs">, { client, print, signal }: Session): Promise<number> {
+async function logs(request: RequestOf<"logs">, session: Session): Promise<number> {
+  const { client, print, stdout, signal } = session;
+  let draining: Promise<void> | undefined;
+  const pace = async (): Promise<void> => {
+    // One for all containers: a stream warns of many listeners.
+    await (draining ??= drained(stdout, signal));
+    draining = undefined;
+    signal.throwIfAborted();
+  };
   const pod = await findPod(client, request.pod, signal);
   const chosen = request.all ? newestAttempts(pod) : [chooseContainer(pod, request.container)];
   const { follow, tail, sinceMs, timestamps } = request;
@@ -135,7 +144,7 @@ async function logs(request: RequestOf<"logs">, { client, print, signal }: Sessi
     const since = sinceMs === undefined ? undefined : Date.now() - sinceMs;
     const path = logFile(pod, status, request.previous);
     const options = { follow, tail, sinceMs: since, timestamps, prefix };
-    await readLogs({ path, isRunning }, options, nodeFiles, print, signal);
+    await readLogs({ path, isRunning }, options, nodeFiles, print, signal, pace);
   };
   // Followed side by side; else one after the other.
   if (follow) await Promise.all(chosen.map(read));

@@ -158,3 +158,27 @@ test("LogTail refuses a pipe in place of a log", () =>
     execFileSync("mkfifo", [path]);
     await assert.rejects(linesOf(tail), /it is no file/);
   }));
+
+test("LogTail reads of a container that never stops what there was at the beginning of the read", async () => {
+  let size = 200_000;
+  const flood = {
+    size: () => Promise.resolve(size),
+    read: (_offset: number, bytes: number) => {
+      size += 1_000_000;
+      return Promise.resolve(Buffer.alloc(bytes, "x\n"));
+    },
+    isReplaced: () => Promise.resolve(false),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  await using tail = new LogTail("/x", { openFile: () => Promise.resolve(flood) });
+  let paces = 0;
+  let bytes = 0;
+  await tail.read(
+    (line) => (bytes += line.length + 1),
+    async () => {
+      paces += 1;
+      if (paces > 10) throw new Error("it reads on");
+    },
+  );
+  assert.deepEqual([bytes, paces], [200_000, 4]);
+});
