@@ -14,6 +14,7 @@ import { benchLogs, formatLogs } from "./logs.js";
 import { inParallel } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
+import { benchPlay, formatPlay } from "./play.js";
 import { compareReads, plainReads } from "./reads.js";
 import { formatReport, loadNow, machine, type Report } from "./report.js";
 import { benchServers } from "./servers.js";
@@ -67,7 +68,10 @@ else if (options.networks) {
 } else {
   const bed = await TestBed.open();
   try {
-    if (options.logs !== undefined) {
+    if (options.play) {
+      const report = await benchPlay(bed, options.starts);
+      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatPlay(report));
+    } else if (options.logs !== undefined) {
       const costs = await benchLogs(bed, options.logs, options.profile);
       process.stdout.write(options.json ? `${JSON.stringify(costs, null, 2)}\n` : formatLogs(costs));
     } else if (options.others.length > 0 && !options.streaming) {

@@ -37,6 +37,8 @@ export interface BenchOptions {
   readonly churn: number | undefined;
   /** Only lists with so many containers, and no engine. */
   readonly containers: number | undefined;
+  /** Only what `play` adds to the calls of the CRI. */
+  readonly play: boolean;
   /** Of the shim. */
   readonly flags: readonly string[];
 }
@@ -61,6 +63,7 @@ export const usage = `npm run bench -- [flags]
   --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
+  --play            only what play adds to the calls of the CRI, with --starts N rounds; set no NODE_EXTRA_CA_CERTS
   --flag=FLAG       of the shim, not with --logs; may be repeated
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim
@@ -93,6 +96,7 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
       seconds: { type: "string", default: "60" },
       churn: { type: "string" },
       containers: { type: "string" },
+      play: { type: "boolean", default: false },
       flag: { type: "string", multiple: true, default: [] },
       profile: { type: "string" },
       help: { type: "boolean", default: false },
@@ -125,6 +129,7 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
     seconds: count("--seconds", values.seconds),
     churn: values.churn === undefined ? undefined : count("--churn", values.churn),
     containers: values.containers === undefined ? undefined : count("--containers", values.containers),
+    play: values.play,
     flags: values.flag,
   };
 }

@@ -41,7 +41,7 @@ export function formatServers(report: ServersReport): string {
   ].join("\n");
 }
 
-function tableOf(rows: readonly Row[], other: string): readonly string[] {
+export function tableOf(rows: readonly Row[], other: string): readonly string[] {
   const cells = rows.map(({ title, unit, center, figures }) => {
     const [first] = figures;
     const own = figures.find(({ server }) => server === other);

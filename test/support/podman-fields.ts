@@ -2,7 +2,12 @@
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 type Podman = "yes" | "no" | "N/A" | `${"yes" | "no"} (${string})`;
 /** Path of the field, podman's state, a value for the field; other fields that it needs. */
-export type Row = readonly [field: string, podman: Podman, value: Json, others?: Readonly<Record<string, Json>>];
+export type Row = readonly [
+  field: string,
+  podman: Podman,
+  value: Json,
+  others?: Readonly<Record<string, Json>>,
+];
 
 export interface Section {
   readonly title: string;
@@ -14,7 +19,12 @@ export interface Section {
 
 const container = { name: "c", image: "example.com/a:1" };
 const template = { metadata: { labels: { app: "a" } }, spec: { containers: [container] } };
-export const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec: { containers: [container] } };
+export const pod = {
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: "a" },
+  spec: { containers: [container] },
+};
 const workload = (kind: string): Json => ({
   apiVersion: "apps/v1",
   kind,
