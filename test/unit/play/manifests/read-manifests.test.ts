@@ -183,7 +183,7 @@ spec:
   });
 
   test("reads all examples", async () => {
-    for (const name of ["examples/hello.yaml", "examples/two-containers.yaml"]) {
+    for (const name of ["hello.yaml", "shop.yaml", "two-containers.yaml"].map((file) => `examples/${file}`)) {
       const text = readFileSync(new URL(`../../../../${name}`, import.meta.url), "utf8");
       assert.ok((await readManifests([{ name, text }])).length > 0);
     }
