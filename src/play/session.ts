@@ -1,7 +1,6 @@
 /** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
 import { isDeepStrictEqual } from "node:util";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
-import { linkAbort } from "../shim/lib/abort.js";
 import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner, type JobRunnerDeps, removeSurely } from "./controllers/job-runner.js";
@@ -14,6 +13,7 @@ import type { PodKey } from "./manifests/manifest.js";
 import type { Manifest } from "./manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "./manifests/workloads.js";
 import { Application, podIsReady } from "./play.js";
+import { Watchers } from "./watchers.js";
 import { namesOf } from "./play-store.js";
 
 /** Between two tries to start a job. */
@@ -29,7 +29,7 @@ export class Session implements AsyncDisposable {
   /** Pods of StatefulSets that wait for the one before them. */
   #waiting: readonly Manifest[] = [];
   #hasLost = false;
-  readonly #watchers = new Set<() => void>();
+  readonly #watchers = new Watchers();
   readonly #stop = new AbortController();
 
   constructor(private readonly deps: KubeletDeps) {
@@ -41,7 +41,7 @@ export class Session implements AsyncDisposable {
       onStatus: ({ key }) => {
         this.#startWaiting();
         for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
-        this.#changed();
+        this.#watchers.changed();
       },
     });
   }
@@ -123,12 +123,12 @@ export class Session implements AsyncDisposable {
     ]);
     for (const job of workloads.jobs)
       if (!runners.some((runner) => isSame(runner.job, job))) this.#startLater(job);
-    this.#changed();
+    this.#watchers.changed();
   }
 
   /** Resolves when all pods are ready or have succeeded, and all jobs are complete. Rejects when one cannot. */
   async ready(signal: AbortSignal): Promise<void> {
-    await this.#until(signal, () => {
+    await this.#watchers.until(signal, () => {
       const failed = [...this.#jobs].find(({ state }) => state === "failed");
       if (failed !== undefined)
         throw new ShimError("precondition", `job "${failed.job.namespace}/${failed.job.name}" has failed`);
@@ -155,7 +155,7 @@ export class Session implements AsyncDisposable {
 
   /** Resolves when nothing is left to do: pods and jobs have ended. Answers whether all have succeeded. */
   async ended(signal: AbortSignal): Promise<boolean> {
-    await this.#until(signal, () => {
+    await this.#watchers.until(signal, () => {
       if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
       if (this.#waiting.length > 0) return false;
       return this.#manifests.every(({ key }) => {
@@ -259,7 +259,7 @@ export class Session implements AsyncDisposable {
     const next = this.#waiting.filter(isNext);
     this.#waiting = this.#waiting.filter((manifest) => !isNext(manifest));
     for (const manifest of next) this.#lose(manifest.key);
-    this.#changed();
+    this.#watchers.changed();
   }
 
   #startWaiting(): void {
@@ -300,7 +300,7 @@ export class Session implements AsyncDisposable {
       () => {
         // A cron job may run for months.
         this.#manifests = this.manifests;
-        this.#changed();
+        this.#watchers.changed();
       },
       (error: unknown) => {
         this.#report(runner.job, error);
@@ -315,7 +315,7 @@ export class Session implements AsyncDisposable {
   #inBackground(job: Job, work: Promise<void>): void {
     work.then(
       () => {
-        this.#changed();
+        this.#watchers.changed();
       },
       (error: unknown) => {
         this.#report(job, error);
@@ -325,38 +325,6 @@ export class Session implements AsyncDisposable {
 
   #report({ namespace, name }: Job, error: unknown): void {
     if (!this.#stop.signal.aborted) this.deps.report(`${namespace}/${name}: ${messageOf(error)}`);
-  }
-
-  #changed(): void {
-    for (const watcher of this.#watchers) watcher();
-  }
-
-  /** Rejects when `condition` throws, and when `signal` aborts. */
-  async #until(signal: AbortSignal, condition: () => boolean): Promise<void> {
-    if (signal.aborted) throw ShimError.from(signal.reason);
-    await new Promise<void>((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        this.#watchers.delete(check);
-        link[Symbol.dispose]();
-        settle();
-      };
-      const check = (): void => {
-        try {
-          if (condition()) end(resolve);
-        } catch (error) {
-          end(() => {
-            reject(ShimError.from(error));
-          });
-        }
-      };
-      const link = linkAbort(signal, () => {
-        end(() => {
-          reject(ShimError.from(signal.reason));
-        });
-      });
-      this.#watchers.add(check);
-      check();
-    });
   }
 }
 

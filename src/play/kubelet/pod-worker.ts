@@ -14,9 +14,9 @@ import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { hasEndedChanged } from "./pod-actions.js";
+import { PodOwner } from "./pod-owner.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
-import { ownerPath } from "../containers/pod-files.js";
 import { writePodRecord } from "../containers/pod-record.js";
 import type { StartDeps, StartFailure } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
@@ -40,7 +40,6 @@ export interface WorkerDeps extends Omit<StartDeps, "event"> {
 const resyncMs = 60_000;
 const errorMs = 10_000;
 const unavailableMs = 1000;
-const ownerLimitBytes = 1024;
 
 /** Reason of the event that ends the loop of a pod because another play has it now, or has removed it. */
 export const takenOver = "TakenOver";
@@ -74,10 +73,10 @@ export class PodWorker {
   #startTime: number | undefined;
   #ended: Pick<PodStatus, "phase" | "reason" | "message"> | undefined;
   #savedHash: string | undefined;
-  #isOwner = false;
+  readonly #owner: PodOwner;
   #hasActed = false;
   #isTakenOver = false;
-  #isLost = false;
+  #isServerLost = false;
   #turnsInARow = 0;
   #status: PodStatus | undefined;
   #lastEvent: PodEvent | undefined;
@@ -90,6 +89,7 @@ export class PodWorker {
     private readonly deps: WorkerDeps,
   ) {
     this.#manifest = manifest;
+    this.#owner = new PodOwner(deps);
     const { clock, backOff } = deps;
     this.#crashes = new BackOff(clock, backOff);
     this.#pulls = new BackOff(clock, backOff);
@@ -139,9 +139,8 @@ export class PodWorker {
 
   /** The same, also when the loop has not noticed it yet, because nothing of the pod has changed. */
   async isLost(): Promise<boolean> {
-    if (this.#isTakenOver || !this.#isOwner) return this.#isTakenOver;
-    const { playId } = this.deps;
-    return (await this.#readOwner().catch(() => playId)) !== playId;
+    if (this.#isTakenOver) return true;
+    return (await this.#owner.loss(this.#manifest.key).catch(() => undefined)) !== undefined;
   }
 
   start(): void {
@@ -156,7 +155,7 @@ export class PodWorker {
 
   /** Changes what is wanted. The pod is given to this play again: it takes it also from another one. */
   update(manifest: Manifest): void {
-    this.#isOwner = false;
+    this.#owner.forget();
     this.wake();
     if (manifest.hash === this.#manifest.hash) return;
     if (this.#isApplied) {
@@ -194,8 +193,8 @@ export class PodWorker {
       try {
         nextAt = await this.deps.turns.run(signal, () => this.#sync(signal));
         this.#checkProgress(nextAt);
-        if (this.#isLost) this.#event("Normal", "ServerBack", "the CRI server is back");
-        this.#isLost = false;
+        if (this.#isServerLost) this.#event("Normal", "ServerBack", "the CRI server is back");
+        this.#isServerLost = false;
       } catch (error) {
         if (signal.aborted || this.#hasFailed || this.#fails(error)) break;
         nextAt = this.deps.clock.now() + this.#retryAfter(error);
@@ -231,9 +230,9 @@ export class PodWorker {
       this.#event("Warning", "FailedSync", messageOf(error));
       return errorMs;
     }
-    if (!this.#isLost)
+    if (!this.#isServerLost)
       this.#event("Warning", "ServerLost", `the CRI server does not answer, retrying: ${messageOf(error)}`);
-    this.#isLost = true;
+    this.#isServerLost = true;
     return unavailableMs;
   }
 
@@ -263,9 +262,9 @@ export class PodWorker {
     const deps = { ...this.deps, event: this.#event };
     const observed = await this.#observe(manifest, signal);
     // After the observation: what another play has changed in it, was changed after it took the pod.
-    if (this.#isOwner) await this.#checkOwner(manifest, signal);
+    await this.#checkOwner(manifest, signal);
     // Also of a pod that has ended: another play may make it again.
-    else await this.#takeOwnership(manifest);
+    if (!this.#owner.isMarked) await this.#owner.mark(manifest.key);
     this.#hasActed = false;
     this.#probes.update(spec, observed);
     const status = this.#statusOf(manifest, observed);
@@ -315,8 +314,8 @@ export class PodWorker {
 
   async #deleteOld(manifest: Manifest, signal: AbortSignal): Promise<void> {
     const { key } = manifest;
-    if (this.#isOwner) await this.#checkOwner(manifest, signal);
-    this.#isOwner = false;
+    await this.#checkOwner(manifest, signal);
+    this.#owner.forget();
     this.#event("Normal", "Recreating", "its manifest has changed: the pod is deleted and made again");
     const nextOwner = this.deps.playId;
     await deletePod(key, { ...this.deps, event: this.#event }, signal, { nextOwner });
@@ -343,30 +342,18 @@ export class PodWorker {
     this.deps.onStatus(manifest, status, observed);
   }
 
-  /** The last play that was given a pod keeps it; one that removes a pod takes the mark away first. */
+  /** Ends the loop of a pod that another play has. */
   async #checkOwner({ key }: Manifest, signal: AbortSignal): Promise<void> {
-    const owner = await this.#readOwner();
-    // It was given to this play again meanwhile.
-    if (owner === this.deps.playId || !this.#isOwner) return;
+    const loss = await this.#owner.loss(key);
+    if (loss === undefined) return;
     // What the last turn has made, the removal may not have seen.
-    if (owner === undefined && this.#hasActed)
+    if (loss === "removed" && this.#hasActed)
       await deletePod(key, { ...this.deps, event: () => undefined }, signal);
-    const message = `another play has ${owner === undefined ? "removed" : "taken over"} the pod`;
+    const message = `another play has ${loss} the pod`;
     this.#isTakenOver = true;
     this.#stop.abort(new ShimError("conflict", message));
     this.#event("Normal", takenOver, message);
     throw ShimError.from(this.#stop.signal.reason);
-  }
-
-  async #takeOwnership({ key }: Manifest): Promise<void> {
-    const { files, directories, playId } = this.deps;
-    await files.replaceFile(ownerPath(directories, key), playId);
-    this.#isOwner = true;
-  }
-
-  async #readOwner(): Promise<string | undefined> {
-    const { files, directories } = this.deps;
-    return files.readFile(ownerPath(directories, this.#manifest.key), ownerLimitBytes);
   }
 
   async #save(manifest: Manifest, { sandboxes }: ObservedPod): Promise<void> {
