@@ -56,10 +56,10 @@ export async function outcomeOf(
 
 const introduction = `# play and podman kube play
 
-What both do with the fields of podman's own table (\`docs/kubernetes_support.md\` of podman, commit 17601aa):
-"no" is not supported there, N/A cannot be on one node. \`play\` ignores no field silently: one that has no meaning
-on one node is *passed over* with a line that says so (an error with \`--strict\`), any other one that is not
-honoured is *refused* before anything starts.
+What both do with the fields of podman's own table (\`docs/kubernetes_support.md\` of podman, commit
+17601aa): "no" is not supported there, N/A cannot be on one node. \`play\` ignores no field silently: one that
+has no meaning on one node is *passed over* with a line that says so (an error with \`--strict\`), any other one
+that is not honoured is *refused* before anything starts.
 
 The column \`play\` is what the program answers to a manifest with the field: scripts/generate-podman-table.mjs.
 Kinds that podman does not read, and play does, are in [play.md](play.md).
