@@ -49,7 +49,7 @@ export const layers = {
   cri: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
-  client: ["lib", "domain"],
+  client: ["lib", "domain", "grpc"],
   play: ["lib", "domain", "ports", "registry", "config", "client"],
   // Compares, observes, records and replays CRI servers.
   compare: ["lib", "domain", "client", "grpc"],

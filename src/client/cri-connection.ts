@@ -4,20 +4,10 @@
  * Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. So requests and answers
  * have the types of v1 (`domain/cri.ts`) for both versions.
  */
-import { join } from "node:path";
-import {
-  Client,
-  credentials,
-  loadPackageDefinition,
-  status,
-  type MethodDefinition,
-  type ServiceClientConstructor,
-  type ServiceError,
-} from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
+import { Client, credentials, status, type ServiceError } from "@grpc/grpc-js";
+import { criMethods } from "./cri-messages.js";
 import { formatDuration, linkAbort } from "../shim/lib/abort.js";
 import { type ErrorKind, isKind, ShimError } from "../shim/lib/errors.js";
-import { packageDirectory } from "../shim/lib/package-directory.js";
 import type { Answer, ImageService, RuntimeService } from "../shim/domain/cri.js";
 
 export type CriVersion = "v1" | "v1alpha2";
@@ -55,9 +45,6 @@ export interface CriConnection {
   ): AsyncIterable<Rpcs[Name]["response"]>;
   close(): void;
 }
-
-/** An RPC of the CRI: its messages to and from bytes. */
-export type CriMethod = MethodDefinition<object, object>;
 
 const defaultTimeoutMs = 120_000;
 const largestMessageBytes = 16 * 1024 * 1024;
@@ -177,33 +164,6 @@ export function notServed(endpoint: string, error: unknown, limitMs: number): Sh
   const message = reason.startsWith("connect to ") ? reason : `ask "${endpoint}": ${reason}`;
   const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
   return new ShimError("unavailable", `${message}; ${next}`, {}, { cause: error });
-}
-
-let loaded: ReadonlyMap<string, CriMethod> | undefined;
-
-/** The RPCs of both services by name, with the paths of v1. */
-export function criMethods(): ReadonlyMap<string, CriMethod> {
-  if (loaded === undefined) {
-    const { RuntimeService, ImageService } = loadServices();
-    loaded = new Map(
-      [RuntimeService, ImageService].flatMap(({ service }) => Object.entries<CriMethod>(service)),
-    );
-  }
-  return loaded;
-}
-
-interface Services {
-  readonly RuntimeService: ServiceClientConstructor;
-  readonly ImageService: ServiceClientConstructor;
-}
-
-function loadServices(): Services {
-  const options = { keepCase: true, longs: String, defaults: true, oneofs: true };
-  const { runtime } = loadPackageDefinition(
-    loadSync(join(packageDirectory(), "proto", "runtime", "v1", "api.proto"), options),
-  );
-  // The .proto file, which ships with the program, declares this package with these two services.
-  return (runtime as unknown as { readonly v1: Services }).v1;
 }
 
 /** The socket of `unix:///run/x.sock` or `/run/x.sock`. */

@@ -1,5 +1,5 @@
 /** The messages of observed calls, decoded. */
-import { criMethods } from "../client/cri-connection.js";
+import { criMethods } from "../client/cri-messages.js";
 import type { PipedCall } from "./call-pipe.js";
 
 export interface DecodedCall {

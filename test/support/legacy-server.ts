@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { Server, ServerCredentials, type UntypedHandleCall } from "@grpc/grpc-js";
-import { criMethods } from "../../src/client/cri-connection.js";
+import { criMethods } from "../../src/client/cri-messages.js";
 import { dockerJson } from "./docker.js";
 import type { NodePod } from "./migration-node.js";
 import { type LegacyProgram, legacyAnswers } from "./recorded-pods.js";

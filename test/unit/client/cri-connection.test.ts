@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
-import { connectToServer, criMethods, socketPath } from "../../../src/client/cri-connection.js";
+import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
+import { connectToServer, socketPath } from "../../../src/client/cri-connection.js";
+import { criMethods, findCriMessage } from "../../../src/client/cri-messages.js";
 import { isKind } from "../../../src/shim/lib/errors.js";
 
 const { signal } = new AbortController();
@@ -62,4 +64,62 @@ test("connectToServer() names the socket that nobody serves", async () => {
     connectToServer("/nowhere/cri.sock", signal),
     /connect to "\/nowhere\/cri\.sock": no CRI server answers there; name the socket of a CRI server/,
   );
+});
+
+const file = new URL("../../../proto/runtime/v1/api.proto", import.meta.url).pathname;
+const loaded = loadSync(file, { keepCase: true, longs: String, defaults: true, oneofs: true });
+
+test("the descriptors of messages and RPCs are those of the .proto file", () => {
+  const services = ["RuntimeService", "ImageService"].flatMap((name) =>
+    Object.entries(loaded[`runtime.v1.${name}`] as ServiceDefinition),
+  );
+  assert.deepEqual([...criMethods().keys()].sort(), services.map(([name]) => name).sort());
+  for (const [name, { path, responseStream }] of services) {
+    const { path: own, responseStream: isStream } = criMethods().get(name) ?? {};
+    assert.deepEqual({ own, isStream }, { own: path, isStream: responseStream });
+  }
+  const simple = ({ field, nestedType }: NonNullable<ReturnType<typeof findCriMessage>>): unknown =>
+    field
+      .map(({ name, number, label, type, typeName }) => {
+        const entry = nestedType.find((one) => one.name === typeName);
+        const inner = entry?.field.map((one) => [one.name, one.number, one.type, one.typeName]);
+        // Numbers stand for the values of enums, so that their names are not needed.
+        return [name, number, label, type, inner ?? (type === "TYPE_ENUM" ? "" : typeName)];
+      })
+      .sort();
+  let count = 0;
+  for (const [name, one] of Object.entries(loaded)) {
+    const { format, type } = one as { readonly format: string; readonly type: object };
+    // Services have no format, enums another one.
+    if (format !== "Protocol Buffer 3 DescriptorProto") continue;
+    const own = findCriMessage(name.replace("runtime.v1.", ""));
+    assert.ok(own, name);
+    assert.deepEqual(simple(own), simple(type as typeof own), name);
+    count += 1;
+  }
+  assert.ok(count > 150);
+});
+
+test("a request and an answer of every RPC keep what @grpc/grpc-js sends", () => {
+  const request = { config: { labels: { a: "b" }, linux: { sysctls: { c: "d" } } }, runtime_handler: "x" };
+  const theirs = loaded["runtime.v1.RuntimeService"] as ServiceDefinition;
+  const { RunPodSandbox } = theirs;
+  const own = criMethods().get("RunPodSandbox");
+  assert.ok(own !== undefined && RunPodSandbox !== undefined);
+  assert.deepEqual(own.requestSerialize(request), RunPodSandbox.requestSerialize(request));
+  assert.deepEqual(
+    own.requestDeserialize(own.requestSerialize(request)),
+    RunPodSandbox.requestDeserialize(RunPodSandbox.requestSerialize(request)),
+  );
+});
+
+test("every answer that @grpc/grpc-js encodes is decoded, also numbers with a fraction", () => {
+  for (const { responseDeserialize } of criMethods().values())
+    assert.ok(responseDeserialize(Buffer.alloc(0)));
+  const theirs = (loaded["runtime.v1.RuntimeService"] as ServiceDefinition)["ListContainerStats"];
+  const own = criMethods().get("ListContainerStats");
+  assert.ok(theirs !== undefined && own !== undefined);
+  const some = { Avg10: 0.5, Avg60: -2.25, Avg300: 1e9, Total: "7" };
+  const bytes = theirs.responseSerialize({ stats: [{ cpu: { psi: { Some: some, Full: null } } }] });
+  assert.deepEqual(own.responseDeserialize(bytes), theirs.responseDeserialize(bytes));
 });

@@ -14,7 +14,8 @@ import {
   type handleUnaryCall,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { criMethods, type CriVersion } from "../../../src/client/cri-connection.js";
+import type { CriVersion } from "../../../src/client/cri-connection.js";
+import { criMethods } from "../../../src/client/cri-messages.js";
 
 export const bytesAsTheyAre = (bytes: Buffer): Buffer => bytes;
 export const method = (name: string): string => `/test.Service/${name}`;

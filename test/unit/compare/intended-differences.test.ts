@@ -5,7 +5,7 @@ import { compareAnswers } from "../../../src/compare/compare-answers.js";
 import { intendedDifferences } from "../../../src/compare/intended-differences.js";
 import { withIntendedDifferences } from "../../../src/compare/intended-differences-doc.js";
 import type { ServerKind } from "../../../src/compare/server-kind.js";
-import { criMethods } from "../../../src/client/cri-connection.js";
+import { criMethods } from "../../../src/client/cri-messages.js";
 
 test("docs/differences.md is what scripts/generate-differences-doc.mjs writes", async () => {
   const text = await readFile(new URL("../../../docs/differences.md", import.meta.url), "utf8");

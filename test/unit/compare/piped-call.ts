@@ -1,6 +1,6 @@
 /** Calls as the observer process reads them. */
 import assert from "node:assert/strict";
-import { criMethods } from "../../../src/client/cri-connection.js";
+import { criMethods } from "../../../src/client/cri-messages.js";
 import type { PipedCall } from "../../../src/compare/call-pipe.js";
 
 /** A call as it comes through the pipe. */

@@ -52,12 +52,13 @@ interface Scalar {
   readonly read: Read;
 }
 
-/** The types that requests have. 64-bit integers are decimal strings, enums numbers. */
+/** The types that the CRI has. 64-bit integers are decimal strings, enums numbers. */
 const scalars: Readonly<Record<string, Scalar>> = {
   TYPE_BOOL: { wire: varint, initial: false, read: (reader) => reader.varint() !== 0n },
   TYPE_INT32: { wire: varint, initial: 0, read: int32 },
   TYPE_UINT32: { wire: varint, initial: 0, read: (reader) => Number(BigInt.asUintN(32, reader.varint())) },
   TYPE_ENUM: { wire: varint, initial: 0, read: int32 },
+  TYPE_DOUBLE: { wire: fixed64, initial: 0, read: (reader) => reader.double() },
   TYPE_INT64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asIntN(64, reader.varint())}` },
   TYPE_UINT64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asUintN(64, reader.varint())}` },
   TYPE_BYTES: {
@@ -153,7 +154,7 @@ function typeOf(descriptor: MessageDescriptor, findMessage: FindMessage): Messag
       return [number, { name, kind: isMap ? "map" : list, wire: lengthDelimited, initial: null, read }];
     }
     const scalar = scalars[type];
-    if (scalar === undefined) throw new ShimError("internal", `requests have a field of type ${type}`);
+    if (scalar === undefined) throw new ShimError("internal", `the CRI has a field of type ${type}`);
     return [number, { name, kind: list, ...scalar }];
   });
   const compiled = { name: descriptor.name ?? "", fields: new Map(fields) };
@@ -216,6 +217,10 @@ class Reader {
       if (byte < 0x80) return count < 4 ? BigInt(low) : value | BigInt(low);
     }
     throw malformed(this.path, "ends within a number");
+  }
+
+  double(): number {
+    return this.#take(8).readDoubleLE();
   }
 
   /** A length-delimited value. */

@@ -44,7 +44,7 @@ export function compileEncoder(
     } catch (error) {
       if (!(error instanceof WrongValue)) throw error;
       const place = error.path === "" ? "the message" : error.path;
-      throw new ShimError("internal", `encode answer: ${place}: ${error.message}`, { field: error.path });
+      throw new ShimError("internal", `encode message: ${place}: ${error.message}`, { field: error.path });
     }
     return output.take();
   };
@@ -182,5 +182,5 @@ function keyOf({ number }: FieldDescriptor, wire: number): number {
 }
 
 function unsupported({ name, type }: FieldDescriptor): ShimError {
-  return new ShimError("internal", `encode answers: field ${name} is of the unexpected type ${type}`);
+  return new ShimError("internal", `encode messages: field ${name} is of the unexpected type ${type}`);
 }

@@ -329,7 +329,7 @@ describe("compileEncoder() refuses a value of another type, by the path of its f
         (error) =>
           error instanceof ShimError &&
           error.kind === "internal" &&
-          error.message === `encode answer: ${expected}`,
+          error.message === `encode message: ${expected}`,
       );
       // What was begun is not in the next one.
       assert.equal(encode({}).length, 0);

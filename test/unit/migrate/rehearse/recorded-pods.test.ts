@@ -140,7 +140,8 @@ describe("readRecordedPods()", () => {
     ])
       await assert.rejects(readRecordedPods(calls(run("web"), broken)), {
         kind: "invalid",
-        message: /^the recording has a request of \w+ that cannot be read: .* expected; record again$/,
+        message:
+          /^the recording has a request of \w+ that cannot be read: encode message: \S+ is no (message|list); record again$/,
       });
   });
 
