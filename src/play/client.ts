@@ -33,6 +33,8 @@ type Labels = Readonly<Record<string, string>>;
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
   status(signal: AbortSignal): Promise<StatusResponse>;
+  /** What the server tells beside its status, by name; the values are mostly JSON. */
+  statusInfo(signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
   /** Undefined for servers that do not tell it. */
   cgroupDriver(signal: AbortSignal): Promise<CgroupDriverName | undefined>;
   /** The image under that name or id, when it is on the node. */
@@ -109,6 +111,7 @@ export function connect(endpoint: string): ConnectedClient {
     imageStatus: async (image, signal) =>
       (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
     status: (signal) => call("Status", { verbose: false }, { signal }),
+    statusInfo: async (signal) => (await call("Status", { verbose: true }, { signal })).info,
     cgroupDriver: async (signal) => {
       try {
         const { linux } = await call("RuntimeConfig", {}, { signal });

@@ -1,4 +1,5 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
+import { formatDuration } from "../../shim/lib/abort.js";
 import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
 import type { Answer, Image, ImageSpec } from "../../shim/domain/cri.js";
 import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
@@ -166,8 +167,12 @@ async function ensureImages(
     };
     try {
       const image = await ensureImage(wanted, config, { ...deps, credentials, onPull, onLocalImage }, signal);
-      const pulled = `Pulled image "${wanted.image}"`;
-      if (pull.hasBegun) deps.event("Normal", "Pulled", pulled, container.name, pull.from);
+      if (pull.hasBegun) {
+        const time = formatDuration(deps.clock.now() - pull.from);
+        const size = (Number(image.size) / 1024 ** 2).toFixed(1);
+        const pulled = `Pulled image "${wanted.image}" in ${time} (image size ${size} MiB)`;
+        deps.event("Normal", "Pulled", pulled, container.name, pull.from);
+      }
       return image;
     } catch (error) {
       if (error instanceof StartFailure) throw error;

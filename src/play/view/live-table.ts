@@ -8,6 +8,7 @@ import { type Colour, Painter, type Screen, type TerminalEnvironment, canMove, o
 import type { LogLine } from "./follow-logs.js";
 import { cutText, formatTable, textWidth } from "./format-table.js";
 import { podRows, summarizeNow } from "./pod-table.js";
+import type { PullProgress } from "./pull-progress.js";
 import type { ShownPod } from "./shown-pod.js";
 import { statusChanges } from "./status-changes.js";
 
@@ -20,6 +21,8 @@ export interface LiveTableDeps {
   readonly output: Screen;
   readonly environment: TerminalEnvironment;
   readonly clock: Clock;
+  /** Shown on a terminal only. */
+  readonly pulls?: PullProgress;
 }
 
 /** Changes within this time are drawn together. */
@@ -36,6 +39,7 @@ export class LiveTable implements KubeletListener, Disposable {
   readonly #painter: Painter;
   readonly #outputPainter: Painter;
   readonly #isLive: boolean;
+  readonly #pulls: Disposable | undefined;
   #pending: { readonly target: Screen; readonly text: string }[] = [];
   /** How wide the lines are that stand on the screen. */
   #drawn: readonly number[] = [];
@@ -48,6 +52,10 @@ export class LiveTable implements KubeletListener, Disposable {
     this.#isLive = canMove(screen, environment);
     this.#painter = Painter.for(screen, environment);
     this.#outputPainter = Painter.for(output, environment);
+    if (this.#isLive)
+      this.#pulls = deps.pulls?.show(() => {
+        this.#drawSoon();
+      });
     this.#refresh();
   }
 
@@ -81,6 +89,7 @@ export class LiveTable implements KubeletListener, Disposable {
 
   [Symbol.dispose](): void {
     if (this.#isDisposed) return;
+    this.#pulls?.[Symbol.dispose]();
     this.#cancelRefresh?.();
     this.#cancelDraw?.();
     this.#draw();
@@ -145,11 +154,11 @@ export class LiveTable implements KubeletListener, Disposable {
   }
 
   #lines(): readonly { readonly text: string; readonly width: number }[] {
-    const { pods, screen, clock } = this.deps;
+    const { pods, screen, clock, pulls } = this.deps;
     const columns = columnsOf(screen);
     const { shown, note } = fitting(pods(), Math.max(2, (screen.rows ?? 24) - 2));
     if (shown.length === 0) return [];
-    const rows = podRows(shown, clock.now(), { messageColumns: columns });
+    const rows = podRows(shown, clock.now(), { messageColumns: columns, progress: (key) => pulls?.of(key) });
     const lines = formatTable(rows).trimEnd().split("\n");
     const start = 2 + Math.max(...rows.map(([pod = ""]) => textWidth(pod)));
     const table = lines.map((line, index) => {

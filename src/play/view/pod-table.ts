@@ -1,6 +1,7 @@
 /** The table of played pods, from the kubelet's own statuses. Pure. */
 import type { PlayOutput } from "./play-outputs.js";
 import { shownText } from "../../shim/lib/shown-text.js";
+import type { PodKey } from "../manifests/read-manifests.js";
 import type { ContainerPort } from "../manifests/pod-schema.js";
 import { hasEnded } from "../kubelet/pod-status.js";
 import { isSidecar } from "../kubelet/restart-rules.js";
@@ -98,9 +99,14 @@ const messageWidth = 60;
 export function podRows(
   pods: readonly ShownPod[],
   now: number,
-  options: { readonly isWide?: boolean; readonly messageColumns?: number } = {},
+  options: {
+    readonly isWide?: boolean;
+    readonly messageColumns?: number;
+    /** Text that is newer than the last event. */
+    readonly progress?: (key: PodKey) => string | undefined;
+  } = {},
 ): readonly (readonly string[])[] {
-  const { isWide = false, messageColumns = isWide ? Infinity : messageWidth } = options;
+  const { isWide = false, messageColumns = isWide ? Infinity : messageWidth, progress } = options;
   const rows = pods.map((pod) => {
     const { manifest, status, lastEvent } = pod;
     const { key, pod: object } = manifest;
@@ -110,7 +116,7 @@ export function podRows(
         ? ""
         : ` (${age(summary.lastRestartAt, now)} ago)`;
     const ports = object.spec.containers.flatMap((container) => container.ports ?? []).map(describePort);
-    const message = lastEvent === undefined ? "-" : oneLine(lastEvent.message);
+    const message = oneLine(progress?.(key) ?? lastEvent?.message ?? "-");
     const images = object.spec.containers.map(({ image }) => image);
     return [
       ...[`${key.namespace}/${key.name}`, summary.status],

@@ -25,6 +25,7 @@ import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js
 import { ImageVolumeStore } from "../images/image-volume-store.js";
 import { ImageVolumes, type ImageVolumeLimits } from "../images/image-volumes.js";
 import type { Images, PauseImageSource } from "../images/images.js";
+import { PullRecords } from "../images/pull-records.js";
 import { ScratchContainers } from "../images/scratch-containers.js";
 import { forgetContainer } from "../recovery/forget-container.js";
 import type { EngineState } from "../state/engine-state.js";
@@ -212,5 +213,6 @@ function buildImages(
     diskUsage: new ImageDiskUsage({ engine, host }),
     locks,
     pulls: new SingleFlight<string>(),
+    pullRecords: new PullRecords(),
   };
 }

@@ -24,6 +24,7 @@ import { LogFollower } from "../../play/view/follow-logs.js";
 import { formatTable } from "../../play/view/format-table.js";
 import { LiveTable } from "../../play/view/live-table.js";
 import { renderPlayedPods } from "../../play/view/pod-table.js";
+import { PullProgress } from "../../play/view/pull-progress.js";
 import { Timeline } from "../../play/view/timeline.js";
 import { renderTimeline } from "../../play/view/timeline-svg.js";
 import type { PlayContext, PlayOptions } from "./play-context.js";
@@ -70,7 +71,8 @@ export async function playUp(context: PlayContext): Promise<number> {
   const client = connect(options.endpoint);
   try {
     const { runtime_name: runtimeName } = await client.version(io.signal); // So that a missing server is the first error.
-    const deps = (await readKubeletDeps(client, { ...context, report }, io.signal))(options);
+    const pulls = new PullProgress(client, systemClock);
+    const deps = (await readKubeletDeps(pulls.followed(client), { ...context, report }, io.signal))(options);
     await using services = new Services(read.workloads.services, deps);
     await services.adopt(read.workloads.pods, io.signal);
     await using session = new Session({ ...deps, services });
@@ -79,7 +81,7 @@ export async function playUp(context: PlayContext): Promise<number> {
     await using _timeline = drawTimeline(session, options.timeline);
     using table = new LiveTable({
       ...{ pods: () => session.kubelet.pods, environment: process.env, clock: systemClock },
-      ...{ screen: io.stderr, output: io.stdout },
+      ...{ screen: io.stderr, output: io.stdout, pulls },
     });
     using _table = session.kubelet.listen(table);
     using _shown = redirect(shown, table);

@@ -5,6 +5,7 @@ import type { ImageDiskUsage } from "./image-disk-usage.js";
 import type { ImagePins } from "./image-pins.js";
 import type { ImageUserReader } from "./image-user-reader.js";
 import type { ImageVolumes } from "./image-volumes.js";
+import type { PullRecords } from "./pull-records.js";
 import type { ScratchContainers } from "./scratch-containers.js";
 
 /** What this program knows of images, and does with them beside pulling and removing them. */
@@ -23,6 +24,8 @@ export interface Images {
    * id.
    */
   readonly pulls: SingleFlight<string>;
+  /** For verbose Status. */
+  readonly pullRecords: PullRecords;
 }
 
 /** The pause image, as src/shim/pause provides it. */

@@ -187,6 +187,10 @@ export class FakeCri implements CriClient {
     return Promise.resolve({ status: null, info: {}, runtime_handlers: [], features: null });
   }
 
+  statusInfo(): Promise<Readonly<Record<string, string>>> {
+    return Promise.resolve({});
+  }
+
   imageStatus(image: string): Promise<Image | undefined> {
     this.allCalls.push(`imageStatus ${image}`);
     const found = this.images.get(image.replace(/^id of /, ""));

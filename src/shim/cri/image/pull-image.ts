@@ -32,12 +32,20 @@ export async function pullImage(
 async function pull(
   image: string,
   credentials: RegistryCredentials | undefined,
-  { engine, images: { cache }, settings }: Services,
+  { engine, images: { cache, pullRecords }, settings }: Services,
   signal: AbortSignal,
   call: Call,
 ): Promise<string> {
   try {
-    await pullWithProgressDeadline(engine, image, credentials, settings.pullProgressDeadlineMs, signal, call);
+    const recorded = pullRecords.recorded(engine);
+    await pullWithProgressDeadline(
+      recorded,
+      image,
+      credentials,
+      settings.pullProgressDeadlineMs,
+      signal,
+      call,
+    );
   } catch (error) {
     throw inKubeletWords(ShimError.from(error), image);
   } finally {

@@ -20,14 +20,13 @@ export async function status(
   call: Call,
 ): Promise<Answer<StatusResponse>> {
   const { link } = services.state;
-  const { pause: pauseImages } = services.images;
   const conditions = await readConditions(services, call.signal);
   const facts = link.facts;
   return {
     status: { conditions },
     runtime_handlers: facts === undefined ? [] : handlersOf(facts),
     features: { supplemental_groups_policy: true },
-    info: request.verbose ? verboseInfo(services, facts, pauseImages.reference) : {},
+    info: request.verbose ? verboseInfo(services, facts) : {},
   };
 }
 
@@ -113,13 +112,13 @@ function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
 }
 
 function verboseInfo(
-  { network, state: { link } }: Services,
+  { network, images: { pause, pullRecords }, state: { link } }: Services,
   facts: NodeFacts | undefined,
-  sandboxImage: string,
 ): Record<string, string> {
   return {
-    config: JSON.stringify({ sandboxImage }),
+    config: JSON.stringify({ sandboxImage: pause.reference }),
     engine: JSON.stringify({ link: link.state.phase, ...facts }),
     network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
+    pulls: JSON.stringify(pullRecords.running),
   };
 }

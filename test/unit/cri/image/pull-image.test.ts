@@ -83,6 +83,27 @@ describe("pullImage()", () => {
     assert.equal(shim.world.journal.names("engine.pullImage").length, 1);
   });
 
+  test("is told by verbose Status, with its layers, until it ends", async () => {
+    await using shim = await TestShim.start();
+    const pulls = async (): Promise<unknown> => {
+      const { info } = await shim.rpcs.Status({ verbose: true }, shim.call());
+      return JSON.parse(info?.["pulls"] ?? "");
+    };
+    shim.engine.onPull = async (_reference, _credentials, onProgress, signal) => {
+      onProgress(layer("Downloading", 7));
+      await hang(signal);
+    };
+    const call = shim.call();
+    const pulling = pull(shim, "app:1", null, call);
+    await until("it is pulled", () => shim.services.images.pullRecords.running[0]?.layers.length === 1);
+    const layers = [{ id: "abc", status: "Downloading", current: 7, total: 100 }];
+    assert.deepEqual(await pulls(), [{ image: "app:1", layers }]);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(pulling, "cancelled");
+    await turns(2);
+    assert.deepEqual(await pulls(), []);
+  });
+
   test("is not shared by callers with other credentials", async () => {
     await using shim = await TestShim.start();
     slowPull(shim);
