@@ -19,6 +19,7 @@ import {
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
+import { until } from "../support/wait.js";
 
 describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
   const bed = TestBed.ofSuite();
@@ -154,6 +155,41 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     } finally {
       silent.closeAllConnections();
       silent.close();
+    }
+  });
+
+  test("verbose Status tells the layers of a pull until it ends", async () => {
+    const { repository, tag } = await push(open);
+    let release: () => void = () => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    // Holds blobs back, so that the pull waits for its layers.
+    const slow = createServer((request, response) => {
+      const { url = "", method = "GET" } = request;
+      void (async () => {
+        if (url.includes("/blobs/")) await released;
+        const accept = request.headers.accept ?? "*/*";
+        const answer = await fetch(`http://${open.host}${url}`, { method, headers: { Accept: accept } });
+        response.writeHead(answer.status, Object.fromEntries(answer.headers));
+        response.end(Buffer.from(await answer.arrayBuffer()));
+      })();
+    }).listen(0, "127.0.0.1");
+    await once(slow, "listening");
+    const host = `127.0.0.1:${String((slow.address() as AddressInfo).port)}`;
+    const image = `${repository.replace(open.host, host)}:${tag}`;
+    bed.onClose(() => removeImage(image));
+    const pulls = async (): Promise<readonly { image: string; layers: readonly { id: string }[] }[]> =>
+      JSON.parse((await shim.cri.Status({ verbose: true })).info["pulls"] ?? "") as never;
+    try {
+      const pulled = shim.cri.PullImage({ image: { image } });
+      await until("the layers are told", async () => (await pulls())[0]?.layers.length);
+      assert.equal((await pulls())[0]?.image, image);
+      release();
+      await pulled;
+      assert.deepEqual(await pulls(), []);
+    } finally {
+      release();
+      slow.closeAllConnections();
+      slow.close();
     }
   });
 
