@@ -88,6 +88,7 @@ export class PlayStore {
         const play = await this.#read(path);
         if (play !== undefined) plays.push({ ...play, id: name });
       } catch (error) {
+        if (hasCode(error, "ENOENT")) continue; // Another process has removed it meanwhile.
         report(
           `${path}: ${messageOf(error)}: damaged, or of another version; play the files again, and remove it`,
         );

@@ -24,6 +24,7 @@ export class Application implements Disposable {
   readonly #pending = new Set<Promise<void>>();
   readonly #failed = new AbortController();
   #isTimedOut = false;
+  #isInterrupted = false;
   readonly #listening: Disposable;
 
   constructor(
@@ -47,6 +48,7 @@ export class Application implements Disposable {
       await work();
     } catch (error) {
       this.#isTimedOut = signal.aborted && isKind(signal.reason, "timeout");
+      this.#isInterrupted = signal.aborted && !this.#isTimedOut;
       // What is applied beside it must not start after the undo.
       this.#failed.abort(ShimError.from(error, "unknown"));
       await Promise.allSettled(this.#pending);
@@ -94,11 +96,12 @@ export class Application implements Disposable {
   async #undo(): Promise<void> {
     // Another play has them now.
     for (const { key, rollback } of this.#pods) if (await this.kubelet.pod(key)?.isLost()) rollback.commit();
+    const why = this.#isInterrupted ? "interrupted" : "failed";
     const keep = this.options.keep || this.#isTimedOut;
     await Promise.all(this.#pods.map(({ key }) => this.kubelet.forget(key)));
     if (this.#changed.size > 0 && !this.#isTimedOut)
       this.deps.report(
-        keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
+        keep ? `${why}; what was made is kept (--keep)` : `${why}; removing what this run has made`,
       );
     if (keep) for (const { rollback } of this.#pods) rollback.commit();
     await Promise.all(this.#pods.map(({ rollback }) => rollback[Symbol.asyncDispose]()));

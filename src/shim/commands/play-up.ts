@@ -173,7 +173,10 @@ async function applyUntilReady(
     });
   } catch (error) {
     if (!isKind(error, "timeout")) throw error;
-    throw new ShimError("timeout", `${messageOf(error)}; not ready: ${session.unready().join(", ")}`);
+    throw new ShimError(
+      "timeout",
+      `${messageOf(error)}; not ready: ${session.unready().join(", ")}; the pods stay: "dockershim pod describe NAME" tells more`,
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
-import { readdir, stat, writeFile } from "node:fs/promises";
+import { readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ShimError } from "../../../src/shim/lib/errors.js";
@@ -164,6 +164,15 @@ test("stored plays may be read by root alone, and damaged ones are named and lef
   assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
   assert.deepEqual(await new PlayStore(directory.path, "/run/other.sock").list(refuse), []);
   assert.equal(new PlayStore(directory.path, "unix:///var/run/cri.sock").directory, store.directory);
+});
+
+test("a stored play that another process removes meanwhile is not damaged", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  // The name is there, the file is not.
+  await symlink("gone", join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"));
+  assert.equal((await store.list(refuse)).length, 1);
 });
 
 test("the names of what is removed equal those of what was stored", async () => {
