@@ -51,7 +51,11 @@ describe("a start that is refused", { skip: await reasonToSkip() }, () => {
       flags: ["--container-runtime-endpoint=tcp://127.0.0.1:1"],
       line: /tcp:\/\//,
     },
-    { name: "an engine with another scheme", flags: ["--docker-endpoint=ssh://host"], line: /ssh:\/\/host/ },
+    {
+      name: "an engine with another scheme",
+      flags: ["--docker-endpoint=npipe://host"],
+      line: /npipe:\/\/host/,
+    },
     {
       name: "an engine with a relative path",
       flags: ["--docker-endpoint=unix://docker.sock"],
