@@ -98,11 +98,14 @@ export class PlayStore {
   }
 
   async save(play: StoredPlay): Promise<void> {
+    await this.#write(`${playPrefix}${randomUUID()}.json`, play);
+  }
+
+  async #write(id: string, play: StoredPlay): Promise<void> {
     const text = JSON.stringify({ version: formatVersion, endpoint: this.#endpoint, ...play });
-    const path = join(this.directory, `${playPrefix}${randomUUID()}.json`);
     if (Buffer.byteLength(text) > limitBytes)
       throw new ShimError("exhausted", `keep the play: its files have more than ${limitBytes} bytes`);
-    await writeFileAtomically(path, text, {
+    await writeFileAtomically(join(this.directory, id), text, {
       mode: 0o600,
       temporaryPrefix: ".play-",
       directoryMode: 0o700,
@@ -116,14 +119,8 @@ export class PlayStore {
       const workloads = play.workloads.filter((name) => !names.has(name));
       if (workloads.length === play.workloads.length) continue;
       hasReleased = true;
-      const path = join(this.directory, id);
       if (workloads.length === 0) await this.remove(id);
-      else
-        await writeFileAtomically(
-          path,
-          JSON.stringify({ version: formatVersion, endpoint: this.#endpoint, ...play, workloads }),
-          { mode: 0o600, temporaryPrefix: ".play-" },
-        );
+      else await this.#write(id, { ...play, workloads });
     }
     return hasReleased;
   }
