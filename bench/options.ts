@@ -63,7 +63,7 @@ export const usage = `npm run bench -- [flags]
   --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
-  --play            only what play adds to the calls of the CRI, with --starts N rounds; set no NODE_EXTRA_CA_CERTS
+  --play            only what play adds to the calls of the CRI, with --starts N rounds
   --flag=FLAG       of the shim, not with --logs; may be repeated
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim

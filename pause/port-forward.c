@@ -3,11 +3,11 @@
  *     port-forward PORT
  * carries it over its standard input and output. Docker ends the input of a process as soon as the process closes its
  * output, so an end of stream in one direction alone needs frames: 4 bytes of length, big endian, and as many bytes of
- * data; length 0 is the end of that direction. Output begins with 4 bytes, big endian, before the frames: 0 for a
+ * data; length 0 is the end of that direction, and length 0xffffffff says that the other side is gone: the connection is
+ * then reset. Docker sometimes loses the end of an input whose client is gone. Output begins with 4 bytes, big endian, before the frames: 0 for a
  * connection, else the error number of the failed connect.
  *
- * Ends with 0 when both directions have ended. An input that ends without a frame of length 0 means that the other side
- * is gone: the connection is then reset. An output that ends without one means the same of the server.
+ * Ends with 0 when both directions have ended. An input that ends without a frame of length 0 is a reset, too. An output that ends without one means the same of the server.
  */
 #include "system.h"
 #include "loopback.h"
@@ -18,6 +18,8 @@ enum {
 	data_limit = 65536,
 	connect_milliseconds = 10000,
 };
+
+static const u32 reset_length = 0xffffffff;
 
 /* Bytes on their way: `data` from `begin` to `end`. */
 struct flow {
@@ -114,6 +116,8 @@ static void receive(struct frames *frames, struct flow *flow, int socket)
 	frames->header_size = 0;
 	frames->left = (u32)frames->header[0] << 24 | (u32)frames->header[1] << 16 |
 		       (u32)frames->header[2] << 8 | frames->header[3];
+	if (frames->left == reset_length)
+		reset(socket);
 	if (frames->left == 0) {
 		frames->ended = 1;
 		system_call(SYS_shutdown, socket, SHUT_WR, 0, 0, 0);

@@ -6,6 +6,7 @@
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
+typedef unsigned long u64;
 
 enum {
 	ENOENT = 2,
@@ -13,8 +14,13 @@ enum {
 	EIO = 5,
 	E2BIG = 7,
 	EAGAIN = 11,
+	EBUSY = 16,
 	EEXIST = 17,
+	EXDEV = 18,
+	EISDIR = 21,
 	EINVAL = 22,
+	ENOTEMPTY = 39,
+	ELOOP = 40,
 	ETIMEDOUT = 110,
 	EINPROGRESS = 115,
 	ECANCELED = 125,
@@ -39,16 +45,21 @@ enum {
 	POLLNVAL = 32,
 	F_SETFL = 4,
 	O_RDONLY = 0,
+	O_WRONLY = 1,
+	O_CREAT = 0100,
+	O_EXCL = 0200,
 	O_NONBLOCK = 04000,
 	O_CLOEXEC = 02000000,
 	O_PATH = 010000000,
 	AT_FDCWD = -100,
 	AT_SYMLINK_NOFOLLOW = 0x100,
+	AT_REMOVEDIR = 0x200,
 	AT_EMPTY_PATH = 0x1000,
 	S_IFMT = 0170000,
 	S_IFCHR = 0020000,
 	S_IFDIR = 0040000,
 	S_IFBLK = 0060000,
+	S_IFREG = 0100000,
 	S_IFLNK = 0120000,
 	WNOHANG = 1,
 	CLOCK_MONOTONIC = 1,
@@ -137,6 +148,22 @@ enum {
 	SYS_newfstatat = 262,
 	SYS_readlinkat = 267,
 	SYS_signalfd4 = 289,
+	SYS_lseek = 8,
+	SYS_pread64 = 17,
+	SYS_pwrite64 = 18,
+	SYS_ftruncate = 77,
+	SYS_chdir = 80,
+	SYS_fchdir = 81,
+	SYS_fstatfs = 138,
+	SYS_mount = 165,
+	SYS_umount2 = 166,
+	SYS_fchownat = 260,
+	SYS_unlinkat = 263,
+	SYS_renameat = 264,
+	SYS_symlinkat = 266,
+	SYS_fchmodat = 268,
+	SYS_statx = 332,
+	SYS_openat2 = 437,
 	O_DIRECTORY = 0200000,
 	O_NOFOLLOW = 0400000,
 	/* Of the mode in what newfstatat fills. */
@@ -195,6 +222,22 @@ enum {
 	SYS_getpid = 172,
 	SYS_clone = 220,
 	SYS_wait4 = 260,
+	SYS_unlinkat = 35,
+	SYS_symlinkat = 36,
+	SYS_renameat = 38,
+	SYS_umount2 = 39,
+	SYS_mount = 40,
+	SYS_fstatfs = 44,
+	SYS_ftruncate = 46,
+	SYS_chdir = 49,
+	SYS_fchdir = 50,
+	SYS_fchmodat = 53,
+	SYS_fchownat = 54,
+	SYS_lseek = 62,
+	SYS_pread64 = 67,
+	SYS_pwrite64 = 68,
+	SYS_statx = 291,
+	SYS_openat2 = 437,
 	O_DIRECTORY = 040000,
 	O_NOFOLLOW = 0100000,
 	/* Of the mode in what newfstatat fills. */
@@ -267,8 +310,8 @@ __attribute__((unused)) static long now(void)
 	return time.seconds * 1000 + time.nanoseconds / 1000000;
 }
 
-/* Waits for one of `polled`, without end when `milliseconds` is negative. */
-static long await(struct pollfd *polled, int count, long milliseconds)
+/* Waits for one of `polled`, without end when `milliseconds` is negative. Not every program waits for more than input. */
+__attribute__((unused)) static long await(struct pollfd *polled, int count, long milliseconds)
 {
 	struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
 

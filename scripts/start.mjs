@@ -29,7 +29,9 @@ import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs
 import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { flagValue, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
+import { execFile } from "node:child_process";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 
 const log = (/** @type {string} */ line) => process.stderr.write(`setup: ${line}\n`);
 
@@ -43,6 +45,23 @@ function endpointFlag(flags, endpoint) {
   const isSaid = ["--docker-endpoint", "--config"].some((flag) => flagValue(flags, flag) !== undefined);
   const isDefault = endpoint === defaultEndpoint && (process.env["DOCKER_HOST"] ?? "") === "";
   return isSaid || isDefault ? [] : ["--docker-endpoint", endpoint];
+}
+
+/**
+ * The engine of Docker's context, as the program itself finds it; undefined when another place has the endpoint. A
+ * configuration that is refused is told by the program.
+ * @param {readonly string[]} flags
+ * @returns {Promise<{ endpoint: string, detail: string } | undefined>}
+ */
+async function contextEngine(flags) {
+  const words = [builtMain, "config", ...flags.filter((word) => word !== "serve")];
+  try {
+    const { stdout } = await promisify(execFile)(process.execPath, words);
+    const [, endpoint, detail] = /^docker-endpoint +(\S+) +default (context .+)$/m.exec(stdout) ?? [];
+    return endpoint === undefined || detail === undefined ? undefined : { endpoint, detail };
+  } catch {
+    return undefined;
+  }
 }
 
 /**
@@ -72,10 +91,18 @@ async function setUp(argv) {
   await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   if (!startsServer(flags)) return flags;
-  const endpoint = flagValue(flags, "--docker-endpoint");
+  const named = flagValue(flags, "--docker-endpoint");
+  const context = named === undefined ? await contextEngine(flags) : undefined;
+  if (context !== undefined && !context.endpoint.startsWith("unix://")) {
+    // The program itself connects, with the context's keys or through ssh, and says what does not answer.
+    log(`the engine is ${context.endpoint}, of ${context.detail}`);
+    return flags;
+  }
+  const endpoint = named ?? context?.endpoint;
   const result = await ensureEngine({ endpoint, allowSetup, stateDirectory: hostStateDirectory, log });
   if (result.engine === undefined) {
     log(result.reason);
+    if (context !== undefined) log(`it is of ${context.detail}`);
     // The user named that engine: the shim waits for it, or says why it never can be one.
     if (endpoint !== undefined) return flags;
     for (const line of result.advice) log(`  ${line}`);
@@ -86,7 +113,7 @@ async function setUp(argv) {
   const play = { playCommand: [launcher, "play"], playManifest: hasImage ? demoManifest : "" };
   const report = { ...footprint, keepsRunning: true, ...play };
   process.env["DOCKERSHIM_SETUP_REPORT"] = JSON.stringify(report);
-  return [...flags, ...endpointFlag(flags, result.engine.endpoint)];
+  return context === undefined ? [...flags, ...endpointFlag(flags, result.engine.endpoint)] : flags;
 }
 
 const problem = nodeVersionProblem(process.versions.node);

@@ -13,6 +13,8 @@ const CONFIGURATION = [
   "package-lock.json",
   join("scripts", "setup", "bundle.mjs"),
   join("scripts", "setup", "licenses.mjs"),
+  join("scripts", "setup", "quick-bundle.mjs"),
+  join("scripts", "setup", "quick-training.mjs"),
 ];
 const STAMP = join("dist", ".build-stamp");
 
@@ -75,7 +77,7 @@ export async function ensureBuilt({ root, log }) {
     if (result.code !== 0) throw new Error(`the sources do not compile:\n${tail(result.output)}`);
     // esbuild is not there before the npm packages are.
     const { bundle } = await import("./bundle.mjs");
-    await bundle({ root, target: next });
+    await bundle({ root, target: next, log });
     writeFileSync(join(next, ".build-stamp"), `${fingerprint}\n`);
     rmSync(join(root, "dist"), { recursive: true, force: true });
     renameSync(next, join(root, "dist"));

@@ -6,6 +6,7 @@ import { build, stop } from "esbuild";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { licensesOf } from "./licenses.mjs";
+import { writeQuickBundle } from "./quick-bundle.mjs";
 
 /** What is started, and what the set-up imports; by the file in dist. */
 const ENTRY_POINTS = {
@@ -17,24 +18,27 @@ const LINE_CHARACTERS = 160;
 
 /**
  * docker-modem loads ssh2 for ssh:// endpoints, which the program refuses. It is the third part of all text, and cannot be loaded
- * without its own files beside it.
+ * without its own files beside it. dockerode loads what builds of images need, with files beside them, too.
  * @type {import("esbuild").Plugin}
  */
-const withoutSsh = {
-  name: "without-ssh",
+const withoutUnusedParts = {
+  name: "without-unused-parts",
   setup({ onResolve, onLoad }) {
     onResolve({ filter: /^ssh2$/ }, ({ path }) => ({ path, namespace: "left-out" }));
+    onResolve({ filter: /^\.\/(buildkit|session)$/ }, ({ path, importer }) =>
+      /\/dockerode\/lib\/docker\.js$/.test(importer) ? { path, namespace: "left-out" } : undefined,
+    );
     onLoad({ filter: /.*/, namespace: "left-out" }, () => ({ contents: "module.exports = {};" }));
   },
 };
 
 /**
  * Throws with all that is wrong with the sources. Types are not looked at.
- * @param {{ root: string, target: string }} options
+ * @param {{ root: string, target: string, log?: (line: string) => void }} options
  */
-export async function bundle({ root, target }) {
+export async function bundle({ root, target, log = () => undefined }) {
   try {
-    await write(root, target);
+    await write(root, target, log);
   } finally {
     // Else its process lives as long as this one, which goes on as the shim.
     await stop();
@@ -44,33 +48,39 @@ export async function bundle({ root, target }) {
 /**
  * @param {string} root
  * @param {string} target
+ * @param {(line: string) => void} log
  */
-async function write(root, target) {
-  const { metafile } = await build({
+async function write(root, target, log) {
+  /** @type {import("esbuild").BuildOptions} */
+  const common = {
     absWorkingDir: root,
-    entryPoints: ENTRY_POINTS,
-    outdir: target,
     bundle: true,
-    // What is imported when it is needed (commands, YAML, metrics) stays a file of its own.
-    splitting: true,
-    format: "esm",
     platform: "node",
     target: "node20.9",
     sourcemap: true,
     sourcesContent: false,
-    chunkNames: "chunks/[name]-[hash]",
     // Their licenses stand in LICENSES.txt.
     legalComments: "none",
     minifyWhitespace: true,
     minifySyntax: true,
     lineLimit: LINE_CHARACTERS,
     logLevel: "silent",
-    plugins: [withoutSsh],
+    plugins: [withoutUnusedParts],
+    tsconfig: join(root, "tsconfig.json"),
+  };
+  const { metafile } = await build({
+    ...common,
+    entryPoints: ENTRY_POINTS,
+    outdir: target,
+    // What is imported when it is needed (commands, YAML, metrics) stays a file of its own.
+    splitting: true,
+    format: "esm",
+    chunkNames: "chunks/[name]-[hash]",
     // CommonJS packages ask for Node.js's own modules at run time.
     banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
-    tsconfig: join(root, "tsconfig.json"),
     metafile: true,
   });
-  const inputs = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
-  writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs }));
+  const inChunks = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
+  const inQuick = await writeQuickBundle({ root, target, common, log });
+  writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs: [...inChunks, ...inQuick] }));
 }

@@ -43,7 +43,11 @@ export async function ensureBusyboxImage({
 }) {
   const address = parseEndpoint(endpoint, process.env);
   const busybox = await findBusybox({ cacheDirectory, allowDownload, log });
-  await requireArchitecture(address, busybox.architecture);
+  await requireArchitecture(
+    address,
+    busybox.architecture,
+    `this host's busybox is for ${busybox.architecture}`,
+  );
   const labels = {
     [BINARY_LABEL]: createHash("sha256").update(busybox.content).digest("hex"),
     [LAYOUT_LABEL]: LAYOUT,
@@ -61,7 +65,7 @@ export async function ensureBusyboxImage({
     },
     layers: [busyboxLayer(busybox)],
   });
-  await load(address, archive, reference);
+  await loadImage(address, archive, reference);
   log(`loaded the image ${reference}, made from the distribution's busybox`);
   return { loaded: true };
 }
@@ -107,14 +111,16 @@ export function busyboxLayer({ content, applets }) {
 }
 
 /**
+ * Throws unless the engine runs programs of this architecture.
  * @param {Address} address
  * @param {"amd64" | "arm64"} architecture
+ * @param {string} finding what is of this architecture, for the error
  */
-async function requireArchitecture(address, architecture) {
+export async function requireArchitecture(address, architecture, finding) {
   const { body } = await request(address, { path: "/version", deadlineMs: INSPECT_DEADLINE_MS });
   const engine = /** @type {{ Arch?: string }} */ (JSON.parse(body.toString("utf8"))).Arch;
   if (engine !== architecture) {
-    throw new Error(`this host's busybox is for ${architecture}, the engine runs on ${String(engine)}`);
+    throw new Error(`${finding}, the engine runs on ${String(engine)}`);
   }
 }
 
@@ -134,11 +140,12 @@ async function hasImage(address, reference, labels) {
 }
 
 /**
+ * Gives the engine an image of `buildImageArchive`. Throws with what the engine has said.
  * @param {Address} address
  * @param {Buffer} archive
  * @param {string} reference
  */
-async function load(address, archive, reference) {
+export async function loadImage(address, archive, reference) {
   const { status, body } = await request(address, {
     method: "POST",
     path: "/images/load?quiet=1",

@@ -43,9 +43,15 @@ export async function runIntegrationTests(options, means = { run: runTests, open
   return counts;
 }
 
-/** @param {string} path */
-function kindOf(path) {
-  return /^await (withOwnEngine|inNamespaces)\(/m.exec(readFileSync(path, "utf8"))?.[1] ?? "shared";
+/**
+ * `shared` for a file whose tests use the engine that the run was given; the others start what they need.
+ * @param {string} path
+ */
+export function kindOf(path) {
+  const found = /^await (withOwnEngine|inNamespaces)\(|\b(startEngineElsewhere)\(\)/m.exec(
+    readFileSync(path, "utf8"),
+  );
+  return found?.[1] ?? found?.[2] ?? "shared";
 }
 
 /**

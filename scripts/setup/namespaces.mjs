@@ -19,12 +19,15 @@ const OVERLAY_TYPE = 0x794c7630;
 
 /** Done by the first process, which then waits and so reaps what others leave behind. */
 const FIRST = [
+  // It may be below a directory that is hidden soon.
+  'cd "$0"',
   // Of the proc file system outside: the id of this process there.
   "read -r pid _ < /proc/self/stat",
   "mount -t proc proc /proc",
   "mount -t tmpfs tmpfs /run",
   `mkdir -p ${diskDirectory} /run/tmp /run/cgroup`,
-  `mount --bind "$0" ${diskDirectory}`,
+  `mount --no-canonicalize --bind . ${diskDirectory}`,
+  "cd /",
   "mount -t tmpfs tmpfs /var/lib",
   // A sysfs shows the links of the network namespace in which it was mounted.
   "mount --rbind /sys/fs/cgroup /run/cgroup",
@@ -33,26 +36,51 @@ const FIRST = [
   "ip link set lo up",
   // As on a machine that has just started: an engine enables forwarding, and then drops what it does not forward itself.
   "echo 0 > /proc/sys/net/ipv4/ip_forward",
-  'echo "pid $pid"',
-].join(" && ");
+];
+
+/** Other directories where the tests have theirs: behind this, nothing that they make is seen inside. */
+const HIDE = [
+  'mount -t tmpfs tmpfs "$1"',
+  ...["/tmp", "/var/tmp", "/var/log"].map((path) => `mount -t tmpfs tmpfs ${path}`),
+  'mount --make-r"$2" /',
+];
 
 /**
- * @typedef {{ command: readonly string[], env: Readonly<Record<string, string>>, close: () => Promise<void> }} Namespaces
- *   `command`: what stands before a program that is to run inside; `env`: what it needs; `close`: ends all processes
- *   inside, and removes files and cgroups
+ * @typedef {{ command: readonly string[], env: Readonly<Record<string, string>>, directory: string, name: string,
+ *   pid: string, close: () => Promise<void> }} Namespaces
+ *   `command`: what stands before a program that is to run inside; `env`: what it needs; `directory`: what is
+ *   `diskDirectory` inside; `name`: of the cgroup; `pid`: of a process that is inside as long as they exist; `close`:
+ *   ends all processes inside, and removes files and cgroups
  */
 
 /**
  * Throws where there is no right to make them.
  * @param {string} workingDirectory of the programs inside
+ * @param {{ elsewhere?: boolean, mounts?: "shared" | "private", directory?: string }} options `elsewhere`: directories
+ *   for temporary files and logs, and IPC, are not shared either; `mounts`: inside, of elsewhere; `directory`: one of the
+ *   caller, on a disk, which stays
  * @returns {Promise<Namespaces>}
  */
-export async function openNamespaces(workingDirectory) {
-  const directory = await mkdtemp(join(diskPlace(), "dockershim-engine-"));
+export async function openNamespaces(
+  workingDirectory,
+  { elsewhere = false, mounts = "shared", directory: given } = {},
+) {
+  const directory = given ?? (await mkdtemp(join(diskPlace(), "dockershim-engine-")));
   const name = basename(directory);
-  const flags = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "--"];
+  const prepare = [...FIRST, ...(elsewhere ? HIDE : []), 'echo "pid $pid"'].join(" && ");
+  const flags = [
+    ...(elsewhere ? ["--ipc"] : []),
+    "--net",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--propagation",
+    "private",
+    "--",
+  ];
   // It ends when the standard input does, which is when this process ends, however that does.
-  const first = ["sh", "-c", `${FIRST} && cat > /dev/null; exit $?`, directory];
+  const first = ["sh", "-c", `${prepare} && cat > /dev/null; exit $?`, directory, tmpdir(), mounts];
   // A signal to the caller's group is not for it: what runs inside may need it to clean up.
   const child = spawn("unshare", [...flags, ...first], { stdio: "pipe", detached: true });
   const exited = new Promise((resolve) => child.once("close", resolve));
@@ -60,12 +88,15 @@ export async function openNamespaces(workingDirectory) {
     child.kill("SIGKILL");
     await exited;
     await removeCgroups(name);
-    await rm(directory, { recursive: true, force: true, maxRetries: 20 });
+    if (given === undefined) await rm(directory, { recursive: true, force: true, maxRetries: 20 });
   };
   try {
     const pid = await firstPid(child);
-    const enter = ["nsenter", `--target=${pid}`, "--net", "--mount", "--pid", "--"];
+    const enter = ["nsenter", `--target=${pid}`, "--net", "--mount", "--pid", "--ipc", "--"];
     return {
+      directory,
+      name,
+      pid,
       command: [...enter, "sh", "-c", 'cd "$0" && exec "$@"', workingDirectory],
       env: {
         [namespacesVariable]: name,

@@ -4,7 +4,7 @@
  * Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. So requests and answers
  * have the types of v1 (`domain/cri.ts`) for both versions.
  */
-import { Client, credentials, status, type ServiceError } from "@grpc/grpc-js";
+import { Client, type ClientUnaryCall, credentials, status, type ServiceError } from "@grpc/grpc-js";
 import { criMethods } from "./cri-messages.js";
 import { formatDuration, linkAbort } from "../shim/lib/abort.js";
 import { type ErrorKind, isKind, ShimError } from "../shim/lib/errors.js";
@@ -43,6 +43,7 @@ export interface CriConnection {
     request: Answer<Rpcs[Name]["request"]>,
     signal: AbortSignal,
   ): AsyncIterable<Rpcs[Name]["response"]>;
+  /** Cancels calls that are running. */
   close(): void;
 }
 
@@ -63,10 +64,12 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
     "grpc.use_local_subchannel_pool": 1,
   });
   const methods = criMethods();
+  const calls = new Set<ClientUnaryCall>();
   return {
     socket,
     version,
     close: () => {
+      for (const call of calls) call.cancel();
       client.close();
     },
     call: <Name extends UnaryRpc>(
@@ -89,6 +92,7 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
           { deadline: Date.now() + timeoutMs },
           (error, answer) => {
             link[Symbol.dispose]();
+            calls.delete(running);
             if (error === null && answer !== undefined) {
               // This method's deserializer made the answer.
               resolve(answer);
@@ -97,6 +101,7 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
             reject(signal.aborted ? ShimError.from(signal.reason) : toShimError(error, name, socket));
           },
         );
+        calls.add(running);
         const link = linkAbort(signal, () => {
           running.cancel();
         });

@@ -32,9 +32,8 @@ type Labels = Readonly<Record<string, string>>;
  */
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
+  /** With `info`: what the server tells beside its status, by name; the values are mostly JSON. */
   status(signal: AbortSignal): Promise<StatusResponse>;
-  /** What the server tells beside its status, by name; the values are mostly JSON. */
-  statusInfo(signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
   /** Undefined for servers that do not tell it. */
   cgroupDriver(signal: AbortSignal): Promise<CgroupDriverName | undefined>;
   /** The image under that name or id, when it is on the node. */
@@ -110,8 +109,7 @@ export function connect(endpoint: string): ConnectedClient {
     version: (signal) => call("Version", { version: "v1" }, { signal }),
     imageStatus: async (image, signal) =>
       (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
-    status: (signal) => call("Status", { verbose: false }, { signal }),
-    statusInfo: async (signal) => (await call("Status", { verbose: true }, { signal })).info,
+    status: (signal) => call("Status", { verbose: true }, { signal }),
     cgroupDriver: async (signal) => {
       try {
         const { linux } = await call("RuntimeConfig", {}, { signal });

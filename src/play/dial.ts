@@ -1,8 +1,8 @@
 /** Connections to pods and to the servers of streams: the one place that knows how they are reached. */
-import { connect } from "node:net";
+import { connect, type NetConnectOpts, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { linkAbort } from "../shim/lib/abort.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { isKind, ShimError } from "../shim/lib/errors.js";
 
 export interface Address {
   /** A name or an IP address, without brackets. */
@@ -18,8 +18,11 @@ export type Dial = (address: Address, signal: AbortSignal) => Promise<Duplex>;
 
 /** From this host, on which the pods run. */
 export const dialFromHere: Dial = (address, signal) =>
-  new Promise((resolve, reject) => {
-    const socket = connect({ ...address, allowHalfOpen: true, noDelay: true });
+  connectTo({ ...address, allowHalfOpen: true, noDelay: true }, `dial ${addressText(address)}`, signal);
+
+function connectTo(options: NetConnectOpts, action: string, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(options);
     const link = linkAbort(signal, () => {
       socket.destroy();
       reject(ShimError.from(signal.reason));
@@ -27,13 +30,14 @@ export const dialFromHere: Dial = (address, signal) =>
     socket.once("error", (error: NodeJS.ErrnoException) => {
       link[Symbol.dispose]();
       const reason = reasons[error.code ?? ""] ?? error.message;
-      reject(new ShimError("unavailable", `dial ${addressText(address)}: ${reason}`, {}, { cause: error }));
+      reject(new ShimError("unavailable", `${action}: ${reason}`, {}, { cause: error }));
     });
     socket.once("connect", () => {
       link[Symbol.dispose]();
       resolve(socket);
     });
   });
+}
 
 const reasons: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused",
@@ -47,4 +51,26 @@ const reasons: Readonly<Record<string, string>> = {
 /** `10.0.0.1:80`, `[fd00::1]:80` */
 export function addressText({ host, port }: Address): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** `dockershim forward` has a second socket of this name beside that of the CRI: for streams' servers. */
+export const streamsSocketSuffix = ".streams";
+
+/**
+ * The servers of streams that a CRI server on the socket `endpoint` names: from this host; or, when that socket is one of
+ * `dockershim forward`, from the container that it leads to.
+ */
+export function dialStreamsOf(endpoint: string): Dial {
+  const path = endpoint.replace(/^unix:\/\//, "") + streamsSocketSuffix;
+  return async (address, signal) => {
+    let socket: Socket;
+    try {
+      socket = await connectTo({ path, allowHalfOpen: true }, `dial ${addressText(address)}`, signal);
+    } catch (error) {
+      if (isKind(error, "unavailable")) return dialFromHere(address, signal);
+      throw error;
+    }
+    socket.write(`${addressText(address)}\n`);
+    return socket;
+  };
 }

@@ -1,13 +1,14 @@
 /** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
-import { isDeepStrictEqual } from "node:util";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner, type JobRunnerDeps, removeSurely } from "./controllers/job-runner.js";
+import { isSameJob } from "./controllers/same-job.js";
 import { refuseSharedUids } from "./kubelet/check-uids.js";
 import { pause } from "./kubelet/clock.js";
 import { Kubelet, type KubeletDeps } from "./kubelet/kubelet.js";
 import { hasEnded } from "./kubelet/pod-status.js";
+import { presentPods } from "./kubelet/present-pods.js";
 import { takenOver } from "./kubelet/pod-worker.js";
 import type { PodKey } from "./manifests/manifest.js";
 import type { Manifest } from "./manifests/read-manifests.js";
@@ -66,6 +67,7 @@ export class Session implements AsyncDisposable {
       else await application.apply(manifest, signal);
     };
     const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
+    const present = await presentPods(later, this.deps.client, signal);
     const runners = workloads.jobs.map((job) => this.#addJob(job, apply));
     await application.run(async () => {
       await Promise.all([
@@ -75,9 +77,11 @@ export class Session implements AsyncDisposable {
     }, signal);
     isApplied = true;
     this.#manifests = [...this.#manifests, ...later];
-    this.#waiting = later;
+    this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
+    for (const manifest of later)
+      if (!this.#waiting.includes(manifest)) this.kubelet.apply(manifest, { failFast: false });
     for (const { key, startsAfter: name = "" } of later)
-      if (this.kubelet.pod({ namespace: key.namespace, name })?.isTakenOver === true) this.#lose(key);
+      if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
     this.#startWaiting();
     this.#updateCronJobs(workloads.cronJobs);
   }
@@ -91,6 +95,8 @@ export class Session implements AsyncDisposable {
     { obsolete }: { readonly obsolete: "remove" | "leave" },
     signal: AbortSignal,
   ): Promise<void> {
+    const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
+    const present = await presentPods(workloads.pods.filter(isNew), this.deps.client, signal);
     const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
     const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
     const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));
@@ -99,8 +105,8 @@ export class Session implements AsyncDisposable {
     this.#hasLost = false;
     const later: Manifest[] = [];
     for (const manifest of workloads.pods) {
-      if (manifest.startsAfter !== undefined && this.kubelet.pod(manifest.key) === undefined)
-        later.push(manifest);
+      const isThere = !isNew(manifest) || present.has(manifest.key.uid);
+      if (manifest.startsAfter !== undefined && !isThere) later.push(manifest);
       else this.kubelet.apply(manifest, { failFast: false });
     }
     this.#waiting = later;
@@ -113,7 +119,7 @@ export class Session implements AsyncDisposable {
     const oldRunners = runners.filter((runner) => {
       const cronJob = this.#cronJobs.find((one) => one.has(runner))?.cronJob;
       if (cronJob !== undefined) return !workloads.cronJobs.some((one) => isSameObject(one, cronJob));
-      return !workloads.jobs.some((one) => isSame(one, runner.job));
+      return !workloads.jobs.some((one) => isSameJob(one, runner.job));
     });
     for (const runner of oldRunners) this.#jobs.delete(runner);
     this.#updateCronJobs(workloads.cronJobs);
@@ -122,7 +128,7 @@ export class Session implements AsyncDisposable {
       ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
     ]);
     for (const job of workloads.jobs)
-      if (!runners.some((runner) => isSame(runner.job, job))) this.#startLater(job);
+      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#startLater(job);
     this.#watchers.changed();
   }
 
@@ -334,13 +340,4 @@ function nameOf({ namespace, name }: ObjectKey): string {
 
 function isSameObject(left: ObjectKey, right: ObjectKey): boolean {
   return nameOf(left) === nameOf(right);
-}
-
-/** Whether they ask for the same, wherever that is written. */
-function isSame(left: Job, right: Job): boolean {
-  const content = ({ source: _, line: _line, template, ...job }: Job): unknown => {
-    const { source: _source, line: _at, ...rest } = template;
-    return { ...job, template: rest };
-  };
-  return isDeepStrictEqual(content(left), content(right));
 }

@@ -10,13 +10,16 @@ import { parseReplicas } from "./manifests/manifest-files.js";
 import { readWorkloads } from "./manifests/read-manifests.js";
 import type { Workloads } from "./manifests/workloads.js";
 import { type FoundPlay, type PlayStore, type StoredPlay, playPrefix, withNames } from "./play-store.js";
-import { Services } from "./services/services.js";
+import { listClaims, removeClaim } from "./play-claims.js";
+import { Services, type ServicesDeps } from "./services/services.js";
 import { Session } from "./session.js";
 
 export interface SupervisorDeps {
   readonly store: PlayStore;
   /** Each call gives another `playId`. */
-  readonly kubeletDeps: (play: StoredPlay) => Omit<KubeletDeps, "services">;
+  readonly kubeletDeps: (play: StoredPlay) => Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
+  /** Reads what plays know about the node again. */
+  readonly renewNode: () => Promise<void>;
   /** Shows what happens to the pods of one play, until the result ends it. */
   readonly show: (kubelet: Kubelet) => Disposable;
   /** Lines for people. */
@@ -90,17 +93,29 @@ async function keepFound(
   report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const found = await deps.store.list(report);
+  const { store } = deps;
+  const claims = await listClaims(store.directory);
+  const found = await store.list(report);
+  // A play claims its workloads before it is stored, and no longer than until it was stored for the last time.
+  const held = new Set(
+    [...claims, ...(await listClaims(store.directory))]
+      .filter(({ isHeld }) => isHeld)
+      .flatMap(({ workloads }) => workloads),
+  );
   for (const [id, play] of plays) {
     if (found.some((one) => one.id === id)) continue;
     plays.delete(id);
     await play[Symbol.asyncDispose]();
   }
+  const ended = claims.filter(({ isHeld }) => !isHeld);
+  const lost = new Set(ended.flatMap(({ workloads }) => workloads));
   for (const play of found) {
     const kept = plays.get(play.id) ?? new KeptPlay(play, deps);
     plays.set(play.id, kept);
-    await kept.update(play, signal);
+    if (play.workloads.some((name) => lost.has(name))) kept.renew();
+    await kept.update(play, held, signal);
   }
+  for (const { id } of ended) await removeClaim(store.directory, id);
   return found.length > 0;
 }
 
@@ -110,6 +125,7 @@ class KeptPlay implements AsyncDisposable {
   readonly #listening: readonly Disposable[];
   readonly #stop = new AbortController();
   #version: string | undefined;
+  #isAdopted = false;
   #lastError: string | undefined;
 
   constructor(
@@ -123,17 +139,26 @@ class KeptPlay implements AsyncDisposable {
     this.#listening = [this.#services.attach(kubelet), deps.show(kubelet)];
   }
 
-  /** What fails is tried again by the next call, and told once. */
-  async update(play: FoundPlay, signal: AbortSignal): Promise<void> {
-    if (play.version === this.#version) return;
+  /** The next `update` takes all pods again. */
+  renew(): void {
+    this.#version = undefined;
+  }
+
+  /** `held`: workloads of attached plays. What fails is tried again by the next call, and told once. */
+  async update(play: FoundPlay, held: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const own = play.workloads.filter((name) => !held.has(name));
+    const version = [play.version, "", ...own].join("\n");
+    if (version === this.#version) return;
     try {
-      const workloads = await readStored(play);
-      if (this.#version === undefined) await this.#services.adopt(workloads.pods, signal);
+      const workloads = await readStored(play, own);
+      await this.deps.renewNode();
+      if (!this.#isAdopted) await this.#services.adopt(workloads.pods, signal);
+      this.#isAdopted = true;
       this.#services.replace(workloads.services);
       await this.#session.update(workloads, { obsolete: "leave" }, signal);
-      this.#version = play.version;
+      this.#version = version;
       this.#lastError = undefined;
-      this.#endOf(play);
+      if (own.length === play.workloads.length) this.#endOf(play, version);
     } catch (error) {
       const line = `${play.workloads.join(", ")}: ${messageOf(error)}`;
       if (!signal.aborted && line !== this.#lastError) this.deps.report(line);
@@ -142,10 +167,10 @@ class KeptPlay implements AsyncDisposable {
   }
 
   /** When all its pods have ended, there is nothing to keep. */
-  #endOf(play: FoundPlay): void {
+  #endOf(play: FoundPlay, version: string): void {
     this.#session.ended(this.#stop.signal).then(
       () => {
-        if (this.#version !== play.version || this.#session.hasLost) return;
+        if (this.#version !== version || this.#session.hasLost) return;
         const { store, report } = this.deps;
         store.remove(play.id).catch((error: unknown) => {
           report(`${play.id}: ${messageOf(error)}`);
@@ -163,10 +188,11 @@ class KeptPlay implements AsyncDisposable {
   }
 }
 
-async function readStored(play: StoredPlay): Promise<Workloads> {
+/** `names`: what of it is wanted. */
+async function readStored(play: StoredPlay, names: readonly string[]): Promise<Workloads> {
   const { schedule, localVolumes } = play;
   const replicas = parseReplicas(play.replicas);
   const workloads = await readWorkloads(play.files, { replicas, schedule, localVolumes });
   const { pods } = Services.plan(workloads);
-  return withNames({ ...workloads, pods }, new Set(play.workloads));
+  return withNames({ ...workloads, pods }, new Set(names));
 }

@@ -1,18 +1,22 @@
-/** The program: the only file that reads and changes the process. `main` loads it. */
+/** The program. `main` loads it. Only the files beside it read and change the process. */
 import { readFile, stat } from "node:fs/promises";
-import { ShimError } from "./lib/errors.js";
 import { packageDirectory } from "./lib/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
 import { runCommandLine } from "./commands/program.js";
 import type { RelayIo } from "./commands/relay-command.js";
+import { clientActions } from "./client-actions.js";
+import { abortWhenInterrupted, interrupted, programIo, writeError, writeOut } from "./process-io.js";
 
 const build = await readBuildInfo(packageDirectory());
 
-const writeOut = (text: string): void => {
-  process.stdout.write(text);
-};
-const writeError = (text: string): void => {
-  process.stderr.write(text);
+/** For the configuration, and for Docker's. */
+const files = {
+  readFile: (path: string) => readFile(path, "utf8"),
+  isSocket: (path: string) =>
+    stat(path).then(
+      (status) => status.isSocket(),
+      () => false,
+    ),
 };
 
 const migrateIo = {
@@ -22,16 +26,6 @@ const migrateIo = {
   writeOut,
 };
 
-const interrupted = new AbortController();
-const abortWhenInterrupted = (): void => {
-  const abort = (): void => {
-    interrupted.abort(new ShimError("cancelled", "interrupted"));
-  };
-  // A second Ctrl-C ends the program at once.
-  process.once("SIGINT", abort);
-  // The kernel may send this one several times to a child of a process that was killed.
-  process.on("SIGTERM", abort);
-};
 /** A terminal and systemd send their signals to the processes beside a relay, too: it tells them to end. */
 const ignoreSignals = (): void => {
   for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
@@ -42,24 +36,6 @@ const relayIo = (): RelayIo => ({
   // The same program again, as it was started.
   self: [process.execPath, ...process.execArgv, process.argv[1] ?? ""],
 });
-
-// The reader of a pipe may end first, as in `… | head -1`: a program that follows something ends then as at Ctrl-C,
-// and a server goes on. Output that is lost otherwise, as on a full disk, is a failure.
-for (const stream of [process.stdout, process.stderr]) {
-  let isTold = false;
-  stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
-    interrupted.abort(new ShimError("cancelled", "the output has no reader any more"));
-    if (code === "EPIPE" || isTold) return;
-    isTold = true;
-    process.once("exit", () => {
-      process.exitCode ||= 1;
-    });
-    if (stream === process.stdout) writeError(`dockershim: write the output: ${message}\n`);
-  });
-}
-
-// Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
-process.on("SIGHUP", () => undefined);
 
 process.exitCode = await runCommandLine(
   process.argv.slice(2),
@@ -88,6 +64,10 @@ process.exitCode = await runCommandLine(
       const { runDoctorNetwork } = await import("./commands/doctor-command.js");
       return runDoctorNetwork(resolved, options, process.env, writeOut);
     },
+    doctorReach: async (resolved) => {
+      const { runDoctorReach } = await import("./commands/doctor-reach.js");
+      return runDoctorReach(resolved, process.env, writeOut);
+    },
     doctorUlimits: async (resolved) => {
       const { runDoctorUlimits } = await import("./commands/doctor-ulimits.js");
       return runDoctorUlimits(resolved, process.env, writeOut);
@@ -110,6 +90,17 @@ process.exitCode = await runCommandLine(
     showReport: async (path) => {
       const { showReport } = await import("./commands/show-report.js");
       return showReport(path, writeOut);
+    },
+    forward: async (options) => {
+      abortWhenInterrupted();
+      const { runForward } = await import("./commands/forward-command.js");
+      const { signal } = interrupted;
+      return runForward(options, { environment: process.env, ...files, writeError, signal });
+    },
+    dial: async (address) => {
+      const { runDial } = await import("./commands/dial-command.js");
+      const { stdin, stdout } = process;
+      return runDial(address, { stdin, stdout });
     },
     replay: async (options) => {
       abortWhenInterrupted();
@@ -147,31 +138,11 @@ process.exitCode = await runCommandLine(
         ...{ environment: process.env, writeOut, signal: interrupted.signal, again },
       });
     },
-    pod: async (request, endpoint) => {
-      abortWhenInterrupted();
-      const { runPod } = await import("./commands/pod-command.js");
-      const { stdin, stdout, stderr } = process;
-      return runPod(request, endpoint, { stdin, stdout, stderr, signal: interrupted.signal });
-    },
-    play: async (options) => {
-      abortWhenInterrupted();
-      const { runPlay } = await import("./commands/play-command.js");
-      return runPlay(
-        { ...options, endpoint: options.endpoint.path },
-        { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, signal: interrupted.signal },
-      );
-    },
+    ...clientActions,
   },
   {
-    environment: process.env,
-    readFile: (path) => readFile(path, "utf8"),
-    isSocket: (path) =>
-      stat(path).then(
-        (status) => status.isSocket(),
-        () => false,
-      ),
-    writeOut,
-    writeError,
+    ...programIo,
+    ...files,
   },
   build,
 );

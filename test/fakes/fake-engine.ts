@@ -1,7 +1,9 @@
+import { existsSync } from "node:fs";
 import { Readable } from "node:stream";
 import { orAbort } from "../../src/shim/lib/abort.js";
 import { ShimError } from "../../src/shim/lib/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
+import type { Labels } from "../../src/shim/domain/labels.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import type { EngineReading } from "../../src/shim/domain/resource-reading.js";
 import type {
@@ -26,6 +28,7 @@ import type {
   ProcessStreams,
   PullProgress,
   RegistryCredentials,
+  VolumeSnapshot,
 } from "../../src/shim/ports/engine.js";
 import type { TerminalSize } from "../../src/shim/ports/streaming.js";
 import { FakeContainers } from "./fake-containers.js";
@@ -136,6 +139,11 @@ export class FakeEngine implements Engine {
 
   async connect(signal: AbortSignal): Promise<NodeFacts> {
     return this.#call("connect", [], signal, () => this.facts);
+  }
+
+  /** Finds what is on this machine: paths of tests. */
+  async firstMissingPath(paths: readonly string[], signal: AbortSignal): Promise<string | undefined> {
+    return this.#call("firstMissingPath", [paths], signal, () => paths.find((path) => !existsSync(path)));
   }
 
   async listContainers(
@@ -289,10 +297,10 @@ export class FakeEngine implements Engine {
   async copyDirectory(
     from: ContainerPath,
     to: ContainerPath,
-    leaveOut: ReadonlySet<string>,
+    options: Parameters<Engine["copyDirectory"]>[2],
     signal: AbortSignal,
   ): Promise<void> {
-    await this.#call("copyDirectory", [from, to, leaveOut], signal, () => {
+    await this.#call("copyDirectory", [from, to, options.leaveOut], signal, () => {
       const [source, target] = [this.containers.get(from.id), this.containers.get(to.id)];
       const volume = target.body.HostConfig.Mounts?.find((mount) => mount.Target === to.path)?.Source ?? "";
       this.containers.volumes.set(volume, { ...this.containers.volumes.get(volume), copyOf: source.imageId });
@@ -304,6 +312,19 @@ export class FakeEngine implements Engine {
     signal: AbortSignal,
   ): Promise<readonly string[]> {
     return this.#call("listVolumes", [label], signal, () => this.containers.listVolumes(label));
+  }
+
+  async inspectVolume(name: string, signal: AbortSignal): Promise<VolumeSnapshot | undefined> {
+    return this.#call("inspectVolume", [name], signal, () =>
+      this.containers.volumes.has(name) ? volumeSnapshot(name) : undefined,
+    );
+  }
+
+  async createVolume(name: string, labels: Labels, signal: AbortSignal): Promise<VolumeSnapshot> {
+    return this.#call("createVolume", [name, labels], signal, () => {
+      if (!this.containers.volumes.has(name)) this.containers.volumes.set(name, { labels, options: {} });
+      return volumeSnapshot(name);
+    });
   }
 
   async removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing"> {
@@ -435,4 +456,8 @@ function unreachable(): ShimError {
     "unavailable",
     "cannot reach the Docker Engine at unix:///fake.sock: connection refused",
   );
+}
+
+function volumeSnapshot(name: string): VolumeSnapshot {
+  return { mountpoint: `/var/lib/docker/volumes/${name}/_data`, driver: "local" };
 }

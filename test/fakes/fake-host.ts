@@ -16,11 +16,14 @@ import type {
   PathsToFind,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
+import type { Reach } from "../../src/shim/domain/reach.js";
 import { mergeCgroupSettings } from "../../src/shim/state/container-records.js";
 import { Journal } from "./journal.js";
+import { fakeReach } from "./reach.js";
 
 /** A host that notes what is done to it, as `host.<verb>` in the journal. */
 export class FakeHost implements HostAccess {
+  /** Whether the engine runs on this host. */
   local = true;
   /** Content by path. */
   readonly nodeFiles = new Map<string, string>();
@@ -46,6 +49,10 @@ export class FakeHost implements HostAccess {
   onKill: (pid: number) => boolean = () => true;
 
   constructor(private readonly journal = new Journal()) {}
+
+  get reach(): Reach {
+    return fakeReach(this.local);
+  }
 
   async writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean> {
     return this.#do("writeResolvConf", [sandbox.id, content], signal, () => {

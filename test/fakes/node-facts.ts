@@ -23,6 +23,8 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     cdi: false,
     cdiSpecDirs: [],
     totalMemory: 8 * 1024 ** 3,
+    cpus: 4,
+    hostName: "node",
     engineId: "FAKE",
     ...changes,
   };

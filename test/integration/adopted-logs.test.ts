@@ -7,11 +7,11 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { ContainerState } from "../../src/shim/domain/cri.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import type { ShimOptions, ShimProcess } from "../support/shim-process.js";
 import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -30,7 +30,7 @@ const output = Array.from({ length: floodLines + slowLines }, (_, line) => `${St
 const stride = long ? 1 : 3;
 const mostSteps = 200;
 
-describe("--adopted-logs=convert", { skip: await reasonToSkip() }, () => {
+describe("--adopted-logs=convert", { skip: (await reasonToSkip()) || needsEngineHost("files") }, () => {
   const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let orders: string;
@@ -144,7 +144,7 @@ describe("--adopted-logs=convert", { skip: await reasonToSkip() }, () => {
       rotations = 1;
       await settled();
     } else {
-      await watch;
+      await until("the kill, as the log was not rotated", () => killed.yes);
     }
     await rm(join(orders, "order"), { force: true });
     if (killed.yes) {
@@ -152,10 +152,8 @@ describe("--adopted-logs=convert", { skip: await reasonToSkip() }, () => {
       shim = await bed.startShim(options);
       await untilRunning(id);
     }
-    for (; rotations < 2;) {
-      if (await rotateOnce(id, path, `${path}.20260102-15050${String(rotations)}`)) rotations += 1;
-      else await sleep(50);
-    }
+    for (; rotations < 2; rotations += 1)
+      await until("the rotation", () => rotateOnce(id, path, `${path}.20260102-15050${String(rotations)}`));
     await until("the conversion", () => isConverted(id));
     await until("the container's end", async () => {
       const { containers } = await shim.cri.ListContainers({ filter: { id } });

@@ -6,9 +6,22 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isEngineElsewhere } from "../support/engine-host.js";
 import { describeRequest, type RecordingProxy } from "../support/recording-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+/**
+ * For an engine elsewhere without what reads: its logs come through the API, with inspects of their own, and the first
+ * container proves what is in reach.
+ */
+function comparable(calls: readonly string[]): readonly string[] {
+  return isEngineElsewhere ? calls.filter((call) => !call.startsWith("GET")) : calls;
+}
+
+function assertCalls(actual: readonly string[], expected: readonly string[]): void {
+  assert.deepEqual(comparable(actual), comparable(expected));
+}
 
 describe("order of engine calls", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
@@ -40,14 +53,14 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
       "POST /containers/ID/start",
       "GET /containers/ID/json",
     ];
-    assert.deepEqual(await callsOf(run), expected);
+    assertCalls(await callsOf(run), expected);
     const calls = proxy.calls;
     const looked = calls.findIndex((call) => /^GET \/images\/.*\/json$/.test(call));
     assert.ok(looked !== -1 && looked < calls.indexOf(expected[0] ?? ""), calls.join("\n"));
     // It is known to be there from now on. An image event, such as the one of a pause image that had to be loaded for
     // the first pod, makes the shim look once more.
     const lookedAgain = async (): Promise<boolean> => {
-      assert.deepEqual(await callsOf(run), expected);
+      assertCalls(await callsOf(run), expected);
       return proxy.calls.some((call) => call.includes("/images/"));
     };
     assert.ok(!(await lookedAgain()) || !(await lookedAgain()), proxy.calls.join("\n"));
@@ -59,7 +72,7 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
     await pod.create({ metadata: { name: "first" } });
     let id = "";
     const inspect = "GET /containers/ID/json";
-    assert.deepEqual(await callsOf(async () => (id = await pod.create())), [
+    assertCalls(await callsOf(async () => (id = await pod.create())), [
       "POST /containers/create?name=NAME",
       inspect,
     ]);
@@ -68,15 +81,15 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
         await act();
         return id;
       });
-    assert.deepEqual(await calls(() => shim.cri.StartContainer({ container_id: id })), [
+    assertCalls(await calls(() => shim.cri.StartContainer({ container_id: id })), [
       "POST /containers/ID/start",
       inspect,
     ]);
-    assert.deepEqual(await calls(() => shim.cri.StopContainer({ container_id: id, timeout: "7" })), [
+    assertCalls(await calls(() => shim.cri.StopContainer({ container_id: id, timeout: "7" })), [
       "POST /containers/ID/stop?t=7",
       inspect,
     ]);
-    assert.deepEqual(await calls(() => shim.cri.RemoveContainer({ container_id: id })), [
+    assertCalls(await calls(() => shim.cri.RemoveContainer({ container_id: id })), [
       "DELETE /containers/ID?v=1&force=1",
     ]);
   });
@@ -95,7 +108,7 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
     await sleep(100);
     const calls = proxy.calls.map((call) => call.replace(/\?.*/, ""));
     const inspect = "GET /containers/ID/json";
-    assert.deepEqual(calls, [
+    assertCalls(calls, [
       ...["POST /containers/create", "POST /containers/ID/start", inspect],
       ...["POST /containers/create", inspect, "POST /containers/ID/start", inspect],
       ...["POST /containers/ID/stop", inspect, inspect, "POST /containers/ID/stop", inspect],

@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import { ContainerState } from "../../src/shim/domain/cri.js";
 import { docker, removeContainer } from "../support/docker.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -81,53 +82,63 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     await assert.rejects(lstat(path), { code: "ENOENT" });
   });
 
-  test("--container-log-format=docker: a link, which cannot be reopened, and other shims leave it", async () => {
-    const own = await bed.newDirectory();
-    const linking = await bed.startShim({ directory: own, flags: ["--container-log-format=docker"] });
-    const pod = await bed.runPod(linking.cri);
-    const id = await pod.start({ command: ["sh", "-c", "echo hello; sleep 1000"] });
-    const path = await pathOf(pod, id);
-    assert.ok((await lstat(path)).isSymbolicLink());
-    await assert.rejects(linking.cri.ReopenContainerLog({ container_id: id }), {
-      code: 9,
-      message: /only the engine can rotate/,
-    });
-    await linking.stop();
-    const next = await bed.startShim({ directory: own });
-    await until("the repair", () => Promise.resolve(next.log.includes("engine live") ? true : undefined));
-    assert.ok((await lstat(path)).isSymbolicLink());
-    await next.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-    await next.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-    await next.stop();
-  });
+  const ofLinks = { skip: needsEngineHost("files") };
+
+  test(
+    "--container-log-format=docker: a link, which cannot be reopened, and other shims leave it",
+    ofLinks,
+    async () => {
+      const own = await bed.newDirectory();
+      const linking = await bed.startShim({ directory: own, flags: ["--container-log-format=docker"] });
+      const pod = await bed.runPod(linking.cri);
+      const id = await pod.start({ command: ["sh", "-c", "echo hello; sleep 1000"] });
+      const path = await pathOf(pod, id);
+      assert.ok((await lstat(path)).isSymbolicLink());
+      await assert.rejects(linking.cri.ReopenContainerLog({ container_id: id }), {
+        code: 9,
+        message: /only the engine can rotate/,
+      });
+      await linking.stop();
+      const next = await bed.startShim({ directory: own });
+      await until("the repair", () => Promise.resolve(next.log.includes("engine live") ? true : undefined));
+      assert.ok((await lstat(path)).isSymbolicLink());
+      await next.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+      await next.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+      await next.stop();
+    },
+  );
 
   for (const isDown of [false, true]) {
-    test(`--container-log-format=docker: docker rm takes the link, the shim ${isDown ? "down" : "up"}`, async () => {
-      const options = { directory: await bed.newDirectory(), flags: ["--container-log-format=docker"] };
-      const first = await bed.startShim(options);
-      const pod = await bed.runPod(first.cri);
-      const [gone, kept] = [
-        await pod.start({ metadata: { name: "gone", attempt: 0 }, log_path: "gone/0.log" }),
-        await pod.start({ metadata: { name: "kept", attempt: 0 }, log_path: "kept/0.log" }),
-      ];
-      const [link, other] = [await pathOf(pod, gone), await pathOf(pod, kept)];
-      const foreign = join(dirname(other), "foreign.log");
-      await symlink("/nowhere", foreign);
-      if (isDown) await first.kill();
-      await removeContainer(gone);
-      const shimNow = isDown ? await bed.startShim(options) : first;
-      await until("the link to go", () =>
-        lstat(link).then(
-          () => undefined,
-          () => true,
-        ),
-      );
-      for (const path of [other, foreign]) assert.ok((await lstat(path)).isSymbolicLink(), path);
-      await shimNow.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-      await shimNow.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-      await assert.rejects(lstat(other), { code: "ENOENT" });
-      await shimNow.stop();
-    });
+    test(
+      `--container-log-format=docker: docker rm takes the link, the shim ${isDown ? "down" : "up"}`,
+      ofLinks,
+      async () => {
+        const options = { directory: await bed.newDirectory(), flags: ["--container-log-format=docker"] };
+        const first = await bed.startShim(options);
+        const pod = await bed.runPod(first.cri);
+        const [gone, kept] = [
+          await pod.start({ metadata: { name: "gone", attempt: 0 }, log_path: "gone/0.log" }),
+          await pod.start({ metadata: { name: "kept", attempt: 0 }, log_path: "kept/0.log" }),
+        ];
+        const [link, other] = [await pathOf(pod, gone), await pathOf(pod, kept)];
+        const foreign = join(dirname(other), "foreign.log");
+        await symlink("/nowhere", foreign);
+        if (isDown) await first.kill();
+        await removeContainer(gone);
+        const shimNow = isDown ? await bed.startShim(options) : first;
+        await until("the link to go", () =>
+          lstat(link).then(
+            () => undefined,
+            () => true,
+          ),
+        );
+        for (const path of [other, foreign]) assert.ok((await lstat(path)).isSymbolicLink(), path);
+        await shimNow.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+        await shimNow.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+        await assert.rejects(lstat(other), { code: "ENOENT" });
+        await shimNow.stop();
+      },
+    );
   }
 
   test("output, rotation every second and kills of the shim: every line, once, in order", async () => {

@@ -1,6 +1,6 @@
 /** What a container is told to be, seen from inside of it. */
 import assert from "node:assert/strict";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerSecurityContext } from "../../src/shim/domain/cri.js";
@@ -12,6 +12,7 @@ import {
 } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
+import { onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
@@ -56,15 +57,18 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
 
   test("mounts: read-write and read-only, and the status names the paths of the request", async () => {
     const directory = await bed.newDirectory();
-    await mkdir(join(directory, "data:with colon"));
-    await writeFile(join(directory, "file"), "content");
+    const onEngine = onEngineHost(directory);
+    await mkdir(join(onEngine, "data:with colon"), { recursive: true });
+    // Root of a container may be another user on the host.
+    await chmod(join(onEngine, "data:with colon"), 0o777);
+    await writeFile(join(onEngine, "file"), "content");
     const mounts = [
       { container_path: "/rw", host_path: join(directory, "data:with colon") },
       { container_path: "/ro", host_path: join(directory, "file"), readonly: true },
     ];
     const id = await pod.start({ metadata: metadata(), mounts });
     await pod.shell(id, "echo written > /rw/out");
-    assert.equal(await readFile(join(directory, "data:with colon", "out"), "utf8"), "written\n");
+    assert.equal(await readFile(join(onEngine, "data:with colon", "out"), "utf8"), "written\n");
     assert.equal(await pod.shell(id, "cat /ro"), "content");
     assert.notEqual((await pod.exec(id, "sh", "-c", "echo x > /ro")).exitCode, 0);
     const status = await pod.containerStatus(id);

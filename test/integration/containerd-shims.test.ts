@@ -1,5 +1,6 @@
 /** One process of containerd's shim for all containers of a pod. */
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import {
@@ -10,6 +11,7 @@ import {
   reasonForNoAnnotations,
   startContainer,
 } from "../support/docker.js";
+import { onEngineHost, signalOnEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { containerdShimOf } from "../support/processes.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
@@ -52,7 +54,7 @@ describe("containers of a pod", { skip }, () => {
       linux: { resources: { memory_limit_in_bytes: String(memoryLimit) } },
     });
     const killed = await pod.start(named("killed"));
-    process.kill(await pidOfContainer(killed), "SIGKILL");
+    await signalOnEngineHost(await pidOfContainer(killed), "SIGKILL");
     const execRuns = pod.exec(stays, "sh", "-c", "sleep 2; echo still");
 
     assert.equal((await pod.untilExited(ends)).exit_code, 7);
@@ -92,7 +94,7 @@ describe("containers of a pod", { skip }, () => {
     await using pod = await bed.runPod(cri);
     const shim = await containerdShimOf(pod.id);
     const [one, other] = [await pod.start(named("one")), await pod.start(named("other"))];
-    process.kill(await pidOfContainer(pod.id), "SIGKILL");
+    await signalOnEngineHost(await pidOfContainer(pod.id), "SIGKILL");
     await until(
       "the sandbox to be not ready",
       async () => (await pod.status()).state === PodSandboxState.SANDBOX_NOTREADY,
@@ -112,7 +114,7 @@ describe("containers of a pod", { skip }, () => {
     const pod = await bed.runPod(cri);
     const id = await pod.start();
     const pid = await pidOfContainer(id);
-    process.kill(await containerdShimOf(pod.id), "SIGKILL");
+    await signalOnEngineHost(await containerdShimOf(pod.id), "SIGKILL");
     assert.equal((await pod.untilExited(id)).exit_code, 137);
     await until(
       "the sandbox to be not ready",
@@ -209,12 +211,5 @@ describe("without --one-containerd-shim-per-pod", { skip }, () => {
 });
 
 async function untilGone(pid: number): Promise<void> {
-  await until(`process ${pid} to end`, () => {
-    try {
-      process.kill(pid, 0);
-      return false;
-    } catch {
-      return true;
-    }
-  });
+  await until(`process ${pid} to end`, () => !existsSync(onEngineHost(`/proc/${pid}`)));
 }

@@ -1,23 +1,30 @@
 /** A real engine for the tests of the engine adapter: who it is, an image on it, containers that go away again. */
 import { randomBytes } from "node:crypto";
+import { tmpdir } from "node:os";
 import { after, before } from "node:test";
 import { findBusybox } from "../../scripts/setup/busybox.mjs";
 import { cacheDirectory } from "../../scripts/setup/paths.mjs";
+import { engineEndpoint } from "../../src/shim/app/open-engine.js";
+import { dockerEndpointKind } from "../../src/shim/config/endpoints.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import { silentLogger } from "../../src/shim/lib/log.js";
 import type { CreateBody } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import { dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { instrument, type EngineObservation } from "../../src/shim/engine/instrumented-engine.js";
+import type { EngineHostDeps } from "../../src/shim/host/engine-host.js";
 import { buildImageArchive } from "../../src/shim/pause/image-archive.js";
 import type { Engine } from "../../src/shim/ports/engine.js";
-
-const endpointText = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
+import { dockerEndpoint, tlsEnvironment } from "../support/docker.js";
 
 /** Key of the label on everything that a test makes. */
 export const testLabel = "dockershim.test/engine";
 
-export const socketPath = endpointText.replace(/^unix:\/\//, "");
+/** As the program connects, over the transport that the run has. */
+export const endpoint = await engineEndpoint(
+  { dockerEndpoint: dockerEndpointKind.parse(dockerEndpoint), dockerContext: undefined },
+  tlsEnvironment,
+);
 
 /** An engine with a clean end; short deadlines, for a test that hangs is no test. */
 export interface TestEngine {
@@ -46,7 +53,7 @@ export function anySignal(): AbortSignal {
 
 /** Why the tests against a real engine cannot run here, or false. */
 export async function reasonToSkip(): Promise<string | false> {
-  using docker = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 10_000 });
+  using docker = dockerEngine({ endpoint, shortTimeoutMs: 10_000 });
   try {
     await docker.connect(anySignal());
     await busybox();
@@ -67,7 +74,7 @@ export function engineOfSuite(): TestEngine {
 }
 
 async function openTestEngine(): Promise<TestEngine> {
-  const docker = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const docker = dockerEngine({ endpoint, shortTimeoutMs: 30_000 });
   const observations: EngineObservation[] = [];
   const engine = instrument(docker, { log: silentLogger(), observe: (one) => observations.push(one) });
   const run = randomBytes(5).toString("hex");
@@ -137,4 +144,9 @@ const applets = ["sh", "sleep", "cat", "echo", "dd", "true"];
 async function busybox(): Promise<Buffer> {
   const { content } = await findBusybox({ cacheDirectory, allowDownload: false, log: () => undefined });
   return content;
+}
+
+/** Of this host, with a directory that is surely on it. */
+export function proofsOf(engine: EngineHostDeps["engine"]): EngineHostDeps {
+  return { engine, mode: "auto", directory: tmpdir(), log: silentLogger() };
 }

@@ -4,14 +4,15 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { Snapshot } from "../../src/shim/domain/snapshot.js";
-import { chooseHost } from "../../src/shim/host/choose-host.js";
+import { EngineHost } from "../../src/shim/host/engine-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
-import { anySignal, engineOfSuite, reasonToSkip, socketPath, type TestContainer } from "./engine-support.js";
+import { anySignal, engineOfSuite, proofsOf, reasonToSkip, type TestContainer } from "./engine-support.js";
 
 describe(
   "LocalHost with the files of a real engine",
-  { skip: await reasonToSkip(), timeout: 120_000 },
+  { skip: (await reasonToSkip()) || needsEngineHost("files"), timeout: 120_000 },
   () => {
     const at = engineOfSuite();
     let host: HostAccess;
@@ -19,7 +20,7 @@ describe(
     let snapshot: Snapshot;
 
     before(async () => {
-      host = await chooseHost(at.facts, `unix://${socketPath}`);
+      ({ host } = await EngineHost.connected(at.facts, proofsOf(at.engine), anySignal()));
       sandbox = await at.container();
       await at.engine.startContainer(sandbox.id, anySignal());
       snapshot = await inspect(sandbox.id);

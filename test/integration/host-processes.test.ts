@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { closeSync, fstatSync, statSync } from "node:fs";
 import { before, describe, test } from "node:test";
-import { chooseHost } from "../../src/shim/host/choose-host.js";
+import { EngineHost } from "../../src/shim/host/engine-host.js";
 import { findContainerd, findDockerd } from "../../src/shim/host/processes/find-engine.js";
 import { hasEnded } from "../../src/shim/lib/linux/process-stat.js";
 import { isCgroupOf, ProcFiles } from "../../src/shim/host/processes/proc-files.js";
 import type { ProcessStreams } from "../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
+import { dockerSocket } from "../support/docker.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import { until } from "../support/wait.js";
-import { anySignal, engineOfSuite, reasonToSkip, socketPath, type TestContainer } from "./engine-support.js";
+import { anySignal, engineOfSuite, proofsOf, reasonToSkip, type TestContainer } from "./engine-support.js";
 
 const proc = new ProcFiles();
 
@@ -23,17 +25,21 @@ async function processesOf(containerId: string): Promise<readonly number[]> {
 
 describe(
   "LocalHost.killProcessTree() with a real engine",
-  { skip: await reasonToSkip(), timeout: 120_000 },
+  { skip: (await reasonToSkip()) || needsEngineHost("processes"), timeout: 120_000 },
   () => {
     const at = engineOfSuite();
     let host: HostAccess;
     let container: TestContainer;
 
     before(async () => {
-      host = await chooseHost(at.facts, `unix://${socketPath}`);
-      assert.equal(host.local, true);
+      const found = await EngineHost.connected(at.facts, proofsOf(at.engine), anySignal());
       container = await at.container();
       await at.engine.startContainer(container.id, anySignal());
+      assert.equal(found.reach.jobs.processes.reached, false);
+      await found.observe(await at.engine.inspectContainer(container.id, anySignal()), anySignal());
+      ({ host } = found);
+      const reached = Object.values(host.reach.jobs).map(({ reached }) => reached);
+      assert.deepEqual(reached, [true, true, true, true, true], JSON.stringify(host.reach));
     });
 
     /** Runs a script until the container has `count` processes more; the pid is that of the script. */
@@ -113,9 +119,9 @@ describe(
     });
 
     test("the engine's own processes are found by their sockets", async () => {
-      const dockerd = await findDockerd(proc, socketPath, []);
+      const dockerd = await findDockerd(proc, dockerSocket, []);
       assert.ok(dockerd !== undefined);
-      assert.deepEqual(await findDockerd(proc, socketPath), dockerd);
+      assert.deepEqual(await findDockerd(proc, dockerSocket), dockerd);
       const containerd = await findContainerd(proc, dockerd);
       assert.ok(containerd !== undefined);
       assert.equal(await proc.command(containerd.pid), "containerd");

@@ -6,7 +6,6 @@ import type { Answer, Mount } from "../../src/shim/domain/cri.js";
 import type { ArchiveEntry } from "../../src/shim/pause/image-archive.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { docker, dockerJson, inspectImage, removeImage } from "../support/docker.js";
-import { forwardEngine } from "../support/forward-engine.js";
 import type { Pod } from "../support/pod.js";
 import type { RecordedRequest } from "../support/recording-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -87,11 +86,7 @@ describe("image volumes", { skip: await reasonToSkip() }, () => {
       let model: { readonly id: string; readonly reference: string };
       before(async () => {
         if (where === "here") shim = await bed.startShim();
-        else {
-          const remote = await forwardEngine();
-          bed.onClose(async () => remote[Symbol.asyncDispose]());
-          shim = await bed.startShim({ dockerEndpoint: remote.endpoint });
-        }
+        else shim = await bed.startShim({ flags: ["--engine-reach=remote"] });
         pod = await bed.runPod(shim.cri);
         bed.onClose(() => pod[Symbol.asyncDispose]());
         model = await loadModel();

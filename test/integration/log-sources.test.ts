@@ -1,4 +1,5 @@
 /** Logs of every kind of log driver, against a real engine: what the container wrote is what stands in the file. */
+import { fakeReach } from "../fakes/reach.js";
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -77,7 +78,13 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     const log = recordingLog();
     const open = async (): Promise<ContainerLogWriters> =>
       new ContainerLogWriters({
-        ...{ engine: engine.engine, host: () => ({ local }), log, format: "cri", adopted: "keep" },
+        ...{
+          engine: engine.engine,
+          host: () => ({ reach: fakeReach(local) }),
+          log,
+          format: "cri",
+          adopted: "keep",
+        },
         records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
       });
     await using container = await engine.container({

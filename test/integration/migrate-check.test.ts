@@ -7,7 +7,13 @@ import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { CheckReport } from "../../src/migrate/check-report.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
-import { createContainer, docker, dockerEndpoint, startContainer } from "../support/docker.js";
+import {
+  createContainer,
+  docker,
+  dockerEndpoint,
+  startContainer,
+  tlsEnvironment,
+} from "../support/docker.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 
 interface Golden {
@@ -88,7 +94,8 @@ describe("dockershim migrate check", { skip: await reasonToSkip() }, () => {
     const flags = ["--root", root, "--docker-endpoint", dockerEndpoint, "--kubelet-version", "1.30.1"];
     const argv = ["--import", "tsx", main, "migrate", "check", "-o", "json", "--to", target, ...flags];
     return new Promise((resolve, reject) => {
-      execFile(process.execPath, argv, { maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+      const env = { ...process.env, ...tlsEnvironment };
+      execFile(process.execPath, argv, { maxBuffer: 64 * 1024 * 1024, env }, (error, stdout, stderr) => {
         if (stdout === "") reject(error ?? new Error(stderr));
         else
           resolve({
@@ -138,8 +145,12 @@ describe("dockershim migrate check", { skip: await reasonToSkip() }, () => {
     const away = await check(root, "containerd");
     assert.equal(away.code, 2);
     assert.equal(new Map(away.report.pods.map((pod) => [pod.sandboxId, pod.level])).get(own.id), "restart");
+    // The containerd image store does not tell until Docker Engine 29, and the finding says so.
     assert.ok(
-      away.report.findings.some(({ id, subject }) => id === "image-local" && subject.includes(bed.image)),
+      away.report.findings.some(
+        ({ id, subject, level }) =>
+          id === "image-local" && (subject.includes(bed.image) || (subject === "node" && level === "note")),
+      ),
     );
 
     const back = await check(root, "cri-dockerd");

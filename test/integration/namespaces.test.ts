@@ -6,13 +6,14 @@ import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
+import { hostNamespace, onEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 const { POD, CONTAINER, NODE, TARGET } = NamespaceMode;
 
 async function namespaceOf(containerId: string, kind: string): Promise<string> {
   const pid = (await inspectContainer(containerId))?.State.Pid ?? 0;
-  return readlink(`/proc/${String(pid)}/ns/${kind}`);
+  return readlink(onEngineHost(`/proc/${String(pid)}/ns/${kind}`));
 }
 
 describe("namespaces", { skip: await reasonToSkip() }, () => {
@@ -32,7 +33,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     const target = await pod.start(withPid("target", TARGET, own));
     const node = await pod.start(withPid("node", NODE));
     const sandbox = await namespaceOf(pod.id, "pid");
-    const host = await readlink("/proc/self/ns/pid");
+    const host = await hostNamespace("pid");
     assert.equal(await namespaceOf(shared, "pid"), sandbox);
     assert.equal(await namespaceOf(target, "pid"), await namespaceOf(own, "pid"));
     assert.equal(await namespaceOf(node, "pid"), host);
@@ -66,7 +67,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     for (const kind of ["net", "ipc", "uts"]) {
       const names = await Promise.all([pod.id, first, second].map((id) => namespaceOf(id, kind)));
       if (kind !== "uts") assert.equal(new Set(names).size, 1, kind);
-      assert.notEqual(names[0], await readlink(`/proc/self/ns/${kind}`), kind);
+      assert.notEqual(names[0], await hostNamespace(kind), kind);
     }
     assert.equal(await pod.shell(first, "hostname"), "pod-host-name");
     assert.equal(await pod.shell(second, "hostname"), "pod-host-name");
@@ -78,7 +79,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
       linux: { security_context: { namespace_options: options } },
     });
     const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
-    assert.equal(await namespaceOf(id, "net"), await readlink("/proc/self/ns/net"));
+    assert.equal(await namespaceOf(id, "net"), await hostNamespace("net"));
     assert.equal(await pod.shell(id, "hostname"), hostname());
     const status = await pod.status();
     assert.equal(status.network?.ip, "");
@@ -91,8 +92,8 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
       linux: { security_context: { namespace_options: options } },
     });
     const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
-    assert.equal(await namespaceOf(id, "ipc"), await readlink("/proc/self/ns/ipc"));
-    assert.equal(await namespaceOf(id, "pid"), await readlink("/proc/self/ns/pid"));
+    assert.equal(await namespaceOf(id, "ipc"), await hostNamespace("ipc"));
+    assert.equal(await namespaceOf(id, "pid"), await hostNamespace("pid"));
   });
 
   test("sysctls apply to the pod alone", async () => {

@@ -8,13 +8,14 @@ import { podCgroupPath } from "../../src/play/containers/pod-cgroup.js";
 import { CgroupDriver } from "../../src/shim/domain/cri.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import { containersWithLabel, pidOfContainer, removeContainer } from "../support/docker.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const megabyte = 1024 ** 2;
 
-describe("the cgroup of a pod", { skip: await reasonToSkip() }, () => {
+describe("the cgroup of a pod", { skip: (await reasonToSkip()) || needsEngineHost("cgroups") }, () => {
   let bed: TestBed;
   let shim: ShimProcess;
   let driver: "cgroupfs" | "systemd";

@@ -133,6 +133,27 @@ spec:
     assert.equal((await play("--down")).code, 0);
   });
 
+  test("the supervisor takes back the pods of an attached play that was killed, with its files", async () => {
+    await write(1);
+    assert.equal((await play("--detach")).code, 0);
+    await write(1, 1001);
+    const attached = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, path]);
+    try {
+      await runs({ 0: 1 });
+      const store = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
+      const isStored = async (): Promise<boolean> =>
+        (await store.list((line) => assert.fail(line))).some(({ files }) =>
+          files.some(({ text }) => text.includes("1001")),
+        );
+      await until("its files are stored", isStored);
+    } finally {
+      await attached.end("SIGKILL");
+    }
+    await kill("0");
+    await runs({ 0: 2 });
+    assert.equal((await play("--down")).code, 0);
+  });
+
   test("--watch applies what changes, keeps what runs when a file is broken, and leaves it at the end", async () => {
     await write(1);
     const watch = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, "--watch", path]);

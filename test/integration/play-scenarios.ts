@@ -7,6 +7,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { repositoryRoot } from "../../scripts/setup/paths.mjs";
 import { connectCri } from "../support/cri-client.js";
+import { fetchOnEngineHost, onEngineHost } from "../support/engine-host.js";
 import { CommandProcess, runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
 
@@ -106,8 +107,7 @@ spec:
     assert.match(stdout, new RegExp(`default/${named("ready")} +Running +2/2 +0 `));
     const { phase, addresses, madeBy } = await present("ready");
     assert.deepEqual([phase, madeBy], ["Running", "play"]);
-    const page = await fetch(`http://${addresses[0]}:8080/`, { signal: AbortSignal.timeout(10_000) });
-    assert.equal(await page.text(), "page\n");
+    assert.equal(await fetchOnEngineHost(`http://${addresses[0]}:8080/`, 10_000), "page\n");
     const again = await up(path);
     assert.match(again.stderr, new RegExp(`default/${named("ready")}: already running`));
     assert.equal((await play("--down", path)).code, 0);
@@ -173,6 +173,7 @@ spec:
 
   test("init containers and sidecars: in order, and a sidecar ends after the last container", async (t) => {
     const directory = await server().newDirectory();
+    await mkdir(onEngineHost(directory), { recursive: true });
     const mount = "volumeMounts: [{name: data, mountPath: /data}]";
     const path = await manifest(
       t,
@@ -198,12 +199,16 @@ spec:
     );
     const exit = await play(path);
     assert.equal(exit.code, 0, exit.stderr);
-    assert.equal(await readFile(join(directory, "log"), "utf8"), "first\nside\nsecond\nmain\nend\n");
+    assert.equal(
+      await readFile(onEngineHost(join(directory, "log")), "utf8"),
+      "first\nside\nsecond\nmain\nend\n",
+    );
     assert.equal((await present("order")).phase, "Succeeded");
   });
 
   test("hooks run after the start and before the end, and a failing postStart hook restarts the container", async (t) => {
     const directory = await server().newDirectory();
+    await mkdir(onEngineHost(directory), { recursive: true });
     const mount = "volumeMounts: [{name: data, mountPath: /data}]";
     const hook = (words: string): string => `{exec: {command: [sh, -c, "${words}"]}}`;
     const path = await manifest(
@@ -233,7 +238,7 @@ spec:
     await attached.untilPrinted(/(?:: Started container bad[^]*){2}/);
     await attached.end("SIGINT");
     assert.equal((await play("--down", path)).code, 0);
-    assert.equal(await readFile(join(directory, "log"), "utf8"), "started\nstops\n");
+    assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
   });
 
   const twoContainers = `
@@ -421,6 +426,8 @@ kind: Pod
 metadata: {name: verbs-RUN}
 spec:
   terminationGracePeriodSeconds: 1
+  # Created before the container that the commands take.
+  initContainers: [{name: side, restartPolicy: Always, image: IMAGE, command: [sleep, "1000"]}]
   containers: [{name: web, image: IMAGE, stdin: true, command: [sh, -c, "${script}"]}]
 `,
     );

@@ -4,7 +4,7 @@
  * other CRI server, whose image dockershim.test/busybox:play is made by hand.
  */
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
@@ -53,6 +53,10 @@ describe("play on a given server", { skip: noServer }, () => {
   const run = randomBytes(4).toString("hex");
   playScenarios(() => ({
     ...{ endpoint, run, image: "dockershim.test/busybox:play" },
-    newDirectory: () => mkdtemp(join(directory, "d-")),
+    newDirectory: async () => {
+      const path = await mkdtemp(join(directory, "d-"));
+      await chmod(path, 0o777); // Root of a container may be another user on the host.
+      return path;
+    },
   }));
 });

@@ -1,18 +1,28 @@
 /** `dockershim play`, the program, against a shim with a real engine. */
 import assert from "node:assert/strict";
 import { readFile, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connect } from "../../src/play/client.js";
 import {
   containersWithLabel,
+  docker,
+  dockerJson,
   inspectImage,
   loadImage,
   removeContainer,
   removeImage,
 } from "../support/docker.js";
-import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import {
+  fetchOnEngineHost,
+  isEngineElsewhere,
+  needsEngineHost,
+  onEngineHost,
+} from "../support/engine-host.js";
+import { CommandProcess, runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { until } from "../support/wait.js";
@@ -53,6 +63,14 @@ describe("play", { skip: await reasonToSkip() }, () => {
     return exit;
   }
 
+  /** Where this process finds the files of play on the engine's host. */
+  async function playVolume(): Promise<string> {
+    const { Mountpoint } = (await dockerJson("GET", "/volumes/dockershim-play")) as {
+      readonly Mountpoint: string;
+    };
+    return onEngineHost(Mountpoint);
+  }
+
   /** The example with names and labels of this run, so that a user's `hello` is not touched. */
   async function manifest(text: string): Promise<string> {
     const path = join(await bed.newDirectory(), "pods.yaml");
@@ -61,12 +79,13 @@ describe("play", { skip: await reasonToSkip() }, () => {
   }
 
   /** The columns of the table that was printed, by pod. */
-  function rows({ stdout }: Exit): ReadonlyMap<string, readonly string[]> {
+  function rows({ stdout, stderr }: Exit): ReadonlyMap<string, readonly string[]> {
     const lines = stdout
       .trim()
       .split("\n")
       .map((line) => line.trim().split(/\s{2,}/));
-    assert.deepEqual(lines[0], ["POD", "STATUS", "READY", "RESTARTS", "IP", "PORTS", "AGE", "LAST EVENT"]);
+    const header = ["POD", "STATUS", "READY", "RESTARTS", "IP", "PORTS", "AGE", "LAST EVENT"];
+    assert.deepEqual(lines[0], header, `no table; standard error: ${stderr}`);
     return new Map(lines.slice(1).map((cells) => [cells[0] ?? "", cells]));
   }
 
@@ -123,7 +142,11 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `);
     const name = `volumes-${bed.run}`;
     const state = "/var/lib/dockershim/play";
-    bed.onClose(() => rm(join(state, "claims.d", "default", `data-${bed.run}`), { recursive: true }));
+    bed.onClose(() =>
+      isEngineElsewhere
+        ? docker("DELETE", `/volumes/dockershim-play-claim-default.data-${bed.run}?force=1`)
+        : rm(join(state, "claims.d", "default", `data-${bed.run}`), { recursive: true }),
+    );
     for (const count of ["1", "2"]) {
       const up = await play("--wait", path);
       assert.equal(up.code, 0, up.stderr);
@@ -140,7 +163,8 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
         .split("\n")
         .map((line) => line.split(" ").slice(3).join(" "));
       assert.deepEqual(lines, ['app="a"', "1", "1234", "1234", "read-only", count]);
-      const shared = join(state, uid, "volumes", "empty-dir", "shared", name, "logs", "name");
+      const root = isEngineElsewhere ? await playVolume() : state;
+      const shared = join(root, uid, "volumes", "empty-dir", "shared", name, "logs", "name");
       assert.equal(await readFile(shared, "utf8"), `${name}\n`);
       const down = await play("--down", path);
       assert.equal(down.code, 0, down.stderr);
@@ -160,10 +184,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     const [, state, ready, , ip, ports] = rows(up).get(`default/${name}`) ?? [];
     assert.deepEqual([state, ports, ready], ["Running", "8080/TCP", "1/1"]);
     const page = await until("the page", () =>
-      fetch(`http://${String(ip)}:8080/`).then(
-        (answer) => answer.text(),
-        () => undefined,
-      ),
+      fetchOnEngineHost(`http://${String(ip)}:8080/`, 10_000).catch(() => undefined),
     );
     assert.equal(page, "<h1>Hello from pod hello on the Docker Engine</h1>\n");
     assert.equal((await containersWithLabel(`${runLabel}=${bed.run}`)).length, 1); // The pod's labels are the sandbox's.
@@ -212,12 +233,17 @@ spec:
   - {name: main, image: IMAGE, command: [sh, -c, 'echo "done by $WHO"'], env: [{name: WHO, value: me}]}
 `);
     const follow = play("--follow", path);
-    await until("the job to end", async () => {
-      const { items } = await shim.cri.ListPodSandbox({});
-      const job = items.find(({ metadata }) => metadata?.name === `job-${bed.run}`);
-      if (job === undefined) return false;
-      const { containers } = await shim.cri.ListContainers({ filter: { pod_sandbox_id: job.id } });
-      return containers[0]?.state === 2;
+    // A play that takes over a pod in the middle of its start would start containers beside the first play.
+    await until("the job to end, and the other pod to run", async () => {
+      const { containers } = await shim.cri.ListContainers({});
+      const hasState = (pod: string, state: number): boolean =>
+        containers.some(
+          ({ labels, metadata, ...container }) =>
+            labels["io.kubernetes.pod.name"] === `${pod}-${bed.run}` &&
+            metadata?.name === "main" &&
+            container.state === state,
+        );
+      return hasState("job", 2) && hasState("order", 1);
     });
     const up = await play("--wait", path);
     const table = rows(up);
@@ -320,6 +346,71 @@ spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/
     for (const name of [`fine-${bed.run}`, `broken-${bed.run}`]) {
       assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
     }
+  });
+
+  test("a program that is missing is named with its container", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: bad-RUN}
+spec: {containers: [{name: web, image: "IMAGE", command: [no-such-program]}]}
+`);
+    const exit = await play("--wait=30s", path);
+    assert.equal(exit.code, 1);
+    assert.match(exit.stderr, /start container "web": .*not found.*"no-such-program"/);
+  });
+
+  const ofNetworks = { skip: needsEngineHost("networkNamespaces") };
+
+  test(
+    "a hostPort on which a program of this host listens is refused before anything starts",
+    ofNetworks,
+    async () => {
+      const server = createServer().listen(0);
+      await once(server, "listening");
+      const { port } = server.address() as AddressInfo;
+      const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: bad-RUN}
+spec: {containers: [{name: c, image: "IMAGE", ports: [{containerPort: 80, hostPort: ${port}}]}]}
+`);
+      try {
+        const exit = await play("--wait=30s", path);
+        assert.equal(exit.code, 1);
+        assert.match(exit.stderr, new RegExp(`port ${port}/TCP of this host: a program listens on it`));
+        assert.doesNotMatch(exit.stderr, /Created pod sandbox/);
+      } finally {
+        server.close();
+      }
+    },
+  );
+
+  test("an interrupt while --wait waits says that the pods stay, and how to go on", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: fine-RUN}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: c
+      image: "IMAGE"
+      command: [sleep, "1000"]
+      readinessProbe: {initialDelaySeconds: 2, exec: {command: ["false"]}}
+`);
+    open.add(path);
+    const waiting = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, "--wait", path]);
+    await waiting.untilPrinted(/Readiness probe/);
+    const { code, stderr } = await waiting.end("SIGINT");
+    assert.equal(code, 1);
+    assert.match(stderr, /interrupted; not ready: default\/fine-.*; the pods stay/);
+    assert.match(
+      stderr,
+      new RegExp(`go on with "dockershim play ${path}", remove them with .*--down ${path}`),
+    );
+    assert.equal((await containersWithLabel(`io.kubernetes.pod.name=fine-${bed.run}`)).length, 2);
+    assert.equal((await play("--down", path)).code, 0);
   });
 
   test("without a server: one line that says so", async () => {

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { hostPortChainName } from "../../src/network/hostport/legacy-chains.js";
 import { dockerEndpoint } from "../support/docker.js";
-import { forwardEngine } from "../support/forward-engine.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
@@ -145,8 +144,7 @@ await withOwnEngine(import.meta.url, [], () => {
     await command("iptables", "-t", "nat", "-F", "POSTROUTING");
     await command("iptables", "-F", "FORWARD");
     assert.equal(await flushed(), "");
-    await using remote = await forwardEngine();
-    await node.start({ dockerEndpoint: remote.endpoint });
+    await node.start({ flags: [...node.flags, "--engine-reach=remote"] });
     await until("the engine to be reached", async () => {
       const { status } = await node.cri.Status({});
       return status?.conditions.find(({ type }) => type === "RuntimeReady")?.status === true;

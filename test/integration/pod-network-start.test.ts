@@ -106,7 +106,8 @@ await withOwnEngine(import.meta.url, [], () => {
         /"scripted" DEL for pod .*: killed: .*not finished after 3m40s/,
       );
       const group = Number(await readFile(join(directory, "pid"), "utf8"));
-      assert.throws(() => process.kill(-group, 0), /ESRCH/);
+      // A killed process is in its group until init has reaped it.
+      await until("the plugin's processes to be gone", () => Promise.resolve(!groupExists(group)));
       await writeFile(join(directory, "gate"), "");
       await pod.stop();
       await pod.remove();
@@ -134,3 +135,12 @@ await withOwnEngine(import.meta.url, [], () => {
     });
   });
 });
+
+function groupExists(group: number): boolean {
+  try {
+    return process.kill(-group, 0);
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "ESRCH");
+    return false;
+  }
+}

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectImage, removeImage } from "../support/docker.js";
+import { openToEngine } from "../support/engine-host.js";
 import type { RecordingProxy } from "../support/recording-proxy.js";
 import type { PushedImage } from "../support/registry.js";
 import {
@@ -150,6 +151,8 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     await once(silent, "listening");
     const { port } = silent.address() as AddressInfo;
     try {
+      await using opened = await openToEngine(port);
+      assert.ok(opened);
       const image = `127.0.0.1:${String(port)}/test/never:1`;
       await rejectsWith(shim.cri.PullImage({ image: { image } }), "DEADLINE_EXCEEDED", /no progress for 2s/);
     } finally {
@@ -174,12 +177,15 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
       })();
     }).listen(0, "127.0.0.1");
     await once(slow, "listening");
-    const host = `127.0.0.1:${String((slow.address() as AddressInfo).port)}`;
+    const { port } = slow.address() as AddressInfo;
+    const host = `127.0.0.1:${String(port)}`;
     const image = `${repository.replace(open.host, host)}:${tag}`;
     bed.onClose(() => removeImage(image));
     const pulls = async (): Promise<readonly { image: string; layers: readonly { id: string }[] }[]> =>
       JSON.parse((await shim.cri.Status({ verbose: true })).info["pulls"] ?? "") as never;
     try {
+      await using opened = await openToEngine(port);
+      assert.ok(opened);
       const pulled = shim.cri.PullImage({ image: { image } });
       await until("the layers are told", async () => (await pulls())[0]?.layers.length);
       assert.equal((await pulls())[0]?.image, image);

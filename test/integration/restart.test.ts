@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { inspectContainer } from "../support/docker.js";
 import { runProgram } from "../support/shim-process.js";
+import { onEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
@@ -33,7 +34,7 @@ describe("restart", { skip: await reasonToSkip() }, () => {
       first.signal(signal);
       await first.untilLogged(/"msg":"stopping; containers keep running"/);
       const pid = (await inspectContainer(id))?.State.Pid ?? 0;
-      const gate = `/proc/${String(pid)}/root/tmp/gate`;
+      const gate = onEngineHost(`/proc/${String(pid)}/root/tmp/gate`);
       assert.equal(spawnSync("sh", ["-c", `echo let go > ${gate}`], { timeout: 10_000 }).status, 0);
       assert.deepEqual(await inFlight, { stdout: "let go\n", stderr: "", exitCode: 0 });
       const exit = await first.exited;

@@ -5,7 +5,7 @@ import type { Services } from "../../src/shim/cri/services.js";
 import { createPodDialer } from "../../src/shim/app/open-pod-dialer.js";
 import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
 import { type DockerEngine, dockerEngine } from "../../src/shim/engine/docker-engine.js";
-import { chooseHost, RemoteHost } from "../../src/shim/host/choose-host.js";
+import { EngineHost, unknownHost } from "../../src/shim/host/engine-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
 import { attach } from "../../src/shim/cri/container/attach.js";
@@ -17,7 +17,7 @@ import { StateSync } from "../../src/shim/state/state-sync.js";
 import { FakeStreamingServer, TestClient } from "../fakes/fake-streaming.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
-import { socketPath } from "./engine-support.js";
+import { endpoint, proofsOf } from "./engine-support.js";
 
 export interface Sessions extends AsyncDisposable {
   exec(containerId: string, command: readonly string[], changes?: Partial<ExecRequest>): Promise<TestClient>;
@@ -31,14 +31,15 @@ export interface Sessions extends AsyncDisposable {
 export async function openSessions(options: { readonly remote?: boolean } = {}): Promise<Sessions> {
   const log = recordingLog();
   const lifetime = new Lifetime(log);
-  const engine = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const engine = dockerEngine({ endpoint, shortTimeoutMs: 30_000 });
   const link = new EngineLink();
   const model = new ReadModel(() => undefined);
-  let host: HostAccess = new RemoteHost();
+  const mode = options.remote === true ? "remote" : "auto";
+  let host: HostAccess = unknownHost(mode);
   const sync = new StateSync({
     ...{ engine, model, link, log },
-    onConnect: async (facts) => {
-      if (options.remote !== true) host = await chooseHost(facts, `unix://${socketPath}`, log);
+    onConnect: async (facts, signal) => {
+      ({ host } = await EngineHost.connected(facts, { ...proofsOf(engine), mode, log }, signal));
     },
     onLive: () => undefined,
     onImageEvent: () => undefined,

@@ -4,6 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
+import { needsEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { openSockets, processesIn } from "../support/processes.js";
@@ -125,7 +126,9 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
       assert.deepEqual(outcome, { stdout: `${String(index)}\n`, stderr: "", code: index });
   });
 
-  test("sessions that are cut at random points leave no process and no connection", async () => {
+  const ofProcesses = { skip: needsEngineHost("processes") };
+
+  test("sessions that are cut at random points leave no process and no connection", ofProcesses, async () => {
     const before = await processesIn(id);
     const connections = await openSockets(process.pid);
     const count = long ? 1_000 : 100;
@@ -155,7 +158,7 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
     );
   });
 
-  test("a child that keeps the output after its parent ended ends with the client", async () => {
+  test("a child that keeps the output after its parent ended ends with the client", ofProcesses, async () => {
     const before = await processesIn(id);
     const client = await sessions.exec(id, ["sh", "-c", "sleep 1000 & echo started"]);
     let seen = "";

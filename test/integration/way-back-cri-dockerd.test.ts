@@ -10,6 +10,7 @@ import type { Answer, ContainerConfig } from "../../src/shim/domain/cri.js";
 import { connectCri, type CriClient } from "../support/cri-client.js";
 import { criDockerd, startCriDockerd } from "../support/cri-dockerd.js";
 import { inspectContainer } from "../support/docker.js";
+import { onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -134,7 +135,8 @@ describe("the way back to cri-dockerd", { skip }, () => {
     const there = await switched(t, { linux: { resources: { hugepage_limits } } });
     const limit = async (id: string): Promise<string> => {
       const pid = (await inspectContainer(id))?.State.Pid ?? 0;
-      const cgroup = /^0::(.*)$/m.exec(await readFile(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
+      const cgroup =
+        /^0::(.*)$/m.exec(await readFile(onEngineHost(`/proc/${pid}/cgroup`), "utf8"))?.[1] ?? "";
       return (await readFile(join("/sys/fs/cgroup", cgroup, "hugetlb.2MB.max"), "utf8")).trim();
     };
     assert.equal(await limit(there.id), "4194304");

@@ -2,7 +2,15 @@
 import { request as httpRequest } from "node:http";
 
 export const dockerEndpoint = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
-export const dockerSocket = dockerEndpoint.replace(/^unix:\/\//, "");
+/** The tests look at the engine by this socket also when the shims reach it otherwise. */
+export const dockerSocket =
+  process.env["DOCKERSHIM_TEST_DOCKER_SOCKET"] ?? dockerEndpoint.replace(/^unix:\/\//, "");
+
+/** As Docker's own clients are told of TLS. */
+export const tlsEnvironment = ((): Readonly<Record<string, string>> => {
+  const path = process.env["DOCKERSHIM_TEST_DOCKER_CERT_PATH"] ?? "";
+  return path === "" ? {} : { DOCKER_CERT_PATH: path, DOCKER_TLS_VERIFY: "1" };
+})();
 
 /** A request that takes longer fails the test. */
 const requestTimeoutMs = 120_000;
@@ -189,4 +197,15 @@ export async function reasonForNoAnnotations(): Promise<string | false> {
   const { ApiVersion } = (await dockerJson("GET", "/version")) as { ApiVersion: string };
   const minor = Number(ApiVersion.split(".")[1]);
   return minor >= 43 ? false : `API ${ApiVersion} has no annotations`;
+}
+
+/** Who root of a container is on the engine's host. */
+export async function rootOnHost(): Promise<readonly [uid: number, gid: number]> {
+  const info = (await dockerJson("GET", "/info")) as {
+    SecurityOptions: string[] | null;
+    DockerRootDir: string;
+  };
+  const isRemapped = (info.SecurityOptions ?? []).includes("name=userns");
+  const [, uid, gid] = /\/(\d+)\.(\d+)$/.exec(isRemapped ? info.DockerRootDir : "") ?? [];
+  return [Number(uid ?? 0), Number(gid ?? 0)];
 }

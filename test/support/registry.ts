@@ -7,6 +7,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { extract } from "tar-stream";
+import { openToEngine } from "./engine-host.js";
 import { until } from "./wait.js";
 
 const binary = process.env["DOCKERSHIM_TEST_REGISTRY_BINARY"] ?? "/usr/bin/docker-registry";
@@ -31,6 +32,7 @@ export interface PushedImage {
 
 export class TestRegistry implements AsyncDisposable {
   readonly host: string;
+  #opened: AsyncDisposable | undefined;
 
   private constructor(
     private readonly child: ChildProcess,
@@ -66,6 +68,7 @@ export class TestRegistry implements AsyncDisposable {
         const answer = await registry.#request("GET", "/v2/").catch(() => undefined);
         return answer?.ok;
       });
+      registry.#opened = await openToEngine(port);
       return registry;
     } catch (error) {
       await registry[Symbol.asyncDispose]();
@@ -102,6 +105,7 @@ export class TestRegistry implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#opened?.[Symbol.asyncDispose]();
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     this.child.kill("SIGKILL");
     await once(this.child, "exit");

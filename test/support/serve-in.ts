@@ -1,12 +1,14 @@
 /** Servers inside of pods, without a tool in the pod's image. */
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { onEngineHost } from "./engine-host.js";
 
 /**
- * Starts `script` of Node.js in the network namespace of a container; it must print a line when it is ready.
+ * Starts `script` of Node.js in the network namespace of a process of the engine's host; it must print a line when it is
+ * ready.
  */
 export async function serveIn(pid: number, script: string): Promise<AsyncDisposable> {
-  const namespace = `--net=/proc/${pid}/ns/net`;
+  const namespace = `--net=${onEngineHost(`/proc/${pid}/ns/net`)}`;
   const child = spawn("nsenter", [namespace, process.execPath, "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });

@@ -7,13 +7,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { isBuilt } from "../../scripts/setup/build.mjs";
-import { builtMain } from "../../scripts/setup/paths.mjs";
+import { builtMain, builtQuickMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
-import { dockerEndpoint } from "./docker.js";
+import { dockerEndpoint, tlsEnvironment } from "./docker.js";
+import { isEngineElsewhere } from "./engine-host.js";
 import { until } from "./wait.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const startTimeoutMs = 120_000;
+/** `play` opens the engine of the server when that engine is not on this host. */
+const engineEnvironment = isEngineElsewhere
+  ? { ...tlsEnvironment, DOCKER_HOST: dockerEndpoint }
+  : tlsEnvironment;
 /** As bin/dockershim and `npm start` have it. */
 const memoryEnvironment = { MALLOC_ARENA_MAX: "1", MALLOC_TRIM_THRESHOLD_: "131072" };
 
@@ -35,13 +40,15 @@ export interface Exit {
   readonly stderr: string;
 }
 
-/** How to start the program: the build when it is that of the sources, else the sources. */
-const program = ((): readonly string[] => {
+const isBuildCurrent = isBuilt(root);
+
+/** How to start the program: the build when it is that of the sources, as bin/dockershim does, else the sources. */
+function program([command]: readonly string[]): readonly string[] {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
-  if (isBuilt(root)) return [builtMain];
+  if (isBuildCurrent) return [command === "play" || command === "pod" ? builtQuickMain : builtMain];
   return ["--import", "tsx", join(root, "src", "shim", "main.ts")];
-})();
+}
 
 /** Starts the program with `argv`, and only that. */
 function spawnProgram(
@@ -52,9 +59,9 @@ function spawnProgram(
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
   );
-  return spawn(process.execPath, [...nodeFlags, ...program, ...argv], {
+  return spawn(process.execPath, [...nodeFlags, ...program(argv), ...argv], {
     cwd: root,
-    env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...environment },
+    env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...engineEnvironment, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
 }
@@ -93,8 +100,8 @@ export class CommandProcess {
     this.#exited = collect(child);
   }
 
-  static start(argv: readonly string[]): CommandProcess {
-    return new CommandProcess(spawnProgram(argv, {}));
+  static start(argv: readonly string[], environment: Readonly<Record<string, string>> = {}): CommandProcess {
+    return new CommandProcess(spawnProgram(argv, environment));
   }
 
   /** What it has printed so far, on both streams. */

@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { openToEngine } from "./engine-host.js";
 import { digestOf, readLayout } from "./registry.js";
 
 export interface SingleImageRegistry extends AsyncDisposable {
@@ -52,11 +53,17 @@ export async function startRegistry(archive: Buffer, login?: string): Promise<Si
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const opened = await openToEngine(port).catch((error: unknown) => {
+    server.close();
+    throw error;
+  });
   return {
-    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    host: `127.0.0.1:${port}`,
     manifestDigest,
     requests,
     [Symbol.asyncDispose]: async () => {
+      await opened[Symbol.asyncDispose]();
       server.closeAllConnections();
       server.close();
       await once(server, "close");

@@ -103,6 +103,15 @@ export function judgeSurroundings(
       text: `containers outside of pods stay as they are: ${engine.outside.length}`,
       reason: "no CRI server on Docker lists or touches them",
     });
+  if (!tellsLocalImages(engine))
+    found.push({
+      ...{ id: "image-local", level: "note", subject: "node", source: `${source}: GET /images/json` },
+      text: "images that exist only on this node cannot be told from others, and are not pinned",
+      reason: "the containerd image store of this engine gives every image a digest (until Docker Engine 29)",
+      next: usesDocker(target)
+        ? ""
+        : "docker push what was built here, or docker save it and import the file",
+    });
   for (const { id, names } of engine.localImages) {
     const subject = `image ${names[0] ?? id}`;
     if (!usesDocker(target))
@@ -129,6 +138,13 @@ export function judgeSurroundings(
   }
   return found;
 }
+
+/** The answers of a containerd image store tell where an image is from since Docker Engine 29. */
+function tellsLocalImages({ facts }: EngineFacts): boolean {
+  return facts.imageStore !== "containerd" || Number.parseInt(facts.engineVersion) >= firstWithIdentities;
+}
+
+const firstWithIdentities = 29;
 
 /** How many pods each program made, for the page's head. */
 export function countMakers(engine: EngineFacts): ReadonlyMap<string, number> {

@@ -91,8 +91,10 @@ export async function removeCgroup(uid: string, host = thisHost): Promise<void> 
   const roots = await allMounts(host);
   for (const driver of ["cgroupfs", "systemd"] as const) {
     const path = podCgroupPath(uid, driver);
-    const directories: string[] = [];
-    for (const root of roots) if (await exists(join(root, path))) directories.push(join(root, path));
+    const present = await Promise.all(
+      [...roots].map(async (root) => ((await exists(join(root, path))) ? [join(root, path)] : [])),
+    );
+    const directories = present.flat();
     for (const directory of directories) await waitUntilEmpty(directory, path, host);
     if (driver === "systemd") {
       if (directories.length > 0) await host.systemctl(["stop", podSlice(uid)]);

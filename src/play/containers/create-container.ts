@@ -4,9 +4,10 @@ import type { Answer, Image, Mount, PodSandboxStatus } from "../../shim/domain/c
 import type { CriClient } from "../client.js";
 import { type NodeFacts, containerConfig, messagePath, sandboxConfig } from "./cri-config.js";
 import { containerEnvironment } from "./environment.js";
-import type { PlayFiles } from "./files.js";
+import type { HostFiles } from "./files.js";
 import { hostsMode, hostsText } from "./hosts-text.js";
 import type { VolumeImages } from "./images.js";
+import type { MountedFiles } from "./mounted-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { type Directories, hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
 import type { PodServices } from "./pod-services.js";
@@ -35,7 +36,8 @@ export interface CreateContainerInput {
 export interface ContainerDeps {
   readonly client: CriClient;
   readonly features: ServerFeatures;
-  readonly files: PlayFiles;
+  readonly files: HostFiles;
+  readonly mounted: MountedFiles;
   readonly node: NodeFacts;
   readonly directories: Directories;
   /** Undefined: the pods find no Services. */
@@ -64,14 +66,14 @@ async function resolvedVolumeMounts(
   environment: ReadonlyMap<string, string>,
 ): Promise<readonly Answer<Mount>[]> {
   const { manifest, volumeImages: images, deps } = input;
-  const { files, node, directories, features } = deps;
+  const { mounted, node, directories, features } = deps;
   const handler = manifest.pod.spec.runtimeClassName ?? "";
   const recursiveReadOnly = features.recursiveReadOnly.has(handler);
   const planned = volumeMounts({ ...input, node, directories, images, environment, recursiveReadOnly });
   const mounts: Answer<Mount>[] = [];
   for (const { mount, volumePath, subPath, subPathTarget } of planned) {
-    if (subPath !== "") await files.mountSubPath(volumePath, subPath, subPathTarget);
-    mounts.push(subPath === "" ? mount : { ...mount, host_path: subPathTarget });
+    if (subPath === "") mounts.push(mount);
+    else mounts.push({ ...mount, host_path: await mounted.mountSubPath(volumePath, subPath, subPathTarget) });
   }
   return mounts;
 }
@@ -80,18 +82,18 @@ async function resolvedVolumeMounts(
 async function managedMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
   const { manifest, container, attempt, podIps: ips, deps, signal } = input;
   const { key, pod } = manifest;
-  const { files, directories, node, services } = deps;
+  const { mounted, directories, node, services } = deps;
   const taken = new Set((container.volumeMounts ?? []).map((mount) => join("/", mount.mountPath)));
   const mounts: Answer<Mount>[] = [];
   if (!taken.has("/etc/hosts") && (ips.length > 0 || pod.spec.hostNetwork === true)) {
     const path = hostsPath(directories, key);
-    if (services === undefined) await files.writeFile(path, hostsText(manifest, ips, [], node), hostsMode);
+    if (services === undefined) await mounted.writeFile(path, hostsText(manifest, ips, [], node), hostsMode);
     else await services.writeHosts(manifest, ips, signal);
     mounts.push({ container_path: "/etc/hosts", host_path: path, selinux_relabel: node.seLinux });
   }
   if (!taken.has(messagePath(container))) {
     const path = terminationMessageFile(directories, key, container.name, attempt);
-    await files.writeFile(path, "", 0o666);
+    await mounted.writeFile(path, "", 0o666);
     mounts.push({ container_path: messagePath(container), host_path: path, selinux_relabel: node.seLinux });
   }
   return mounts;

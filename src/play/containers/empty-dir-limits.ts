@@ -1,22 +1,83 @@
 /** sizeLimit of emptyDir volumes on disk, which nothing stops from growing: a kubelet evicts the pod. */
+import { messageOf } from "../../shim/lib/errors.js";
 import { parseQuantity } from "../../shim/domain/quantity.js";
+import type { Clock } from "../kubelet/clock.js";
+import type { EventSink } from "../kubelet/events.js";
+import type { ObservedPod } from "../kubelet/observed-pod.js";
+import type { PodStatus } from "../kubelet/status-types.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import type { PlayFiles } from "./files.js";
+import type { MountedFiles } from "./mounted-files.js";
 import { type Directories, volumePath } from "./pod-files.js";
 
-/** Why the pod must be evicted; undefined when no volume is too large. A kubelet looks every 10 s. */
-export async function emptyDirExcess(
-  { key, pod }: Pick<Manifest, "key" | "pod">,
-  files: Pick<PlayFiles, "diskUsage">,
+/** The kubelet's: `monitoringInterval` of its eviction manager. */
+const periodMs = 10_000;
+
+interface EmptyDirDeps {
+  readonly clock: Clock;
+  readonly mounted: Pick<MountedFiles, "diskUsage">;
+  readonly directories: Directories;
+  readonly event: EventSink;
+}
+
+type Limited = Pick<Manifest, "key" | "pod">;
+
+export class EmptyDirLimits {
+  /** In milliseconds of `uptime`. */
+  #dueAt = 0;
+  #failure: string | undefined;
+
+  constructor(private readonly deps: EmptyDirDeps) {}
+
+  /** When to look again, in milliseconds since 1970; Infinity for a pod without such limits. */
+  nextAt({ pod }: Limited): number {
+    if (limitsOf(pod).length === 0) return Infinity;
+    const { clock } = this.deps;
+    return clock.now() + Math.max(0, this.#dueAt - clock.uptime());
+  }
+
+  /** How the pod ends; undefined when no volume is too large, or it is not known yet. Never rejects. */
+  async end(
+    manifest: Limited,
+    { sandboxes }: ObservedPod,
+  ): Promise<Pick<PodStatus, "phase" | "reason" | "message"> | undefined> {
+    const { clock, mounted, directories, event } = this.deps;
+    const isUp = sandboxes.some(({ isReady }) => isReady); // Before that there may be no volumes.
+    if (!isUp || this.nextAt(manifest) > clock.now()) return undefined;
+    try {
+      const message = await emptyDirExcess(manifest, mounted, directories);
+      this.#failure = undefined;
+      if (message === undefined) return undefined;
+      event("Warning", "Evicted", message);
+      return { phase: "Failed", reason: "Evicted", message };
+    } catch (error) {
+      // Files may go while they are counted.
+      if (this.#failure !== messageOf(error)) event("Warning", "EvictionThresholdUnknown", messageOf(error));
+      this.#failure = messageOf(error);
+      return undefined;
+    } finally {
+      this.#dueAt = clock.uptime() + periodMs;
+    }
+  }
+}
+
+/** Why the pod must be evicted; undefined when no volume is too large. */
+async function emptyDirExcess(
+  { key, pod }: Limited,
+  mounted: Pick<MountedFiles, "diskUsage">,
   directories: Directories,
 ): Promise<string | undefined> {
-  for (const { name, emptyDir } of pod.spec.volumes ?? []) {
-    const { sizeLimit, medium } = emptyDir ?? {};
-    if (sizeLimit === undefined || medium === "Memory") continue; // The kernel limits those in memory.
-    const limit = parseQuantity(sizeLimit, 1) ?? 0n;
-    const used = await files.diskUsage(volumePath(directories, key, "empty-dir", name));
-    if (limit > 0n && used > limit)
-      return `emptyDir volume "${name}" takes ${used} bytes, more than its sizeLimit ${sizeLimit}`;
+  for (const { name, limit, text } of limitsOf(pod)) {
+    const used = await mounted.diskUsage(volumePath(directories, key, "empty-dir", name));
+    if (used > limit) return `emptyDir volume "${name}" takes ${used} bytes, more than its sizeLimit ${text}`;
   }
   return undefined;
+}
+
+function limitsOf({ spec }: Limited["pod"]): readonly { name: string; limit: bigint; text: string }[] {
+  return (spec.volumes ?? []).flatMap(({ name, emptyDir: { sizeLimit: text, medium } = {} }) => {
+    // The kernel limits those in memory.
+    if (text === undefined || medium === "Memory") return [];
+    const limit = parseQuantity(text, 1) ?? 0n;
+    return limit > 0n ? [{ name, limit, text }] : [];
+  });
 }

@@ -1,46 +1,28 @@
-/** Files that `play` makes on the node, as the kubelet would. */
+/** Files that `play` makes on this host, as the kubelet would: records of pods, logs, and what containers mount. */
 import { type Stats, constants } from "node:fs";
-import {
-  chmod,
-  chown,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  rm,
-  rmdir,
-  stat,
-  unlink,
-  writeFile,
-} from "node:fs/promises";
-import { dirname } from "node:path";
+import { mkdir, open, readdir, stat } from "node:fs/promises";
 import { ShimError } from "../../shim/lib/errors.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
 import { checkCgroups, makeCgroup, removeCgroup } from "./cgroups.js";
-import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmountBelow } from "./mounts.js";
-import { writeObjectFiles } from "./object-files.js";
-import { giveToGroup, openSubPath } from "./open-below.js";
+import { hostFileCalls } from "./file-calls.js";
+import {
+  type MountedFiles,
+  mountSubPath,
+  prepareOwnVolume,
+  removeMountedTree,
+  writeMountedFile,
+} from "./mounted-files.js";
 import type { CgroupDriverName, PodCgroup } from "./pod-cgroup.js";
-import type { HostPathType, VolumePreparation } from "./volumes.js";
+import type { HostPathType } from "./volumes.js";
 
-/** All paths are absolute. Those that are changed are play's own, but for hostPath volumes. */
-export interface PlayFiles {
+/** Files of this host, wherever the engine is. All paths are absolute, and play's own. */
+export interface HostFiles {
   exists(path: string): Promise<boolean>;
   /** The names in a directory, in order; none when it is missing. */
   list(path: string): Promise<readonly string[]>;
   /** Makes its parents, too; all users may read it. */
   makeDirectory(path: string): Promise<void>;
-  /**
-   * Makes its parents, too, which only root may enter. An existing file keeps its inode, which may be
-   * mounted.
-   */
-  writeFile(path: string, text: string, mode: number): Promise<void>;
-  /**
-   * Gives an existing file another text; its inode stays, and its readers never find it empty. Makes no file:
-   * answers false when there is none.
-   */
-  rewriteFile(path: string, text: string): Promise<boolean>;
   /** Only root may read it. A kill leaves the old text or the new. */
   replaceFile(path: string, text: string): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
@@ -49,15 +31,6 @@ export interface PlayFiles {
   openFile(path: string): Promise<GrowingFile | undefined>;
   /** The last `bytes` of a file; empty when there is none, and for a directory or a pipe. */
   readTail(path: string, bytes: number): Promise<string>;
-  /** Can be repeated: it keeps data, and brings the files of objects up to date. */
-  prepareVolume(volume: VolumePreparation): Promise<void>;
-  /**
-   * Mounts `subPath` of a volume at `target`, with its parents, unless that is mounted there. Makes a missing
-   * directory. Refuses links that leave the volume.
-   */
-  mountSubPath(volumePath: string, subPath: string, target: string): Promise<void>;
-  /** Bytes on disk of a directory, without other file systems below it. */
-  diskUsage(path: string): Promise<bigint>;
   /** Deletes a directory that may be missing, and unmounts all below it first. */
   removeTree(path: string): Promise<void>;
   /** Throws `unsupported` with the reason when cgroups of pods cannot be made for the engine's driver. */
@@ -76,7 +49,8 @@ export interface GrowingFile extends AsyncDisposable {
   isReplaced(): Promise<boolean>;
 }
 
-export const nodeFiles: PlayFiles = {
+/** For an engine that sees this host's files. */
+export const nodeFiles: HostFiles & MountedFiles = {
   exists: async (path) => (await statOrUndefined(path)) !== undefined,
   list: async (path) => {
     try {
@@ -89,69 +63,24 @@ export const nodeFiles: PlayFiles = {
   makeDirectory: async (path) => {
     await mkdir(path, { recursive: true, mode: 0o755 });
   },
-  writeFile: async (path, text, mode) => {
-    await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-    await writeFile(path, text, { mode });
-    await chmod(path, mode); // The umask took bits away.
-  },
-  rewriteFile,
+  writeFile: (path, text, mode) => writeMountedFile(path, Buffer.from(text), mode, hostFileCalls),
+  rewriteFile: (path, text) => hostFileCalls.rewriteFile(path, Buffer.from(text)),
   replaceFile: (path, text) =>
     writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
   readFile: readWhole,
   openFile,
   readTail,
-  prepareVolume,
-  mountSubPath,
-  diskUsage: async (path) =>
-    BigInt(/^\d+/.exec(await run("du", ["-sx", "--block-size=1", "--", path]))?.[0] ?? "0"),
-  removeTree,
+  prepareVolume: async (volume) => {
+    if (volume.kind === "hostPath") await checkHostPath(volume.path, volume.type);
+    else await prepareOwnVolume(volume, hostFileCalls);
+  },
+  mountSubPath: (volumePath, subPath, target) => mountSubPath(volumePath, subPath, target, hostFileCalls),
+  diskUsage: (path) => hostFileCalls.diskUsage(path),
+  removeTree: (path) => removeMountedTree(path, hostFileCalls),
   checkCgroups: (driver) => checkCgroups(driver),
   makeCgroup: (cgroup) => makeCgroup(cgroup),
   removeCgroup: (uid) => removeCgroup(uid),
 };
-
-async function prepareVolume(volume: VolumePreparation): Promise<void> {
-  switch (volume.kind) {
-    case "hostPath":
-      await checkHostPath(volume.path, volume.type);
-      return;
-    case "claim":
-      await makeOpenDirectory(volume.path, undefined);
-      if (volume.group !== undefined) await giveToGroup(volume.path, volume.group, volume.trustRoot);
-      return;
-    case "emptyDir":
-      await makeVolumeDirectory(volume);
-      return;
-    case "files":
-      await makeVolumeDirectory(volume);
-      await writeObjectFiles(volume.path, volume.files, volume.group);
-  }
-}
-
-async function makeVolumeDirectory(volume: {
-  readonly path: string;
-  readonly group: number | undefined;
-  readonly memoryBytes: bigint | undefined;
-}): Promise<void> {
-  const { path, group, memoryBytes } = volume;
-  await makeOpenDirectory(path, group);
-  if (memoryBytes === undefined || (await isMountPoint(path))) return;
-  await mountMemory(path, memoryBytes);
-  await openToAll(path, group);
-}
-
-async function makeOpenDirectory(path: string, group: number | undefined): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-  // Undefined when it is there: pods that start side by side share a claim.
-  const made = await mkdir(path, { recursive: true });
-  if (made !== undefined) await openToAll(path, group);
-}
-
-/** All users may write, as with the kubelet. With fsGroup, new files in it belong to that group. */
-async function openToAll(path: string, group: number | undefined): Promise<void> {
-  if (group !== undefined) await chown(path, (await stat(path)).uid, group);
-  await chmod(path, group === undefined ? 0o777 : 0o2777);
-}
 
 const kinds: Readonly<
   Record<Exclude<HostPathType, "">, { readonly is: (stats: Stats) => boolean; readonly what: string }>
@@ -177,55 +106,6 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
   if (stats === undefined)
     throw new ShimError("invalid", `use hostPath "${path}": no such ${what} on this node`);
   if (!is(stats)) throw new ShimError("invalid", `use hostPath "${path}": it is no ${what}`);
-}
-
-async function mountSubPath(volumePath: string, subPath: string, target: string): Promise<void> {
-  const source = await openSubPath(volumePath, subPath);
-  try {
-    const wanted = await source.stat();
-    const present = await lstatOrUndefined(target);
-    if (present !== undefined) {
-      if (present.dev === wanted.dev && present.ino === wanted.ino) return;
-      await unmountBelow(target);
-      await removePlace(target);
-    }
-    await mkdir(dirname(target), { recursive: true, mode: 0o750 });
-    if (wanted.isDirectory()) await mkdir(target, { mode: 0o750 });
-    else await (await open(target, "wx", 0o640)).close();
-    await bindDescriptor(source.fd, target);
-  } finally {
-    await source.close();
-  }
-}
-
-/** The empty file or directory on which a sub path was mounted. */
-async function removePlace(path: string): Promise<void> {
-  if ((await lstat(path)).isDirectory()) await rmdir(path);
-  else await unlink(path);
-}
-
-async function removeTree(path: string): Promise<void> {
-  if ((await lstatOrUndefined(path)) === undefined) return;
-  await unmountBelow(path);
-  const left = await mountPointsBelow(path);
-  if (left.length > 0) {
-    const list = left.map((mount) => `"${mount}"`).join(", ");
-    throw new ShimError("precondition", `remove "${path}": still mounted below it: ${list}`);
-  }
-  await rm(path, { recursive: true, force: true });
-}
-
-async function rewriteFile(path: string, text: string): Promise<boolean> {
-  const file = await undefinedIfMissing(open(path, "r+"));
-  if (file === undefined) return false;
-  try {
-    const bytes = Buffer.from(text);
-    await file.write(bytes, 0, bytes.length, 0);
-    await file.truncate(bytes.length);
-    return true;
-  } finally {
-    await file.close();
-  }
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
@@ -283,10 +163,6 @@ async function readTail(path: string, bytes: number): Promise<string> {
 
 async function statOrUndefined(path: string): Promise<Stats | undefined> {
   return undefinedIfMissing(stat(path));
-}
-
-async function lstatOrUndefined(path: string): Promise<Stats | undefined> {
-  return undefinedIfMissing(lstat(path));
 }
 
 async function undefinedIfMissing<T>(promise: Promise<T>): Promise<T | undefined> {

@@ -18,11 +18,9 @@ export async function bindDescriptor(descriptor: number, target: string): Promis
   await run("mount", ["--no-canonicalize", "--bind", "/proc/self/fd/3", target], descriptor);
 }
 
-/** Unmounts all that is mounted at `path` and below it, the innermost first. */
-export async function unmountBelow(path: string): Promise<void> {
-  const points = await mountPointsBelow(path);
-  // Of two mounts at one place, the later one is the last in the list, and on top.
-  for (const point of [...points].reverse()) await run("umount", ["--no-canonicalize", point]);
+/** The uppermost of what is mounted there. */
+export async function unmount(point: string): Promise<void> {
+  await run("umount", ["--no-canonicalize", point]);
 }
 
 export async function isMountPoint(path: string): Promise<boolean> {
@@ -38,10 +36,15 @@ export async function mountPointsBelow(path: string): Promise<readonly string[]>
     if (hasCode(error, "ENOENT")) return [];
     throw error;
   }
-  return (await readFile("/proc/self/mountinfo", "utf8"))
+  return mountPointsOf(await readFile("/proc/self/mountinfo", "utf8"), real);
+}
+
+/** Those at `path` and below it, of the text of mountinfo. */
+export function mountPointsOf(mountinfo: string, path: string): readonly string[] {
+  return mountinfo
     .split("\n")
     .map((line) => unescapeMountPath(line.split(" ")[4] ?? ""))
-    .filter((point) => point === real || point.startsWith(real + sep));
+    .filter((point) => point === path || point.startsWith(path + sep));
 }
 
 /** The kernel writes blanks and backslashes as three octal digits. */

@@ -1,7 +1,9 @@
 /** Reads the facts about the node that pods need. */
 import { constants } from "node:fs";
 import { access, readFile, readdir, statfs } from "node:fs/promises";
+import { isIP } from "node:net";
 import { cpus, hostname, networkInterfaces, totalmem } from "node:os";
+import type { NodeFacts as EngineFacts } from "../../shim/domain/node-facts.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
 import type { NodeFacts } from "./cri-config.js";
 import type { DnsConfig } from "./dns.js";
@@ -12,9 +14,12 @@ import type { PodCgroups } from "./pod-cgroup.js";
 const evictionBytes = 100n * 1024n ** 2n;
 
 /** `stateDirectory`: where volumes are, on whose file system pods take space. */
-export async function readNodeFacts(stateDirectory: string, podCgroups: PodCgroups): Promise<NodeFacts> {
+export async function readNodeFacts(
+  stateDirectory: string,
+  asked: PodCgroups | Promise<PodCgroups>,
+): Promise<NodeFacts> {
   const memoryBytes = BigInt(totalmem());
-  const [dns, hostsFile, seLinux, isCgroup2, hasHugePageLimits, hugePageSizes, storageBytes] =
+  const [dns, hostsFile, seLinux, isCgroup2, hasHugePageLimits, hugePageSizes, storageBytes, podCgroups] =
     await Promise.all([
       readDns(),
       readOrEmpty("/etc/hosts"),
@@ -23,15 +28,50 @@ export async function readNodeFacts(stateDirectory: string, podCgroups: PodCgrou
       hasHugePageCgroups(),
       readHugePageSizes(),
       readStorage(stateDirectory),
+      asked,
     ]);
-  const allocatable = {
-    cpu: String(cpus().length),
-    memory: String(memoryBytes > evictionBytes ? memoryBytes - evictionBytes : memoryBytes),
-    "ephemeral-storage": String(storageBytes),
-  };
+  const allocatable = allocatableOf(cpus().length, memoryBytes, storageBytes);
   return {
     ...{ memoryBytes, hugePageSizes, hasHugePageLimits, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
     ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux, podCgroups },
+  };
+}
+
+/** Brings the facts up to date in place, for all who have them: addresses and DNS of a node change. */
+export async function renewNodeFacts(facts: NodeFacts, stateDirectory: string): Promise<void> {
+  Object.assign(facts, await readNodeFacts(stateDirectory, facts.podCgroups));
+}
+
+/**
+ * The facts of an engine elsewhere, as far as it tells them. What this host has in /etc/hosts and resolv.conf
+ * is not its: pods get the engine's own DNS settings.
+ */
+export function engineNodeFacts(
+  { cpus: cpuCount, totalMemory, cgroupVersion, hostName, security }: EngineFacts,
+  { storageBytes, host }: { readonly storageBytes: bigint; readonly host: string },
+): NodeFacts {
+  const memoryBytes = BigInt(totalMemory);
+  return {
+    ...{ memoryBytes, cgroupVersion, hugePageSizes: [], hasHugePageLimits: false },
+    allocatable: allocatableOf(cpuCount, memoryBytes, storageBytes),
+    name: hostName.toLowerCase(),
+    addresses: isIP(host) === 0 ? [] : [host],
+    dns: { servers: [], searches: [], options: [] },
+    hostsFile: "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+    seLinux: security.selinux,
+    podCgroups: { reason: "the engine is elsewhere, and play reaches no cgroups there" },
+  };
+}
+
+function allocatableOf(
+  cpuCount: number,
+  memoryBytes: bigint,
+  storageBytes: bigint,
+): NodeFacts["allocatable"] {
+  return {
+    cpu: String(cpuCount),
+    memory: String(memoryBytes > evictionBytes ? memoryBytes - evictionBytes : memoryBytes),
+    "ephemeral-storage": String(storageBytes),
   };
 }
 

@@ -6,24 +6,10 @@
  *     ..data → ..2026_01_31_12_00_00.x7Gk2a
  *     ..2026_01_31_12_00_00.x7Gk2a/KEY
  */
-import type { Stats } from "node:fs";
-import {
-  chmod,
-  chown,
-  lstat,
-  mkdir,
-  mkdtemp,
-  readFile,
-  readdir,
-  readlink,
-  rename,
-  rm,
-  stat,
-  symlink,
-  writeFile,
-} from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { randomBytes } from "node:crypto";
+import { posix } from "node:path";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
+import type { FileCalls } from "./file-calls.js";
 import type { VolumeFile, VolumeFiles } from "./volume-files.js";
 
 const dataLink = "..data";
@@ -34,20 +20,22 @@ export async function writeObjectFiles(
   directory: string,
   files: VolumeFiles,
   group: number | undefined,
+  calls: FileCalls,
 ): Promise<void> {
   const wanted = new Map([...files].map(([path, file]) => [path, { ...file, mode: modeOf(file, group) }]));
-  const old = await currentData(directory);
-  const isCurrent = old !== undefined && (await hasFiles(join(directory, old), wanted));
-  const data = isCurrent ? old : await writeData(directory, wanted, group);
+  const old = await currentData(directory, calls);
+  const isCurrent = old !== undefined && (await hasFiles(posix.join(directory, old), wanted, calls));
+  const data = isCurrent ? old : await writeData(directory, wanted, group, calls);
   if (!isCurrent) {
-    await rm(join(directory, newDataLink), { force: true });
-    await symlink(data, join(directory, newDataLink));
-    await rename(join(directory, newDataLink), join(directory, dataLink));
+    if ((await calls.look(posix.join(directory, newDataLink))) !== undefined)
+      await calls.unlink(posix.join(directory, newDataLink));
+    await calls.makeLink(data, posix.join(directory, newDataLink));
+    await calls.rename(posix.join(directory, newDataLink), posix.join(directory, dataLink));
   }
-  await showNames(directory, new Set([...files.keys()].map((path) => path.split("/")[0] ?? "")));
+  await showNames(directory, new Set([...files.keys()].map((path) => path.split("/")[0] ?? "")), calls);
   // Also of writes that were killed.
-  for (const name of await readdir(directory)) {
-    if (name.startsWith("..2") && name !== data) await rm(join(directory, name), { recursive: true });
+  for (const name of await calls.list(directory)) {
+    if (name.startsWith("..2") && name !== data) await calls.removeTree(posix.join(directory, name));
   }
 }
 
@@ -56,9 +44,10 @@ function modeOf({ mode }: VolumeFile, group: number | undefined): number {
   return group === undefined ? mode : mode | 0o440;
 }
 
-async function currentData(directory: string): Promise<string | undefined> {
+/** The name of the directory that has the files; undefined when there is none. */
+export async function currentData(directory: string, calls: FileCalls): Promise<string | undefined> {
   try {
-    const data = await readlink(join(directory, dataLink));
+    const data = await calls.readLink(posix.join(directory, dataLink));
     // A privileged container can write here after all. Nothing that it writes may lead elsewhere.
     return /^\.\.2[^/]*$/.test(data) ? data : undefined;
   } catch (error) {
@@ -67,68 +56,68 @@ async function currentData(directory: string): Promise<string | undefined> {
   }
 }
 
-async function hasFiles(data: string, wanted: VolumeFiles): Promise<boolean> {
-  let entries: readonly string[];
-  try {
-    entries = await readdir(data, { recursive: true });
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return false; // A file system in memory, after a reboot.
-    throw error;
-  }
+async function hasFiles(data: string, wanted: VolumeFiles, calls: FileCalls): Promise<boolean> {
   let count = 0;
-  for (const path of entries) {
-    const stats = await stat(join(data, path));
-    if (stats.isDirectory()) continue;
+  const isWanted = async (path: string): Promise<boolean> => {
+    const stats = await calls.look(posix.join(data, path));
+    if (stats?.kind === "directory") {
+      const names = await calls.list(posix.join(data, path));
+      return (await Promise.all(names.map((name) => isWanted(posix.join(path, name))))).every(Boolean);
+    }
     count += 1;
     const file = wanted.get(path);
-    if (file === undefined || (stats.mode & 0o7777) !== file.mode) return false;
-    if (!(await readFile(join(data, path))).equals(file.content)) return false;
-  }
-  return count === wanted.size;
+    if (stats?.kind !== "file" || stats.mode !== file?.mode || stats.size !== file.content.length)
+      return false;
+    return (await calls.readFile(posix.join(data, path))).equals(file.content);
+  };
+  // Nothing is there in a file system in memory, after a reboot.
+  return (await isWanted("")) && count === wanted.size;
 }
 
 /** Answers the name of the new directory. */
-async function writeData(directory: string, files: VolumeFiles, group: number | undefined): Promise<string> {
+async function writeData(
+  directory: string,
+  files: VolumeFiles,
+  group: number | undefined,
+  calls: FileCalls,
+): Promise<string> {
   const stamp = new Date().toISOString().slice(0, 19).replace(/[-T:]/g, "_");
-  const data = await mkdtemp(join(directory, `..${stamp}.`));
-  await giveDirectory(data, group);
-  for (const [path, { content, mode }] of files) {
-    const target = join(data, path);
-    const above = dirname(path)
-      .split("/")
-      .filter((part) => part !== ".");
-    for (let depth = 1; depth <= above.length; depth += 1) {
-      const made = await mkdir(join(data, ...above.slice(0, depth)), { recursive: true });
-      if (made !== undefined) await giveDirectory(made, group);
-    }
-    await writeFile(target, content, { mode: 0o600, flag: "wx" });
-    if (group !== undefined) await chown(target, (await stat(target)).uid, group);
-    await chmod(target, mode);
+  const data = `..${stamp}.${randomBytes(4).toString("hex")}`;
+  for (const path of ["", ...directoriesOf(files.keys())]) {
+    const made = posix.join(directory, data, path);
+    if (!(await calls.makeDirectory(made, 0o700))) continue;
+    if (group !== undefined) await calls.changeGroup(made, group);
+    await calls.changeMode(made, group === undefined ? 0o755 : 0o2755);
   }
-  return data.slice(directory.length + 1);
+  await Promise.all(
+    [...files].map(async ([path, { content, mode }]) => {
+      const target = posix.join(directory, data, path);
+      await calls.createFile(target, content, 0o600);
+      if (group !== undefined) await calls.changeGroup(target, group);
+      await calls.changeMode(target, mode);
+    }),
+  );
+  return data;
 }
 
-async function giveDirectory(path: string, group: number | undefined): Promise<void> {
-  if (group !== undefined) await chown(path, (await stat(path)).uid, group);
-  await chmod(path, group === undefined ? 0o755 : 0o2755);
+/** Those above the paths, the upper ones first. */
+function directoriesOf(paths: Iterable<string>): readonly string[] {
+  const all = new Set<string>();
+  for (const path of paths) {
+    const parts = path.split("/").slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth += 1) all.add(parts.slice(0, depth).join("/"));
+  }
+  return [...all];
 }
 
 /** Makes the links that containers see, and removes those of files that are gone. */
-async function showNames(directory: string, names: ReadonlySet<string>): Promise<void> {
+async function showNames(directory: string, names: ReadonlySet<string>, calls: FileCalls): Promise<void> {
+  const present = await calls.list(directory);
   for (const name of names) {
-    if ((await lstatOrUndefined(join(directory, name))) === undefined)
-      await symlink(join(dataLink, name), join(directory, name));
+    if (!present.includes(name))
+      await calls.makeLink(posix.join(dataLink, name), posix.join(directory, name));
   }
-  for (const name of await readdir(directory)) {
-    if (!name.startsWith("..") && !names.has(name)) await rm(join(directory, name), { force: true });
-  }
-}
-
-async function lstatOrUndefined(path: string): Promise<Stats | undefined> {
-  try {
-    return await lstat(path);
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
+  for (const name of present) {
+    if (!name.startsWith("..") && !names.has(name)) await calls.removeTree(posix.join(directory, name));
   }
 }

@@ -1,13 +1,22 @@
 /** Paths of a pod's files on the node. */
 import { posix } from "node:path";
+import { claimVolume, podsVolume } from "../engine/volume-names.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 
-/** Absolute paths of directories on the node. */
+/** Absolute paths of directories. */
 export interface Directories {
   /** Volumes and other files of the pods, one directory each. */
   readonly state: string;
-  /** As the kubelet's `/var/log/pods`. */
-  readonly logs: string;
+  /**
+   * As the kubelet's `/var/log/pods`. Undefined when the CRI server, which writes them, sees no files of this
+   * host: then they are with what containers mount.
+   */
+  readonly logs: string | undefined;
+  /**
+   * Where the engine's volumes are on its host, when it sees no files of this host: then they have what
+   * containers mount. The other directories are of this host.
+   */
+  readonly engineVolumes?: string;
   /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
   readonly seccomp: string;
 }
@@ -22,9 +31,16 @@ export function podDirectory(directories: Directories, key: PodKey): string {
   return posix.join(directories.state, key.uid);
 }
 
+/** What the pod's containers mount, on the engine's host. */
+export function mountedDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
+  const { state, engineVolumes } = directories;
+  if (engineVolumes === undefined) return posix.join(state, key.uid);
+  return posix.join(engineVolumes, podsVolume, "_data", key.uid);
+}
+
 /** A volume of the pod, by its kind, such as `empty-dir`. */
 export function volumePath(directories: Directories, key: PodKey, kind: string, volume: string): string {
-  return posix.join(podDirectory(directories, key), "volumes", kind, volume);
+  return posix.join(mountedDirectory(directories, key), "volumes", kind, volume);
 }
 
 /** Beside the directories of pods, which have the names of uids: a uid has no dot. */
@@ -34,6 +50,8 @@ export function claimsPath(directories: Directories): string {
 
 /** The data of a PersistentVolumeClaim, which outlives its pods. */
 export function claimPath(directories: Directories, namespace: string, claim: string): string {
+  const { engineVolumes } = directories;
+  if (engineVolumes !== undefined) return posix.join(engineVolumes, claimVolume(namespace, claim), "_data");
   return posix.join(claimsPath(directories), namespace, claim);
 }
 
@@ -49,7 +67,7 @@ export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): s
 
 /** The file that is mounted as /etc/hosts. */
 export function hostsPath(directories: Directories, key: PodKey): string {
-  return posix.join(podDirectory(directories, key), "etc-hosts");
+  return posix.join(mountedDirectory(directories, key), "etc-hosts");
 }
 
 /** The file that is mounted as the container's termination message file. */
@@ -60,7 +78,7 @@ export function terminationMessageFile(
   attempt: number,
 ): string {
   return posix.join(
-    podDirectory(directories, key),
+    mountedDirectory(directories, key),
     "containers",
     container,
     `termination-message-${attempt}`,
@@ -69,6 +87,7 @@ export function terminationMessageFile(
 
 /** As the kubelet's: `<logs>/<namespace>_<name>_<uid>`. */
 export function logDirectory(directories: Directories, key: PodKey): string {
+  if (directories.logs === undefined) return posix.join(mountedDirectory(directories, key), "logs");
   return posix.join(directories.logs, [key.namespace, key.name, key.uid].join("_"));
 }
 

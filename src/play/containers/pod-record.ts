@@ -16,7 +16,7 @@ import {
   object,
   string,
 } from "../manifests/schema.js";
-import type { PlayFiles } from "./files.js";
+import type { HostFiles } from "./files.js";
 import { type Directories, recordPath } from "./pod-files.js";
 
 const formatVersion = 1;
@@ -24,7 +24,7 @@ const formatVersion = 1;
 const limitBytes = 64 * 1024 ** 2;
 
 export interface PodRecordDeps {
-  readonly files: Pick<PlayFiles, "replaceFile" | "readFile" | "list">;
+  readonly files: Pick<HostFiles, "replaceFile" | "readFile" | "list">;
   readonly directories: Directories;
 }
 

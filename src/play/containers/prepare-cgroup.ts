@@ -3,13 +3,13 @@ import { messageOf } from "../../shim/lib/errors.js";
 import type { CriClient } from "../client.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "./cri-config.js";
-import type { PlayFiles } from "./files.js";
+import type { HostFiles } from "./files.js";
 import { type PodCgroups, needsPodCgroup, podCgroup } from "./pod-cgroup.js";
 
 /** Asks once for all pods: whether cgroups are in reach does not depend on the pod. */
 export async function podCgroupsOf(
   client: Pick<CriClient, "cgroupDriver">,
-  files: Pick<PlayFiles, "checkCgroups">,
+  files: Pick<HostFiles, "checkCgroups">,
   signal: AbortSignal,
 ): Promise<PodCgroups> {
   const driver = await client.cgroupDriver(signal);
@@ -28,7 +28,7 @@ export async function podCgroupsOf(
  */
 export async function prepareCgroup(
   { key, pod }: Pick<Manifest, "key" | "pod">,
-  { files, node }: { readonly files: Pick<PlayFiles, "makeCgroup">; readonly node: NodeFacts },
+  { files, node }: { readonly files: Pick<HostFiles, "makeCgroup">; readonly node: NodeFacts },
 ): Promise<string | undefined> {
   const { podCgroups } = node;
   if (podCgroups.driver !== undefined) {

@@ -1,12 +1,12 @@
 /** The volumes of a pod on the engine's host. */
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "./cri-config.js";
-import type { PlayFiles } from "./files.js";
+import type { MountedFiles } from "./mounted-files.js";
 import type { Directories } from "./pod-files.js";
 import { volumePreparations } from "./volumes.js";
 
 export interface PrepareVolumesDeps {
-  readonly files: Pick<PlayFiles, "prepareVolume">;
+  readonly mounted: Pick<MountedFiles, "prepareVolume">;
   readonly node: NodeFacts;
   readonly directories: Directories;
 }
@@ -18,9 +18,9 @@ export interface PrepareVolumesDeps {
  */
 export async function prepareVolumes(
   manifest: Manifest,
-  { files, node, directories }: PrepareVolumesDeps,
+  { mounted, node, directories }: PrepareVolumesDeps,
 ): Promise<void> {
   // All are planned before the first is made.
   const volumes = volumePreparations({ manifest, node, podIps: [] }, directories);
-  for (const volume of volumes) await files.prepareVolume(volume);
+  for (const volume of volumes) await mounted.prepareVolume(volume);
 }

@@ -1,14 +1,24 @@
 /** What the CRI server says that it can do. */
 import type { StatusResponse } from "../../shim/domain/cri.js";
 import { ShimError } from "../../shim/lib/errors.js";
-import type { PodSpec } from "../manifests/pod-schema.js";
+import type { PodSpec, Volume } from "../manifests/pod-schema.js";
 
 export interface ServerFeatures {
   /** Names of the runtime handlers that make mounts below a read-only mount read-only, too; "" is the default. */
   readonly recursiveReadOnly: ReadonlySet<string>;
   /** Whether groups that the image gives a user can be left out (supplementalGroupsPolicy). */
   readonly strictGroups: boolean;
+  /** Undefined for an engine that sees this host's files. */
+  readonly elsewhere?: Mounting;
 }
+
+/** What can be mounted for containers on an engine elsewhere. */
+export interface Mounting {
+  /** Why memory and sub paths cannot be; undefined when they can. */
+  readonly missing: string | undefined;
+}
+
+type Pods = readonly { readonly source: string; readonly pod: { readonly spec: PodSpec } }[];
 
 /** Servers that name no handlers or features support nothing, as a kubelet sees it. */
 export function serverFeatures({ runtime_handlers, features }: StatusResponse): ServerFeatures {
@@ -19,16 +29,50 @@ export function serverFeatures({ runtime_handlers, features }: StatusResponse): 
   };
 }
 
-/** Throws an `unsupported` error that names all pods with more groups than their manifests allow. */
+/** Throws an `unsupported` error that names all pods that cannot be as their manifests want them. */
 export function refuseUnserved(
-  pods: readonly { readonly source: string; readonly pod: { readonly spec: PodSpec } }[],
-  { strictGroups }: Pick<ServerFeatures, "strictGroups">,
+  pods: Pods,
+  { strictGroups, elsewhere }: Pick<ServerFeatures, "strictGroups" | "elsewhere">,
 ): void {
-  const strict = pods.filter(
-    ({ pod }) => pod.spec.securityContext?.supplementalGroupsPolicy === "Strict" && !strictGroups,
+  if (!strictGroups)
+    refuse(
+      pods,
+      ({ securityContext }) => securityContext?.supplementalGroupsPolicy === "Strict",
+      "spec.securityContext.supplementalGroupsPolicy Strict: the CRI server cannot do it",
+    );
+  if (elsewhere === undefined) return;
+  refuse(
+    pods,
+    (spec) => subPathVolumes(spec).some(({ hostPath }) => hostPath !== undefined),
+    "subPath of a hostPath volume: the engine is elsewhere, and play sees no paths of its host; write the whole path",
   );
-  if (strict.length === 0) return;
-  const places = [...new Set(strict.map(({ source }) => source))].join(", ");
-  const field = "spec.securityContext.supplementalGroupsPolicy Strict";
-  throw new ShimError("unsupported", `${places}: ${field}: the CRI server cannot do it`);
+  if (elsewhere.missing === undefined) return;
+  refuse(
+    pods,
+    ({ volumes = [] }) => volumes.some(({ emptyDir }) => emptyDir?.medium === "Memory"),
+    `emptyDir with medium Memory: ${elsewhere.missing}`,
+  );
+  refuse(
+    pods,
+    (spec) => subPathVolumes(spec).some((volume) => !isOfObjects(volume)),
+    `subPath of a volume that a container can write to: ${elsewhere.missing}`,
+  );
+}
+
+function refuse(pods: Pods, isUnserved: (spec: PodSpec) => boolean, reason: string): void {
+  const places = new Set(pods.filter(({ pod }) => isUnserved(pod.spec)).map(({ source }) => source));
+  if (places.size > 0) throw new ShimError("unsupported", `${[...places].join(", ")}: ${reason}`);
+}
+
+function isOfObjects({ configMap, secret, downwardAPI, projected, image }: Volume): boolean {
+  return [configMap, secret, downwardAPI, projected, image].some((source) => source !== undefined);
+}
+
+/** The volumes of which a container mounts a part. */
+function subPathVolumes({ volumes = [], containers, initContainers = [] }: PodSpec): readonly Volume[] {
+  const mounts = [...containers, ...initContainers].flatMap(({ volumeMounts = [] }) => volumeMounts);
+  const names = new Set(
+    mounts.filter(({ subPath, subPathExpr }) => subPath ?? subPathExpr).map(({ name }) => name),
+  );
+  return volumes.filter(({ name }) => names.has(name));
 }

@@ -40,6 +40,8 @@ export type VolumePreparation =
       readonly group: number | undefined;
       /** Whether a root that already belongs to the group proves that all below does. */
       readonly trustRoot: boolean;
+      /** `namespace/name` */
+      readonly claim: string;
     };
 
 /** All volumes of the pod that have a path on the node; image volumes have none. */
@@ -56,7 +58,10 @@ function volumePreparation(volume: Volume, facts: PodFacts, directories: Directo
   const path = hostPathOf(volume, facts, directories);
   if (volume.hostPath !== undefined) return { kind: "hostPath", path, type: volume.hostPath.type ?? "" };
   if (volume.persistentVolumeClaim !== undefined)
-    return { kind: "claim", path, group, trustRoot: fsGroupChangePolicy === "OnRootMismatch" };
+    return {
+      ...{ kind: "claim", path, group, trustRoot: fsGroupChangePolicy === "OnRootMismatch" },
+      claim: `${key.namespace}/${volume.persistentVolumeClaim.claimName}`,
+    };
   const files = volumeFiles(volume, facts);
   if (files === undefined) {
     // In Kubernetes, a volume without a source is an emptyDir.

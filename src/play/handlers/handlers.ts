@@ -13,21 +13,42 @@ export interface HandlerDeps {
   readonly client: Pick<CriClient, "execSync">;
   /** How addresses of pods are reached. */
   readonly dial: Dial;
+  /**
+   * Whether that through which pods are reached answers now. Given where it may stand still without this
+   * process: a failure counts only when it answers, and a second attempt fails, too.
+   */
+  readonly answers?: (signal: AbortSignal) => Promise<boolean>;
+  /** Milliseconds of a clock without steps. */
+  readonly uptime?: () => number;
 }
 
 /** Of a body, and of a command's output in messages. */
 const outputBytes = 10 * 1024;
 /** A probe that could not be made is made again at once. */
 const mostAttempts = 3;
+/** A probe that failed so long after its time limit was not given the time: all processes stood still meanwhile. */
+const stoodStillMs = 5_000;
 
 export function makeHandlers(deps: HandlerDeps): Handlers {
+  const uptime = deps.uptime ?? (() => performance.now());
   return {
     async probe(probe, target, signal) {
       const seconds =
         probe.timeoutSeconds === undefined || probe.timeoutSeconds === 0 ? 1 : probe.timeoutSeconds;
+      let isCertain = deps.answers === undefined;
       for (let attempt = 1; ; attempt += 1) {
+        const startedAt = uptime();
         const outcome = await probeOnce(probe, target, seconds, deps, signal);
-        if (outcome.result !== "unknown" || outcome.isFinal === true || attempt === mostAttempts)
+        // As after the pause of a virtual machine: the limit has passed before the answer could be read.
+        const stoodStill = uptime() - startedAt > seconds * 1000 + stoodStillMs;
+        if (stoodStill && outcome.result === "failure" && attempt < mostAttempts) continue;
+        if (!isCertain && outcome.result === "failure") {
+          if ((await deps.answers?.(signal)) !== true)
+            return { result: "unknown", message: `${outcome.message}, and the CRI server stands still` };
+          isCertain = true;
+          continue;
+        }
+        if (outcome.result !== "unknown" || outcome.isFinal === true || attempt >= mostAttempts)
           return { result: outcome.result, message: outcome.message };
       }
     },

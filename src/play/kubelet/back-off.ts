@@ -19,8 +19,15 @@ interface Entry {
   readonly updatedAt: number;
 }
 
+/** A failure, and when it was asked about first. */
+interface SeenFailure {
+  readonly failedAt: number;
+  readonly seenAt: number;
+}
+
 export class BackOff {
   readonly #entries = new Map<string, Entry>();
+  readonly #seen = new Map<string, SeenFailure>();
 
   constructor(
     private readonly clock: Pick<Clock, "now">,
@@ -36,8 +43,18 @@ export class BackOff {
   until(key: string, failedAt: number): number | undefined {
     const entry = this.#valid(key, failedAt);
     if (entry === undefined) return undefined;
-    const until = failedAt + entry.delayMs;
+    const until = this.#notLaterThanNow(key, failedAt) + entry.delayMs;
     return this.clock.now() < until ? until : undefined;
+  }
+
+  /** A failure lies in the future after the clock was set back. It counts from when it is seen then. */
+  #notLaterThanNow(key: string, failedAt: number): number {
+    const now = this.clock.now();
+    if (failedAt <= now) return failedAt;
+    const seen = this.#seen.get(key);
+    if (seen?.failedAt === failedAt && seen.seenAt <= now) return seen.seenAt;
+    this.#seen.set(key, { failedAt, seenAt: now });
+    return now;
   }
 
   /** Until when the key waits after its last `next`; undefined when it may be tried now. */

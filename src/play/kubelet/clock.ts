@@ -2,8 +2,10 @@
 import { linkAbort } from "../../shim/lib/abort.js";
 
 export interface Clock {
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970. May step forward and back, as when a virtual machine goes on after a pause. */
   now(): number;
+  /** Milliseconds from a moment in the past, without steps: for how long something takes. */
+  uptime(): number;
   /** Calls back once, unless the result is called before. */
   after(milliseconds: number, callback: () => void): () => void;
 }
@@ -13,6 +15,7 @@ const longestTimerMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
+  uptime: () => performance.now(),
   after: (milliseconds, callback) => {
     const timer = setTimeout(callback, Math.min(Math.max(0, milliseconds), longestTimerMs));
     return () => {

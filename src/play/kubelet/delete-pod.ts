@@ -2,8 +2,7 @@
 import { messageOf } from "../../shim/lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
-import type { PlayFiles } from "../containers/files.js";
-import { type Directories, logDirectory, ownerPath, podDirectory } from "../containers/pod-files.js";
+import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../containers/pod-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill.js";
 import { type ObservedPod, podIpOf } from "./observed-pod.js";
@@ -11,7 +10,10 @@ import { observePod } from "./observe.js";
 import { readPodRecord } from "../containers/pod-record.js";
 import type { StartDeps } from "./start-container.js";
 
-export type DeleteDeps = Pick<StartDeps, "client" | "handlers" | "clock" | "event" | "files" | "directories">;
+export type DeleteDeps = Pick<
+  StartDeps,
+  "client" | "handlers" | "clock" | "event" | "files" | "mounted" | "directories"
+>;
 
 export interface DeleteOptions {
   /** In place of the pod's own grace period. */
@@ -41,8 +43,7 @@ export async function deletePod(
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
     if (!isPartOfPath({ ...key, uid })) continue;
     await deps.files.removeCgroup(uid);
-    if (foreign === 0 && options.keepFiles !== true)
-      await removePodFiles(deps.files, deps.directories, { ...key, uid });
+    if (foreign === 0 && options.keepFiles !== true) await removePodFiles(deps, { ...key, uid });
   }
   return { own: own.length, foreign };
 }
@@ -94,13 +95,15 @@ async function keptSpec({ uid }: PodKey, deps: DeleteDeps): Promise<PodSpec | un
   }
 }
 
-/** play's directory for this uid proves that play made the logs, too. */
+/** play's directory for this uid proves that play made the logs, too. It is removed last: a kill leaves it. */
 async function removePodFiles(
-  files: Pick<PlayFiles, "removeTree" | "exists">,
-  directories: Directories,
+  { files, mounted, directories }: Pick<DeleteDeps, "files" | "mounted" | "directories">,
   key: PodKey,
 ): Promise<void> {
-  if (!(await files.exists(podDirectory(directories, key)))) return;
-  await files.removeTree(logDirectory(directories, key));
-  await files.removeTree(podDirectory(directories, key));
+  const own = podDirectory(directories, key);
+  const isOwn = await files.exists(own);
+  if (isOwn) await files.removeTree(logDirectory(directories, key));
+  const elsewhere = mountedDirectory(directories, key);
+  if (elsewhere !== own) await mounted.removeTree(elsewhere);
+  if (isOwn) await files.removeTree(own);
 }

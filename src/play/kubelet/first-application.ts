@@ -1,7 +1,7 @@
 /** Whether the first application of a pod has succeeded. Its errors are the user's to repair. */
 import { posix } from "node:path";
 import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import type { PlayFiles } from "../containers/files.js";
+import type { HostFiles } from "../containers/files.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { outputOf } from "../view/log-lines.js";
@@ -11,7 +11,7 @@ import type { PodStatus } from "./status-types.js";
 import { isSidecar, restartPolicyOf } from "./restart-rules.js";
 import type { StartFailure } from "./start-container.js";
 
-interface Application {
+export interface ApplicationInput {
   readonly manifest: Manifest;
   readonly observed: ObservedPod;
   readonly status: PodStatus;
@@ -26,8 +26,8 @@ const ownFailures: ReadonlySet<string> = new Set(["CrashLoopBackOff", "PostStart
  * container that cannot be started, or of an init container that has failed for good.
  */
 export async function applicationState(
-  { manifest, observed, status, failures }: Application,
-  deps: { readonly files: Pick<PlayFiles, "readTail">; readonly directories: Directories },
+  { manifest, observed, status, failures }: ApplicationInput,
+  deps: { readonly files: Pick<HostFiles, "readTail">; readonly directories: Directories },
 ): Promise<"pending" | "done"> {
   const { spec } = manifest.pod;
   const isOwn = ({ reason }: StartFailure): boolean => ownFailures.has(reason);
@@ -58,7 +58,7 @@ async function explained(
   reason: string,
   container: ObservedContainer,
   { key }: Manifest,
-  { files, directories }: { readonly files: Pick<PlayFiles, "readTail">; readonly directories: Directories },
+  { files, directories }: { readonly files: Pick<HostFiles, "readTail">; readonly directories: Directories },
 ): Promise<ShimError> {
   const path = posix.join(logDirectory(directories, key), logPath(container.name, container.attempt));
   let output: readonly string[];

@@ -48,7 +48,8 @@ export async function killContainer(
   let grace = graceSeconds ?? gracePeriod(entry, spec, container, reason);
   deps.event("Normal", "Killing", message, entry.name);
   const startedAt = deps.clock.now();
-  const left = (): number => grace - Math.floor((deps.clock.now() - startedAt) / 1000);
+  const startedUptime = deps.clock.uptime();
+  const left = (): number => grace - Math.floor((deps.clock.uptime() - startedUptime) / 1000);
   const hook = container?.lifecycle?.preStop;
   if (container !== undefined && hook !== undefined && grace > 0) {
     const target = { containerId: entry.id, container, podIp };

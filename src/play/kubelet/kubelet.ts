@@ -20,6 +20,8 @@ export interface KubeletListener {
   onStatus?(manifest: Manifest, status: PodStatus, observed: ObservedPod): void;
   /** The pod was deleted, and its files with it. */
   onRemoved?(key: Pick<PodKey, "namespace" | "name">): void;
+  /** The pod is left as it is, to another kubelet or to none. */
+  onForgotten?(key: Pick<PodKey, "namespace" | "name">): void;
 }
 
 const defaultParallel = 64;
@@ -91,8 +93,11 @@ export class Kubelet implements AsyncDisposable {
 
   /** Ends the loop of a pod and leaves the pod as it is. */
   async forget(key: Pick<PodKey, "namespace" | "name">): Promise<void> {
-    await this.pod(key)?.stop();
+    const worker = this.pod(key);
+    if (worker === undefined) return;
+    await worker.stop();
     this.#workers.delete(idOf(key));
+    for (const listener of this.#listeners) listener.onForgotten?.(key);
   }
 
   /** Leaves all pods as they are. */

@@ -5,7 +5,8 @@ import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../sh
 import type { CriClient } from "../client.js";
 import { podIps } from "../containers/create-container.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
-import type { PlayFiles } from "../containers/files.js";
+import type { HostFiles } from "../containers/files.js";
+import type { MountedFiles } from "../containers/mounted-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { outputOf } from "../view/log-lines.js";
 import {
@@ -21,7 +22,8 @@ export interface ObserveDeps {
     CriClient,
     "listPodSandboxes" | "podSandboxStatus" | "listContainers" | "containerStatus"
   >;
-  readonly files: Pick<PlayFiles, "readTail">;
+  readonly files: Pick<HostFiles, "readTail">;
+  readonly mounted: Pick<MountedFiles, "readTail">;
 }
 
 /** All sandboxes under the pod's namespace and name, by any program, and their containers. */
@@ -69,7 +71,7 @@ async function observeContainers(
   const observed = await Promise.all(
     listed.map(async ({ id }) => {
       const status = await orUndefined(deps.client.containerStatus(id, signal));
-      return status === undefined ? undefined : await toObserved(status, sandboxId, deps.files);
+      return status === undefined ? undefined : await toObserved(status, sandboxId, deps);
     }),
   );
   return observed.filter((container) => container !== undefined);
@@ -100,7 +102,7 @@ const messagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolic
 async function toObserved(
   status: ContainerStatus,
   sandboxId: string,
-  files: ObserveDeps["files"],
+  files: Pick<ObserveDeps, "files" | "mounted">,
 ): Promise<ObservedContainer> {
   const state = states[status.state];
   const written = state === "exited" ? await terminationMessage(status, files) : "";
@@ -139,11 +141,11 @@ const logLines = 80;
 /** With FallbackToLogsOnError, the end of the log of a container that failed without a message. */
 async function terminationMessage(
   { mounts, annotations, exit_code, log_path }: ContainerStatus,
-  files: ObserveDeps["files"],
+  { files, mounted }: Pick<ObserveDeps, "files" | "mounted">,
 ): Promise<string> {
   const path = annotations[messagePathAnnotation];
   const mount = mounts.find(({ container_path }) => container_path === path);
-  const message = mount === undefined ? "" : await files.readTail(mount.host_path, messageBytes);
+  const message = mount === undefined ? "" : await mounted.readTail(mount.host_path, messageBytes);
   const mayFallBack = annotations[messagePolicyAnnotation] === "FallbackToLogsOnError" && exit_code !== 0;
   if (message !== "" || !mayFallBack || log_path === "") return message;
   // Lines of the log are longer than what the container has written.

@@ -60,12 +60,16 @@ export function newestContainer(
   return containers.find((container) => container.name === name);
 }
 
-/** Newest first; the attempt decides between equal times. */
+/**
+ * Newest first. Attempts of a pod only grow; times decide between equal ones, and alone are wrong after the clock
+ * was set back.
+ */
 export function byAge(
   left: { readonly createdAt: bigint; readonly attempt: number },
   right: { readonly createdAt: bigint; readonly attempt: number },
 ): number {
-  if (left.createdAt === right.createdAt) return right.attempt - left.attempt;
+  if (left.attempt !== right.attempt) return right.attempt - left.attempt;
+  if (left.createdAt === right.createdAt) return 0;
   return left.createdAt < right.createdAt ? 1 : -1;
 }
 

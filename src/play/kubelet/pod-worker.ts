@@ -6,7 +6,6 @@ import type { Manifest } from "../manifests/read-manifests.js";
 import { BackOff, type BackOffTimes } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";
 import type { EventSink, PodEvent } from "./events.js";
-import { applicationState } from "./first-application.js";
 import type { Handlers } from "./handlers.js";
 import { podHash } from "./hashes.js";
 import { killPod } from "./kill.js";
@@ -14,11 +13,13 @@ import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { hasEndedChanged } from "./pod-actions.js";
-import { PodOwner } from "./pod-owner.js";
+import { PodApplication } from "./pod-application.js";
+import { type PodLoss, PodOwner } from "./pod-owner.js";
 import { ProbeWorkers } from "./probe-workers.js";
+import { EmptyDirLimits } from "../containers/empty-dir-limits.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
 import { writePodRecord } from "../containers/pod-record.js";
-import type { StartDeps, StartFailure } from "./start-container.js";
+import type { StartDeps } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
 import { syncPod } from "./sync-pod.js";
 
@@ -44,30 +45,14 @@ const unavailableMs = 1000;
 /** Reason of the event that ends the loop of a pod because another play has it now, or has removed it. */
 export const takenOver = "TakenOver";
 
-/** A promise that is settled from outside. */
-class Application {
-  resolve!: () => void;
-  reject!: (reason: unknown) => void;
-  readonly promise = new Promise<void>((resolve, reject) => {
-    this.resolve = resolve;
-    this.reject = reject;
-  });
-
-  constructor() {
-    this.promise.catch(() => undefined); // Its caller may come later, or never.
-  }
-}
-
 export class PodWorker {
   #probes: ProbeWorkers;
   readonly #crashes: BackOff;
   readonly #pulls: BackOff;
   readonly #waiting = new Map<string, Waiting>();
   readonly #stop = new AbortController();
-  #applied = new Application();
-  #isApplied = false;
-  #wasApplied = false;
-  #hasFailed = false;
+  readonly #application: PodApplication;
+  readonly #limits: EmptyDirLimits;
   #wakeUp: (() => void) | undefined;
   #isWoken = false;
   #startTime: number | undefined;
@@ -75,7 +60,7 @@ export class PodWorker {
   #savedHash: string | undefined;
   readonly #owner: PodOwner;
   #hasActed = false;
-  #isTakenOver = false;
+  #loss: PodLoss | undefined;
   #isServerLost = false;
   #turnsInARow = 0;
   #status: PodStatus | undefined;
@@ -90,10 +75,11 @@ export class PodWorker {
   ) {
     this.#manifest = manifest;
     this.#owner = new PodOwner(deps);
-    const { clock, backOff } = deps;
-    this.#crashes = new BackOff(clock, backOff);
-    this.#pulls = new BackOff(clock, backOff);
+    this.#application = new PodApplication(deps);
+    this.#crashes = new BackOff(deps.clock, deps.backOff);
+    this.#pulls = new BackOff(deps.clock, deps.backOff);
     this.#probes = this.#newProbes();
+    this.#limits = new EmptyDirLimits({ ...deps, event: this.#event });
   }
 
   #newProbes(): ProbeWorkers {
@@ -124,22 +110,22 @@ export class PodWorker {
    * the first error before that; with `failFast` the loop has then ended.
    */
   get applied(): Promise<void> {
-    return this.#applied.promise;
+    return this.#application.outcome;
   }
 
   /** The loop has ended, by an error or by `stop`. */
   get isOver(): boolean {
-    return this.#hasFailed || this.#stop.signal.aborted;
+    return this.#application.hasFailed || this.#stop.signal.aborted;
   }
 
   /** Another play keeps the pod, or has removed it; the loop has noticed that. */
-  get isTakenOver(): boolean {
-    return this.#isTakenOver;
+  get loss(): PodLoss | undefined {
+    return this.#loss;
   }
 
   /** The same, also when the loop has not noticed it yet, because nothing of the pod has changed. */
   async isLost(): Promise<boolean> {
-    if (this.#isTakenOver) return true;
+    if (this.#loss !== undefined) return true;
     return (await this.#owner.loss(this.#manifest.key).catch(() => undefined)) !== undefined;
   }
 
@@ -158,10 +144,7 @@ export class PodWorker {
     this.#owner.forget();
     this.wake();
     if (manifest.hash === this.#manifest.hash) return;
-    if (this.#isApplied) {
-      this.#applied = new Application();
-      this.#isApplied = false;
-    }
+    this.#application.renew();
     if (podHash(manifest) !== podHash(this.#manifest)) this.#ended = undefined;
     this.#manifest = manifest;
     this.#waiting.clear();
@@ -196,23 +179,14 @@ export class PodWorker {
         if (this.#isServerLost) this.#event("Normal", "ServerBack", "the CRI server is back");
         this.#isServerLost = false;
       } catch (error) {
-        if (signal.aborted || this.#hasFailed || this.#fails(error)) break;
+        if (signal.aborted || this.#application.hasFailed || this.#application.fails(error)) break;
         nextAt = this.deps.clock.now() + this.#retryAfter(error);
       }
       await this.#wait(nextAt);
       if (signal.aborted) break;
     }
     this.#probes.close();
-    if (!this.#isApplied) this.#applied.reject(ShimError.from(signal.reason));
-  }
-
-  /** Tells the error to who waits for the application, and whether it ends the loop. */
-  #fails(error: unknown): boolean {
-    if (this.#isApplied) return false;
-    this.#applied.reject(error);
-    this.#isApplied = true;
-    this.#hasFailed = this.deps.failFast && !this.#wasApplied;
-    return this.#hasFailed;
+    this.#application.end(ShimError.from(signal.reason));
   }
 
   /** Each turn that acts must show in the next one; else the loop would never rest. */
@@ -264,9 +238,11 @@ export class PodWorker {
     // After the observation: what another play has changed in it, was changed after it took the pod.
     await this.#checkOwner(manifest, signal);
     // Also of a pod that has ended: another play may make it again.
-    if (!this.#owner.isMarked) await this.#owner.mark(manifest.key);
+    // What another play has done since the observation shows in the next one.
+    if (!this.#owner.isMarked && (await this.#owner.mark(manifest.key))) return 0;
     this.#hasActed = false;
     this.#probes.update(spec, observed);
+    this.#ended ??= await this.#limits.end(manifest, observed);
     const status = this.#statusOf(manifest, observed);
     if (hasEndedChanged(spec, observed, { hasEnded: hasEnded(status) })) {
       await this.#deleteOld(manifest, signal);
@@ -278,33 +254,35 @@ export class PodWorker {
       this.#probes.close();
       const isUp = observed.sandboxes.some(({ isReady }) => isReady);
       if (isUp) await killPod(observed, { spec, podIp: podIpOf(spec, observed) }, deps, signal);
-      await this.#checkApplied(manifest, observed, []);
+      await this.#application.check({ manifest, observed, failures: [], status }, this.deps);
       return isUp ? 0 : Infinity;
     }
     await this.#save(manifest, observed);
     const memory = { crashes: this.#crashes, pulls: this.#pulls, waiting: this.#waiting };
+    const checkOwner = (): Promise<void> => this.#checkOwner(manifest, signal);
+    this.#hasActed = true; // Until the turn tells it.
     const { hasActed, failures } = await syncPod(
-      { manifest, observed, probes: this.#probes, ...memory },
+      { manifest, observed, probes: this.#probes, ...memory, checkOwner },
       deps,
       signal,
     );
     this.#hasActed = hasActed;
-    if (failures.length > 0) this.#publish(manifest, observed, this.#statusOf(manifest, observed));
-    await this.#checkApplied(manifest, observed, failures);
+    const present = failures.length > 0 ? this.#statusOf(manifest, observed) : status;
+    if (present !== status) this.#publish(manifest, observed, present);
+    await this.#application.check({ manifest, observed, failures, status: present }, this.deps);
     if (hasActed) return 0;
     const now = this.deps.clock.now();
     const retries = failures.map(({ retryAt }) => retryAt ?? now + errorMs);
-    return Math.min(now + resyncMs, deadlineOf(spec, status.startTime), ...retries);
+    const limits = [deadlineOf(spec, status.startTime), this.#limits.nextAt(manifest)];
+    return Math.min(now + resyncMs, ...limits, ...retries);
   }
 
   /** A pod that was made from another manifest is deleted first. */
   async #observe(manifest: Manifest, signal: AbortSignal): Promise<ObservedPod> {
     const { key } = manifest;
     const observed = await observePod(this.deps, key, signal);
-    if (observed.sandboxes.some(({ playHash }) => playHash === undefined)) {
-      const reason = "a pod of this name is on the node that was not made by play";
-      throw new ShimError("conflict", reason);
-    }
+    if (observed.sandboxes.some(({ playHash }) => playHash === undefined))
+      throw new ShimError("conflict", "a pod of this name is on the node that was not made by play");
     const hash = podHash(manifest);
     const isOld = observed.sandboxes.some(({ uid, playHash }) => uid !== key.uid || playHash !== hash);
     if (!isOld) return observed;
@@ -350,7 +328,7 @@ export class PodWorker {
     if (loss === "removed" && this.#hasActed)
       await deletePod(key, { ...this.deps, event: () => undefined }, signal);
     const message = `another play has ${loss} the pod`;
-    this.#isTakenOver = true;
+    this.#loss = loss;
     this.#stop.abort(new ShimError("conflict", message));
     this.#event("Normal", takenOver, message);
     throw ShimError.from(this.#stop.signal.reason);
@@ -362,24 +340,6 @@ export class PodWorker {
     // Changed ConfigMaps and Secrets reach volumes that are mounted already.
     if (sandboxes.some(({ isReady }) => isReady)) await prepareVolumes(manifest, this.deps);
     this.#savedHash = manifest.hash;
-  }
-
-  async #checkApplied(
-    manifest: Manifest,
-    observed: ObservedPod,
-    failures: readonly StartFailure[],
-  ): Promise<void> {
-    if (this.#isApplied || this.#status === undefined) return;
-    const application = { manifest, observed, failures, status: this.#status };
-    try {
-      if ((await applicationState(application, this.deps)) === "pending") return;
-    } catch (error) {
-      if (this.#fails(error)) throw error;
-      return;
-    }
-    this.#isApplied = true;
-    this.#wasApplied = true;
-    this.#applied.resolve();
   }
 
   readonly #event: EventSink = (type, reason, message, container, startedAt) => {

@@ -103,8 +103,11 @@ class ProbeWorker {
     this.counter.observe(container);
     const firstAt = this.#isStopped ? undefined : this.counter.firstAt(container);
     if (firstAt === undefined) this.#pause();
-    else if (this.#cancelTimer === undefined && this.#probing === undefined)
-      this.#schedule(firstAt - this.deps.clock.now());
+    else if (this.#cancelTimer === undefined && this.#probing === undefined) {
+      // Later only when the clock was set back.
+      const { initialDelayMs } = this.counter.times;
+      this.#schedule(Math.min(firstAt - this.deps.clock.now(), initialDelayMs));
+    }
   }
 
   stop(): void {
@@ -130,7 +133,7 @@ class ProbeWorker {
   async #run(): Promise<void> {
     const container = this.#container;
     if (container === undefined) return;
-    const startedAt = this.deps.clock.now();
+    const startedUptime = this.deps.clock.uptime();
     const probing = new AbortController();
     this.#probing = probing;
     const target = { containerId: container.id, container: this.container, podIp: this.#podIp };
@@ -151,7 +154,7 @@ class ProbeWorker {
     const hasChanged = this.counter.count(container.id, outcome);
     if (this.counter.firstAt(this.#container) !== undefined) {
       const { periodMs } = this.counter.times;
-      this.#schedule(startedAt + periodMs - this.deps.clock.now());
+      this.#schedule(startedUptime + periodMs - this.deps.clock.uptime());
     }
     if (hasChanged) this.onChange();
   }

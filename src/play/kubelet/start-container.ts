@@ -42,6 +42,8 @@ interface StartInput {
   readonly pulls: BackOff;
   /** Of the volumes that containers before it have mounted; is kept up to date. */
   readonly volumeImages: Map<string, Answer<ImageSpec>>;
+  /** Throws when another play has the pod meanwhile. */
+  readonly checkOwner: () => Promise<void>;
 }
 
 /** Throws a StartFailure. */
@@ -54,6 +56,7 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
 
   const previous = newestContainer(observed, name);
   const attempt = previous === undefined ? 0 : previous.attempt + 1;
+  await input.checkOwner();
   let isCreating = false;
   const createdFrom = deps.clock.now();
   const id = await step(
@@ -71,11 +74,13 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
   );
   deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name, createdFrom);
   await checkStopSignal(id, container, deps, signal);
+  await input.checkOwner();
   const startedFrom = deps.clock.now();
   await step(
     () => "RunContainerError",
     `start ${nouns[kind]} "${name}"`,
     () => deps.client.startContainer(id, signal),
+    (reason) => explainStart(reason.replaceAll(id, name), container),
   );
   deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name, startedFrom);
   await postStart(id, input, deps, signal);
@@ -109,13 +114,28 @@ function targetOf(
 
 const nouns = { regular: "container", init: "init container", ephemeral: "ephemeral container" } as const;
 
-async function step<T>(reason: () => string, action: string, work: () => Promise<T>): Promise<T> {
+async function step<T>(
+  reason: () => string,
+  action: string,
+  work: () => Promise<T>,
+  explain: (message: string) => string = (message) => message,
+): Promise<T> {
   try {
     return await work();
   } catch (error) {
     const { kind } = ShimError.from(error, "unknown");
-    throw new StartFailure(reason(), kind, `${action}: ${messageOf(error)}`, error);
+    throw new StartFailure(reason(), kind, `${action}: ${explain(messageOf(error))}`, error);
   }
+}
+
+/** Servers do not all tell which program is missing, and none tells where its name comes from. */
+function explainStart(message: string, { command, image }: ContainerStart["container"]): string {
+  if (!/executable (?:file )?not found|no such file or directory|exec format error/i.test(message))
+    return message;
+  const [program] = command ?? [];
+  return program === undefined
+    ? `${message}; the command is that of image "${image}"`
+    : `${message}; the command is "${program}"`;
 }
 
 /** A container that has ended is started at once the first time, then after longer and longer waits. */
@@ -182,7 +202,8 @@ async function ensureImages(
       const action = `ensure the image of ${nouns[kind]} "${container.name}"`;
       const message = `${action}: ${messageOf(error)}`;
       const from = pull.hasBegun ? pull.from : undefined;
-      if (!signal.aborted) deps.event("Warning", "Failed", message, container.name, from);
+      const time = pull.hasBegun ? ` (after ${formatDuration(deps.clock.now() - pull.from)})` : "";
+      if (!signal.aborted) deps.event("Warning", "Failed", message + time, container.name, from);
       throw new StartFailure(reason, ShimError.from(error, "unknown").kind, message, error);
     }
   };

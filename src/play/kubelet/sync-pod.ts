@@ -26,6 +26,8 @@ export interface SyncInput {
   readonly pulls: BackOff;
   /** Is kept up to date. */
   readonly waiting: Map<string, Waiting>;
+  /** Throws when another play has the pod meanwhile: a turn of several containers and pulls takes long. */
+  readonly checkOwner: () => Promise<void>;
 }
 
 export interface SyncResult {

@@ -10,7 +10,7 @@ export interface PortConflict {
   readonly other: number;
 }
 
-interface HostPort {
+export interface HostPort {
   readonly port: number;
   readonly protocol: string;
   /** Empty: all addresses. */
@@ -43,7 +43,7 @@ function overlaps(left: HostPort, right: HostPort): boolean {
   return port === right.port && protocol === right.protocol && isSameAddress;
 }
 
-function hostPortsOf({ pod }: Manifest): readonly HostPort[] {
+export function hostPortsOf({ pod }: Pick<Manifest, "pod">): readonly HostPort[] {
   const { containers, hostNetwork } = pod.spec;
   return containers.flatMap(({ ports = [] }) =>
     ports.flatMap(({ hostPort, containerPort, protocol = "TCP", hostIP = "" }) => {

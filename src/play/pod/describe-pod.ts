@@ -3,7 +3,7 @@ import type { ContainerStatus, PodSandboxStatus } from "../../shim/domain/cri.js
 import { shownText } from "../../shim/lib/shown-text.js";
 import type { Container, Probe } from "../manifests/pod-schema.js";
 import { containerName, type FoundPod, newestAttempts } from "./find-pod.js";
-import { historyOf } from "./pod-events.js";
+import { eventTime, historyOf } from "./pod-events.js";
 import { ageText, stateText, summarize, timeText } from "./pod-summary.js";
 
 export interface DescribedPod {
@@ -38,7 +38,7 @@ export function describePod({ pod, status, manifest }: DescribedPod, nowMs: numb
       ),
     ),
     "Events (what the CRI knows):",
-    ...historyOf(pod).map(({ at, what }) => `  ${at}  ${shownText(what)}`),
+    ...historyOf(pod).map((event) => `  ${eventTime(event)}  ${shownText(event.what)}`),
   ];
   return `${lines.join("\n")}\n`;
 }

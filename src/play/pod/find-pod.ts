@@ -138,17 +138,26 @@ export function mainContainers(pod: Pick<FoundPod, "containers">): readonly Cont
 /** An annotation that kubectl reads. */
 const defaultContainer = "kubectl.kubernetes.io/default-container";
 
-/** The container of that name; without one the pod's default, else its first. Throws `notFound`. */
-export function chooseContainer(pod: FoundPod, name: string | undefined): ContainerStatus {
+/**
+ * The container of that name; without one the pod's default, else `first`, as its manifest names it, else the
+ * first that the CRI does not show as an init container. Throws `notFound`.
+ */
+export function chooseContainer(
+  pod: FoundPod,
+  name: string | undefined,
+  first: string | undefined,
+): ContainerStatus {
   const all = newestAttempts(pod);
-  const wanted = name ?? pod.sandbox.annotations[defaultContainer];
+  const wanted = name ?? pod.sandbox.annotations[defaultContainer] ?? first;
   const chosen =
     wanted === undefined ? mainContainers(pod)[0] : all.find((status) => containerName(status) === wanted);
   if (chosen !== undefined) return chosen;
-  const names = all.map((status) => shownText(containerName(status))).join(", ");
+  const names = all.map((status) => shownText(containerName(status))).join(", ") || "none";
   const what =
     wanted === undefined
       ? "it has no containers"
-      : `no container "${shownText(wanted)}"; it has: ${names || "none"}`;
+      : name === undefined && wanted === first
+        ? `container "${shownText(wanted)}" was not created yet; it has: ${names}`
+        : `no container "${shownText(wanted)}"; it has: ${names}`;
   throw new ShimError("notFound", `pod "${pod.namespace}/${pod.name}": ${what}`);
 }

@@ -4,9 +4,19 @@ import { containerName, type FoundPod } from "./find-pod.js";
 import { stateText, timeText } from "./pod-summary.js";
 
 export interface PodEventLine {
-  /** RFC 3339. */
-  readonly at: string;
+  /** Nanoseconds since 1970. */
+  readonly time: bigint;
   readonly what: string;
+}
+
+/** RFC 3339. */
+export function eventTime({ time }: PodEventLine): string {
+  return timeText(String(time)) ?? "";
+}
+
+/** For `sort`. Milliseconds, as they are printed, do not tell which of two events came first. */
+export function byTime(left: PodEventLine, right: PodEventLine): number {
+  return left.time === right.time ? 0 : left.time < right.time ? -1 : 1;
 }
 
 /** The past of a pod, from the times of its sandbox and containers. What was removed is not in it. */
@@ -15,19 +25,18 @@ export function historyOf({
   containers,
 }: Pick<FoundPod, "sandbox" | "containers">): readonly PodEventLine[] {
   const events = [
-    { at: timeText(sandbox.created_at), what: "sandbox created" },
+    { time: BigInt(sandbox.created_at), what: "sandbox created" },
     ...containers.flatMap((status) => {
       const name = `container ${containerName(status)} (attempt ${status.metadata?.attempt ?? 0})`;
       return [
-        { at: timeText(status.created_at), what: `${name} created` },
-        { at: timeText(status.started_at), what: `${name} started` },
-        { at: timeText(status.finished_at), what: `${name} ${stateText(status)}` },
+        { time: BigInt(status.created_at), what: `${name} created` },
+        { time: BigInt(status.started_at), what: `${name} started` },
+        { time: BigInt(status.finished_at), what: `${name} ${stateText(status)}` },
       ];
     }),
   ];
-  return events
-    .flatMap(({ at, what }) => (at === undefined ? [] : [{ at, what }]))
-    .sort((left, right) => (left.at < right.at ? -1 : left.at > right.at ? 1 : 0));
+  // A time that has not come is 0.
+  return events.filter(({ time }) => time > 0n).sort(byTime);
 }
 
 const changes: Readonly<Record<ContainerEventType, string>> = {
@@ -50,5 +59,5 @@ export function eventLine(event: ContainerEventResponse): PodEventLine & { reado
   const isEnd = event.container_event_type === ContainerEventType.CONTAINER_STOPPED_EVENT;
   const change = isEnd && status !== undefined ? stateText(status) : changes[event.container_event_type];
   const { namespace = "", name = "" } = sandbox?.metadata ?? {};
-  return { at: timeText(event.created_at) ?? "", pod: `${namespace}/${name}`, what: `${subject} ${change}` };
+  return { time: BigInt(event.created_at), pod: `${namespace}/${name}`, what: `${subject} ${change}` };
 }

@@ -1,7 +1,7 @@
 /** `dockershim pod logs`: the log files of containers, on this host. */
 import { sleep } from "../../shim/lib/abort.js";
 import { ShimError } from "../../shim/lib/errors.js";
-import type { PlayFiles } from "../containers/files.js";
+import type { HostFiles } from "../containers/files.js";
 import { LineAssembler, LogTail, parseLogLine } from "../view/log-lines.js";
 
 export interface LogOptions {
@@ -30,7 +30,7 @@ const pollMs = 250;
 export async function readLogs(
   source: LogSource,
   options: LogOptions,
-  files: Pick<PlayFiles, "openFile">,
+  files: Pick<HostFiles, "openFile">,
   write: (text: string) => void,
   signal: AbortSignal,
   pace?: () => Promise<void>,

@@ -23,8 +23,13 @@ export interface PublishedPort {
 
 export const publishedHeader = ["SERVICE", "PORT", "ADDRESS", "POD"] as const;
 
-export function publishedRow({ service, port, protocol, address, pod }: PublishedPort): readonly string[] {
-  return [service, `${port}/${protocol}`, address, pod];
+/** `host`: a name or an address by which the engine's host is reached from here. */
+export function publishedRow(
+  { service, port, protocol, address, pod }: PublishedPort,
+  host = "localhost",
+): readonly string[] {
+  const shown = host.includes(":") ? `[${host}]` : host;
+  return [service, `${port}/${protocol}`, address.replace("localhost", () => shown), pod];
 }
 
 export interface Publication {

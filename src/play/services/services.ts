@@ -8,11 +8,13 @@ import { ShimError, messageOf } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { CriClient } from "../client.js";
 import type { NodeFacts } from "../containers/cri-config.js";
-import type { PlayFiles } from "../containers/files.js";
+import type { HostFiles } from "../containers/files.js";
 import { hostsMode, hostsText } from "../containers/hosts-text.js";
+import type { MountedFiles } from "../containers/mounted-files.js";
 import { type Directories, hostsPath } from "../containers/pod-files.js";
 import type { HostsEntry, PodServices } from "../containers/pod-services.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
+import { takenOver } from "../kubelet/pod-worker.js";
 import type { ObservedPod } from "../kubelet/observed-pod.js";
 import { type ObserveDeps, observePod } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../kubelet/pod-status.js";
@@ -33,7 +35,8 @@ import {
 
 export interface ServicesDeps {
   readonly client: ObserveDeps["client"] & Pick<CriClient, "podSandboxInfo">;
-  readonly files: Pick<PlayFiles, "readTail" | "writeFile" | "rewriteFile">;
+  readonly files: Pick<HostFiles, "readTail">;
+  readonly mounted: Pick<MountedFiles, "readTail" | "writeFile" | "rewriteFile">;
   readonly directories: Directories;
   readonly node: Pick<NodeFacts, "addresses" | "hostsFile">;
   /** Lines for people. */
@@ -113,9 +116,16 @@ export class Services implements PodServices, AsyncDisposable {
             this.prepareSandbox(manifest, { id: sandbox.id, ips: observed.ips }, this.#stop.signal),
           );
       },
+      onEvent: ({ key, reason }) => {
+        if (reason !== takenOver) return;
+        if (kubelet.pod(key)?.loss === "removed") this.#forget(key);
+        else this.#leave(key);
+      },
+      onForgotten: (key) => {
+        this.#leave(key);
+      },
       onRemoved: (key) => {
-        this.#pods.delete(idOf(key));
-        this.#rewriteAll();
+        this.#forget(key);
       },
     });
   }
@@ -140,7 +150,7 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   async writeHosts(manifest: Manifest, ips: readonly string[], signal: AbortSignal): Promise<void> {
-    const { files, directories } = this.deps;
+    const { mounted, directories } = this.deps;
     const { key } = manifest;
     const known = this.#pods.get(idOf(key));
     const addresses = manifest.pod.spec.hostNetwork === true ? this.deps.node.addresses : ips;
@@ -149,7 +159,7 @@ export class Services implements PodServices, AsyncDisposable {
     await this.#fileLocks.run(key.uid, signal, async () => {
       const text = this.#textFor(manifest, ips);
       const path = hostsPath(directories, key);
-      if (!(await files.rewriteFile(path, text))) await files.writeFile(path, text, hostsMode);
+      if (!(await mounted.rewriteFile(path, text))) await mounted.writeFile(path, text, hostsMode);
       this.#written.set(key.uid, text);
     });
   }
@@ -162,6 +172,19 @@ export class Services implements PodServices, AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "play ends"));
     await Promise.all(this.#running);
+  }
+
+  /** Its file is written by another play from now on; here its addresses stay known. */
+  #leave(key: Pick<PodKey, "namespace" | "name">): void {
+    const known = this.#pods.get(idOf(key));
+    if (known === undefined) return;
+    this.#pods.set(idOf(key), { ...known, isUp: false });
+    this.#written.delete(known.manifest.key.uid);
+  }
+
+  #forget(key: Pick<PodKey, "namespace" | "name">): void {
+    this.#pods.delete(idOf(key));
+    this.#rewriteAll();
   }
 
   /** Answers whether names may have changed. */
@@ -193,13 +216,13 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   async #rewrite({ manifest: { key } }: KnownPod): Promise<void> {
-    const { files, directories } = this.deps;
+    const { mounted, directories } = this.deps;
     await this.#fileLocks.run(key.uid, this.#write.signal, async () => {
       const pod = this.#pods.get(idOf(key));
       if (pod?.isUp !== true) return;
       const text = this.#textFor(pod.manifest, pod.ips);
       if (this.#written.get(key.uid) === text) return;
-      if (await files.rewriteFile(hostsPath(directories, key), text)) this.#written.set(key.uid, text);
+      if (await mounted.rewriteFile(hostsPath(directories, key), text)) this.#written.set(key.uid, text);
     });
   }
 
@@ -211,10 +234,7 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   #input(): NamesInput {
-    const endpoints = [...this.#pods.entries()]
-      .sort(([left], [right]) => order.compare(left, right))
-      .map(([, pod]) => pod);
-    return { services: this.#services, endpoints, hosts: this.#hosts };
+    return { services: this.#services, endpoints: inOrder(this.#pods), hosts: this.#hosts };
   }
 
   /** Reports each failure once, by the Services that it concerns. */
@@ -262,8 +282,12 @@ export class Services implements PodServices, AsyncDisposable {
   }
 }
 
-/** So that web-10 comes after web-9. */
-const order = new Intl.Collator("en", { numeric: true });
+/** By name, web-10 after web-9. The first collator of a process takes milliseconds: one pod needs none. */
+function inOrder(pods: ReadonlyMap<string, KnownPod>): readonly KnownPod[] {
+  if (pods.size < 2) return [...pods.values()];
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  return [...pods].sort(([left], [right]) => compare(left, right)).map(([, pod]) => pod);
+}
 
 function idOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
   return `${namespace}/${name}`;

@@ -6,8 +6,8 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { shownText } from "../../shim/lib/shown-text.js";
 import type { Dial } from "../dial.js";
 import { openStreams } from "./open-streams.js";
+import { portForwardProtocol } from "./port-connections.js";
 
-const protocol = "portforward.k8s.io";
 const errorBytes = 4096;
 
 /**
@@ -23,7 +23,7 @@ export async function forwardPort(
   dial: Dial,
   signal: AbortSignal,
 ): Promise<void> {
-  const connection = await openStreams(url, protocol, dial, signal);
+  const connection = await openStreams(url, portForwardProtocol, dial, signal);
   using _ = linkAbort(signal, () => {
     connection.destroy();
   });

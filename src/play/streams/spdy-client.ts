@@ -84,6 +84,10 @@ export class SpdyClient {
     return stream;
   }
 
+  get isEnded(): boolean {
+    return this.transport.destroyed;
+  }
+
   destroy(): void {
     this.transport.destroy();
   }

@@ -1,7 +1,7 @@
 /** Follows the logs of the containers that the kubelet sees. */
 import { join } from "node:path";
 import { messageOf } from "../../shim/lib/errors.js";
-import type { PlayFiles } from "../containers/files.js";
+import type { HostFiles } from "../containers/files.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { KubeletListener } from "../kubelet/kubelet.js";
@@ -18,7 +18,7 @@ export interface LogLine {
 }
 
 export interface LogFollowerDeps {
-  readonly files: Pick<PlayFiles, "openFile">;
+  readonly files: Pick<HostFiles, "openFile">;
   readonly directories: Directories;
   readonly clock: Clock;
   readonly output: (line: LogLine) => void;

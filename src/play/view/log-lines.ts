@@ -1,5 +1,5 @@
 /** Container log files: parses lines of Docker's json-file and of the CRI, and follows a growing file. */
-import type { GrowingFile, PlayFiles } from "../containers/files.js";
+import type { GrowingFile, HostFiles } from "../containers/files.js";
 
 /** A piece of a container's output. */
 export interface LogPiece {
@@ -93,7 +93,7 @@ export class LogTail implements AsyncDisposable {
 
   constructor(
     private readonly path: string,
-    private readonly files: Pick<PlayFiles, "openFile">,
+    private readonly files: Pick<HostFiles, "openFile">,
   ) {}
 
   /**

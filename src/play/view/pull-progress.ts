@@ -30,7 +30,7 @@ export class PullProgress {
   #isPolling = false;
 
   constructor(
-    private readonly client: Pick<CriClient, "statusInfo">,
+    private readonly client: Pick<CriClient, "status">,
     private readonly clock: Clock,
   ) {}
 
@@ -87,7 +87,7 @@ export class PullProgress {
     if (this.#shown === undefined || pulls.length === 0) return;
     const { onChange, stop } = this.#shown;
     try {
-      const texts = readPulls(await this.client.statusInfo(stop.signal));
+      const texts = readPulls((await this.client.status(stop.signal)).info);
       for (const pull of pulls) {
         const text = texts.get(normalizeReference(pull.image));
         if (text !== undefined) pull.text = `Pulling ${pull.image}: ${text}`;

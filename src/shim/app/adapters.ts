@@ -3,10 +3,12 @@ import { arch } from "node:process";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
+import { messageOf } from "../lib/errors.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
-import { formatEndpoint, type EngineEndpoint } from "../engine/http/endpoint.js";
+import { hasNetworks, type Reach, tries } from "../domain/reach.js";
+import type { EngineEndpoint } from "../engine/http/endpoint.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
-import { chooseHost, RemoteHost } from "../host/choose-host.js";
+import { EngineHost, requireReach, unknownHost } from "../host/engine-host.js";
 import { HostPaths } from "../host/host-paths/host-paths.js";
 import { HostPathsProcess } from "../host/host-paths/host-paths-process.js";
 import { EngineProcesses } from "../host/processes/engine-processes.js";
@@ -66,10 +68,12 @@ export async function openAdapters(
   const hostPaths = createHostPaths(log, lifetime);
   const { link, model } = initialState(stores.records);
 
+  const { engineReach: mode, stateDir: directory, readOnly } = config;
   let present: { readonly host: HostAccess; readonly facts: NodeFacts | undefined } = {
-    host: new RemoteHost(),
+    host: unknownHost(mode),
     facts: undefined,
   };
+  let engineHost: EngineHost | undefined;
   let nodePrepared = Promise.resolve();
   const host = (): HostAccess => present.host;
   const stats = openStats(engine, model, host, log, lifetime);
@@ -82,6 +86,33 @@ export async function openAdapters(
     log,
   });
   lifetime.onClose("container logs", () => logs.stop());
+
+  const useNode = async (reach: Reach): Promise<void> => {
+    nodePrepared = network.engineFound({ local: hasNetworks(reach) });
+    if (!reach.host || !tries(reach, "processes")) return;
+    await oomScores.detect();
+    // They get an OOM score and a cgroup.
+    if (!readOnly) engineProcesses.start();
+  };
+  const stopping = new AbortController();
+  lifetime.onClose("proofs of the engine's reach", () => {
+    stopping.abort();
+    return Promise.resolve();
+  });
+  model.onChange(({ after }) => {
+    const observed = engineHost;
+    observed
+      ?.observe(after, stopping.signal)
+      .then(async (changed) => {
+        if (!changed || observed !== engineHost) return;
+        if (!tries(observed.reach, "cgroups")) stats.useHost(observed.host);
+        await useNode(observed.reach);
+      })
+      .catch((error: unknown) => {
+        if (!stopping.signal.aborted)
+          log.warn({ err: messageOf(error) }, "the engine's host was not examined");
+      });
+  });
 
   return {
     engine,
@@ -104,22 +135,22 @@ export async function openAdapters(
     corruptCheckpoints: stores.corruptCheckpoints,
     nodePrepared: () => nodePrepared,
     engineConnected: async (facts, signal) => {
-      const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
+      const proofs = { engine, mode, directory, readOnly, hostPaths, log };
+      const found = await EngineHost.connected(facts, proofs, signal);
+      requireReach(found.reach);
       // The next connect may have happened meanwhile.
       signal.throwIfAborted();
       const before = present;
-      present = { host: config.readOnly ? readOnlyHost(chosen) : chosen, facts };
+      engineHost = found;
+      present = { host: readOnly ? readOnlyHost(found.host) : found.host, facts };
       const isSame =
-        before.facts !== undefined && isSameEngine(before.facts, facts) && chosen.local === before.host.local;
+        before.facts !== undefined &&
+        isSameEngine(before.facts, facts) &&
+        tries(before.host.reach, "cgroups") === tries(found.reach, "cgroups");
       // After a short break of the link the open files and rates of the statistics stay valid.
-      if (!isSame) stats.useHost(chosen);
-      nodePrepared = network.engineFound({ local: chosen.local });
-      if (chosen.local) {
-        await oomScores.detect();
-        signal.throwIfAborted();
-        // They get an OOM score and a cgroup.
-        if (!config.readOnly) engineProcesses.start();
-      }
+      if (!isSame) stats.useHost(found.host);
+      await useNode(found.reach);
+      signal.throwIfAborted();
     },
   };
 }

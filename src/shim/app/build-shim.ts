@@ -10,7 +10,11 @@ import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import { ContainerEvents } from "../cri/events/get-container-events.js";
-import { requireCgroupDriver, warnOfIgnoredAnnotations } from "../cri/runtime/engine-checks.js";
+import {
+  requireCgroupDriver,
+  warnOfIgnoredAnnotations,
+  warnOfMissingCgroups,
+} from "../cri/runtime/engine-checks.js";
 import type { Services, ServiceSettings, Stats, Streaming } from "../cri/services.js";
 import { ImageDiskUsage } from "../images/image-disk-usage.js";
 import { ImagePins } from "../images/image-pins.js";
@@ -101,6 +105,7 @@ export function buildShim(
         requireCgroupDriver(settings.cgroupDriver, facts);
         resolvConfs.engineConnected();
         warnOfIgnoredAnnotations(settings.allowedAnnotations, facts, log);
+        warnOfMissingCgroups(facts, log);
         await adapters.engineConnected(facts, signal);
         openFiles.engineFound();
         unmanagedImages.forget();

@@ -1,4 +1,5 @@
 /** Dialers of port-forward. */
+import { tries } from "../domain/reach.js";
 import { arch } from "node:process";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
@@ -38,5 +39,5 @@ export function createPodDialer(
     builtinImage: builtinPauseReference,
   });
   const local = new FallbackDialer(new NamespaceDialer(dialer, host), relay);
-  return () => (host().local ? local : relay);
+  return () => (tries(host().reach, "networkNamespaces") ? local : relay);
 }

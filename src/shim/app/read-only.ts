@@ -77,7 +77,9 @@ function readOnlyCheckpoints(store: CheckpointStore): CheckpointStore {
 
 export function readOnlyHost(host: HostAccess): HostAccess {
   return {
-    local: host.local,
+    get reach() {
+      return host.reach;
+    },
     networkNamespace: (...given) => host.networkNamespace(...given),
     openNetworkNamespace: (...given) => host.openNetworkNamespace(...given),
     deadLogLinks: (...given) => host.deadLogLinks(...given),

@@ -4,6 +4,7 @@ import { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import type { NodeFacts } from "../domain/node-facts.js";
+import type { Reach } from "../domain/reach.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { bindRpcs } from "../cri/bind-rpcs.js";
@@ -30,6 +31,8 @@ export interface Shim {
   /** For example `unix:///var/run/dockershim.sock`. */
   readonly endpoint: string;
   readonly network: NetworkPlugin;
+  /** What of the engine's host is in reach, as far as it is proven by now. */
+  readonly reach: () => Reach;
   readonly link: EngineLink;
   readonly pauseImageReference: string;
   /** Begin of the URLs of exec, attach and port-forward: `http://127.0.0.1:41234`. */
@@ -100,6 +103,7 @@ async function start(
   return {
     endpoint: server.endpoint,
     network,
+    reach: () => host().reach,
     link,
     pauseImageReference: config.pauseImage,
     streamingAddress: streamingServer.urlBase,
@@ -125,6 +129,7 @@ function settingsOf(config: Config): ShimSettings {
     allPodAddresses: config.ipv6DualStack,
     defaultUlimits: config.defaultUlimits,
     allowedAnnotations: config.allowedAnnotations,
+    composeLabels: config.composeLabels,
     oneContainerdShimPerPod: config.oneContainerdShimPerPod,
     cgroupDriver: config.cgroupDriver,
     pinnedImages: config.pinnedImages,

@@ -35,7 +35,7 @@ export function completionScript(program: Command, shell: Shell): string {
 }
 
 function placesOf(command: Command, path: string): readonly Place[] {
-  // `doctor network|ulimits [flags]`: words that are no commands of commander.
+  // `doctor network|reach|ulimits [flags]`: words that are no commands of commander.
   const [first = ""] = command.usage().split(" ");
   const choices = /^[\w-]+(\|[\w-]+)+$/.test(first) ? first.split("|") : [];
   // createHelp() knows which commands are hidden.

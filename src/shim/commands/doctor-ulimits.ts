@@ -6,8 +6,7 @@ import { createEngine, engineEndpoint, type Environment } from "../app/open-engi
 import { configuredOpenFiles, isLow, readOpenFileLimits } from "../limits/open-files-notice.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { DockerUlimit } from "../domain/create-body.js";
-import { formatEndpoint } from "../engine/http/endpoint.js";
-import { chooseHost } from "../host/choose-host.js";
+import { EngineHost } from "../host/engine-host.js";
 import type { OpenFileLimits } from "../ports/host.js";
 
 const timeoutMs = 60_000;
@@ -29,7 +28,8 @@ export async function runDoctorUlimits(
       "read the limits of a pause container",
       async (signal) => {
         const facts = await engine.connect(signal);
-        const host = await chooseHost(facts, formatEndpoint(endpoint), log);
+        const proofs = { engine, mode: config.engineReach, directory: config.stateDir, readOnly: true, log };
+        const { host } = await EngineHost.connected(facts, proofs, signal);
         return readOpenFileLimits(engine, host, signal);
       },
     );

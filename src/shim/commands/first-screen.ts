@@ -1,6 +1,7 @@
 /** The first screen: the facts that a user needs after the start. Pure. */
 import { dirname } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
+import { type Reach, reachLine, type ReachJob } from "../domain/reach.js";
 import { options } from "../config/options.js";
 import type { NetworkOffer } from "./example-network.js";
 
@@ -24,6 +25,9 @@ export interface FirstScreen {
   /** Undefined when no engine answers yet. */
   readonly facts: NodeFacts | undefined;
   readonly engineEndpoint: string;
+  readonly reach: Reach;
+  /** Whether this program runs in a container of Docker. */
+  readonly isInContainer: boolean;
   readonly network: {
     readonly name: string;
     readonly reason: string;
@@ -57,6 +61,9 @@ export function renderFirstScreen(screen: FirstScreen): string {
       "cgroups",
       facts === undefined ? "unknown yet" : `driver ${facts.cgroupDriver}, version ${facts.cgroupVersion}`,
     ],
+    ...(facts === undefined
+      ? []
+      : [["reach", reachLine(screen.reach)] as const, ...missingFlags(screen, facts)]),
     ["network plugin", `${network.name} (${network.reason})`],
     ...(network.problem === undefined ? [] : [["", `not ready: ${network.problem}`] as const]),
     ...(example === undefined ? [] : [["CNI example", example] as const]),
@@ -83,6 +90,26 @@ export function renderFirstScreen(screen: FirstScreen): string {
     "",
     "",
   ].join("\n");
+}
+
+/** What the command that made the container has to be given for the jobs that are out of reach. */
+function missingFlags(
+  { reach, isInContainer, stateDirectory }: FirstScreen,
+  { dockerRootDir }: NodeFacts,
+): readonly (readonly [string, string])[] {
+  if (!isInContainer || reach.mode === "remote") return [];
+  const flags: Readonly<Record<ReachJob, readonly string[]>> = {
+    files: [`-v ${dockerRootDir}:${dockerRootDir}`],
+    hostPaths: [`-v ${stateDirectory}:${stateDirectory}:rshared`],
+    processes: ["--privileged", "--pid host"],
+    networkNamespaces: ["--privileged", "--pid host"],
+    cgroups: ["--cgroupns host", "-v /sys/fs/cgroup:/sys/fs/cgroup"],
+  };
+  const lacking = Object.entries(reach.jobs).flatMap(([job, found]) =>
+    found.reached || found.pending === true ? [] : flags[job as ReachJob],
+  );
+  if (lacking.length === 0) return [];
+  return [["", `"docker run" of this container lacks ${[...new Set(lacking)].join(" ")}`]];
 }
 
 /** Names the socket, because a second terminal has neither the flags nor the environment of this one. */

@@ -9,6 +9,7 @@ import { optionList } from "../config/options.js";
 import { commandFlags, ignoredFlags } from "../config/other-flags.js";
 import type { GivenFlag } from "../config/resolve.js";
 import { booleanKind } from "../config/value-kinds.js";
+import { flagHint, refuseTimeAfter } from "./hints.js";
 import { didYouMean, nearestName } from "../config/given.js";
 
 /** Every flag of the table with whether it is a switch, aliases and ignored flags included. */
@@ -34,6 +35,7 @@ export function normalizeArguments(argv: readonly string[]): string[] {
   const flags = knownFlags();
   const result: string[] = [];
   for (let index = 0; index < argv.length; index += 1) {
+    if (argv[index] === optionalValue) refuseTimeAfter(optionalValue, argv[index + 1]);
     const argument = argv[index] === optionalValue ? `${optionalValue}=` : (argv[index] ?? "");
     if (argument === "--") return [...result, ...argv.slice(index)];
     const [, short] = /^-v=?(.*)$/s.exec(argument) ?? [];
@@ -126,6 +128,8 @@ function unknownFlag(flag: string, command: Command): string {
     .filter((option) => !option.hidden)
     .map((option) => (option.long ?? "").slice(2));
   const ofCommand = command.parent === null ? "" : ` of the command "${command.name()}"`;
+  const hint = flagHint(command.name(), flag);
+  if (hint !== undefined) return `unknown flag "${flag}"${ofCommand}: ${hint}`;
   return `unknown flag "${flag}"${ofCommand}${didYouMean(name, [...offered, "help"], (nearest) => `--${nearest}`)}`;
 }
 

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { messageOf } from "../lib/errors.js";
 import { shownText } from "../lib/shown-text.js";
+import { inBackground } from "../lib/sync/in-background.js";
 import { connect } from "../../play/client.js";
 import { readManifestFiles } from "../../play/manifests/manifest-files.js";
 import { readDoomed } from "../../play/manifests/read-manifests.js";
@@ -10,8 +11,7 @@ import { doomedPods, playDown } from "../../play/play.js";
 import { PlayStore, doomedNames } from "../../play/play-store.js";
 import type { PlayContext, PlayIo, PlayOptions } from "./play-context.js";
 import { podDeps } from "./play-deps.js";
-import { runSupervisor } from "./play-supervisor.js";
-import { playUp } from "./play-up.js";
+import { openPlayPlace } from "./open-play-place.js";
 
 /** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
 export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
@@ -22,8 +22,13 @@ export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number>
   };
   const context = { options, io, directories, store, report };
   try {
-    if (options.supervise === true) return await runSupervisor(context);
-    return options.down ? await down(context) : await playUp(context);
+    if (options.down) return await down(context);
+    if (options.supervise === true) {
+      const { runSupervisor } = await import("./play-supervisor.js");
+      return await runSupervisor(context);
+    }
+    const { playUp } = await import("./play-up.js");
+    return await playUp(context);
   } catch (error) {
     report(`dockershim play: ${messageOf(error)}`);
     return 1;
@@ -38,13 +43,18 @@ export function shownLines(text: string): string {
 async function down({ options, io, directories, store, report }: PlayContext): Promise<number> {
   const { signal, stdin } = io;
   const { files, recursive = false } = options;
-  const doomed = await readDoomed(await readManifestFiles(files, { recursive, stdin, signal }));
   const client = connect(options.endpoint);
   try {
-    await client.version(signal); // So that a missing server is the first error.
-    await store.release(doomedNames(doomed), report);
-    const deps = podDeps(client, { directories, report });
+    const status = inBackground(client.status(signal));
+    const doomed = await readDoomed(await readManifestFiles(files, { recursive, stdin, signal }));
+    const server = await status; // So that a missing server is the first error.
+    const names = doomedNames(doomed);
+    await store.release(names, report);
+    const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
+    await using place = await openPlayPlace(client, server, paths, signal);
+    const deps = podDeps(client, place, { report });
     const { failed } = await playDown(await doomedPods(doomed, client, signal), deps, signal);
+    await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
     return failed > 0 ? 1 : 0;
   } finally {
     client.close();

@@ -1,50 +1,87 @@
 /** What the pods of play need from this node, and from the CRI server. */
 import { randomUUID } from "node:crypto";
 import type { CriClient, connect } from "../../play/client.js";
-import { nodeFiles } from "../../play/containers/files.js";
-import { readNodeFacts } from "../../play/containers/node-facts.js";
+import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../../play/containers/node-facts.js";
+import type { NodeFacts } from "../../play/containers/cri-config.js";
 import { podCgroupsOf } from "../../play/containers/prepare-cgroup.js";
 import { serverFeatures } from "../../play/containers/server-features.js";
-import { dialFromHere } from "../../play/dial.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
 import { backOffTimes, scaled } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import type { DeleteDeps } from "../../play/kubelet/delete-pod.js";
 import type { KubeletDeps } from "../../play/kubelet/kubelet.js";
+import type { ServicesDeps } from "../../play/services/services.js";
+import type { StatusResponse } from "../domain/cri.js";
+import { ShimError } from "../lib/errors.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import type { PlayContext } from "./play-context.js";
+import type { PlayPlace } from "./play-place.js";
 
 type Client = ReturnType<typeof connect>;
-type Context = Pick<PlayContext, "directories" | "report">;
+type Context = Pick<PlayContext, "report">;
 
 const fastFactor = 0.1;
+
+export type PodsDeps = Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
 
 /** For the removal of pods. */
 export function podDeps(
   client: CriClient,
-  { directories, report }: Context,
+  { files, mounted, directories, dial, engine }: PlayPlace,
+  { report }: Context,
 ): Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "client" | "report" | "handlers"> {
-  const handlers = makeHandlers({ client, dial: dialFromHere });
-  return { client, files: nodeFiles, directories, report, handlers, clock: systemClock };
+  const handlers = makeHandlers({
+    client,
+    dial,
+    ...(engine === undefined ? {} : { answers: engine.answers }),
+  });
+  return { client, files, mounted, directories, report, handlers, clock: systemClock };
 }
 
-/** Each call of the result is for another play. Throws when the server does not answer. */
+/** Each call of the result is for another play. `status`: the server's. Throws when it does not answer. */
 export async function readKubeletDeps(
   client: Client,
-  context: Context,
+  place: PlayPlace,
+  { report, status }: Context & { readonly status: StatusResponse },
   signal: AbortSignal,
-): Promise<(options: { readonly fast?: boolean | undefined }) => Omit<KubeletDeps, "services">> {
+): Promise<(options: { readonly fast?: boolean | undefined }) => PodsDeps> {
+  const { engine } = place;
   const deps = {
-    ...podDeps(client, context),
-    node: await readNodeFacts(context.directories.state, await podCgroupsOf(client, nodeFiles, signal)),
-    features: serverFeatures(await client.status(signal)),
-    credentials: dockerCredentials(context.report),
+    ...podDeps(client, place, { report }),
+    node: await nodeFactsOf(client, place, signal),
+    features: {
+      ...serverFeatures(status),
+      ...(engine === undefined ? {} : { elsewhere: await engine.files.mounting() }),
+    },
+    ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),
+    credentials: dockerCredentials(report),
   };
   return ({ fast = false }) => ({
     ...deps,
     playId: randomUUID(),
     backOff: fast ? scaled(backOffTimes, fastFactor) : backOffTimes,
   });
+}
+
+/** Services names the Service and the port that works. */
+function refuseRedirects(_: unknown, redirects: readonly unknown[]): Promise<void> {
+  if (redirects.length === 0) return Promise.resolve();
+  const reason = "the engine is elsewhere, and network namespaces of its pods cannot be reached from here";
+  return Promise.reject(new ShimError("unsupported", reason));
+}
+
+async function nodeFactsOf(
+  client: Client,
+  { files, directories, engine }: PlayPlace,
+  signal: AbortSignal,
+): Promise<NodeFacts> {
+  if (engine === undefined) return readNodeFacts(directories.state, podCgroupsOf(client, files, signal));
+  return engineNodeFacts(engine.facts, { storageBytes: await engine.files.space(), host: engine.host });
+}
+
+/** Brings the facts up to date in place; those of an engine elsewhere do not change while it runs. */
+export async function renewFacts(node: NodeFacts, { engine, directories }: PlayPlace): Promise<void> {
+  if (engine === undefined) await renewNodeFacts(node, directories.state);
 }
 
 /** Those of `docker login`, in DOCKER_CONFIG or the home directory. */

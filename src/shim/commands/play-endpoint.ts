@@ -12,9 +12,13 @@ const variable = environmentName(served.name);
 export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
 
 /** The socket to connect to: the flag, else the endpoint of `serve` by environment or default. */
-export function resolvePlayEndpoint(given: string | undefined, environment: Environment): UnixEndpoint {
+export function resolvePlayEndpoint(
+  given: string | undefined,
+  environment: Environment,
+  flag = "--endpoint",
+): UnixEndpoint {
   const text = given ?? environment[variable] ?? served.default;
-  const place = given === undefined ? `environment variable "${variable}"` : 'flag "--endpoint"';
+  const place = given === undefined ? `environment variable "${variable}"` : `flag "${flag}"`;
   let endpoint;
   try {
     endpoint = listenEndpointKind.parse(text);

@@ -13,8 +13,10 @@ import type { Kubelet } from "../../play/kubelet/kubelet.js";
 import type { PlayStore } from "../../play/play-store.js";
 import { supervise } from "../../play/supervisor.js";
 import { LiveTable } from "../../play/view/live-table.js";
-import type { PlayContext } from "./play-context.js";
-import { readKubeletDeps } from "./play-deps.js";
+import type { PlayContext, PlayOptions } from "./play-context.js";
+import { readKubeletDeps, renewFacts } from "./play-deps.js";
+import { openPlayPlace } from "./open-play-place.js";
+import type { PlayPlace } from "./play-place.js";
 
 /** A log that is a file begins anew after this. */
 const logBytes = 4 * 1024 ** 2;
@@ -33,9 +35,17 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     screen.write(`${shownText(line)}\n`);
   };
   const client = connect(options.endpoint);
+  let place: PlayPlace | undefined;
   try {
     const kubeletDeps = await whenServed(
-      () => readKubeletDeps(client, { directories, report }, signal),
+      async () => {
+        await place?.[Symbol.asyncDispose]();
+        const status = await client.status(signal);
+        const { endpoint, dockerEndpoint } = options;
+        const paths = { endpoint, dockerEndpoint, directories, report };
+        place = await openPlayPlace(client, status, paths, signal);
+        return readKubeletDeps(client, place, { report, status }, signal);
+      },
       report,
       signal,
     );
@@ -43,7 +53,11 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
       const deps = { screen, output: screen, environment: process.env, clock: systemClock };
       return kubelet.listen(new LiveTable({ ...deps, pods: () => kubelet.pods }));
     };
-    await supervise({ store, kubeletDeps, show, report }, signal);
+    const { node } = kubeletDeps({}); // All plays have the same one.
+    const renewNode = async (): Promise<void> => {
+      if (place !== undefined) await renewFacts(node, place);
+    };
+    await supervise({ store, kubeletDeps, renewNode, show, report }, signal);
     return 0;
   } catch (error) {
     if (signal.aborted) return 0;
@@ -51,6 +65,7 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     report("another supervisor keeps the pods of this socket");
     return 0;
   } finally {
+    await place?.[Symbol.asyncDispose]();
     client.close();
   }
 }
@@ -82,12 +97,16 @@ const startMs = 15_000;
 const askMs = 50;
 
 /** Starts the supervisor unless it runs. It survives this process and its session. */
-export async function ensureSupervisor(store: PlayStore, endpoint: string): Promise<void> {
+export async function ensureSupervisor(
+  store: PlayStore,
+  { endpoint, dockerEndpoint }: Pick<PlayOptions, "endpoint" | "dockerEndpoint">,
+): Promise<void> {
   if (await isServed(store.socketPath)) return;
   const log = await open(store.logPath, "a", 0o600);
   try {
     const program = [...process.execArgv, process.argv[1] ?? "", "play", "--supervise"];
-    const child = spawn(process.execPath, [...program, `--endpoint=unix://${endpoint}`], {
+    const engine = dockerEndpoint === undefined ? [] : [`--docker-endpoint=${dockerEndpoint}`];
+    const child = spawn(process.execPath, [...program, `--endpoint=unix://${endpoint}`, ...engine], {
       cwd: packageDirectory(), // Not the user's, which may be unmounted.
       detached: true,
       stdio: ["ignore", log.fd, log.fd],
@@ -106,9 +125,10 @@ export async function ensureSupervisor(store: PlayStore, endpoint: string): Prom
 }
 
 async function untilServed(store: PlayStore): Promise<void> {
-  const end = Date.now() + startMs;
+  const end = performance.now() + startMs;
   while (!(await isServed(store.socketPath))) {
-    if (Date.now() > end) throw new ShimError("timeout", `it does not listen after ${startMs / 1000} s`);
+    if (performance.now() > end)
+      throw new ShimError("timeout", `it does not listen after ${startMs / 1000} s`);
     await sleep(askMs);
   }
 }

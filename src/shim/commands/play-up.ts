@@ -3,33 +3,32 @@ import { isDeepStrictEqual } from "node:util";
 import { linkAbort, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { Bell } from "../lib/sync/bell.js";
-import { writeFileAtomically } from "../lib/files/atomic-file.js";
-import { connect } from "../../play/client.js";
-import { nodeFiles } from "../../play/containers/files.js";
+import { inBackground } from "../lib/sync/in-background.js";
+import { refuseBusyPorts } from "../../play/busy-ports.js";
+import { type CriClient, connect } from "../../play/client.js";
 import { systemClock } from "../../play/kubelet/clock.js";
-import type { Kubelet, KubeletDeps } from "../../play/kubelet/kubelet.js";
+import type { Kubelet } from "../../play/kubelet/kubelet.js";
 import type { ManifestFile } from "../../play/manifests/documents.js";
 import { parseReplicas, readManifestFiles } from "../../play/manifests/manifest-files.js";
 import { summarizeNotices } from "../../play/manifests/notices.js";
-import { readDoomed, readWorkloads } from "../../play/manifests/read-manifests.js";
-import type { Doomed, Workloads } from "../../play/manifests/workloads.js";
+import { readWorkloads } from "../../play/manifests/read-manifests.js";
+import type { Workloads } from "../../play/manifests/workloads.js";
 import { namesOf } from "../../play/play-store.js";
-import { doomedPods, playDown } from "../../play/play.js";
+import { removeSurplus } from "../../play/remove-surplus.js";
 import { type PublishedPort, publishedHeader, publishedRow } from "../../play/services/publish-ports.js";
 import { Services } from "../../play/services/services.js";
 import { Session } from "../../play/session.js";
-import { FileWatch, checkWatched, emptiedFile } from "../../play/watch-files.js";
 import { drained } from "../../play/view/drained.js";
-import { LogFollower } from "../../play/view/follow-logs.js";
+import type { LogFollower } from "../../play/view/follow-logs.js";
 import { formatTable } from "../../play/view/format-table.js";
 import { LiveTable } from "../../play/view/live-table.js";
 import { renderPlayedPods } from "../../play/view/pod-table.js";
 import { PullProgress } from "../../play/view/pull-progress.js";
-import { Timeline } from "../../play/view/timeline.js";
-import { renderTimeline } from "../../play/view/timeline-svg.js";
+import { AttachedPlay } from "./attached-play.js";
 import type { PlayContext, PlayOptions } from "./play-context.js";
-import { readKubeletDeps } from "./play-deps.js";
-import { ensureSupervisor } from "./play-supervisor.js";
+import { readKubeletDeps, renewFacts } from "./play-deps.js";
+import { openPlayPlace } from "./open-play-place.js";
+import type { PlayPlace } from "./play-place.js";
 
 type Played = Workloads & { readonly published: readonly PublishedPort[] };
 
@@ -40,9 +39,9 @@ interface Read {
 }
 
 interface Progress {
-  /** The supervisor had some of the pods, and gets them at the end. */
-  wasKept: boolean;
   isApplied: boolean;
+  /** Something that the files do not ask for any more could not be removed. */
+  hasSurplus: boolean;
   /** Names of what this play still has. */
   kept: () => Promise<ReadonlySet<string>>;
 }
@@ -52,65 +51,81 @@ interface Shown {
   report: (line: string) => void;
 }
 
+const logsElsewhere =
+  'logs are not shown: they are on the host of the CRI server, where "dockershim pod logs" shows them';
+
 export async function playUp(context: PlayContext): Promise<number> {
-  const { options, io, store } = context;
-  if (options.watch === true) await checkWatched(options.files);
+  const { options, io } = context;
+  // What few plays need is loaded late.
+  if (options.watch === true) {
+    const { checkWatched } = await import("../../play/watch-files.js");
+    await checkWatched(options.files);
+  }
+  const timeline = options.timeline === undefined ? undefined : await import("./timeline-file.js");
+  if (options.timeline !== undefined) await timeline?.checkTimelineFile(options.timeline);
   const shown: Shown = { report: context.report };
   const report = (line: string): void => {
     shown.report(line);
   };
+  const client = connect(options.endpoint);
+  using _connection = { [Symbol.dispose]: () => client.close() };
+  // The server answers while the files are read, whose errors come first.
+  const server = inBackground(client.status(io.signal));
   const texts = await readTexts(context);
   const read: Read = { texts, workloads: await readPlayed(texts, options, report) };
   const names = namesOf(read.workloads);
-  const stored = await store.list(report);
+  const attached = new AttachedPlay({ ...context, report });
   const progress: Progress = {
-    wasKept: stored.some(({ workloads }) => workloads.some((name) => names.has(name))),
-    isApplied: false,
+    ...{ isApplied: false, hasSurplus: false },
     kept: () => Promise.resolve(new Set()),
   };
-  const client = connect(options.endpoint);
   try {
-    const { runtime_name: runtimeName } = await client.version(io.signal); // So that a missing server is the first error.
+    const status = await server; // So that a missing server is the first error.
     const pulls = new PullProgress(client, systemClock);
-    const deps = (await readKubeletDeps(pulls.followed(client), { ...context, report }, io.signal))(options);
+    const { endpoint, dockerEndpoint } = options;
+    const paths = { endpoint, dockerEndpoint, directories: context.directories, report };
+    await using place = await openPlayPlace(client, status, paths, io.signal);
+    if (options.follow && place.engine?.seesLogs === false) report(logsElsewhere);
+    const deps = (await readKubeletDeps(pulls.followed(client), place, { report, status }, io.signal))(
+      options,
+    );
     await using services = new Services(read.workloads.services, deps);
     await services.adopt(read.workloads.pods, io.signal);
     await using session = new Session({ ...deps, services });
     progress.kept = () => session.kept();
     using _services = services.attach(session.kubelet);
-    await using _timeline = drawTimeline(session, options.timeline);
+    await using _timeline = timeline?.drawTimeline(session.kubelet, options.timeline);
     using table = new LiveTable({
       ...{ pods: () => session.kubelet.pods, environment: process.env, clock: systemClock },
       ...{ screen: io.stderr, output: io.stdout, pulls },
     });
     using _table = session.kubelet.listen(table);
     using _shown = redirect(shown, table);
-    await using logs = new LogFollower({
-      ...{ files: nodeFiles, directories: context.directories, clock: systemClock, report },
-      output: (line) => {
-        table.log(line);
-      },
-      pace: () => drained(io.stdout, io.signal),
-    });
-    using _logs = options.follow ? session.kubelet.listen(logs) : undefined;
+    await using logs = options.follow ? await followLogs(table, place, { ...context, report }) : undefined;
+    using _logs = logs && session.kubelet.listen(logs);
     const apply = async (signal: AbortSignal): Promise<void> => {
+      await refuseBusyPorts(read.workloads.pods, { ...deps, isBusy: place.isPortBusy }, signal);
+      await attached.claim(names);
       await session.apply(read.workloads, { keep: options.keep ?? false }, signal);
       progress.isApplied = true;
-      await store.release(names, report);
-      await removeSurplus(read, deps, io.signal);
+      await attached.applied(read.texts, names);
+      progress.hasSurplus =
+        (await removeSurplus(read.texts, read.workloads.pods, deps, io.signal)).failed > 0;
     };
     await (options.waitMs === undefined
       ? apply(io.signal)
-      : applyUntilReady(session, apply, options.waitMs, io.signal));
-    await print(session.kubelet, read.workloads, runtimeName, context);
-    if (options.detach === true || (options.waitMs !== undefined && !options.follow)) return 0;
-    if (options.watch === true) await watchFiles(read, progress, session, services, { ...context, report });
-    return await attend(session, progress.wasKept, { ...context, report });
+      : applyUntilReady(session, apply, { milliseconds: options.waitMs, progress }, { ...context, report }));
+    await print(session.kubelet, read.workloads, { client, host: place.engine?.host }, context);
+    if (options.detach === true || (options.waitMs !== undefined && !options.follow))
+      return progress.hasSurplus ? 1 : 0;
+    if (options.watch === true) {
+      const renewNode = (): Promise<void> => renewFacts(deps.node, place);
+      await watchFiles(read, { attached, session, services, renewNode }, { ...context, report });
+    }
+    const code = await attend(session, attached.isLeft, { ...context, report });
+    return progress.hasSurplus ? 1 : code;
   } finally {
-    client.close();
-    const { wasKept, isApplied } = progress;
-    if (wasKept && !isApplied) await store.touch(names);
-    if (isApplied && (wasKept || options.detach === true)) await leave(read, await progress.kept(), context);
+    await attached.end(read.texts, progress.isApplied ? await progress.kept() : undefined);
   }
 }
 
@@ -133,18 +148,19 @@ async function readPlayed(
   return { ...workloads, pods, published };
 }
 
-/** Writes the picture at the end. */
-function drawTimeline(session: Session, path: string | undefined): AsyncDisposable {
-  const timeline = new Timeline(() => Date.now());
-  const listening = session.kubelet.listen(timeline);
-  return {
-    [Symbol.asyncDispose]: async () => {
-      listening[Symbol.dispose]();
-      if (path === undefined) return;
-      const options = { mode: 0o644, temporaryPrefix: ".timeline-" };
-      await writeFileAtomically(path, renderTimeline(timeline.data), options);
+async function followLogs(
+  table: LiveTable,
+  { files, directories }: PlayPlace,
+  { io, report }: PlayContext,
+): Promise<LogFollower> {
+  const { LogFollower } = await import("../../play/view/follow-logs.js");
+  return new LogFollower({
+    ...{ files, directories, clock: systemClock, report },
+    output: (line) => {
+      table.log(line);
     },
-  };
+    pace: () => drained(io.stdout, io.signal),
+  });
 }
 
 function redirect(shown: Shown, table: LiveTable): Disposable {
@@ -163,15 +179,21 @@ function redirect(shown: Shown, table: LiveTable): Disposable {
 async function applyUntilReady(
   session: Session,
   apply: (signal: AbortSignal) => Promise<void>,
-  milliseconds: number,
-  signal: AbortSignal,
+  { milliseconds, progress }: { readonly milliseconds: number; readonly progress: Progress },
+  { io, options, report }: PlayContext,
 ): Promise<void> {
   try {
-    await withDeadline(signal, milliseconds, "wait until all are ready", async (limit) => {
+    await withDeadline(io.signal, milliseconds, "wait until all are ready", async (limit) => {
       await apply(limit);
       await session.ready(limit);
     });
   } catch (error) {
+    // What was not applied is removed, and that is told where it happens.
+    if (io.signal.aborted && progress.isApplied) {
+      const words = options.files.join(" ");
+      report(`interrupted; not ready: ${session.unready().join(", ") || "none"}; the pods stay`);
+      report(`go on with "dockershim play ${words}", remove them with "dockershim play --down ${words}"`);
+    }
     if (!isKind(error, "timeout")) throw error;
     throw new ShimError(
       "timeout",
@@ -180,35 +202,19 @@ async function applyUntilReady(
   }
 }
 
-/** Pods of workloads that had more replicas before. */
-async function removeSurplus(
-  { texts, workloads }: Read,
-  deps: Omit<KubeletDeps, "services">,
-  signal: AbortSignal,
-): Promise<void> {
-  const { owners } = await readDoomed(texts);
-  const counted = owners.filter(({ kind }) => kind !== "Job" && kind !== "CronJob");
-  const there = await doomedPods({ pods: [], owners: counted }, deps.client, signal);
-  const isWanted = ({ key }: Doomed["pods"][number]): boolean =>
-    workloads.pods.some((pod) => pod.key.namespace === key.namespace && pod.key.name === key.name);
-  await playDown(
-    there.filter((pod) => !isWanted(pod)),
-    deps,
-    signal,
-  );
-}
-
 async function print(
   { pods }: Kubelet,
   { published }: Played,
-  runtimeName: string,
+  { client, host }: { readonly client: CriClient; readonly host: string | undefined },
   { options, io }: PlayContext,
 ): Promise<void> {
   const { output = "table", waitMs, detach } = options;
   if (waitMs === undefined && detach !== true && io.stderr.isTTY === true) return;
+  const isObject = output === "json" || output === "yaml";
+  const runtimeName = isObject ? (await client.version(io.signal)).runtime_name : "";
   io.stdout.write(await renderPlayedPods(pods, output, { now: Date.now(), runtimeName }));
   if (published.length === 0 || output !== "table") return;
-  io.stdout.write(`\n${formatTable([publishedHeader, ...published.map(publishedRow)])}`);
+  io.stdout.write(`\n${formatTable([publishedHeader, ...published.map((one) => publishedRow(one, host))])}`);
 }
 
 /** Stays the kubelet of the pods until all have ended, or until the user interrupts. */
@@ -229,15 +235,21 @@ async function attend(
   }
 }
 
+interface Watching {
+  readonly attached: AttachedPlay;
+  readonly session: Session;
+  readonly services: Services;
+  readonly renewNode: () => Promise<void>;
+}
+
 /** Applies the files again when they change, until the user interrupts. Files that are broken change nothing. */
 async function watchFiles(
   read: Read,
-  progress: Progress,
-  session: Session,
-  services: Services,
+  { attached, session, services, renewNode }: Watching,
   context: PlayContext,
 ): Promise<void> {
-  const { options, io, store, report } = context;
+  const { options, io, report } = context;
+  const { FileWatch } = await import("../../play/watch-files.js");
   const bell = new Bell();
   const { recursive = false } = options;
   using files = new FileWatch(options.files, { recursive, onChange: bell.ring });
@@ -257,8 +269,11 @@ async function watchFiles(
     Object.assign(read, next);
     services.replace(next.workloads.services);
     try {
+      await renewNode();
+      const names = namesOf(next.workloads);
+      await attached.claim(names);
       await session.update(next.workloads, { obsolete: "remove" }, io.signal);
-      if (await store.release(namesOf(next.workloads), report)) progress.wasKept = true;
+      await attached.applied(next.texts, names);
       report("the files have changed: applied");
     } catch (error) {
       report(`the files have changed, and were not applied as a whole: ${messageOf(error)}`);
@@ -271,28 +286,11 @@ async function readAgain(read: Read, context: PlayContext): Promise<Read | strin
   try {
     const texts = await readTexts(context);
     if (isDeepStrictEqual(texts, read.texts)) return undefined;
+    const { emptiedFile } = await import("../../play/watch-files.js");
     const emptied = emptiedFile(read.texts, texts);
     if (emptied !== undefined) return `"${emptied}" is empty`;
     return { texts, workloads: await readPlayed(texts, context.options, context.report) };
   } catch (error) {
     return messageOf(error);
   }
-}
-
-/** The supervisor goes on with the pods, but those that another play has taken or removed meanwhile. */
-async function leave(
-  { texts }: Read,
-  kept: ReadonlySet<string>,
-  { options, store, report }: PlayContext,
-): Promise<void> {
-  if (kept.size === 0) return;
-  const { replicas = [], schedule = false, localVolumes = false, fast = false } = options;
-  try {
-    await store.release(kept, report);
-    await store.save({ files: texts, replicas, schedule, localVolumes, fast, workloads: [...kept] });
-  } catch (error) {
-    throw ShimError.from(error).within("leave the pods to the supervisor (nothing restarts them now)");
-  }
-  await ensureSupervisor(store, options.endpoint);
-  report(`the pods are left to the supervisor, whose log is ${store.logPath}`);
 }

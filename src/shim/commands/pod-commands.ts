@@ -7,6 +7,7 @@ import { parsePodName, type PodName } from "../../play/pod/find-pod.js";
 import { parsePortPair, type PortPair } from "../../play/pod/forward-ports.js";
 import { psOutputs, type PsOutput } from "../../play/pod/pod-summary.js";
 import type { CommandParts } from "./command-parts.js";
+import { podVerbHint } from "./hints.js";
 import { refuseArguments } from "./flags.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
 
@@ -102,10 +103,11 @@ export function addPodCommands(actions: PodActions, parts: CommandParts): void {
   pod.usage(`${verbs} [flags]`).helpCommand(false).enablePositionalOptions();
   pod.allowExcessArguments().action(() => {
     const [given] = pod.args;
-    throw new ShimError(
-      "invalid",
-      `command "pod": ${given === undefined ? "no subject given" : JSON.stringify(given)}; use ${verbs}`,
-    );
+    const problem =
+      given === undefined
+        ? "no subject given"
+        : `${JSON.stringify(given)}${podVerbHint(given, verbs.split("|"))}`;
+    throw new ShimError("invalid", `command "pod": ${problem}; use ${verbs}`);
   });
   const add = (
     name: string,

@@ -1,9 +1,11 @@
 /** `dockershim serve`: runs the shim in the foreground until a signal or a fatal error ends it. */
+import { existsSync } from "node:fs";
 import { createLogger } from "../lib/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../lib/linux/systemd.js";
+import { formatEndpoint } from "../engine/http/endpoint.js";
 import { startShim } from "../app/start-shim.js";
 
 /**
@@ -29,8 +31,9 @@ export interface ServeIo {
   endAtOnce(): void;
 }
 
-export async function runServe({ config, sources, warnings }: ResolvedConfig, io: ServeIo): Promise<number> {
+export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo): Promise<number> {
   const { environment } = io;
+  const { dockerEndpoint, dockerContext } = config;
   const log = createLogger(config.logLevel);
   for (const warning of warnings) log.warn(warning);
   const example = config.readOnly ? undefined : await writeExampleNetwork(config, log);
@@ -64,7 +67,13 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
       renderFirstScreen({
         version: io.version,
         facts,
-        engineEndpoint: String(sources["docker-endpoint"]?.value ?? ""),
+        engineEndpoint: formatEndpoint({
+          ...dockerEndpoint,
+          ...(dockerContext && { context: dockerContext.name }),
+        }),
+        reach: shim.reach(),
+        // Docker makes this file in each container.
+        isInContainer: existsSync("/.dockerenv"),
         network: { name, reason, problem },
         example,
         offer,

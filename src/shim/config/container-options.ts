@@ -89,6 +89,14 @@ export const containerOptions = {
     help: "Pass pod annotations with these prefixes to the OCI runtime (Docker Engine 24+); separated by commas or repeated flags",
     why: "some annotations give a pod control over the node. Seven keys, which decide where a container runs, never pass (docs/differences.md)",
   }),
+  composeLabels: option({
+    name: "compose-labels",
+    group: "Containers",
+    kind: booleanKind,
+    default: "false",
+    help: "Give containers Docker Compose's labels of project (the pod) and service, by which Docker Desktop groups them",
+    why: "containers of dockershim and cri-dockerd have none. The CRI does not show them; after a way back to cri-dockerd it does",
+  }),
   oneContainerdShimPerPod: option({
     name: "one-containerd-shim-per-pod",
     group: "Containers",

@@ -30,6 +30,8 @@ export interface ContextFiles {
 }
 
 const defaultPath = "/var/run/docker.sock";
+/** `npipe:////./pipe/docker_engine` */
+const windowsPipe = "//./pipe/docker_engine";
 /** Sockets below the home directory, in the order in which they are tried. */
 const homeSockets: readonly (readonly [string, string])[] = [
   [".docker/run/docker.sock", "Docker Desktop"],
@@ -51,9 +53,10 @@ export async function findEngine(environment: Environment, files: ContextFiles):
         : 'environment variable "DOCKER_CONTEXT"';
     return readContext(name, directory, place, files);
   }
+  if (isWindows(environment)) return { endpoint: { kind: "unix", path: windowsPipe }, detail: "" };
   if (await files.isSocket(defaultPath)) return defaultEngine;
   const runtime = environment["XDG_RUNTIME_DIR"] ?? "";
-  const home = environment["HOME"] ?? "";
+  const home = homeOf(environment);
   const others: readonly (readonly [string, string])[] = [
     ...(home === "" ? [] : homeSockets.map(([path, what]) => [join(home, path), what] as const)),
     ...(runtime === "" ? [] : [[join(runtime, "docker.sock"), "rootless Docker"] as const]),
@@ -63,11 +66,19 @@ export async function findEngine(environment: Environment, files: ContextFiles):
   return defaultEngine;
 }
 
+function isWindows(environment: Environment): boolean {
+  return environment["OS"] === "Windows_NT";
+}
+
+function homeOf(environment: Environment): string {
+  return environment[isWindows(environment) ? "USERPROFILE" : "HOME"] ?? "";
+}
+
 const defaultEngine: FoundEngine = { endpoint: { kind: "unix", path: defaultPath }, detail: "" };
 
 function configDirectory(environment: Environment): string | undefined {
   const given = environment["DOCKER_CONFIG"] ?? "";
-  const home = environment["HOME"] ?? "";
+  const home = homeOf(environment);
   if (given !== "") return given;
   return home === "" ? undefined : join(home, ".docker");
 }

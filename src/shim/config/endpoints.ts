@@ -1,6 +1,7 @@
 /** Addresses to listen on and to connect to. */
 import { BlockList, isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
+import { formatSocketPath, pipePrefix } from "../lib/socket-address.js";
 import { ShimError } from "../lib/errors.js";
 import type { ValueKind } from "./option.js";
 
@@ -117,8 +118,16 @@ function parseSshEndpoint(rest: string): SshEndpoint {
   };
 }
 
+/** A named pipe of Windows. For Node.js it is a path as that of a unix socket. */
+function parsePipe(rest: string): UnixEndpoint {
+  const path = rest.replaceAll("\\", "/");
+  if (!path.startsWith(pipePrefix) || path.length === pipePrefix.length)
+    refuse('a named pipe must be "npipe:////./pipe/NAME"');
+  return { kind: "unix", path };
+}
+
 function formatDockerEndpoint(endpoint: DockerEndpoint): string {
-  if (endpoint.kind === "unix") return `unix://${endpoint.path}`;
+  if (endpoint.kind === "unix") return formatSocketPath(endpoint.path);
   if (endpoint.kind === "tcp") return `tcp://${formatHostAndPort(endpoint)}`;
   const { user, host, port } = endpoint;
   const shown = host.includes(":") ? `[${host}]` : host;
@@ -126,8 +135,8 @@ function formatDockerEndpoint(endpoint: DockerEndpoint): string {
 }
 
 /**
- * `unix:///path`, `tcp://host[:port]` with the default port 2375, or `ssh://[user@]host[:port]`. The endpoint
- * does not say whether TLS is used.
+ * `unix:///path`, `tcp://host[:port]` with the default port 2375, `ssh://[user@]host[:port]`, or on Windows
+ * `npipe:////./pipe/NAME`. The endpoint does not say whether TLS is used.
  */
 export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
   placeholder: "endpoint",
@@ -135,6 +144,7 @@ export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
     const { scheme, rest } = splitScheme(text);
     if (scheme === "unix") return parseSocketPath(rest);
     if (scheme === "ssh") return parseSshEndpoint(rest);
+    if (scheme === "npipe") return parsePipe(rest);
     if (scheme !== "tcp" && scheme !== "http")
       return refuse('must be "unix:///path", "tcp://host:port" or "ssh://user@host"');
     const { host, port = 2375 } = splitHostAndPort(rest.endsWith("/") ? rest.slice(0, -1) : rest);

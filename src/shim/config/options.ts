@@ -92,6 +92,13 @@ const dockerEngine = {
     kubeletDefault: "unix:///var/run/docker.sock",
     why: "the others read DOCKER_HOST only when the flag is given and empty; here empty is the default, and as for the docker command the context of its configuration counts",
   }),
+  engineReach: option({
+    name: "engine-reach",
+    group: "Docker Engine",
+    kind: enumKind(["auto", "host", "remote"]),
+    default: "auto",
+    help: "What of the engine's host is used. auto: what is proven to be in reach; host: all of it, else the start fails; remote: nothing",
+  }),
   runtimeRequestTimeoutMs: option({
     name: "runtime-request-timeout",
     group: "Docker Engine",

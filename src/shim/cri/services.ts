@@ -46,6 +46,8 @@ export interface ServiceSettings {
   readonly defaultUlimits: readonly DockerUlimit[];
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
+  /** Whether containers have labels that group them by pod. */
+  readonly composeLabels?: boolean;
   /** One process of containerd's shim for all containers of a pod, where the engine can. */
   readonly oneContainerdShimPerPod: boolean;
 }

@@ -52,6 +52,9 @@ export interface NodeFacts {
   readonly cdiSpecDirs: readonly string[];
   /** Bytes. */
   readonly totalMemory: number;
+  /** Processors that containers can use. */
+  readonly cpus: number;
+  readonly hostName: string;
   /** Engine's unique id: another one after a reconnect means another engine. */
   readonly engineId: string;
 }
@@ -75,4 +78,22 @@ const lastingFacts = [
 /** Whether the decisions of the connect still hold, as far as these facts tell. */
 export function isSameEngine(one: NodeFacts, other: NodeFacts): boolean {
   return lastingFacts.every((key) => one[key] === other[key]);
+}
+
+/** Ids on the engine's host. */
+export interface Owner {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/**
+ * Who root of a container is on the host, for an engine with `userns-remap`: such an engine has a data root of
+ * its own for each mapping, whose name says so (`/var/lib/docker/100000.100000`).
+ */
+export function remappedRoot({
+  security,
+  dockerRootDir,
+}: Pick<NodeFacts, "security" | "dockerRootDir">): Owner | undefined {
+  const [, uid, gid] = /\/(\d+)\.(\d+)\/?$/.exec(security.usernsRemap ? dockerRootDir : "") ?? [];
+  return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) };
 }

@@ -10,7 +10,7 @@ import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.
 import { brokenAnswer } from "./http/errors.js";
 import { asObject, numberOf, textOf } from "../lib/json/json-readers.js";
 import { parseJson } from "./http/json.js";
-import { withoutEntries } from "./tar-entries.js";
+import { changedEntries } from "./tar-entries.js";
 
 /** What a tar adds to one file: headers, also extended ones, and padding. */
 const tarOverheadBytes = 64 * 1024;
@@ -98,14 +98,14 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
     },
 
     /** From one archive call into the other, at the pace of the slower one. */
-    async copyDirectory(from, to, leaveOut, signal) {
+    async copyDirectory(from, to, { leaveOut, root }, signal) {
       const action = `read "${from.path}" of container "${from.id}"`;
       // With the dot the entries are named from the directory on.
       const source = await getArchive(from.id, `${from.path.replace(/\/+$/, "")}/.`, signal);
       if (source === undefined) throw new ShimError("notFound", `${action}: no such directory`);
       const broken = new AbortController();
       try {
-        const entries = withoutEntries(source as AsyncIterable<Buffer>, leaveOut, action);
+        const entries = changedEntries(source as AsyncIterable<Buffer>, { leaveOut, root }, action);
         const tar = Readable.from(entries, { objectMode: false });
         // The engine would wait for the rest of a stream that broke off.
         tar.on("error", (error) => broken.abort(ShimError.from(error)));

@@ -1,5 +1,5 @@
 /** The engine port over the Docker Engine API. */
-import type { Engine, VolumeCalls } from "../ports/engine.js";
+import type { Engine, VolumeCalls, VolumeSnapshot } from "../ports/engine.js";
 import { archiveCalls } from "./archive.js";
 import { containerCalls } from "./containers.js";
 import { execCalls } from "./exec.js";
@@ -40,6 +40,27 @@ function volumeCalls(client: EngineClient): VolumeCalls {
       return objectsOf(asObject(answer), "Volumes").map((volume) => textOf(volume, "Name"));
     },
 
+    async inspectVolume(name, signal) {
+      const action = `inspect volume "${name}"`;
+      const answer = await client.jsonIfThere(
+        { action, method: "GET", path: ["volumes", name], concurrency: "read" },
+        signal,
+      );
+      return answer === undefined ? undefined : toVolumeSnapshot(answer);
+    },
+
+    async createVolume(name, labels, signal) {
+      const json = { Name: name, Driver: "local", Labels: labels };
+      const answer = await client.json(
+        {
+          ...{ action: `create volume "${name}"`, method: "POST", path: ["volumes", "create"], json },
+          ...{ concurrency: "write", repeatable: true },
+        },
+        signal,
+      );
+      return toVolumeSnapshot(answer);
+    },
+
     /** Never forced. */
     async removeVolume(name, signal) {
       const action = `remove volume "${name}"`;
@@ -50,4 +71,9 @@ function volumeCalls(client: EngineClient): VolumeCalls {
       );
     },
   };
+}
+
+function toVolumeSnapshot(answer: unknown): VolumeSnapshot {
+  const json = asObject(answer);
+  return { mountpoint: textOf(json, "Mountpoint"), driver: textOf(json, "Driver") };
 }

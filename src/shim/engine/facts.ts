@@ -89,6 +89,8 @@ export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): 
     cdi: specDirs.length > 0,
     cdiSpecDirs: specDirs.length > 0 ? specDirs : ["/etc/cdi", "/var/run/cdi"],
     totalMemory: numberOf(json, "MemTotal"),
+    cpus: numberOf(json, "NCPU"),
+    hostName: textOf(json, "Name"),
     engineId: textOf(json, "ID"),
   };
 }

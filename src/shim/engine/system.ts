@@ -1,10 +1,14 @@
 /** The calls about the engine itself: whether it answers, what it is, what happens in it. */
+import { ShimError } from "../lib/errors.js";
 import type { SystemCalls } from "../ports/engine.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
 import { readChunks } from "./http/answer.js";
 import { type EngineClient, refusalOf } from "./http/client.js";
 import { brokenAnswer } from "./http/errors.js";
+
+/** No image can have it: the id of a content that nobody knows. */
+const absentImage = `sha256:${"0".repeat(64)}`;
 
 export function systemCalls(client: EngineClient): SystemCalls {
   const readVersion = async (signal: AbortSignal): Promise<unknown> => {
@@ -41,6 +45,28 @@ export function systemCalls(client: EngineClient): SystemCalls {
         signal,
       );
       return toNodeFacts(version, info, apiMinor);
+    },
+
+    /**
+     * The engine checks the sources of bind mounts before it looks for the image. The image cannot exist, so
+     * that nothing is made in any case.
+     */
+    async firstMissingPath(paths, signal) {
+      const action = "ask the engine for paths of its host";
+      const Mounts = paths.map((Source, index) => ({
+        ...{ Type: "bind", Source, Target: `/${index}`, ReadOnly: true },
+      }));
+      const answer = await client.request(
+        {
+          ...{ action, method: "POST", path: ["containers", "create"], concurrency: "write" },
+          json: { Image: absentImage, HostConfig: { Mounts } },
+        },
+        signal,
+      );
+      if (answer.status < 300)
+        throw new ShimError("internal", `${action}: it has made a container of ${absentImage}`);
+      const message = answer.status === 404 ? "" : refusalOf(answer).message;
+      return paths.find((path) => message.includes(path));
     },
 
     async *events(labelKey, onOpen, signal) {

@@ -1,7 +1,8 @@
 /**
- * Removes entries from a tar stream. All others pass byte for byte: tar-stream would lose binary values of
- * their extended headers, such as file capabilities.
+ * Removes entries from a tar stream and changes owners. All else passes byte for byte: tar-stream would lose
+ * binary values of extended headers, such as file capabilities.
  */
+import type { Owner } from "../domain/node-facts.js";
 import { ShimError } from "../lib/errors.js";
 
 const blockBytes = 512;
@@ -14,10 +15,13 @@ const describesNext = new Set(["x", "L", "K"]);
  * The tar `source` without the entries whose path is in `leaveOut` (without leading `./` or `/`, and without
  * trailing slash). Paths beyond the 100 and 155 characters of the header itself always pass. The source ends
  * with its reader, also when that stops early or fails.
+ *
+ * An engine with remapped users reads archives with the ids of its host, and writes them with those of the
+ * container. `root` is who root of the container is on the host; ids below it pass as they are.
  */
-export async function* withoutEntries(
+export async function* changedEntries(
   source: AsyncIterable<Buffer>,
-  leaveOut: ReadonlySet<string>,
+  { leaveOut, root }: { readonly leaveOut: ReadonlySet<string>; readonly root?: Owner | undefined },
   action: string,
 ): AsyncGenerator<Buffer, void, undefined> {
   const reader = new BlockReader(source, action);
@@ -34,6 +38,7 @@ export async function* withoutEntries(
         continue;
       }
       const passes = !leaveOut.has(path) || path === "";
+      if (passes && path !== "" && root !== undefined) takeFromOwner(header, root, action);
       if (passes) yield Buffer.concat([...described, header]);
       described = [];
       for await (const chunk of reader.upTo(padded)) if (passes) yield chunk;
@@ -58,21 +63,37 @@ function parseHeader(
   const path = prefix === "" ? text(0, 100) : `${prefix}/${text(0, 100)}`;
   return {
     type: text(156, 1),
-    size: parseSize(header.subarray(124, 136), action),
+    size: parseNumber(header.subarray(124, 136), action),
     path: path.replace(/^(?:\.?\/)+/, "").replace(/\/+$/, ""),
   };
 }
 
-/** Octal digits, or from 8 GiB on a number whose first bit says that it is one. */
-function parseSize(field: Buffer, action: string): number {
+/** Octal digits; a number that has too many is a binary one, and its first bit says so. */
+function parseNumber(field: Buffer, action: string): number {
   if (((field[0] ?? 0) & 0x80) !== 0) {
-    const size = field.readBigUInt64BE(4);
-    if (size <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(size);
-    throw broken(action, "a size is out of range");
+    const number = field.readBigUInt64BE(field.length - 8) & (field.length > 8 ? ~0n : binaryMask);
+    if (number <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(number);
+    throw broken(action, "a number is out of range");
   }
   const digits = field.toString("latin1").replaceAll("\0", " ").trim();
   if (!/^[0-7]*$/.test(digits)) throw broken(action, "a header is malformed");
   return digits === "" ? 0 : Number.parseInt(digits, 8);
+}
+
+/** Without the bit that says that a field of 8 bytes has a binary number. */
+const binaryMask = 0x7fff_ffff_ffff_ffffn;
+
+function takeFromOwner(header: Buffer, { uid, gid }: Owner, action: string): void {
+  for (const [start, first] of [
+    [108, uid],
+    [116, gid],
+  ] as const) {
+    const id = parseNumber(header.subarray(start, start + 8), action);
+    if (id >= first) header.write(`${(id - first).toString(8).padStart(7, "0")}\0`, start, "latin1");
+  }
+  header.fill(" ", 148, 156);
+  const sum = header.reduce((total, byte) => total + byte, 0);
+  header.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
 }
 
 /** Pieces of wanted sizes from chunks of any size. */

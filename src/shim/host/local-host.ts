@@ -11,7 +11,7 @@ import type {
   CgroupSettings,
   CheckpointContent,
   FoundPaths,
-  HostAccess,
+  HostFunctions,
   OpenFileLimits,
   PathsToFind,
   ProvenNamespace,
@@ -42,8 +42,7 @@ export const noPathFinder: PathFinder = { find: () => Promise.resolve(undefined)
  * The engine runs on this host, and its files can be reached. Its processes may be in another PID namespace:
  * each one is checked.
  */
-export class LocalHost implements HostAccess {
-  readonly local = true;
+export class LocalHost implements HostFunctions {
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
   readonly loadedAppArmorProfiles = nodeFiles.loadedAppArmorProfiles;

@@ -9,7 +9,7 @@ import type { Logger } from "../lib/log.js";
 import { Rollback } from "../lib/rollback.js";
 import type { CreateBody, DockerMount } from "../domain/create-body.js";
 import { pinnedImageLabel, typeLabel } from "../domain/labels.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { type NodeFacts, remappedRoot } from "../domain/node-facts.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import {
   imageLayers,
@@ -93,7 +93,7 @@ export class ImageVolumeStore {
         );
       }
     }
-    return { volume: await this.#provideCopy(directory, inUse, signal), subPath: "" };
+    return { volume: await this.#provideCopy(directory, facts, inUse, signal), subPath: "" };
   }
 
   /**
@@ -178,6 +178,7 @@ export class ImageVolumeStore {
   /** The name of the volume, which has the files of the directory alone. */
   async #provideCopy(
     { image, path }: ImageDirectory,
+    facts: NodeFacts,
     inUse: (volume: string) => boolean,
     signal: AbortSignal,
   ): Promise<string> {
@@ -196,7 +197,12 @@ export class ImageVolumeStore {
       await using rollback = this.#rollback(name);
       const id = await engine.createContainer(name, this.#pinBody(name, image, {}), linked);
       const from = { id: source, path: `/${path}` };
-      await engine.copyDirectory(from, { id, path: pinPath }, standInsBelow(path), linked);
+      await engine.copyDirectory(
+        from,
+        { id, path: pinPath },
+        { leaveOut: standInsBelow(path), root: remappedRoot(facts) },
+        linked,
+      );
       rollback.commit();
     });
     this.#finished.add(name);

@@ -2,6 +2,7 @@
 import { sleep } from "../lib/abort.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { RetryTimer, type BackoffTimes } from "../lib/sync/backoff.js";
+import { tries } from "../domain/reach.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ContainerLogs, LogOwner, LogTarget } from "../ports/container-logs.js";
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted/convert-link.js";
@@ -58,6 +59,7 @@ export class ContainerLogWriters implements ContainerLogs {
   readonly #entries = new Map<string, LogEntry>();
   readonly #factory: WriterFactory;
   #hasWarned = false;
+  #hasWarnedOfReach = false;
   #isStopped = false;
 
   constructor(
@@ -71,10 +73,25 @@ export class ContainerLogWriters implements ContainerLogs {
   }
 
   async created(containerId: string, { directory, path }: LogTarget): Promise<boolean> {
-    const { format, records } = this.deps;
+    const { records } = this.deps;
     if (path === "") return false;
+    const format = this.#formatNow();
     await records.put(newRecord(containerId, { directory, path }, format));
     return format === "cri";
+  }
+
+  /** A link to a file of another host would lead nowhere, and there would be no log. */
+  #formatNow(): LogFormat {
+    const { format, host, log } = this.deps;
+    if (format === "cri" || tries(host().reach, "files")) return format;
+    if (!this.#hasWarnedOfReach) {
+      this.#hasWarnedOfReach = true;
+      log.warn(
+        {},
+        "--container-log-format=docker: the engine's log files are out of reach, logs are written in the CRI's format",
+      );
+    }
+    return "cri";
   }
 
   /** Once, of a container whose log this program leaves to the engine. */

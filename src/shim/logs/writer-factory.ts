@@ -1,4 +1,5 @@
 /** Opens the log file of a container and chooses the writer that continues it. */
+import { tries } from "../domain/reach.js";
 import { access, constants } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Snapshot } from "../domain/snapshot.js";
@@ -22,7 +23,7 @@ import type { TurnQueue } from "./turn-queue.js";
 export interface WriterFactoryDeps {
   readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
   /** As chosen for the present engine connection. */
-  readonly host: () => Pick<HostAccess, "local">;
+  readonly host: () => Pick<HostAccess, "reach">;
   readonly log: Logger;
   readonly records: LogRecords;
 }
@@ -138,7 +139,7 @@ export class WriterFactory {
 
   /** Whether Docker's log files can be read here. */
   async #reaches({ logPath }: Snapshot): Promise<boolean> {
-    if (!this.deps.host().local) return false;
+    if (!tries(this.deps.host().reach, "files")) return false;
     if (logPath === "") return true;
     return access(dirname(logPath), constants.R_OK).then(
       () => true,

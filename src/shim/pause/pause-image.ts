@@ -173,7 +173,7 @@ function isEngineFault(error: unknown): boolean {
  * The built-in image's own name. An engine that has an image of this name is not given it again: whatever
  * changes the image must change the tag.
  */
-export const builtinPauseReference = "dockershim.local/pause:2";
+export const builtinPauseReference = "dockershim.local/pause:3";
 
 export interface BuiltinImage {
   readonly reference: string;

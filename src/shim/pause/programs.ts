@@ -5,13 +5,13 @@ import { messageOf, ShimError } from "../lib/errors.js";
 import { packageDirectory } from "../lib/package-directory.js";
 import { type ArchiveEntry, buildTar, type ImageArchitecture } from "./image-archive.js";
 
-export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths";
+export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths" | "play-files";
 
 /**
  * Where the port-forward program is in a container. The number is that of its protocol
  * (pause/port-forward.c): a pod that has the program of an older one is given another.
  */
-export const portForwardPath = "/dockershim-port-forward-1";
+export const portForwardPath = "/dockershim-port-forward-2";
 
 /** `name` in the spelling of Go, the kernel or Node.js (`x64`); undefined without programs for it. */
 export function imageArchitecture(name: string): ImageArchitecture | undefined {

@@ -35,6 +35,7 @@ import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
+import { composeLabels } from "./compose-labels.js";
 import {
   allowedAnnotations,
   annotationsField,
@@ -77,6 +78,8 @@ export interface ContainerContext {
   readonly defaultUlimits: readonly DockerUlimit[];
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
+  /** Whether containers have labels that group them by pod. */
+  readonly composeLabels?: boolean;
   /** With runc: containerd's shim of the sandbox runs the container, too. */
   readonly oneContainerdShimPerPod: boolean;
   /** The score that this host can give, for the one that is wanted. */
@@ -113,7 +116,7 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
 }
 
 function createBody(request: ValidCreateContainer, logPath: string, context: ContainerContext): CreateBody {
-  const { config } = request;
+  const { config, sandbox_config } = request;
   const { User, GroupAdd } = userFields(config.linux?.security_context, context.inputs.imageUser);
   const cdi = cdiEdits(config, context);
   return defined({
@@ -129,12 +132,15 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
     StopSignal: stopSignalName(config.stop_signal),
     StopTimeout: gracePeriodSeconds(config.annotations),
     Healthcheck: { Test: ["NONE"] },
-    Labels: toDockerLabels(config.labels, config.annotations, {
-      [typeLabel]: containerType,
-      [sandboxIdLabel]: context.sandbox.id,
-      [logPathLabel]: logPath,
-      ...imageMountsLabels(config, context.inputs.imageVolumes),
-    }),
+    Labels: {
+      ...(context.composeLabels === true ? composeLabels(sandbox_config.metadata, config.metadata.name) : {}),
+      ...toDockerLabels(config.labels, config.annotations, {
+        [typeLabel]: containerType,
+        [sandboxIdLabel]: context.sandbox.id,
+        [logPathLabel]: logPath,
+        ...imageMountsLabels(config, context.inputs.imageVolumes),
+      }),
+    },
     HostConfig: hostConfig(request, [...(GroupAdd ?? []), ...cdi.groups], cdi, context),
   });
 }

@@ -17,6 +17,7 @@ import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.j
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { cgroupParent } from "./cgroups.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
+import { composeLabels } from "./compose-labels.js";
 import { allowedAnnotations, annotationsField, sandboxAnnotations } from "./oci-annotations.js";
 import { podResources, type PodResources } from "./resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
@@ -34,6 +35,8 @@ export interface SandboxContext {
   readonly oomScoreAdj: (wanted: number) => number;
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
+  /** Whether containers have labels that group them by pod. */
+  readonly composeLabels?: boolean;
   /** The engine's files are out of reach: DNS goes into the create body instead of resolv.conf. */
   readonly apiOnlyDns: boolean;
   /** Content of the file that `localhostSeccompPath` named. */
@@ -121,10 +124,13 @@ function createBody(
     Image: context.pauseImage,
     Hostname: unlessBlank(config.hostname),
     User,
-    Labels: toDockerLabels(config.labels, config.annotations, {
-      [typeLabel]: sandboxType,
-      [containerNameLabel]: sandboxContainerName,
-    }),
+    Labels: {
+      ...(context.composeLabels === true ? composeLabels(config.metadata, sandboxContainerName) : {}),
+      ...toDockerLabels(config.labels, config.annotations, {
+        [typeLabel]: sandboxType,
+        [containerNameLabel]: sandboxContainerName,
+      }),
+    },
     ExposedPorts,
     HostConfig: defined({
       ...sandboxNamespaceModes(namespaces, network.dockerNetworkMode, { facts, privileged }),

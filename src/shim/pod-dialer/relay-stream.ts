@@ -9,6 +9,10 @@ import { connectFailure, systemErrorName } from "./dialer-protocol.js";
 const lengthBytes = 4;
 /** How long the service in the pod may take to read the last bytes after both sides have ended. */
 const graceMs = 60_000;
+/** Docker sometimes loses the end of the input of a process whose client is gone. */
+const reset = Buffer.alloc(lengthBytes, 0xff);
+/** How long it may take to arrive. */
+const resetMs = 2_000;
 /** The program writes frames of at most 64 KiB; a much longer one is not a frame. */
 const frameLimitBytes = 16 * 1024 * 1024;
 
@@ -23,7 +27,10 @@ export class RelayStream extends Duplex {
   #remaining = 0;
   #hasEnded = false;
   #isConnected = false;
-  #resume: (() => void) | undefined;
+  /** The process has exited, or its output is none of the program. */
+  #isOver = false;
+  /** Of pieces of output that wait for the reader. What comes at once from the engine may be several pieces. */
+  #waiting: (() => void)[] = [];
   #grace: NodeJS.Timeout | undefined;
   #onConnect: { readonly resolve: () => void; readonly reject: (error: ShimError) => void } | undefined;
 
@@ -53,9 +60,7 @@ export class RelayStream extends Duplex {
   }
 
   override _read(): void {
-    const resume = this.#resume;
-    this.#resume = undefined;
-    resume?.();
+    this.#letGoOn();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
@@ -77,9 +82,12 @@ export class RelayStream extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     // After both ends the process still has to send the last bytes to the service, and then exits.
-    if (error === null && this.#hasEnded && this.writableFinished) this.#closeAfterGrace();
-    else this.#process.close();
-    this.#resume?.();
+    if (error === null && this.#hasEnded && this.writableFinished) this.#closeAfter(graceMs);
+    else if (!this.#isOver) {
+      this.#process.input.end(reset);
+      this.#closeAfter(resetMs);
+    }
+    this.#letGoOn();
     this.#onConnect?.reject(ShimError.from(error ?? new ShimError("cancelled", "the connection was closed")));
     done(error);
   }
@@ -105,8 +113,12 @@ export class RelayStream extends Duplex {
     }
     if (!isFull || this.destroyed) return undefined;
     return new Promise((resolve) => {
-      this.#resume = resolve;
+      this.#waiting.push(resolve);
     });
+  }
+
+  #letGoOn(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** The first number is the result of the connect, all others are lengths of frames. */
@@ -126,20 +138,19 @@ export class RelayStream extends Duplex {
     this.push(null);
   }
 
-  #closeAfterGrace(): void {
+  #closeAfter(milliseconds: number): void {
     this.#grace = setTimeout(() => {
       this.#process.close();
-    }, graceMs);
+    }, milliseconds);
     this.#grace.unref();
   }
 
-  /** The process has exited. After both ends that is no error. */
+  /** The process has exited. After both ends, or a reset, that is no error. */
   #fail(error: ShimError): void {
-    if (this.#hasEnded && this.writableFinished) {
-      clearTimeout(this.#grace);
-      this.#process.close();
-      return;
-    }
+    this.#isOver = true;
+    clearTimeout(this.#grace);
+    this.#process.close();
+    if (this.destroyed || (this.#hasEnded && this.writableFinished)) return;
     const opening = this.#onConnect;
     this.#onConnect = undefined;
     opening?.reject(error);

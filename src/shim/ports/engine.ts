@@ -9,7 +9,8 @@
  */
 import type { Readable, Writable } from "node:stream";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import type { Labels } from "../domain/labels.js";
+import type { NodeFacts, Owner } from "../domain/node-facts.js";
 import type { EngineReading } from "../domain/resource-reading.js";
 import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../domain/snapshot.js";
 import type { TerminalSize } from "./streaming.js";
@@ -157,6 +158,11 @@ export interface SystemCalls {
    */
   connect(signal: AbortSignal): Promise<NodeFacts>;
   /**
+   * The first of these paths that the engine does not find on its host; undefined when its answer names none
+   * of them. Nothing is made.
+   */
+  firstMissingPath(paths: readonly string[], signal: AbortSignal): Promise<string | undefined>;
+  /**
    * Container events of containers with label `labelKey`, the creation and removal of others, image events,
    * and reloads of the engine's configuration, until `signal` aborts or the connection breaks (which throws).
    * `onOpen` runs when the engine has accepted the subscription: events after it are not missed.
@@ -244,12 +250,13 @@ export interface ArchiveCalls {
   putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void>;
   /**
    * Copies what is in a directory of one container into a directory of another, with owners, modes and links,
-   * but for `leaveOut`: paths below the directory. Takes as long as the engine's disk, until `signal` aborts.
+   * but for `leaveOut`: paths below the directory. `root`: who root of a container is on the host, if another.
+   * Takes as long as the engine's disk, until `signal` aborts.
    */
   copyDirectory(
     from: ContainerPath,
     to: ContainerPath,
-    leaveOut: ReadonlySet<string>,
+    options: { readonly leaveOut: ReadonlySet<string>; readonly root: Owner | undefined },
     signal: AbortSignal,
   ): Promise<void>;
 }
@@ -293,12 +300,23 @@ export interface ImageCalls {
   imageDiskUsage(signal: AbortSignal): Promise<number | undefined>;
 }
 
+export interface VolumeSnapshot {
+  /** Path on the engine's host. */
+  readonly mountpoint: string;
+  /** `local`, or the name of a plugin. */
+  readonly driver: string;
+}
+
 export interface VolumeCalls {
   /** Names of the volumes that have label `key` with this value. */
   listVolumes(
     label: { readonly key: string; readonly value: string },
     signal: AbortSignal,
   ): Promise<readonly string[]>;
+  /** Undefined: no such volume. */
+  inspectVolume(name: string, signal: AbortSignal): Promise<VolumeSnapshot | undefined>;
+  /** With the local driver. Answers the one that is there when the name is taken, whatever labels it has. */
+  createVolume(name: string, labels: Labels, signal: AbortSignal): Promise<VolumeSnapshot>;
   /** `precondition` for one that a container has, running or not. */
   removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
 }

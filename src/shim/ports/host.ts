@@ -1,10 +1,11 @@
 /**
  * What the shim does on the engine's host besides the Docker API. The engine may live elsewhere (Docker
  * Desktop, a remote socket, other namespaces), so each of these has an implementation for a local engine and
- * one that uses only the API or refuses; which one is decided once per engine connection.
+ * one that uses only the API or refuses; which one is decided for each job, by what is proven to be in reach.
  */
 import type { ErrorKind } from "../lib/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
+import type { Reach } from "../domain/reach.js";
 import type { Snapshot } from "../domain/snapshot.js";
 
 /** What the archive of a checkpoint holds beside the container's OCI specification. */
@@ -23,10 +24,12 @@ export interface LogLink {
   readonly containerId: string;
 }
 
-export interface HostAccess {
-  /** Whether processes and files of the engine's host can be reached. */
-  readonly local: boolean;
+export interface HostAccess extends HostFunctions {
+  /** What of the engine's host is in reach, as far as it is proven by now. */
+  readonly reach: Reach;
+}
 
+export interface HostFunctions {
   /**
    * Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it
    * bind-mounted. False when it was this already.

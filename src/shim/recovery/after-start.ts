@@ -1,3 +1,4 @@
+import { hasNetworks } from "../domain/reach.js";
 import type { NetworkCleanUp } from "../ports/network-plugin.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
@@ -52,7 +53,7 @@ export class CleanUps {
     const { engine, log } = this.deps;
     const { orphanedNetworks, stateDir, host } = this.options;
     const { signal } = this.#stop;
-    if (orphanedNetworks === undefined || !host().local || signal.aborted) return;
+    if (orphanedNetworks === undefined || !hasNetworks(host().reach) || signal.aborted) return;
     if (await isKnownEngine(stateDir, engineId)) {
       await removeOrphanedNetworks(orphanedNetworks, stateDir, engine, log, signal);
     } else {

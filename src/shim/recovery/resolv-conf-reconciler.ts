@@ -1,3 +1,4 @@
+import { tries } from "../domain/reach.js";
 import { ShimError, messageOf } from "../lib/errors.js";
 import { Semaphore } from "../lib/sync/semaphore.js";
 import type { Nanoseconds } from "../lib/time.js";
@@ -48,7 +49,7 @@ export class ResolvConfReconciler {
     if (this.#done.get(id) === started || this.#stop.signal.aborted) return;
     this.#done.set(id, started);
     // RunPodSandbox writes the file itself after this start.
-    if (record.phase === "creating" || !this.deps.node.host().local) return;
+    if (record.phase === "creating" || !tries(this.deps.node.host().reach, "files")) return;
     this.#inBackground(container, record.resolvConf);
   }
 

@@ -1,3 +1,4 @@
+import { tries } from "../domain/reach.js";
 import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
@@ -63,7 +64,9 @@ export class StatsSources {
     const { engine, log } = this.deps;
     this.#source.close();
     const byEngine = new EngineStats({ engine, log });
-    this.#byFiles = host.local ? new CgroupStats({ host, elsewhere: byEngine, log }) : undefined;
+    this.#byFiles = tries(host.reach, "cgroups")
+      ? new CgroupStats({ host, elsewhere: byEngine, log })
+      : undefined;
     this.#source = this.#byFiles ?? byEngine;
   }
 

@@ -14,7 +14,13 @@ export interface PortStreams {
   readonly data: Duplex;
   /** For the reason of a failed connect. Clients wait for its end before they close their connection. */
   readonly error: Writable;
+  /** The client wants to know of the connection before the pod says something: `connectedWord` comes first. */
+  readonly tellsConnected?: boolean;
 }
+
+/** On the error stream, for clients that ask for it with `toldHeader`: probes of TCP ports (src/play). */
+export const connectedWord = "connected\n";
+export const toldHeader = "x-dockershim-told";
 
 /**
  * Connects and copies until both directions have ended, each at its own time. A failed connect is reported on
@@ -39,6 +45,7 @@ export async function forwardConnection(
     );
     // From here on the copy detects a close; a stream that closed in order may still have bytes in transit.
     data.off("close", abort);
+    if (streams.tellsConnected === true) error.write(connectedWord);
     await copyBothWays(data, pod, gone.signal, () => void error.end());
   } catch (reason) {
     if (gone.signal.aborted) {

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
-import { connectToServer, socketPath } from "../../../src/client/cri-connection.js";
+import { connectCri, connectToServer, socketPath } from "../../../src/client/cri-connection.js";
 import { criMethods, findCriMessage } from "../../../src/client/cri-messages.js";
 import { isKind } from "../../../src/shim/lib/errors.js";
 
@@ -64,6 +65,22 @@ test("connectToServer() names the socket that nobody serves", async () => {
     connectToServer("/nowhere/cri.sock", signal),
     /connect to "\/nowhere\/cri\.sock": no CRI server answers there; name the socket of a CRI server/,
   );
+});
+
+test("close() cancels calls that are running", { timeout: 10_000 }, async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), "connection-"));
+  t.after(() => rm(directory, { recursive: true }));
+  const socket = join(directory, "s");
+  const sockets: Socket[] = [];
+  const silent = createServer((accepted) => sockets.push(accepted)).listen(socket);
+  t.after(() => {
+    for (const accepted of sockets) accepted.destroy();
+    silent.close();
+  });
+  const connection = connectCri(socket);
+  const asked = connection.call("Version", {}, { signal });
+  connection.close();
+  await assert.rejects(asked, (error) => isKind(error, "cancelled"));
 });
 
 const file = new URL("../../../proto/runtime/v1/api.proto", import.meta.url).pathname;

@@ -1,6 +1,7 @@
 /** Runs the command line with actions that only note what they were called with. */
 import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/shim/commands/migrate-commands.js";
-import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
+import { runCommandLine } from "../../../src/shim/commands/program.js";
+import type { PlayOptions } from "../../../src/shim/commands/play-commands.js";
 import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
 import type { CheckpointOptions } from "../../../src/shim/commands/checkpoint-commands.js";
 import type { RehearseOptions } from "../../../src/shim/commands/rehearse-commands.js";
@@ -54,11 +55,14 @@ export async function run(
         return rule.serve?.() ?? Promise.resolve(0);
       },
       doctorNetwork: () => Promise.resolve(0),
+      doctorReach: () => Promise.resolve(6),
       doctorUlimits: () => Promise.resolve(5),
       record: (options) => note("record", options),
       shadow: (options) => note("shadow", options),
       replay: (options) => note("replay", options),
       pod: (request, endpoint) => note("pod", { ...request, endpoint }),
+      forward: (options) => note("forward", options),
+      dial: (address) => note("dial", address),
       showReport: (path) => note("showReport", path),
       keepLink: (paths) => note("keepLink", paths),
       observeCalls: (task) => note("observeCalls", task),

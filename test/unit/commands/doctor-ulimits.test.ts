@@ -29,7 +29,7 @@ test("doctor takes one of its subjects", async () => {
   assert.equal((await run("doctor ulimits")).exitCode, 5);
   assert.equal((await run("doctor network --check")).exitCode, 0);
   for (const line of ["doctor", "doctor nodes", "doctor ulimits network"]) {
-    assert.match((await run(line)).err, /command "doctor": .*; use "network" or "ulimits"/);
+    assert.match((await run(line)).err, /command "doctor": .*; use "network", "reach" or "ulimits"/);
   }
   assert.match((await run("doctor ulimits --check")).err, /--check is for "network" alone/);
 });

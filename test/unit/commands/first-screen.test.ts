@@ -10,6 +10,9 @@ import {
   renderFirstScreen,
   type FirstScreen,
 } from "../../../src/shim/commands/first-screen.js";
+import { notReached, pendingReach, reachOf } from "../../../src/shim/domain/reach.js";
+import { fakeReach } from "../../fakes/reach.js";
+import { nodeFacts } from "../../fakes/node-facts.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const run = promisify(execFile);
@@ -18,6 +21,8 @@ const screen: FirstScreen = {
   version: "1.2.3",
   facts: undefined,
   engineEndpoint: "unix:///var/run/docker.sock",
+  reach: fakeReach(true),
+  isInContainer: false,
   network: { name: "cni", reason: "--network-plugin=cni", problem: undefined },
   example: undefined,
   offer: undefined,
@@ -35,6 +40,36 @@ function shellText(text: string): string {
 }
 
 describe("renderFirstScreen()", () => {
+  test('names what "docker run" lacks in a container', () => {
+    const facts = nodeFacts({ dockerRootDir: "/var/lib/docker" });
+    const inContainer = { ...screen, facts, isInContainer: true };
+    assert.doesNotMatch(renderFirstScreen(inContainer), /lacks/);
+    const { jobs } = fakeReach(true);
+    const reach = reachOf("auto", {
+      ...jobs,
+      files: notReached("files", "x"),
+      hostPaths: notReached("hostPaths", "x"),
+      processes: pendingReach("processes", "x"),
+    });
+    assert.match(
+      renderFirstScreen({ ...inContainer, reach }),
+      /lacks -v \/var\/lib\/docker:\/var\/lib\/docker -v \/var\/lib\/dockershim:\/var\/lib\/dockershim:rshared$/m,
+    );
+    assert.doesNotMatch(renderFirstScreen({ ...screen, facts, reach }), /lacks/);
+    const remote = { ...inContainer, reach: { ...reach, mode: "remote" as const } };
+    assert.doesNotMatch(renderFirstScreen(remote), /lacks/);
+  });
+  test("has one line about the reach of the engine's host, once an engine answers", () => {
+    assert.doesNotMatch(renderFirstScreen(screen), /^ {2}reach/m);
+    const text = renderFirstScreen({ ...screen, facts: nodeFacts() });
+    assert.match(text, /^ {2}reach +files, processes, cgroups, network namespaces, host paths$/m);
+    const elsewhere = renderFirstScreen({ ...screen, facts: nodeFacts(), reach: fakeReach(false) });
+    assert.match(
+      elsewhere,
+      /^ {2}reach +no job proven; out of reach: files, .*, host paths \(docs\/remote.md\)$/m,
+    );
+  });
+
   test("names the network plugin and its reason, without an offer when there is a configuration", () => {
     const text = renderFirstScreen(screen);
     assert.match(text, /^ {2}network plugin +cni \(--network-plugin=cni\)$/m);

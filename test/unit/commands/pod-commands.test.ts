@@ -78,6 +78,10 @@ for (const [line, asked] of [
 for (const [line, message] of [
   ["pod", /no subject given; use ps/],
   ["pod frob", /"frob"; use ps/],
+  ["pod ls", /"ls": did you mean "dockershim pod ps"\?; use ps/],
+  ["pod ps --watch", /did you mean "dockershim pod events --follow"/],
+  ["pod rm web", /did you mean "dockershim pod down"/],
+  ["pod log web", /did you mean "dockershim pod logs"/],
   ["pod exec web", /after "--", a command/],
   ["pod logs", /NAME or NAMESPACE\/NAME/],
   ["pod logs a/b/c", /NAME or NAMESPACE\/NAME/],

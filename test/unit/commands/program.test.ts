@@ -174,14 +174,30 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["config --outptu=json", 'unknown flag "--outptu" of the command "config": did you mean "--output"?'],
     ["play", 'command "play": needs at least one file'],
     ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],
+    [
+      "play -f x",
+      'unknown flag "-f" of the command "play": files are arguments: "dockershim play FILE"; logs: --follow',
+    ],
+    [
+      "play --wait 20s x",
+      'flag "--wait": "20s" is no file: did you mean --wait=20s? (a file of this name is "./20s")',
+    ],
+    [
+      "play x --wait 1m30s",
+      'flag "--wait": "1m30s" is no file: did you mean --wait=1m30s? (a file of this name is "./1m30s")',
+    ],
     ["play --endpoint=fd:// x", 'flag "--endpoint": "fd://": names no socket to connect to'],
+    [
+      "play --docker-endpoint=ftp://h x",
+      'flag "--docker-endpoint": "ftp://h": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
+    ],
     ["play --endpoint=tcp://h x", 'flag "--endpoint": "tcp://h": must be "unix:///path" or "fd://"'],
     ["--state-dir=/x play y", 'flag "--state-dir": has no meaning for the command "play"'],
     ["version 2", 'unexpected argument "2"'],
     ["help", 'unexpected argument "help"'],
     [
-      "--docker-endpoint=npipe:////./pipe/x",
-      'flag "--docker-endpoint": "npipe:////./pipe/x": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
+      "--docker-endpoint=fd://x",
+      'flag "--docker-endpoint": "fd://x": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
     ],
     [
       "--container-runtime-endpoint=run/x.sock",
@@ -248,7 +264,13 @@ describe("runCommandLine() commands", () => {
       watch: false,
       supervise: false,
       endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
+      dockerEndpoint: undefined,
     });
+  });
+
+  test("play gets the endpoint of an engine elsewhere", async () => {
+    const { played } = await run("play --docker-endpoint=tcp://h:2376 a.yaml");
+    assert.equal(played?.dockerEndpoint, "tcp://h:2376");
   });
 
   test("play waits five minutes, or as long as --wait says", async () => {

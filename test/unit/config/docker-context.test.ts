@@ -36,6 +36,27 @@ const standard = { endpoint: { kind: "unix", path: "/var/run/docker.sock" }, det
 const cases: readonly (readonly [string, Node, object])[] = [
   ["nothing is there", {}, standard],
   ["there is no home directory", { environment: {} }, standard],
+  [
+    "it is Windows without a context",
+    { environment: { OS: "Windows_NT", USERPROFILE: "/home/u" } },
+    { endpoint: { kind: "unix", path: "//./pipe/docker_engine" }, detail: "" },
+  ],
+  [
+    "it is Windows with Docker Desktop's context",
+    {
+      environment: { OS: "Windows_NT", USERPROFILE: "/home/u", HOME: "/other" },
+      files: { ...current("desktop"), ...meta("desktop", "npipe:////./pipe/dockerDesktopLinuxEngine") },
+    },
+    {
+      endpoint: { kind: "unix", path: "//./pipe/dockerDesktopLinuxEngine" },
+      detail: 'context "desktop"',
+      context: {
+        name: "desktop",
+        tlsDirectory: `/home/u/.docker/contexts/tls/${id("desktop")}/docker`,
+        verify: true,
+      },
+    },
+  ],
   ["the current context is the default one", { files: current("default") }, standard],
   ["Docker's configuration is no JSON", { files: { "/home/u/.docker/config.json": "{" } }, standard],
   [
@@ -120,9 +141,9 @@ const refused: readonly (readonly [string, Node, RegExp])[] = [
     /^environment variable "DOCKER_CONTEXT": Docker context "k": it has no endpoint of an engine/,
   ],
   [
-    "is one of Windows",
-    { files: { ...current("w"), ...meta("w", "npipe:////./pipe/x") } },
-    /Docker context "w": "npipe:\/\/\/\/\.\/pipe\/x": must be/,
+    "is of another kind",
+    { files: { ...current("w"), ...meta("w", "fd://x") } },
+    /Docker context "w": "fd:\/\/x": must be/,
   ],
   [
     "is named without a home directory",

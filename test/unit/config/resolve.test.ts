@@ -43,6 +43,7 @@ describe("resolveConfig() without anything given", () => {
       dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" },
       dockerContext: undefined,
       runtimeRequestTimeoutMs: 120_000,
+      engineReach: "auto",
       cgroupDriver: undefined,
       runtimeCgroups: undefined,
       clampOomScores: "auto",
@@ -53,6 +54,7 @@ describe("resolveConfig() without anything given", () => {
       imagePullProgressDeadlineMs: 60_000,
       defaultUlimits: [],
       allowedAnnotations: [],
+      composeLabels: false,
       oneContainerdShimPerPod: true,
       absentMountSourcesToReject: [],
       networkPlugin: "auto",
@@ -284,8 +286,8 @@ describe("resolveConfig() options that depend on others", () => {
 
   test("refuses a DOCKER_HOST that it cannot use", async () => {
     await assertRefused(
-      { environment: { DOCKER_HOST: "npipe://root@h" } },
-      'environment variable "DOCKER_HOST": "npipe://…@h": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
+      { environment: { DOCKER_HOST: "fd://root@h" } },
+      'environment variable "DOCKER_HOST": "fd://…@h": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
     );
   });
 

@@ -54,6 +54,8 @@ describe("toNodeFacts()", () => {
         OperatingSystem: "Debian GNU/Linux 12",
         LoggingDriver: "journald",
         MemTotal: 123,
+        NCPU: 3,
+        Name: "Node-1",
         DefaultRuntime: "runc",
         Runtimes: {
           runc: {
@@ -100,6 +102,8 @@ describe("toNodeFacts()", () => {
       cdi: true,
       cdiSpecDirs: ["/opt/cdi"],
       totalMemory: 123,
+      cpus: 3,
+      hostName: "Node-1",
       engineId: "engine-id",
     });
   });

@@ -34,7 +34,7 @@ describe("copyDirectory()", () => {
       response.end();
     });
     const engine = await docker.engine();
-    await engine.copyDirectory(from, to, new Set(["etc/hosts"]), never());
+    await engine.copyDirectory(from, to, { leaveOut: new Set(["etc/hosts"]), root: undefined }, never());
     assert.ok(put.equals(await buildTar([file("kept")])));
     assert.deepEqual(
       docker.requests
@@ -53,7 +53,9 @@ describe("copyDirectory()", () => {
     docker.answers.set(putArchive, (_request, response) => response.end());
     const engine = await docker.engine();
     const open = docker.sockets.size;
-    await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), { kind: "unavailable" });
+    await assert.rejects(engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, never()), {
+      kind: "unavailable",
+    });
     await untilClosed(docker, open);
   });
 
@@ -66,8 +68,9 @@ describe("copyDirectory()", () => {
       docker.answers.set(getArchive, bytes(await buildTar([file("kept")])));
       docker.answers.set(path, answer);
       const engine = await docker.engine();
-      await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), (error) =>
-        isKind(error, kind),
+      await assert.rejects(
+        engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, never()),
+        (error) => isKind(error, kind),
       );
     });
   }
@@ -79,7 +82,7 @@ describe("copyDirectory()", () => {
     const engine = await docker.engine();
     const open = docker.sockets.size;
     const caller = new AbortController();
-    const copying = engine.copyDirectory(from, to, new Set(), caller.signal);
+    const copying = engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, caller.signal);
     await docker.until((requests) => requests.some((request) => request.startsWith(getArchive)));
     setTimeout(() => caller.abort(), 10);
     await assert.rejects(copying, { kind: "cancelled" });

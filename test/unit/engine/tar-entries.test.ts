@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { extract, pack, type Header } from "tar-stream";
-import { withoutEntries } from "../../../src/shim/engine/tar-entries.js";
+import { changedEntries } from "../../../src/shim/engine/tar-entries.js";
 import { refusal } from "../plan/errors.js";
 
 async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
@@ -47,6 +47,17 @@ async function namesIn(tar: Buffer): Promise<readonly string[]> {
   return names;
 }
 
+async function ownersIn(tar: Buffer): Promise<readonly unknown[]> {
+  const entries = extract();
+  entries.end(tar);
+  const owners: unknown[] = [];
+  for await (const entry of entries) {
+    owners.push([entry.header.name, entry.header.uid, entry.header.gid]);
+    entry.resume();
+  }
+  return owners;
+}
+
 const long = `deep/${"x".repeat(200)}`;
 /** Turns the file of this name into the extended header of the entry behind it. */
 function withExtendedHeader(tar: Buffer, name: string): Buffer {
@@ -73,13 +84,15 @@ const sampleEntries = await tarOf([
 const sample = withExtendedHeader(sampleEntries, "PaxHeaders/ping");
 const leaveOut = new Set([".dockerenv", "etc/hosts", "dev/pts"]);
 
-describe("withoutEntries()", () => {
+describe("changedEntries()", () => {
   test("leaves out what is named, its content included, and passes the rest byte for byte", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1 }), async (sizes) => {
-        const passed = await collect(withoutEntries(inPieces(sample, sizes), new Set(), "copy"));
+        const passed = await collect(
+          changedEntries(inPieces(sample, sizes), { leaveOut: new Set() }, "copy"),
+        );
         assert.ok(passed.equals(sample));
-        const filtered = await collect(withoutEntries(inPieces(sample, sizes), leaveOut, "copy"));
+        const filtered = await collect(changedEntries(inPieces(sample, sizes), { leaveOut }, "copy"));
         assert.deepEqual(await namesIn(filtered), [
           "./",
           "./etc/",
@@ -94,9 +107,29 @@ describe("withoutEntries()", () => {
   });
 
   test("takes the extended header of an entry away with it", async () => {
-    const filtered = await collect(withoutEntries(inPieces(sample, [512]), new Set(["bin/ping"]), "copy"));
+    const filtered = await collect(
+      changedEntries(inPieces(sample, [512]), { leaveOut: new Set(["bin/ping"]) }, "copy"),
+    );
     assert.ok(!filtered.includes("SCHILY.xattr"));
     assert.ok(sample.includes("SCHILY.xattr"));
+  });
+
+  test("gives files to whom an engine with remapped users knows as their owner", async () => {
+    const owners = [
+      { name: "root", uid: 100_000, gid: 200_000 },
+      { name: "user", uid: 101_000, gid: 201_000 },
+      { name: "unmapped", uid: 7, gid: 8 },
+    ];
+    const root = { uid: 100_000, gid: 200_000 };
+    const tar = await tarOf(owners.map((owner) => ({ ...owner, text: "content" })));
+    const changed = await collect(
+      changedEntries(inPieces(tar, [300]), { leaveOut: new Set(), root }, "copy"),
+    );
+    assert.deepEqual(await ownersIn(changed), [
+      ["root", 0, 0],
+      ["user", 1000, 1000],
+      ["unmapped", 7, 8],
+    ]);
   });
 
   test("reads sizes of 8 GiB and more", async () => {
@@ -106,7 +139,7 @@ describe("withoutEntries()", () => {
     header.writeBigUInt64BE(9n * 1024n ** 3n, 128);
     // The entry does not end: that is said, and nothing of that size is allocated.
     await assert.rejects(
-      collect(withoutEntries(inPieces(header, [512]), new Set(), "copy")),
+      collect(changedEntries(inPieces(header, [512]), { leaveOut: new Set() }, "copy")),
       refusal("unknown", /^copy: .*ends within an entry/),
     );
   });
@@ -117,7 +150,7 @@ describe("withoutEntries()", () => {
   ] as const) {
     test(`ends the source when ${what}`, async () => {
       const source = Readable.from(inPieces(tar, [300]), { objectMode: false });
-      const entries = withoutEntries(source as AsyncIterable<Buffer>, new Set(), "copy");
+      const entries = changedEntries(source as AsyncIterable<Buffer>, { leaveOut: new Set() }, "copy");
       await take(entries, taken).catch(() => undefined);
       assert.equal(source.destroyed, true);
     });
@@ -130,7 +163,7 @@ describe("withoutEntries()", () => {
   ] as const) {
     test(`${what} is an error`, async () => {
       await assert.rejects(
-        collect(withoutEntries(inPieces(tar, [300]), leaveOut, "copy")),
+        collect(changedEntries(inPieces(tar, [300]), { leaveOut }, "copy")),
         refusal("unknown", /^copy: the engine's answer is not a tar archive/),
       );
     });

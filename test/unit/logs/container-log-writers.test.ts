@@ -1,3 +1,5 @@
+import type { Reach } from "../../../src/shim/domain/reach.js";
+import { fakeReach } from "../../fakes/reach.js";
 import assert from "node:assert/strict";
 import {
   existsSync,
@@ -105,6 +107,26 @@ describe("ContainerLogWriters", () => {
   });
 });
 
+test("--container-log-format=docker is that of the CRI where a link to the engine's file would lead nowhere", async () => {
+  await using directory = await temporaryDirectory();
+  const log = recordingLog();
+  const host = { reach: fakeReach(false) };
+  const writers = await openLogWriters(directory.path, log, { format: "docker", host: () => host });
+  const target = { directory: directory.path, path: join(directory.path, "0.log") };
+  for (const name of ["ab", "cd"]) {
+    assert.equal(await writers.created(idOf(name), target), true);
+    assert.equal(writers.ownerOf(idOf(name)), "shim");
+  }
+  assert.deepEqual(
+    log.lines.filter(({ level }) => level === "warn").map(({ message }) => /out of reach/.test(message)),
+    [true],
+  );
+  host.reach = fakeReach(true);
+  assert.equal(await writers.created(idOf("ef"), target), false);
+  assert.equal(writers.ownerOf(idOf("ef")), "engine");
+  await writers.stop();
+});
+
 /** The engine's logs API for a file of Docker's. */
 function engineOf(
   docker: FakeDockerLog,
@@ -146,7 +168,7 @@ async function logsAcrossSources(
   let reads = 0;
   const engine = engineOf(docker, () => (reads += 1));
   const open = (local: boolean): Promise<ContainerLogWriters> =>
-    openLogWriters(root, log, { engine, host: () => ({ local }) });
+    openLogWriters(root, log, { engine, host: () => ({ reach: fakeReach(local) }) });
   const first = await open(true);
   await first.created(containerId, target);
   docker.write([{ stream: "stdout", text: "one\n" }]);
@@ -207,7 +229,7 @@ interface PreparedLog {
   readonly writers: ContainerLogWriters;
   readonly docker: FakeDockerLog;
   readonly path: string;
-  readonly host: { local: boolean };
+  readonly host: { reach: Reach };
   readonly at: (state: Partial<Snapshot["state"]>) => Snapshot;
 }
 
@@ -222,7 +244,7 @@ async function preparedLog(root: string): Promise<PreparedLog> {
   });
   const path = join(root, "pod", "main", "0.log");
   const engine = engineOf(docker);
-  const host = { local: true };
+  const host = { reach: fakeReach(true) };
   const writers = await openLogWriters(root, recordingLog(), { engine, host: () => host });
   await writers.created(containerId, { directory: join(root, "pod"), path });
   await writers.beforeStart(created, new AbortController().signal);
@@ -294,7 +316,7 @@ describe("the log that was opened before the start of its container", () => {
   test("is continued from the logs API when the engine's files are out of reach after the start", async () => {
     await using root = await temporaryDirectory();
     const { writers, docker, path, host, at } = await preparedLog(root.path);
-    host.local = false;
+    host.reach = fakeReach(false);
     docker.write([{ stream: "stdout", text: "line\n" }]);
     await writers.observe(at({ status: "running", running: true }));
     await untilWritten(path);

@@ -1,4 +1,5 @@
 /** One container's log in a temporary directory, with writers that start, stop and are killed. */
+import { fakeReach } from "../../fakes/reach.js";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { FileWriter } from "../../../src/shim/logs/file/file-writer.js";
@@ -83,11 +84,11 @@ export class LogFiles implements AsyncDisposable {
 export async function openLogWriters(
   root: string,
   log: LogWritersDeps["log"],
-  options: Partial<Pick<LogWritersDeps, "engine" | "host" | "adopted">> = {},
+  options: Partial<Pick<LogWritersDeps, "engine" | "host" | "adopted" | "format">> = {},
   times?: BackoffTimes,
 ): Promise<ContainerLogWriters> {
   const records = await LogRecords.open(join(root, "logs"), log, join(root, "quarantine"));
-  const local = { engine: new FakeEngine(), host: () => ({ local: true }) };
+  const local = { engine: new FakeEngine(), host: () => ({ reach: fakeReach(true) }) };
   return new ContainerLogWriters(
     { ...local, log, format: "cri", adopted: "keep", records, ...options },
     times,

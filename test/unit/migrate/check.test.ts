@@ -69,6 +69,15 @@ describe("migrate check", () => {
     assert.deepEqual([...idsOf(here, "change")].sort(), ["docker-files", "pod-without-cache"]);
   });
 
+  test("an image store that cannot tell local images is a note, not silence", async (t) => {
+    const report = async (engineVersion: string): Promise<readonly string[]> => {
+      const engine = engineWith([], { facts: { imageStore: "containerd", engineVersion } });
+      return idsOf(await check(t, { engine, target: "containerd" }), "note");
+    };
+    assert.ok((await report("28.5.2")).includes("image-local"));
+    assert.ok(!(await report("29.7.2")).includes("image-local"));
+  });
+
   test("the way back says per pod what cannot go back", async (t) => {
     const sandboxes = [
       ...pod({ name: "plain", id: "a1", isOurs: true }),

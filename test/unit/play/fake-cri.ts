@@ -17,7 +17,8 @@ import {
   type PodSandboxStatus,
 } from "../../../src/shim/domain/cri.js";
 import type { CriClient } from "../../../src/play/client.js";
-import type { PlayFiles } from "../../../src/play/containers/files.js";
+import type { HostFiles } from "../../../src/play/containers/files.js";
+import type { MountedFiles } from "../../../src/play/containers/mounted-files.js";
 import { type PodCgroup, podCgroupPath } from "../../../src/play/containers/pod-cgroup.js";
 import { parse } from "yaml";
 import { keyOf } from "../../../src/play/manifests/make-pod.js";
@@ -185,10 +186,6 @@ export class FakeCri implements CriClient {
 
   status(): ReturnType<CriClient["status"]> {
     return Promise.resolve({ status: null, info: {}, runtime_handlers: [], features: null });
-  }
-
-  statusInfo(): Promise<Readonly<Record<string, string>>> {
-    return Promise.resolve({});
   }
 
   imageStatus(image: string): Promise<Image | undefined> {
@@ -438,10 +435,10 @@ function removeWhere<T>(list: T[], matches: (entry: T) => boolean): void {
 }
 
 /** Records paths and calls. */
-export class FakeFiles implements PlayFiles {
+export class FakeFiles implements HostFiles, MountedFiles {
   readonly paths = new Set<string>();
   readonly texts = new Map<string, string>();
-  readonly usages = new Map<string, bigint>();
+  readonly usages = new Map<string, bigint | Error>();
   readonly cgroups = new Map<string, PodCgroup>();
   readonly calls: string[] = [];
   failOn = "";
@@ -493,13 +490,15 @@ export class FakeFiles implements PlayFiles {
     return Promise.resolve(this.texts.get(path));
   }
 
-  async mountSubPath(volumePath: string, subPath: string, target: string): Promise<void> {
+  async mountSubPath(volumePath: string, subPath: string, target: string): Promise<string> {
     await this.#record(`mountSubPath ${volumePath} ${subPath} ${target}`);
     this.paths.add(target);
+    return target;
   }
 
   diskUsage(path: string): Promise<bigint> {
-    return Promise.resolve(this.usages.get(path) ?? 0n);
+    const usage = this.usages.get(path) ?? 0n;
+    return usage instanceof Error ? Promise.reject(usage) : Promise.resolve(usage);
   }
 
   async removeTree(path: string): Promise<void> {
@@ -511,7 +510,7 @@ export class FakeFiles implements PlayFiles {
       }
   }
 
-  openFile(path: string): ReturnType<PlayFiles["openFile"]> {
+  openFile(path: string): ReturnType<HostFiles["openFile"]> {
     const text = this.texts.get(path);
     if (text === undefined) return Promise.resolve(undefined);
     return Promise.resolve({
@@ -601,7 +600,7 @@ export function makeFixture(): Fixture {
     client: cri,
     features: { recursiveReadOnly: new Set([""]), strictGroups: true },
     credentials: { lookUp: () => Promise.resolve([]) },
-    files,
+    ...{ files, mounted: files },
     handlers,
     clock,
     playId: "play-1",

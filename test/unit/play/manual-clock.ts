@@ -4,10 +4,20 @@ import { turns } from "../../fakes/turns.js";
 /** Time that stands still until a test advances it. */
 export class ManualClock implements Clock {
   #now = 1_700_000_000_000;
+  #stepMs = 0;
   readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>();
 
   now(): number {
+    return this.#now + this.#stepMs;
+  }
+
+  uptime(): number {
     return this.#now;
+  }
+
+  /** Sets the clock on, or back. No time passes. */
+  step(milliseconds: number): void {
+    this.#stepMs += milliseconds;
   }
 
   after(milliseconds: number, callback: () => void): () => void {

@@ -375,9 +375,35 @@ describe("two plays of one pod", () => {
     await playUp([manifest], kubelet, later, { keep: false });
     fixture.cri.calls.length = 0;
     fixture.cri.end("a", 1);
-    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.isTakenOver === true);
+    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.loss !== undefined);
     await until("the container runs again", () => fixture.cri.calls.includes("startContainer a"));
     assert.deepEqual(fixture.cri.calls, ["createContainer a 1", "startContainer a"]);
+  });
+
+  test("the earlier one starts nothing more when the later one takes the pod in the middle of a turn", async () => {
+    const fixture = makeFixture();
+    const { cri, files } = fixture;
+    const manifest = await podWith(`  containers: [{name: a, ${image}}, {name: b, ${image}}]`);
+    await using earlier = new Kubelet(fixture.deps);
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using kubelet = new Kubelet(later);
+    let second: Promise<void> | undefined;
+    const start = cri.startContainer.bind(cri);
+    cri.startContainer = async (id) => {
+      await start(id);
+      cri.startContainer = start;
+      second = playUp([manifest], kubelet, later, { keep: false });
+      await until(
+        "the later one has taken the pod",
+        () => files.texts.get("/state/uid-1/owner") === "play-2",
+      );
+    };
+    await assert.rejects(playUp([manifest], earlier, fixture.deps, { keep: false }), /taken over/);
+    await second;
+    assert.deepEqual(
+      cri.calls.filter((call) => /^(create|start)Container/.test(call)),
+      ["createContainer a", "startContainer a", "createContainer b", "startContainer b"],
+    );
   });
 
   test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
@@ -465,7 +491,7 @@ describe("two plays of one pod", () => {
         await until("the first pod is there", () => fixture.cri.calls.includes("startContainer b"));
         await fixture.files.replaceFile("/state/uid-1/owner", "play-2");
         fixture.kubelet.pod({ namespace: "default", name: "web" })?.wake();
-        await until("it is given up", () => fixture.kubelet.pods[0]?.isTakenOver === true);
+        await until("it is given up", () => fixture.kubelet.pods[0]?.loss !== undefined);
         throw new Error("no sandbox");
       }
       return create(config, handler);
@@ -548,7 +574,7 @@ describe("playDown()", () => {
     await playUp([manifest], kubelet, fixture.deps, { keep: false });
     fixture.cri.calls.length = 0;
     await playDown([{ source: "", key: manifest.key }], fixture.deps, signal);
-    await until("the loop has ended", () => kubelet.pod(manifest.key)?.isTakenOver === true);
+    await until("the loop has ended", () => kubelet.pod(manifest.key)?.loss !== undefined);
     assert.deepEqual(
       fixture.cri.calls.filter((call) => /^(run|create)/.test(call)),
       [],
@@ -566,7 +592,7 @@ describe("playDown()", () => {
       return create(...request);
     };
     const worker = kubelet.apply(manifest, { failFast: true });
-    await until("the loop has ended", () => worker.isTakenOver);
+    await until("the loop has ended", () => worker.loss !== undefined);
     await until("the sandbox is removed", () => fixture.cri.sandboxes.length === 0);
   });
 

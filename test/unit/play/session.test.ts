@@ -194,6 +194,29 @@ test("a pod of a stateful set is made when the one before it is ready", () =>
     assert.equal(end.answer, undefined);
   }));
 
+for (const how of ["apply", "update"] as const) {
+  test(`${how}() keeps a pod of a stateful set that is up at once, also when the one before it is not ready`, async () => {
+    const { cri, clock, deps, handlers } = makeFixture();
+    const workloads = await read(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"));
+    {
+      await using first = new Session({ ...deps, playId: "first" });
+      await first.apply(workloads, options, signal);
+      await clock.advance(15_000);
+      assert.deepEqual(sandboxNames({ cri }), ["s-0", "s-1"]);
+    }
+    handlers.outcomes.set("c readiness", ["failure"]);
+    await using next = new Session({ ...deps, playId: "next" });
+    if (how === "apply") await next.apply(workloads, options, signal);
+    else await next.update(workloads, { obsolete: "leave" }, signal);
+    await clock.advance(0);
+    assert.deepEqual(
+      next.kubelet.pods.map(({ manifest }) => manifest.key.name),
+      ["s-0", "s-1"],
+    );
+    assert.equal(sandboxNames({ cri }).length, 2);
+  });
+}
+
 test("ready() can be given up while a stateful set waits for its first pod", () =>
   play(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"), async ({ session }) => {
     const limit = new AbortController();
@@ -444,7 +467,7 @@ test("a stateful set whose first pod another play takes during the application m
       const found = cri.sandboxes.find(({ config }) => config.metadata?.name === "s-0");
       await files.replaceFile(`/state/${found?.config.metadata?.uid ?? ""}/owner`, "play-2");
       session.kubelet.pods[0]?.wake();
-      await until("it is given up", () => session.kubelet.pods[0]?.isTakenOver === true);
+      await until("it is given up", () => session.kubelet.pods[0]?.loss !== undefined);
     }
     await start(id);
   };

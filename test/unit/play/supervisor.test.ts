@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
-import { appendFileSync } from "node:fs";
-import { readdir, stat, symlink, writeFile } from "node:fs/promises";
+import { appendFileSync, existsSync } from "node:fs";
+import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ShimError } from "../../../src/shim/lib/errors.js";
 import type { ManifestFile } from "../../../src/play/manifests/documents.js";
 import { readDoomed, readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import { PlayStore, type StoredPlay, doomedNames, namesOf } from "../../../src/play/play-store.js";
+import { type HeldClaim, holdClaim, listClaims } from "../../../src/play/play-claims.js";
+import type { Kubelet } from "../../../src/play/kubelet/kubelet.js";
+import { LiveTable } from "../../../src/play/view/live-table.js";
 import { supervise } from "../../../src/play/supervisor.js";
 import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -27,9 +30,13 @@ function refuse(line: string): void {
   throw new Error(line);
 }
 
+const none = { renewNode: () => Promise.resolve() };
+
 interface Supervised extends Fixture {
   readonly store: PlayStore;
   readonly lines: string[];
+  /** How many plays there were at each renewal of the node's facts. */
+  readonly renewals: readonly number[];
   readonly running: Promise<void>;
   readonly sandboxes: () => readonly string[];
 }
@@ -44,11 +51,16 @@ async function supervised(
   const fixture = makeFixture();
   const stop = new AbortController();
   const lines: string[] = [];
+  const renewals: number[] = [];
   let serial = 0;
   const running = supervise(
     {
       store,
       kubeletDeps: () => ({ ...fixture.deps, playId: `supervised-${(serial += 1)}` }),
+      renewNode: () => {
+        renewals.push(serial);
+        return Promise.resolve();
+      },
       show: () => ({ [Symbol.dispose]: () => undefined }),
       report: (line) => lines.push(line),
     },
@@ -57,7 +69,7 @@ async function supervised(
   const sandboxes = (): readonly string[] =>
     fixture.cri.sandboxes.map(({ config }) => config.metadata?.name ?? "").sort();
   try {
-    await work({ ...fixture, store, lines, running, sandboxes });
+    await work({ ...fixture, store, lines, renewals, running, sandboxes });
   } finally {
     stop.abort();
     await running;
@@ -72,6 +84,15 @@ test("supervise() makes the pods of stored plays, and restarts their containers"
     await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
     all.cri.end("c-a", 1);
     await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("supervise() reads the facts of the node again for each play that it applies", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("the first runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("the second runs", () => started(all, "c-b") === 1);
+    assert.deepEqual(all.renewals, [1, 2]);
   });
 });
 
@@ -104,19 +125,58 @@ test("supervise() keeps the rest of a play of which a part is released", async (
   });
 });
 
-test("supervise() takes back the pods of an attached play that has failed", async () => {
+/** The pod is in the hands of an attached play. */
+async function attach(all: Supervised, claimed: readonly string[]): Promise<HeldClaim> {
+  const claim = await holdClaim(all.store.directory, new Set(claimed));
+  await all.files.replaceFile(ownerOf(all), "attached");
+  return claim;
+}
+
+function ownerOf({ cri }: Supervised): string {
+  const [sandbox] = cri.sandboxes;
+  return `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
+}
+
+test("supervise() leaves the pods of an attached play alone, and takes them back when that has failed", async () => {
   await supervised([await playOf(pod("a"))], async (all) => {
     await until("it runs", () => started(all, "c-a") === 1);
-    const [sandbox] = all.cri.sandboxes;
-    const owner = `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
-    await all.files.replaceFile(owner, "attached");
+    const claim = await attach(all, ["default Pod/a"]);
     all.cri.notify("default/a");
     all.cri.end("c-a", 1);
     await all.clock.advance(60_000);
     assert.equal(started(all, "c-a"), 1);
-    await all.store.touch(new Set(["default Pod/a"]));
+    await claim.abandon();
     await until("it is restarted", () => started(all, "c-a") === 2);
   });
+});
+
+test("supervise() takes back the pods of an attached play that was killed before it had applied its files", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    // What a killed process leaves: a claim whose socket nobody serves.
+    await all.files.replaceFile(ownerOf(all), "attached");
+    await writeFile(join(all.store.directory, "play-at-00000001.json"), '{"workloads": ["default Pod/a"]}');
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+    await until("the claim is gone", () => !existsSync(join(all.store.directory, "play-at-00000001.json")));
+  });
+});
+
+test("supervise() that starts anew leaves the pods of an attached play alone until that ends", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a"), pod("b")));
+  const claim = await holdClaim(store.directory, new Set(["default Pod/a"]));
+  const { deps, cri } = makeFixture();
+  const stop = new AbortController();
+  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
+  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
+  assert.ok(!cri.calls.includes("startContainer c-a"));
+  await claim.release();
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  stop.abort();
+  await running;
 });
 
 test("supervise() forgets a play whose pods have all ended", async () => {
@@ -129,11 +189,35 @@ test("supervise() forgets a play whose pods have all ended", async () => {
   });
 });
 
+test("the log of the supervisor tells begin, end, duration and failure of pulls", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a").replace("busybox:1", "other:1")));
+  const { deps, cri, clock } = makeFixture();
+  cri.pullErrors.push(new Error("no such host"));
+  let log = "";
+  const screen = { write: (text: string) => (log += text) };
+  const show = (kubelet: Kubelet): Disposable =>
+    kubelet.listen(
+      new LiveTable({ pods: () => kubelet.pods, screen, output: screen, environment: {}, clock }),
+    );
+  const stop = new AbortController();
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
+  await until("the pull fails", () => log.includes("no such host"));
+  await clock.advance(10_000);
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  stop.abort();
+  await running;
+  assert.match(log, /^default\/a: Pulling image "other:1"$/m);
+  assert.match(log, /no such host \(after 0/);
+  assert.match(log, /^default\/a: Pulled image "other:1" in 0.*$/m);
+});
+
 test("supervise() refuses to be the second one", async () => {
   await supervised([await playOf(pod("a"))], async ({ store, ...all }) => {
     await until("it runs", () => started(all, "c-a") === 1);
     const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
-    const deps = { store, kubeletDeps: () => all.deps, show, report: refuse };
+    const deps = { store, kubeletDeps: () => all.deps, ...none, show, report: refuse };
     await assert.rejects(supervise(deps, new AbortController().signal), (error: ShimError) => {
       return error.kind === "conflict";
     });
@@ -166,6 +250,22 @@ test("stored plays may be read by root alone, and damaged ones are named and lef
   assert.equal(new PlayStore(directory.path, "unix:///var/run/cri.sock").directory, store.directory);
 });
 
+test("a claim may be read by root alone, and leaves nothing when it is released", async () => {
+  await using directory = await temporaryDirectory();
+  const { directory: path } = new PlayStore(directory.path, "/run/cri.sock");
+  const claim = await holdClaim(path, new Set(["default Pod/a"]));
+  assert.equal((await stat(path)).mode & 0o777, 0o700);
+  const names = await readdir(path);
+  assert.equal(names.length, 2);
+  for (const name of names) assert.equal((await stat(join(path, name))).mode & 0o777, 0o600);
+  assert.deepEqual(
+    (await listClaims(path)).map(({ workloads, isHeld }) => [workloads, isHeld]),
+    [[["default Pod/a"], true]],
+  );
+  await claim.release();
+  assert.deepEqual(await readdir(path), []);
+});
+
 test("a stored play that another process removes meanwhile is not damaged", async () => {
   await using directory = await temporaryDirectory();
   const store = new PlayStore(directory.path, "/run/cri.sock");
@@ -192,29 +292,59 @@ test("the names of what is removed equal those of what was stored", async () => 
 test("supervise() takes back a pod that an attached play has left unchanged and failed", async () => {
   await supervised([await playOf(pod("a"))], async (all) => {
     await until("it runs", () => started(all, "c-a") === 1);
-    const [sandbox] = all.cri.sandboxes;
-    const owner = `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
-    await until("it is kept", () => all.files.texts.get(owner) === "supervised-1");
+    await until("it is kept", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
     // Nothing happens to the pod, so that the supervisor does not notice.
-    await all.files.replaceFile(owner, "attached");
-    await all.store.touch(new Set(["default Pod/a"]));
-    await until("it is taken", () => all.files.texts.get(owner) === "supervised-1");
+    const claim = await attach(all, ["default Pod/a"]);
+    await claim.abandon();
+    await until("it is taken", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
     all.cri.end("c-a", 1);
     await until("it is restarted", () => started(all, "c-a") === 2);
   });
 });
 
-test("supervise() takes back no pods of other plays than the failed one's", async () => {
-  await supervised([await playOf(pod("a")), await playOf(pod("b"))], async (all) => {
-    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
-    const before = new Map((await all.store.list(refuse)).map(({ id, version }) => [id, version]));
-    await all.store.touch(new Set(["default Pod/a"]));
-    const changed = (await all.store.list(refuse)).filter(({ id, version }) => before.get(id) !== version);
-    assert.deepEqual(
-      changed.map(({ workloads }) => workloads),
-      [["default Pod/a"]],
-    );
-  });
+test("processes that release parts of one play at once bring nothing back", async () => {
+  await using directory = await temporaryDirectory();
+  const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
+  const stores = names.map(() => new PlayStore(directory.path, "/run/cri.sock"));
+  const [first] = stores;
+  await first?.save(await playOf(...names.map((name) => pod(name)), pod("stays")));
+  await Promise.all(
+    stores.map((store, index) => store.release(new Set([`default Pod/${names[index] ?? ""}`]), refuse)),
+  );
+  const plays = (await first?.list(refuse)) ?? [];
+  assert.deepEqual(
+    plays.map(({ workloads }) => workloads),
+    [["default Pod/stays"]],
+  );
+  await first?.release(new Set(["default Pod/stays"]), refuse);
+  assert.deepEqual(await readdir(first?.directory ?? ""), []);
+});
+
+test("of a workload that two plays have, as after a kill while it was stored, the last one counts", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  const old = await playOf(pod("a"), pod("b"));
+  const id = await store.save(old);
+  const text = await readFile(join(store.directory, id), "utf8");
+  const next = await store.save({ ...(await playOf(pod("a"))), fast: true });
+  // As if nothing had been taken from the old one yet.
+  for (const name of await readdir(store.directory))
+    if (name.includes("without")) await rm(join(store.directory, name));
+  await writeFile(join(store.directory, id), text);
+  const found = await store.list(refuse);
+  assert.deepEqual(
+    found.map(({ workloads, fast }) => [workloads, fast]),
+    [
+      [["default Pod/b"], false],
+      [["default Pod/a"], true],
+    ],
+  );
+  // What is removed with the last one does not come back with the old one.
+  await store.remove(next);
+  assert.deepEqual(
+    (await store.list(refuse)).map(({ workloads }) => workloads),
+    [["default Pod/b"]],
+  );
 });
 
 test("supervise() tells once of a damaged play, also when its log is beside the play", async () => {
@@ -236,7 +366,7 @@ test("supervise() tells once of a damaged play, also when its log is beside the 
     appendFileSync(store.logPath, `${line}\n`);
   };
   const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
-  const running = supervise({ store, kubeletDeps: () => deps, show, report }, stop.signal);
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report }, stop.signal);
   await until("it runs", () => cri.calls.includes("startContainer c-a"));
   // What the kernel tells of the log would come before what it tells of another play.
   report("a line");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Socket } from "node:net";
-import { PassThrough } from "node:stream";
+import { PassThrough, type Writable } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ShimError } from "../../../src/shim/lib/errors.js";
@@ -79,6 +79,18 @@ describe("RelayStream", () => {
     );
   });
 
+  test("lets all pieces of output go on when a slow reader does: the engine sends several at once", async () => {
+    const { stream, process } = await connected();
+    const text = "x".repeat(200_000);
+    const pieces = [1, 2, 3].map(() => process.say(frame(text)));
+    assert.ok(pieces.every((wait) => wait !== undefined));
+    const read = textOf(stream);
+    await Promise.all(pieces);
+    await process.say(number(0));
+    assert.equal(await read, text.repeat(3));
+    stream.destroy();
+  });
+
   test("writes frames, and a frame for the end", async () => {
     const { stream, process } = await connected();
     stream.write("one");
@@ -89,6 +101,16 @@ describe("RelayStream", () => {
     // The other direction continues. After both ends the process is closed.
     void process.say(Buffer.concat([frame("late"), number(0)]));
     assert.equal(await textOf(stream), "late");
+    assert.equal(process.isClosed, false);
+    process.end();
+    await until("it is closed", () => process.isClosed);
+  });
+
+  test("resets the connection by what it writes: Docker may lose the end of the input", async () => {
+    const { stream, process } = await connected();
+    stream.write("one");
+    stream.destroy();
+    assert.deepEqual(process.input.read(), Buffer.concat([frame("one"), number(0xffff_ffff)]));
     assert.equal(process.isClosed, false);
     process.end();
     await until("it is closed", () => process.isClosed);
@@ -261,6 +283,22 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     stream.destroy();
     assert.deepEqual((await exited)[0], 1);
     sockets[0]?.destroy();
+    server.close();
+  });
+
+  test("resets the connection when its client is gone, and its input does not end", async () => {
+    const { stream, child, server, exited } = await open((socket) => {
+      socket.on("error", () => undefined).resume();
+    });
+    const { stdin } = child;
+    assert.ok(stdin);
+    const end = (data: Buffer): Writable => {
+      stdin.write(data);
+      return stdin;
+    };
+    Object.assign(stdin, { end, destroy: () => stdin });
+    stream.destroy();
+    assert.deepEqual((await exited)[0], 1);
     server.close();
   });
 

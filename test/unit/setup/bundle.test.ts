@@ -21,6 +21,12 @@ const program = `
   process.stdout.write(children());
 `;
 
+const cacheCheck = `
+  import { readProgram } from ${JSON.stringify(new URL("../../../src/shim/quick-start.ts", import.meta.url).href)};
+  const [file, cache] = ["quick.cjs", "quick.cache"].map((name) => process.argv[1] + "/dist/" + name);
+  process.stderr.write("rejected: " + readProgram(file, cache).script.cachedDataRejected + "\\n");
+`;
+
 describe("bundle()", () => {
   /** An installation: far from any node_modules. */
   let root = "";
@@ -48,6 +54,52 @@ describe("bundle()", () => {
 
   test("finds the names of a CommonJS package that is imported late", async () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
+  });
+
+  test("starts play from one file, whose code cache is used", async () => {
+    const { stderr } = await run(
+      process.execPath,
+      ["--import", "tsx", "--input-type=module", "--eval", cacheCheck, root],
+      {
+        cwd: repositoryRoot,
+      },
+    );
+    assert.equal(stderr, "rejected: false\n");
+  });
+
+  test("plays the same from one file and from the chunks", async () => {
+    const outputs = await Promise.all(
+      ["launch.cjs", "dockershim.js"].map(async (file) => {
+        const argv = [
+          join(root, "dist", file),
+          "play",
+          "--endpoint",
+          "unix:///missing.sock",
+          "/missing.yaml",
+        ];
+        const result = (await run(process.execPath, argv).catch((error: unknown) => error)) as {
+          readonly code: number;
+          readonly stderr: string;
+        };
+        return `${result.code} ${result.stderr}`;
+      }),
+    );
+    assert.match(outputs[0] ?? "", /^1 dockershim play: read "\/missing.yaml"/);
+    assert.equal(outputs[1], outputs[0]);
+  });
+
+  test("loads parts of Node.js late that few runs of play need", async () => {
+    const print = 'process.on("exit", () => console.log(process.moduleLoadList.join()));';
+    const argv = ["play", "--endpoint", "unix:///missing.sock", join(root, "package.json")];
+    const file = join(root, "dist", "launch.cjs");
+    const preload = `data:text/javascript,${encodeURIComponent(print)}`;
+    const { stdout } = (await run(process.execPath, ["--import", preload, file, ...argv]).catch(
+      (error: unknown) => error,
+    )) as { readonly stdout: string };
+    const loaded = stdout.trim().split(",");
+    assert.ok(loaded.includes("NativeModule http2"), stdout);
+    for (const name of ["child_process", "dgram", "dns"])
+      assert.ok(!loaded.includes(`NativeModule ${name}`), name);
   });
 
   test("loads no module that a server does not need", async () => {

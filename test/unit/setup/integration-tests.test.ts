@@ -49,7 +49,14 @@ async function schedule(outcome: (file: string) => Partial<typeof noCounts> = ()
         running.open -= 1;
         await Promise.resolve();
       };
-      return Promise.resolve({ command: ["enter"], env: { INSIDE: "yes" }, close });
+      return Promise.resolve({
+        command: ["enter"],
+        env: { INSIDE: "yes" },
+        directory: "",
+        name: "",
+        pid: "",
+        close,
+      });
     },
   });
   return { counts, running, runs: runs.sort((a, b) => a.file.localeCompare(b.file)), root: directory.path };

@@ -3,6 +3,7 @@ import { mock, test } from "node:test";
 import { StatsSources } from "../../../src/shim/stats/stats-sources.js";
 import type { Engine } from "../../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
+import { fakeReach } from "../../fakes/reach.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { byId, goldenId, layOut } from "./golden-cgroup.js";
@@ -22,7 +23,7 @@ test("StatsSources closes the files of ended containers also while a layer is be
     const container = containerSnapshot(goldenId, idOf("5a"));
     const running = new Map([[goldenId, container]]);
     const host = {
-      local: true,
+      reach: fakeReach(true),
       cgroupDirectories: () => Promise.resolve(files),
       writableLayer: () => layer,
     } as unknown as HostAccess;

@@ -1,4 +1,5 @@
 /** Reads from the node and the image all that the plan of CreateContainer needs. */
+import { tries } from "../../domain/reach.js";
 import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
@@ -46,7 +47,7 @@ async function readCdi(
   host: HostAccess,
 ): Promise<CdiEdits | undefined> {
   const injects = engineInjectsCdi(facts);
-  if (injects && !host.local) return undefined;
+  if (injects && !tries(host.reach, "files", "hostPaths")) return undefined;
   const files = await host.readCdiSpecs(facts.cdiSpecDirs);
   if (!injects) return resolveCdiDevices(files, names);
   return { env: cdiEnvironment(files, names), devices: [], mounts: [], groups: [] };

@@ -34,6 +34,7 @@ export async function createContainer(
       inputs: { ...inputs, imageVolumes: imageVolumes.sources },
       defaultUlimits: services.settings.defaultUlimits,
       allowedAnnotations: services.settings.allowedAnnotations,
+      composeLabels: services.settings.composeLabels ?? false,
       oneContainerdShimPerPod: services.settings.oneContainerdShimPerPod,
       oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
       resolveContainer: (id) => services.state.model.requireContainer(id).id,

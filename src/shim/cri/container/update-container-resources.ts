@@ -23,6 +23,8 @@ export async function updateContainerResources(
   const { link, model, sync } = services.state;
   const { containers: containerLocks } = services.locks;
   const facts = await link.live(call.signal);
+  if (facts.cgroupDriver === "none")
+    throw new ShimError("unsupported", "resources cannot be changed: the engine runs without cgroups");
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
   await containerLocks.run(id, call.signal, async () => {
     const { snapshot, state } = model.requireContainer(id);

@@ -25,3 +25,12 @@ export function warnOfIgnoredAnnotations(
     "--allowed-annotations has no effect: the engine takes annotations from Docker Engine 24 (API 1.43) on",
   );
 }
+
+/** A rootless engine has cgroups only where those of version 2 were delegated to its user. */
+export function warnOfMissingCgroups({ cgroupDriver }: NodeFacts, log: Logger): void {
+  if (cgroupDriver !== "none") return;
+  log.warn(
+    "the engine runs without cgroups (rootless): it refuses CPU limits, memory limits have no effect, " +
+      "resources cannot be changed, and statistics have no CPU and memory",
+  );
+}

@@ -2,6 +2,7 @@ import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../domain/cri.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
+import { reachProblem, tries } from "../../domain/reach.js";
 import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";
@@ -56,11 +57,10 @@ export async function readConditions(services: Services, signal: AbortSignal): P
  * A plugin that enters network namespaces needs the engine's processes. A VM or a PID namespace hides them.
  */
 function outOfReach({ network, node: { host }, state: { link } }: Services): string | undefined {
-  if (network.dockerNetworkMode !== "none" || host().local || link.state.phase !== "live") return undefined;
-  return (
-    "the engine's processes are not visible from here " +
-    "(engine in a VM, on another host or in other namespaces)"
-  );
+  const { networkNamespaces } = host().reach.jobs;
+  if (network.dockerNetworkMode !== "none" || link.state.phase !== "live") return undefined;
+  if (tries(host().reach, "networkNamespaces") || networkNamespaces.reached) return undefined;
+  return `the network namespaces of pods are out of reach: ${networkNamespaces.reason}`;
 }
 
 function condition(type: Condition["type"], reason: string, problem: string | undefined): Condition {
@@ -73,7 +73,7 @@ function condition(type: Condition["type"], reason: string, problem: string | un
  * cause of a broken link.
  */
 async function problemOf(
-  { engine, state: { link } }: Services,
+  { engine, node: { host }, state: { link } }: Services,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
@@ -85,7 +85,7 @@ async function problemOf(
   }
   switch (link.state.phase) {
     case "live":
-      return undefined;
+      return reachProblem(host().reach);
     case "recovering":
       return "the state of the engine is still being read";
     case "lost":
@@ -112,7 +112,7 @@ function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
 }
 
 function verboseInfo(
-  { network, images: { pause, pullRecords }, state: { link } }: Services,
+  { network, images: { pause, pullRecords }, node: { host }, state: { link } }: Services,
   facts: NodeFacts | undefined,
 ): Record<string, string> {
   return {
@@ -120,5 +120,6 @@ function verboseInfo(
     engine: JSON.stringify({ link: link.state.phase, ...facts }),
     network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
     pulls: JSON.stringify(pullRecords.running),
+    reach: JSON.stringify(host().reach),
   };
 }

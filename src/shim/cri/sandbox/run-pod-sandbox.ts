@@ -1,3 +1,4 @@
+import { tries } from "../../domain/reach.js";
 import { createHash } from "node:crypto";
 import type { Call } from "../../lib/call.js";
 import { isKind, ShimError } from "../../lib/errors.js";
@@ -66,7 +67,8 @@ async function planWithInputs(
     pauseImage,
     oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
     allowedAnnotations: services.settings.allowedAnnotations,
-    apiOnlyDns: !host.local,
+    composeLabels: services.settings.composeLabels ?? false,
+    apiOnlyDns: !tries(host.reach, "files"),
     seccompProfile,
     loadedAppArmorProfiles,
   });

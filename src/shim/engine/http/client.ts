@@ -243,6 +243,8 @@ export class EngineClient {
       const mayRepeat = method === "GET" || method === "HEAD" || repeatable === true;
       if (!mayRepeat || signal.aborted || !isKind(error, "unavailable") || error.fields["answer"] !== "lost")
         throw error;
+      // ssh has said why: another attempt would only double the wait.
+      if (this.#tunnel?.failure !== undefined) throw error;
       return exchange();
     }
   }

@@ -1,4 +1,5 @@
 /** Where the Docker Engine listens, and the key material for talking to it over TLS. */
+import { formatSocketPath } from "../../lib/socket-address.js";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
@@ -57,7 +58,7 @@ export function formatEndpoint(endpoint: EngineEndpoint): string {
 }
 
 function formatAddress(endpoint: EngineEndpoint): string {
-  if (endpoint.kind === "unix") return `unix://${endpoint.path}`;
+  if (endpoint.kind === "unix") return formatSocketPath(endpoint.path);
   const host = endpoint.host.includes(":") ? `[${endpoint.host}]` : endpoint.host;
   if (endpoint.kind === "tcp") return `tcp://${host}:${endpoint.port}`;
   const { user, port } = endpoint;
@@ -96,7 +97,14 @@ export async function readContextTls(
   if (files.size === 0) return undefined;
   const read = (file: string): Promise<string> =>
     readPem(join(directory, file)).catch((error: unknown) => {
-      throw ShimError.from(error).within(`Docker context ${JSON.stringify(name)}`);
+      const { message, kind } = ShimError.from(error);
+      const next = `"docker context update ${name}" writes its files, "docker context use default" leaves it`;
+      throw new ShimError(
+        kind,
+        `Docker context ${JSON.stringify(name)}: ${message}; ${next}`,
+        {},
+        { cause: error },
+      );
     });
   const isClient = files.has("cert.pem") || files.has("key.pem");
   return {

@@ -96,6 +96,9 @@ const knownServerErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] =
   ],
 ];
 
+/** Of the error with which a connection that is not made in time is given up. */
+export const connectTimeoutCode = "ERR_CONNECT_TIMEOUT";
+
 const reasons: Readonly<Record<string, string>> = {
   ENOENT: "no such socket",
   ECONNREFUSED: "connection refused",
@@ -106,6 +109,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTSOCK: "not a socket",
   ENOTFOUND: "no such host",
   ETIMEDOUT: "connection timed out",
+  [connectTimeoutCode]: "no connection within 4 s",
 };
 
 /** The connection was never made: the engine has not received the request. */
@@ -116,6 +120,7 @@ const notSent: ReadonlySet<string> = new Set([
   "EAGAIN",
   "ENOTSOCK",
   "ENOTFOUND",
+  connectTimeoutCode,
 ]);
 
 /**

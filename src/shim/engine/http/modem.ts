@@ -12,11 +12,12 @@
 import Docker from "dockerode";
 import { Agent as HttpAgent, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { inspect } from "node:util";
 import { linkAbort } from "../../lib/abort.js";
 import type { TcpEndpoint, UnixEndpoint } from "./endpoint.js";
+import { connectTimeoutCode } from "./errors.js";
 
 export interface ModemRequest {
   readonly method: string;
@@ -51,6 +52,9 @@ interface DockerModem {
 
 const everyStatus = new Proxy<Record<number, true>>({}, { get: () => true });
 
+/** An address where nothing answers, not even with a refusal, is known before a user gives up. */
+const longestConnectMs = 4_000;
+
 /** One pool of connections to the engine. */
 export class Modem {
   readonly #agent: HttpAgent;
@@ -58,7 +62,7 @@ export class Modem {
 
   constructor(
     endpoint: UnixEndpoint | TcpEndpoint,
-    options: { readonly maxSockets: number; readonly idleMs: number },
+    options: { readonly maxSockets: number; readonly idleMs: number; readonly connectMs?: number },
   ) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
     // After this time without data the agent closes a connection, unless a request has it. The pool gives out
@@ -79,6 +83,7 @@ export class Modem {
             key: tls.key,
             rejectUnauthorized: tls.verify,
           });
+    limitConnecting(this.#agent, options.connectMs ?? longestConnectMs);
     hideFromInspection(this.#agent, "[agent]");
     const target =
       endpoint.kind === "unix"
@@ -121,6 +126,22 @@ export class Modem {
   close(): void {
     this.#agent.destroy();
   }
+}
+
+/** The kernel alone would try for two minutes. */
+export function limitConnecting(agent: HttpAgent, connectMs: number): void {
+  const create = agent.createConnection.bind(agent);
+  agent.createConnection = (...given) => {
+    const socket = create(...given);
+    if (socket instanceof Socket && socket.connecting) {
+      const timer = setTimeout(() => {
+        socket.destroy(Object.assign(new Error("connection not made in time"), { code: connectTimeoutCode }));
+      }, connectMs);
+      timer.unref();
+      for (const event of ["connect", "close"]) socket.once(event, () => clearTimeout(timer));
+    }
+    return socket;
+  };
 }
 
 function dialOptions(request: ModemRequest, signal: AbortSignal): DialOptions {

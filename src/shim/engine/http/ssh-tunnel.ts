@@ -9,6 +9,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { SshEndpoint } from "./endpoint.js";
 
+/** With the start of ssh and a name's look-up an endpoint that does not answer is known within 5 s. */
+const connectSeconds = 4;
 /** Of what ssh has to say. */
 const messageBytes = 1024;
 
@@ -34,9 +36,15 @@ export class SshTunnel {
     this.#server.listen(this.path).unref();
   }
 
-  /** Why the last connection failed, in ssh's words. */
+  /** Why the last connection failed, in ssh's words, and what shows or asks more. */
   get failure(): string | undefined {
-    return this.#failure;
+    if (this.#failure === undefined) return undefined;
+    const { user, host, port } = this.endpoint;
+    const words = [
+      ...["ssh", ...(port === undefined ? [] : ["-p", String(port)])],
+      ...[user === undefined ? host : `${user}@${host}`, "docker", "version"],
+    ];
+    return `${this.#failure.replace(/\.$/, "")}; try "${words.join(" ")}" in a terminal`;
   }
 
   /** Ends all connections. */
@@ -75,7 +83,7 @@ export class SshTunnel {
 
 function sshArguments({ user, host, port }: SshEndpoint): readonly string[] {
   return [
-    ...["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"],
+    ...["-T", "-o", "BatchMode=yes", "-o", `ConnectTimeout=${connectSeconds}`],
     ...(user === undefined ? [] : ["-l", user]),
     ...(port === undefined ? [] : ["-p", String(port)]),
     ...["--", host, "docker", "system", "dial-stdio"],

@@ -4,7 +4,7 @@ import { orAbort } from "../../lib/abort.js";
 import { endOf } from "../../lib/streams.js";
 import type { PortForwardSession } from "../../ports/streaming.js";
 import { probeIntervalMs } from "../client-connection.js";
-import { forwardConnection, refusalOf } from "../port-connection.js";
+import { forwardConnection, refusalOf, toldHeader } from "../port-connection.js";
 import { resetStatus } from "../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
@@ -86,13 +86,15 @@ export class SpdyPortForward {
   #start(pair: Pair, data: SpdyStream, error: SpdyStream): void {
     error.resume(); // Clients send no data on it, but its half-close must be read.
     const port = portOf(data) ?? 0;
-    const running = forwardConnection(this.#options.session, { port, data, error }, this.#gone.signal).then(
-      async () => {
-        await endOf(error);
-        this.#pairs.delete(pair.id);
-        this.#running.delete(running);
-      },
-    );
+    const running = forwardConnection(
+      this.#options.session,
+      { port, data, error, tellsConnected: error.headers.get(toldHeader) === "connected" },
+      this.#gone.signal,
+    ).then(async () => {
+      await endOf(error);
+      this.#pairs.delete(pair.id);
+      this.#running.delete(running);
+    });
     this.#running.add(running);
   }
 

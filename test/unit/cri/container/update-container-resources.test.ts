@@ -38,6 +38,17 @@ describe("updateContainerResources()", () => {
     assert.equal((await shownResources(shim, id))["cpu_shares"], "512");
   });
 
+  test("is refused for an engine without cgroups, which would fail with words of its own", async () => {
+    await using shim = await TestShim.start({
+      prepare: ({ engine }) => {
+        engine.facts = { ...engine.facts, cgroupDriver: "none" };
+      },
+    });
+    const id = await runContainer(shim, await runSandbox(shim));
+    await rejectsWith(update(shim, id, { cpu_shares: "512" }), "unsupported", /without cgroups/);
+    assert.deepEqual(shim.world.journal.names("engine.updateContainer"), []);
+  });
+
   test("without anything to change asks the engine nothing", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));

@@ -1,3 +1,4 @@
+import { fakeReach } from "../../../fakes/reach.js";
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CgroupDriver } from "../../../../src/shim/domain/cri.js";
@@ -103,6 +104,7 @@ describe("status()", () => {
       (JSON.parse(info?.["engine"] ?? "") as Record<string, unknown>)["engineVersion"],
       "20.10.24",
     );
+    assert.deepEqual(JSON.parse(info?.["reach"] ?? ""), fakeReach(true));
     assert.deepEqual((await status(shim)).info, {});
   });
 });

@@ -51,7 +51,7 @@ test("requests go through ssh and the other host's dial-stdio", async (context) 
   assert.equal(await engine.json(get, signal), "fine");
   assert.equal(await engine.json(get, signal), "fine");
   assert.deepEqual(JSON.parse((await readFile(words, "utf8")).split("\n")[0] ?? ""), [
-    ...["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-l", "root", "-p", "2222"],
+    ...["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4", "-l", "root", "-p", "2222"],
     ...["--", "far", "docker", "system", "dial-stdio"],
   ]);
   // The connection is kept: one process for both.
@@ -60,7 +60,7 @@ test("requests go through ssh and the other host's dial-stdio", async (context) 
 
 test("a refusal of ssh is the reason why the engine cannot be reached, and names the context", async (context) => {
   await using directory = await temporaryDirectory();
-  await standIn(
+  const words = await standIn(
     context,
     directory.path,
     'process.stderr.write("noise\\nHost key verification failed.\\r\\n"); process.exit(255);',
@@ -68,8 +68,12 @@ test("a refusal of ssh is the reason why the engine cannot be reached, and names
   using engine = client({ kind: "ssh", host: "far", context: "lab" });
   await assert.rejects(engine.json(get, signal), {
     kind: "unavailable",
-    message: 'cannot reach the Docker Engine at ssh://far (context "lab"): Host key verification failed.',
+    message:
+      'cannot reach the Docker Engine at ssh://far (context "lab"): Host key verification failed; ' +
+      'try "ssh far docker version" in a terminal',
   });
+  const tries = (await readFile(words, "utf8")).trim().split("\n").length;
+  assert.equal(tries, 1, "a second attempt doubles the wait");
 });
 
 test("a missing program ssh is named", async (context) => {

@@ -230,7 +230,13 @@ describe("prepareVolume() of a claim", () => {
   test("of several pods at once makes it once, writable for all users", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "claims", "shared");
-      const volume = { kind: "claim", path, group: undefined, trustRoot: false } as const;
+      const volume = {
+        kind: "claim",
+        path,
+        group: undefined,
+        trustRoot: false,
+        claim: "default/data",
+      } as const;
       await Promise.all(Array.from({ length: 8 }, () => nodeFiles.prepareVolume(volume)));
       assert.equal(await modeOf(path), 0o777);
     }));
@@ -240,13 +246,19 @@ describe("prepareVolume() of a claim", () => {
   test("keeps data, and gives all of it to the fsGroup without following links", { skip }, () =>
     inDirectory(async (directory) => {
       const path = join(directory, "claim");
-      await nodeFiles.prepareVolume({ kind: "claim", path, group: undefined, trustRoot: false });
+      await nodeFiles.prepareVolume({
+        kind: "claim",
+        path,
+        group: undefined,
+        trustRoot: false,
+        claim: "default/data",
+      });
       assert.equal(await modeOf(path), 0o777);
       await writeFile(join(directory, "outside"), "", { mode: 0o600 });
       await mkdir(join(path, "a"), { mode: 0o700 });
       await writeFile(join(path, "a", "data"), "x", { mode: 0o600 });
       await symlink("../../outside", join(path, "a", "link"));
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
       assert.equal((await stat(join(path, "a", "data"))).gid, group);
       assert.deepEqual(
         await Promise.all([path, join(path, "a"), join(path, "a", "data")].map(modeOf)),
@@ -260,10 +272,10 @@ describe("prepareVolume() of a claim", () => {
   test("trusts a root that belongs to the group already", { skip }, () =>
     inDirectory(async (directory) => {
       const path = join(directory, "claim");
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
       await writeFile(join(path, "data"), "");
       await chown(join(path, "data"), 0, 0);
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
       assert.equal((await stat(join(path, "data"))).gid, 0);
     }),
   );

@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { listClaims, removeClaim } from "../../../../src/play/containers/claims.js";
-import { emptyDirExcess } from "../../../../src/play/containers/empty-dir-limits.js";
 import { readPodRecord, readPodRecords, writePodRecord } from "../../../../src/play/containers/pod-record.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { makeFixture, podWith } from "../fake-cri.js";
@@ -48,28 +46,4 @@ describe("the record of a pod", () => {
       assert.deepEqual([found.map(({ key }) => key.uid), lines.length], [["uid-3"], 1]);
     });
   }
-});
-
-test("claims are listed by namespace, are no pods, and are removed alone", async () => {
-  const { deps, files } = makeFixture();
-  for (const name of ["a/one", "a/two", "b/one"]) files.paths.add(`/state/claims.d/${name}`);
-  assert.deepEqual(await readPodRecords(deps, (line) => assert.fail(line)), []);
-  await removeClaim({ namespace: "a", name: "one" }, files, deps.directories);
-  assert.deepEqual(await listClaims(files, deps.directories), [
-    { namespace: "a", name: "two" },
-    { namespace: "b", name: "one" },
-  ]);
-});
-
-test("emptyDirExcess() names a volume on disk that is larger than its sizeLimit", async () => {
-  const { files, deps } = makeFixture();
-  const manifest = await podWith(
-    "  containers: [{name: c, image: x}]\n  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1}}, {name: d, emptyDir: {sizeLimit: 1Ki}}]",
-  );
-  files.usages.set("/state/uid-1/volumes/empty-dir/m", 4096n);
-  files.usages.set("/state/uid-1/volumes/empty-dir/d", 1024n);
-  assert.equal(await emptyDirExcess(manifest, files, deps.directories), undefined);
-  files.usages.set("/state/uid-1/volumes/empty-dir/d", 1025n);
-  const expected = 'emptyDir volume "d" takes 1025 bytes, more than its sizeLimit 1Ki';
-  assert.equal(await emptyDirExcess(manifest, files, deps.directories), expected);
 });

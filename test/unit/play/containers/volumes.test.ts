@@ -182,7 +182,13 @@ describe("volumePreparations()", () => {
       "  containers: [{name: c, image: x}]\n  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]",
     );
     assert.deepEqual(preparationsOf(manifest), [
-      { kind: "claim", path: "/state/claims.d/default/data", group: undefined, trustRoot: false },
+      {
+        kind: "claim",
+        path: "/state/claims.d/default/data",
+        group: undefined,
+        trustRoot: false,
+        claim: "default/data",
+      },
     ]);
   });
 });

@@ -448,3 +448,56 @@ describe("a hook", () => {
     );
   });
 });
+
+describe("a probe that fails where the engine may stand still without this process", () => {
+  const outcomes = async (
+    answered: boolean,
+    codes: readonly number[],
+  ): Promise<readonly [string, number]> => {
+    let runs = 0;
+    const execSync: ExecSync = () =>
+      Promise.resolve(exited(codes[runs++] ?? assert.fail("one run too many")));
+    const answers = (): Promise<boolean> => Promise.resolve(answered);
+    const made = makeHandlers({ client: { execSync }, dial: dialFromHere, answers });
+    return [(await made.probe({ exec: { command: ["true"] } }, target(), never)).result, runs];
+  };
+
+  test("does not count when nothing answers", async () => {
+    assert.deepEqual(await outcomes(false, [1]), ["unknown", 1]);
+  });
+  test("counts when it fails again while the engine answers", async () => {
+    assert.deepEqual(await outcomes(true, [1, 1]), ["failure", 2]);
+  });
+  test("does not count when only the first attempt fell into the pause", async () => {
+    assert.deepEqual(await outcomes(true, [1, 0]), ["success", 2]);
+  });
+});
+
+describe("a probe during which all processes stood still", () => {
+  const frozen = (seconds: readonly number[]): (() => number) => {
+    let now = 0;
+    const steps = seconds.flatMap((each) => [0, each * 1000]);
+    return () => (now += steps.shift() ?? 0);
+  };
+  const failing = { httpGet: { port: 1 } };
+  const refuse: Dial = () => Promise.reject(new ShimError("unavailable", "connection refused"));
+  const outcomes = async (seconds: readonly number[]): Promise<readonly [string, number]> => {
+    let dials = 0;
+    const dial: Dial = (...words) => {
+      dials += 1;
+      return refuse(...words);
+    };
+    const made = makeHandlers({ client: { execSync: noExec }, dial, uptime: frozen(seconds) });
+    return [(await made.probe(failing, target(), never)).result, dials];
+  };
+
+  test("is made again, since its time limit passed before an answer could be read", async () => {
+    assert.deepEqual(await outcomes([60, 0.1]), ["failure", 2]);
+  });
+  test("counts when it was just late", async () => {
+    assert.deepEqual(await outcomes([5]), ["failure", 1]);
+  });
+  test("is made three times at most", async () => {
+    assert.deepEqual(await outcomes([60, 60, 60]), ["failure", 3]);
+  });
+});

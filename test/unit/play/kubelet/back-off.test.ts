@@ -21,6 +21,21 @@ test("BackOff doubles up to 5 minutes, and forgets after twice that time without
   assert.equal(backOff.delayMs("a"), 10_000);
 });
 
+test("BackOff counts a failure in the future from when it is seen, also when the clock is set back again", () => {
+  let now = 10_000_000;
+  const backOff = new BackOff({ now: () => now }, backOffTimes);
+  backOff.next("a", now);
+  const failedAt = now;
+  now = 6_000_000;
+  assert.equal(backOff.until("a", failedAt), 6_010_000);
+  now = 6_009_999;
+  assert.equal(backOff.until("a", failedAt), 6_010_000);
+  now = 2_000_000;
+  assert.equal(backOff.until("a", failedAt), 2_010_000);
+  now = 2_010_000;
+  assert.equal(backOff.until("a", failedAt), undefined);
+});
+
 test("BackOff with scaled times, and keys of their own", () => {
   const backOff = new BackOff({ now: () => 0 }, scaled(backOffTimes, 0.1));
   backOff.next("a", 0);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { PodStatus } from "../../../../src/play/kubelet/status-types.js";
 import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
@@ -57,6 +58,30 @@ test("a container that fails is restarted at once, then after 10 s, 20 s … 300
     ({ cri }) => cri.exits.set("a", 1),
   ));
 
+for (const [direction, stepMs] of [
+  ["back", -3_600_000],
+  ["on", 3_600_000],
+] as const) {
+  test(`a clock that is set ${direction} by an hour restarts nothing, and delays no restart`, () =>
+    run(
+      `  containers: [{name: a, ${image}, livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}]`,
+      async (fixture) => {
+        const { cri, clock, status } = fixture;
+        await clock.advance(10_000);
+        assert.equal(stateOf(status()), "running ready 2");
+        clock.step(stepMs);
+        await clock.advance(120_000);
+        assert.equal(stateOf(status()), "running ready 2");
+        cri.end("a", 1);
+        await clock.advance(20_000);
+        assert.equal(stateOf(status()), "running ready 3");
+        await clock.advance(120_000);
+        assert.equal(stateOf(status()), "running ready 3");
+      },
+      ({ cri }) => cri.exitsInTurn.set("a", [1, 1]),
+    ));
+}
+
 test("a container that has run for more than 10 minutes begins anew", () =>
   run(
     `  containers: [{name: a, ${image}}]`,
@@ -105,6 +130,33 @@ test("of containers that were created and could not be started, one is kept", ()
     },
     ({ cri }) => cri.refusedStarts.add("a"),
   ));
+
+for (const [fields, refusal, expected] of [
+  [
+    "command: [nope, -x], ",
+    'exec: "nope": executable file not found in $PATH',
+    /^start container "a": failed to start container "a": exec: .*; the command is "nope"$/,
+  ],
+  ["", "executable not found in $PATH", /; the command is that of image "busybox:1"$/],
+  [
+    "command: [nope], ",
+    "cgroup is full",
+    /^start container "a": failed to start container "a": cgroup is full$/,
+  ],
+] as const) {
+  test(`a start that fails with "${refusal}" names the container, and a program that is missing`, () =>
+    run(
+      `  containers: [{name: a, ${fields}${image}}]`,
+      ({ status }) => {
+        assert.match(status().containerStatuses[0]?.state.waiting?.message ?? "", expected);
+        return Promise.resolve();
+      },
+      ({ cri }) => {
+        cri.startContainer = (id) =>
+          Promise.reject(new ShimError("unknown", `failed to start container "${id}": ${refusal}`));
+      },
+    ));
+}
 
 for (const hasStopSignals of [true, false]) {
   test(`a stop signal ${hasStopSignals ? "that the server knows is not told" : "that the server may not know is told"}`, () =>
@@ -254,10 +306,44 @@ test("activeDeadlineSeconds end the pod for good", () =>
     assert.equal(cri.calls.at(-1), "stopPodSandbox web");
   }));
 
+for (const [what, error] of [
+  ["", undefined],
+  [", also after one that could not be measured", new ShimError("timeout", "du hangs")],
+] as const)
+  test(`an emptyDir larger than its sizeLimit evicts the pod within ten seconds${what}`, () =>
+    run(
+      `  containers: [{name: a, ${image}}]\n  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1}}, {name: d, emptyDir: {sizeLimit: 1Ki}}]`,
+      async ({ cri, files, clock, status, events }) => {
+        await clock.advance(20_000);
+        assert.equal(status().phase, "Running");
+        const path = "/state/uid-1/volumes/empty-dir/d";
+        if (error !== undefined) files.usages.set(path, error);
+        await clock.advance(20_000);
+        assert.equal(status().phase, "Running");
+        const warnings = events.filter(({ type }) => type === "Warning").map(({ message }) => message);
+        assert.deepEqual(warnings, error === undefined ? [] : ["du hangs"]);
+        files.usages.set(path, 1025n);
+        await clock.advance(10_000);
+        assert.deepEqual(cri.calls.slice(-2), ["stopContainer a 30s", "stopPodSandbox web"]);
+        assert.equal(`${status().phase} ${status().reason ?? ""}`, "Failed Evicted");
+        assert.equal(status().message, 'emptyDir volume "d" takes 1025 bytes, more than its sizeLimit 1Ki');
+        await clock.advance(600_000);
+        assert.equal(cri.calls.at(-1), "stopPodSandbox web");
+      },
+      ({ files }) => {
+        files.usages.set("/state/uid-1/volumes/empty-dir/m", 4096n);
+        files.usages.set("/state/uid-1/volumes/empty-dir/d", 1024n);
+      },
+    ));
+
 test("a pull that fails is repeated after the back-off of images", () =>
   run(
     "  containers: [{name: a, image: other:1}]",
-    async ({ cri, clock, status }) => {
+    async ({ cri, clock, status, events }) => {
+      assert.match(
+        events.find(({ reason }) => reason === "Failed")?.message ?? "",
+        /: it broke \(after 0 ?m?s\)$/,
+      );
       const pulls = (): number => cri.calls.filter((call) => call === "pullImage other:1").length;
       assert.equal(pulls(), 1);
       assert.equal(stateOf(status()), "ImagePullBackOff 0");

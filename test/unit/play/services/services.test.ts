@@ -61,6 +61,27 @@ describe("Services", () => {
     await services[Symbol.asyncDispose]();
   });
 
+  for (const how of ["another play takes", "the kubelet forgets"] as const) {
+    test(`leaves the file of a pod alone that ${how}`, async () => {
+      const { open, apply, hosts, plan, files, clock, cri } = await makePlay();
+      const [server, client] = plan.pods as [Manifest, Manifest];
+      const { services, kubelet } = open();
+      using _ = services.attach(kubelet);
+      await apply(kubelet, client);
+      if (how === "another play takes") {
+        await files.replaceFile(`/state/${client.key.uid}/owner`, "other");
+        cri.notify("client");
+        await clock.advance(60_000);
+      } else await kubelet.forget(client.key);
+      files.texts.set(`/state/${client.key.uid}/etc-hosts`, "# Services\nof another play");
+      await apply(kubelet, server);
+      assert.equal(hosts(client), "of another play");
+      assert.ok(hosts(server).endsWith(names));
+      await kubelet[Symbol.asyncDispose]();
+      await services[Symbol.asyncDispose]();
+    });
+  }
+
   test("keeps the names when a container is started again, and changes them with the address", async () => {
     const { open, apply, hosts, plan, cri, clock } = await makePlay();
     const [server, client] = plan.pods as [Manifest, Manifest];

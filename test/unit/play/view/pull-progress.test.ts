@@ -7,6 +7,7 @@ import { ManualClock } from "../manual-clock.js";
 import { shownPod } from "./shown-pod.js";
 
 const { signal } = new AbortController();
+const silent = { status: null, runtime_handlers: [], features: null };
 const mebibyte = 1024 ** 2;
 
 const downloading = [
@@ -29,9 +30,9 @@ async function makeTable({ isTTY = true } = {}) {
   };
   const pulls = new PullProgress(
     {
-      statusInfo: () => {
+      status: () => {
         server.asked += 1;
-        return Promise.resolve().then(() => server.answer());
+        return Promise.resolve().then(() => ({ ...silent, info: server.answer() }));
       },
     },
     clock,

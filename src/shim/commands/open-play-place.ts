@@ -1,0 +1,34 @@
+/** Finds where the engine of a CRI server is for play. */
+import { isPortBusy } from "../../play/busy-ports.js";
+import type { CriClient } from "../../play/client.js";
+import { nodeFiles } from "../../play/containers/files.js";
+import { dialFromHere } from "../../play/dial.js";
+import { readReach, type ServerReach } from "../../play/engine/reach.js";
+import type { StatusResponse } from "../domain/cri.js";
+import { directoryId } from "../lib/files/directory-id.js";
+import type { PlacePaths, PlayPlace } from "./play-place.js";
+
+/** By the server's Status, which tells where its engine is. Disposing of the result leaves the pods as they are. */
+export async function openPlayPlace(
+  client: CriClient,
+  { info }: Pick<StatusResponse, "info">,
+  paths: PlacePaths,
+  signal: AbortSignal,
+): Promise<PlayPlace> {
+  const reach = readReach(info);
+  const isBeside = await isBesideServer(reach);
+  if (!isBeside || !reach.hostPaths) {
+    const { openPlaceElsewhere } = await import("./play-elsewhere.js");
+    return openPlaceElsewhere(client, { ...paths, reach, isBeside }, signal);
+  }
+  return {
+    ...{ files: nodeFiles, mounted: nodeFiles, directories: paths.directories, dial: dialFromHere },
+    ...{ isPortBusy, engine: undefined },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+/** A server that names no directory is believed to be on this host: only its socket is known. */
+async function isBesideServer({ directory }: ServerReach): Promise<boolean> {
+  return directory === undefined || (await directoryId(directory.path)) === directory.id;
+}

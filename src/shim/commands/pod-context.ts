@@ -1,0 +1,39 @@
+/** What the parts of `dockershim pod` share. */
+import type { Readable, Writable } from "node:stream";
+import type { ConnectedClient } from "../../play/client.js";
+import { nodeFiles } from "../../play/containers/files.js";
+import { defaultDirectories } from "../../play/containers/pod-files.js";
+import { chooseContainer, type FoundPod } from "../../play/pod/find-pod.js";
+import { keptSpec } from "../../play/pod/kept-containers.js";
+import type { ContainerStatus } from "../domain/cri.js";
+import type { PodRequest } from "./pod-commands.js";
+
+export interface PodIo {
+  readonly stdin: Readable;
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+  /** Ends the command. */
+  readonly signal: AbortSignal;
+}
+
+export type RequestOf<Verb extends PodRequest["verb"]> = Extract<PodRequest, { readonly verb: Verb }>;
+
+export interface PodContext extends PodIo {
+  readonly endpoint: string;
+  readonly client: ConnectedClient;
+  readonly print: (text: string) => void;
+  readonly report: (line: string) => void;
+}
+
+/** Of a pod that play made, the kept manifest tells which containers are sidecars. */
+export async function chosenContainer(
+  pod: FoundPod,
+  name: string | undefined,
+  { report }: Pick<PodContext, "report">,
+): Promise<ContainerStatus> {
+  const kept =
+    name === undefined && pod.isPlayed
+      ? await keptSpec(pod.sandbox, { files: nodeFiles, directories: defaultDirectories, report })
+      : undefined;
+  return chooseContainer(pod, name, kept?.containers[0]?.name);
+}

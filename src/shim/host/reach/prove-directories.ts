@@ -1,0 +1,107 @@
+/**
+ * Proves that the engine sees the same directory at the same path as this program: a directory with a random
+ * name is made here, and the engine is asked whether it is there. A name that was never made is the check of
+ * the check.
+ */
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
+import { fileError } from "../../lib/files/file-errors.js";
+import { messageOf } from "../../lib/errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { Engine } from "../../ports/engine.js";
+
+export type Outcome =
+  | { readonly proven: true }
+  /** `unmade`: nothing could be made there, so that the engine was not asked. */
+  | { readonly proven: false; readonly reason: string; readonly unmade?: true };
+
+const proven: Outcome = { proven: true };
+const failed = (reason: string): Outcome => ({ proven: false, reason });
+
+const notSeen = (directory: string): string =>
+  `the engine does not find what this program makes in ${JSON.stringify(directory)}`;
+
+/** Outcomes in the order of `directories`. Nothing stays behind, here or on the engine. */
+export async function proveDirectories(
+  directories: readonly string[],
+  engine: Pick<Engine, "firstMissingPath">,
+  signal: AbortSignal,
+): Promise<readonly Outcome[]> {
+  const name = randomName();
+  const outcomes = new Map<string, Outcome>();
+  const made: string[] = [];
+  try {
+    for (const directory of new Set(directories)) {
+      try {
+        await mkdir(join(directory, name), { mode: 0o700 });
+        made.push(directory);
+      } catch (error) {
+        const reason = fileError("make a directory in", directory, error).message;
+        outcomes.set(directory, { proven: false, reason, unmade: true });
+      }
+    }
+    await ask(made, name, engine, outcomes, signal);
+  } finally {
+    await Promise.all(made.map((directory) => rmdir(join(directory, name)).catch(() => undefined)));
+  }
+  return directories.map((directory) => outcomes.get(directory) ?? proven);
+}
+
+function randomName(): string {
+  return `dockershim-proof-${randomBytes(16).toString("hex")}`;
+}
+
+/** One request where the engine finds all; one more for each directory that it does not find. */
+async function ask(
+  made: readonly string[],
+  name: string,
+  engine: Pick<Engine, "firstMissingPath">,
+  outcomes: Map<string, Outcome>,
+  signal: AbortSignal,
+): Promise<void> {
+  let open = [...made];
+  while (open.length > 0) {
+    const neverMade = join(open[0] ?? "", randomName());
+    let missing: string | undefined;
+    try {
+      missing = await engine.firstMissingPath(
+        [...open.map((directory) => join(directory, name)), neverMade],
+        signal,
+      );
+    } catch (error) {
+      signal.throwIfAborted();
+      for (const directory of open) outcomes.set(directory, failed(messageOf(error)));
+      return;
+    }
+    if (missing === neverMade) return;
+    const absent = open.find((directory) => join(directory, name) === missing);
+    if (absent === undefined) {
+      for (const directory of open)
+        outcomes.set(directory, failed("the engine does not tell which paths it has"));
+      return;
+    }
+    outcomes.set(absent, failed(notSeen(absent)));
+    open = open.filter((directory) => directory !== absent);
+  }
+}
+
+/**
+ * Where nothing may be made below the data root: by the id that an engine writes there (from Docker Engine 24
+ * on), or by the directory of one of its containers.
+ */
+export async function proveByIds(
+  { dockerRootDir, engineId }: Pick<NodeFacts, "dockerRootDir" | "engineId">,
+  containerIds: () => Promise<readonly string[]>,
+): Promise<Outcome> {
+  const root = JSON.stringify(dockerRootDir);
+  if (!isAbsolute(dockerRootDir)) return failed("the engine names no data root");
+  const written = (await readFile(join(dockerRootDir, "engine-id"), "utf8").catch(() => "")).trim();
+  if (written !== "" && engineId !== "")
+    return written === engineId ? proven : failed(`${root} has the id of another engine`);
+  const [id] = await containerIds();
+  if (id === undefined)
+    return failed(`${root} has no engine-id, and the engine has no container to look for`);
+  const found = await stat(join(dockerRootDir, "containers", id)).catch(() => undefined);
+  return found?.isDirectory() === true ? proven : failed(`${root} does not have the engine's containers`);
+}

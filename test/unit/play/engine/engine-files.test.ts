@@ -1,0 +1,259 @@
+/** Files of play on an engine elsewhere: a fake engine, the real program, and a directory as its volumes. */
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdir, mkdtemp, readFile, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
+import { claimVolume, helperName, podsVolume } from "../../../../src/play/engine/volume-names.js";
+import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
+import type { Labels } from "../../../../src/shim/domain/labels.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { imageArchitecture } from "../../../../src/shim/pause/programs.js";
+import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/engine.js";
+import { FakeEngine } from "../../../fakes/fake-engine.js";
+
+const architecture = imageArchitecture(process.arch) ?? "";
+const program = fileURLToPath(new URL(`../../../../pause/bin/play-files-${architecture}`, import.meta.url));
+const skip =
+  process.platform === "linux" && architecture !== "" && process.getuid?.() === 0
+    ? false
+    : "the program needs Linux, root and a known architecture";
+const reference = "dockershim.local/play-files:1";
+
+/** Volumes are directories; an exec runs the program. */
+class EngineWithProgram extends FakeEngine {
+  readonly children: ChildProcess[] = [];
+
+  constructor(private readonly volumesPath: string) {
+    super();
+  }
+
+  override async createVolume(name: string, labels: Labels, signal: AbortSignal): Promise<VolumeSnapshot> {
+    await super.createVolume(name, labels, signal);
+    const mountpoint = join(this.volumesPath, name, "_data");
+    await mkdir(mountpoint, { recursive: true, mode: 0o755 });
+    return { mountpoint, driver: "local" };
+  }
+
+  override async startExec(): Promise<ProcessStreams> {
+    const child = spawn(program, [this.volumesPath, "dockershim-play"], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    this.children.push(child);
+    await Promise.resolve();
+    return {
+      input: child.stdin,
+      readOutput: async (take) => {
+        for await (const chunk of child.stdout) await take("stdout", chunk as Buffer, true);
+      },
+      close: () => child.stdin.end(),
+    };
+  }
+
+  /** All execs end with the container. */
+  override async removeContainer(
+    ...args: Parameters<FakeEngine["removeContainer"]>
+  ): Promise<"removed" | "missing"> {
+    for (const child of this.children) child.kill("SIGKILL");
+    return super.removeContainer(...args);
+  }
+
+  helper() {
+    return this.containers.find(helperName);
+  }
+
+  propagation(): string | undefined {
+    return this.helper()?.body.HostConfig.Mounts?.find(({ Type }) => Type === "bind")?.BindOptions
+      ?.Propagation;
+  }
+}
+
+interface Bed {
+  readonly engine: EngineWithProgram;
+  readonly files: EngineFiles;
+  readonly other: EngineFiles;
+  /** The directory of pod `uid`. */
+  readonly pod: string;
+  readonly volumesPath: string;
+  readonly reports: string[];
+}
+
+async function inVolumes(work: (bed: Bed) => Promise<void>): Promise<void> {
+  const volumesPath = await mkdtemp(join(tmpdir(), "engine-files-"));
+  const engine = new EngineWithProgram(volumesPath);
+  const reports: string[] = [];
+  const deps = {
+    ...{ engine, facts: engine.facts, volumesPath, report: (line: string) => void reports.push(line) },
+    image: {
+      reference,
+      archive: () => {
+        engine.images.add({ tags: [reference] });
+        return Promise.resolve(Buffer.from("archive"));
+      },
+    },
+  };
+  const [files, other] = [new EngineFiles(deps), new EngineFiles(deps)];
+  try {
+    const pod = join(volumesPath, podsVolume, "_data", "uid");
+    await work({ engine, files, other, pod, volumesPath, reports });
+  } finally {
+    await files[Symbol.asyncDispose]();
+    await other[Symbol.asyncDispose]();
+    for (const child of engine.children) child.kill("SIGKILL");
+    await rm(volumesPath, { recursive: true, force: true });
+  }
+}
+
+const claim = (volumesPath: string, name: string): VolumePreparation => ({
+  kind: "claim",
+  path: join(volumesPath, claimVolume("default", name), "_data"),
+  ...{ group: undefined, trustRoot: false, claim: `default/${name}` },
+});
+const emptyDir = (path: string, memoryBytes?: bigint) =>
+  ({ kind: "emptyDir", path, group: undefined, memoryBytes }) as const;
+
+describe("EngineFiles", { skip }, () => {
+  test("makes the helper when it is needed, with no network and few rights", () =>
+    inVolumes(async ({ engine, files, pod, volumesPath }) => {
+      assert.equal(engine.helper(), undefined);
+      await files.writeFile(join(pod, "etc-hosts"), "text", 0o644);
+      assert.equal(await readFile(join(pod, "etc-hosts"), "utf8"), "text");
+      assert.equal((await stat(pod)).mode & 0o777, 0o750);
+      const { NetworkMode, ReadonlyRootfs, CapDrop, Mounts } = engine.helper()?.body.HostConfig ?? {};
+      assert.deepEqual([NetworkMode, ReadonlyRootfs, CapDrop], ["none", true, ["ALL"]]);
+      assert.deepEqual(
+        Mounts?.map(({ Type, Source }) => [Type, Source]),
+        [
+          ["bind", volumesPath],
+          ["volume", podsVolume],
+        ],
+      );
+      assert.equal(await files.rewriteFile(join(pod, "etc-hosts"), "new"), true);
+      assert.equal(await files.readTail(join(pod, "etc-hosts"), 2), "ew");
+      assert.equal(await files.readTail("/proc/self/status", 100), "");
+      assert.equal(engine.children.length, 1);
+    }));
+
+  test("uses the helper of another play, and makes it anew when that has removed it", () =>
+    inVolumes(async ({ engine, files, other, pod }) => {
+      await Promise.all([files, other].map((one) => one.writeFile(join(pod, "f"), "text", 0o644)));
+      const id = engine.helper()?.id;
+      // Both may have tried to make it: the name lets one of them.
+      assert.notEqual(id, undefined);
+      await other.removeTree(pod);
+      assert.equal(engine.helper(), undefined);
+      await files.writeFile(join(pod, "f"), "again", 0o644);
+      assert.notEqual(engine.helper()?.id, id);
+      assert.equal(await readFile(join(pod, "f"), "utf8"), "again");
+    }));
+
+  test("removes the helper with the last pod", () =>
+    inVolumes(async ({ engine, files, pod }) => {
+      await files.prepareVolume(emptyDir(join(pod, "volumes/empty-dir/a")));
+      await files.prepareVolume(emptyDir(join(`${pod}2`, "volumes/empty-dir/a")));
+      await files.removeTree(pod);
+      assert.equal(engine.helper()?.state.running, true);
+      await files.removeTree(`${pod}2`);
+      assert.equal(engine.helper(), undefined);
+    }));
+
+  test("removes a helper that has got no pod when play ends", () =>
+    inVolumes(async ({ engine, files, pod, other }) => {
+      await files.mounting();
+      await files[Symbol.asyncDispose]();
+      assert.equal(engine.helper(), undefined);
+      await other.writeFile(join(pod, "f"), "", 0o644);
+      await other[Symbol.asyncDispose]();
+      assert.notEqual(engine.helper(), undefined);
+    }));
+
+  test("makes no helper to remove what was never there", () =>
+    inVolumes(async ({ engine, files, pod }) => {
+      await files.removeTree(pod);
+      assert.equal(engine.helper(), undefined);
+    }));
+
+  test("has the helper hold each claim's volume, which is open to all users once", () =>
+    inVolumes(async ({ engine, files, pod, volumesPath }) => {
+      await files.writeFile(join(pod, "f"), "", 0o644);
+      const volume = claim(volumesPath, "data");
+      await Promise.all([files.prepareVolume(volume), files.prepareVolume(claim(volumesPath, "b"))]);
+      assert.equal((await stat(volume.path)).mode & 0o7777, 0o777);
+      const held = engine.helper()?.body.HostConfig.Mounts?.map(({ Source }) => Source);
+      assert.deepEqual(held?.slice(1), [
+        podsVolume,
+        claimVolume("default", "b"),
+        claimVolume("default", "data"),
+      ]);
+      assert.deepEqual(engine.containers.volumes.get(claimVolume("default", "data"))?.labels, {
+        "dockershim.play": "claim",
+        "dockershim.play.claim": "default/data",
+      });
+    }));
+
+  test("without shared mounts refuses memory, keeps Secrets on disk and finds parts of them", () =>
+    inVolumes(async ({ engine, files, pod, reports }) => {
+      engine.startFailure = () =>
+        engine.propagation() === "rshared"
+          ? new ShimError("unknown", "path /x is mounted on / but it is not a shared mount")
+          : undefined;
+      assert.match((await files.mounting()).missing ?? "", /mounts of the engine's host are not shared/);
+      assert.equal(engine.propagation(), "rprivate");
+      assert.match(reports.join(), /Secrets are on the disk/);
+      await assert.rejects(files.prepareVolume(emptyDir(join(pod, "volumes/empty-dir/m"), 1024n)), {
+        kind: "unsupported",
+      });
+      const path = join(pod, "volumes/secret/s");
+      const content = new Map([["a/key", { content: Buffer.from("hush"), mode: 0o400 }]]);
+      await files.prepareVolume({
+        kind: "files",
+        path,
+        group: undefined,
+        memoryBytes: 1024n,
+        files: content,
+      });
+      const part = await files.mountSubPath(path, "a/key", join(pod, "volumes/sub-paths/s/c/0"));
+      assert.match(part, /\/volumes\/secret\/s\/\.\.2[^/]*\/a\/key$/);
+      assert.equal(await readFile(part, "utf8"), "hush");
+      const disk = join(pod, "volumes/empty-dir/d");
+      await files.prepareVolume(emptyDir(disk));
+      await assert.rejects(files.mountSubPath(disk, "x", join(pod, "t")), { kind: "unsupported" });
+      assert.deepEqual(await readdir(disk), []);
+    }));
+
+  test("asks the engine for paths of its host", () =>
+    inVolumes(async ({ engine, files, reports }) => {
+      const check = (type: "" | "Directory" | "FileOrCreate") =>
+        files.prepareVolume({ kind: "hostPath", path: "/somewhere", type });
+      await check("");
+      await check("Directory"); // No such image: the path is there.
+      assert.equal(reports.length, 1);
+      const reason = 'invalid mount config for type "bind": bind source path does not exist: /somewhere';
+      engine.failNext("createContainer", new ShimError("invalid", reason));
+      await assert.rejects(check("Directory"), /use hostPath "\/somewhere": not on the engine's host/);
+      await assert.rejects(check("FileOrCreate"), { kind: "unsupported" });
+    }));
+
+  test("refuses a volume that lies elsewhere", () =>
+    inVolumes(async ({ engine, files, pod }) => {
+      engine.createVolume = () => Promise.resolve({ mountpoint: "/mnt/x", driver: "nfs" });
+      await assert.rejects(
+        files.writeFile(join(pod, "f"), "", 0o644),
+        /use volume "dockershim-play": it is at "\/mnt\/x" by driver "nfs"/,
+      );
+    }));
+
+  test("says that the engine is gone, and goes on when it is back", () =>
+    inVolumes(async ({ engine, files, pod }) => {
+      await files.writeFile(join(pod, "f"), "one", 0o644);
+      engine.down();
+      for (const child of engine.children) child.kill("SIGKILL");
+      await assert.rejects(files.writeFile(join(pod, "f"), "two", 0o644), { kind: "unavailable" });
+      engine.up();
+      await files.writeFile(join(pod, "f"), "three", 0o644);
+      assert.equal(await readFile(join(pod, "f"), "utf8"), "three");
+    }));
+});
