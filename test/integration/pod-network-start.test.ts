@@ -107,7 +107,7 @@ await withOwnEngine(import.meta.url, [], () => {
       );
       const group = Number(await readFile(join(directory, "pid"), "utf8"));
       // A killed process is in its group until init has reaped it.
-      await until("the plugin's processes to be gone", () => Promise.resolve(!groupExists(group)));
+      await until("the plugin's processes to be gone", () => !groupExists(group));
       await writeFile(join(directory, "gate"), "");
       await pod.stop();
       await pod.remove();
