@@ -131,7 +131,8 @@ spec:
     await attached.untilPrinted(/(?:: Started container a[^]*){4}/);
     const ended = await attached.end("SIGINT");
     assert.equal(ended.code, 0, ended.stderr);
-    const { restarts, lastExit, sandbox } = await present("crash");
+    const { phase, restarts, lastExit, sandbox } = await present("crash");
+    assert.equal(phase, "Running", "between two runs");
     assert.equal(restarts >= 3, true, String(restarts));
     assert.equal(lastExit?.code, 3);
     using cri = connectCri(server().endpoint.replace("unix://", ""));

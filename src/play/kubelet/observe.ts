@@ -1,6 +1,11 @@
 /** Asks the CRI server for the sandboxes and containers of a pod, and reads their termination messages. */
 import { isKind } from "../../shim/lib/errors.js";
-import { ContainerState, type ContainerStatus, PodSandboxState } from "../../shim/domain/cri.js";
+import {
+  ContainerState,
+  type ContainerStatus,
+  type PodSandbox,
+  PodSandboxState,
+} from "../../shim/domain/cri.js";
 import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
 import type { CriClient } from "../client.js";
 import { podIps } from "../containers/create-container.js";
@@ -34,21 +39,23 @@ export async function observePod(
 ): Promise<ObservedPod> {
   const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
   const items = await deps.client.listPodSandboxes(labels, signal);
-  const sandboxes = items
-    .map((item): ObservedSandbox => ({
-      id: item.id,
-      attempt: item.metadata?.attempt ?? 0,
-      isReady: item.state === PodSandboxState.SANDBOX_READY,
-      createdAt: BigInt(item.created_at),
-      playHash: item.annotations[playHashAnnotation],
-      uid: item.metadata?.uid ?? "",
-    }))
-    .sort(byAge);
+  const sandboxes = items.map(observedSandbox).sort(byAge);
   const [network, ...containers] = await Promise.all([
     networkOf(deps, sandboxes[0], signal),
     ...sandboxes.map(({ id }) => observeContainers(deps, id, signal)),
   ]);
   return { sandboxes, containers: containers.flat().sort(byAge), ...network };
+}
+
+export function observedSandbox(item: PodSandbox): ObservedSandbox {
+  return {
+    id: item.id,
+    attempt: item.metadata?.attempt ?? 0,
+    isReady: item.state === PodSandboxState.SANDBOX_READY,
+    createdAt: BigInt(item.created_at),
+    playHash: item.annotations[playHashAnnotation],
+    uid: item.metadata?.uid ?? "",
+  };
 }
 
 async function networkOf(
@@ -71,7 +78,9 @@ async function observeContainers(
   const observed = await Promise.all(
     listed.map(async ({ id }) => {
       const status = await orUndefined(deps.client.containerStatus(id, signal));
-      return status === undefined ? undefined : await toObserved(status, sandboxId, deps);
+      if (status === undefined) return undefined;
+      const isExited = status.state === ContainerState.CONTAINER_EXITED;
+      return observedContainer(status, sandboxId, isExited ? await terminationMessage(status, deps) : "");
     }),
   );
   return observed.filter((container) => container !== undefined);
@@ -99,19 +108,18 @@ const hashAnnotation = "io.kubernetes.container.hash";
 const messagePathAnnotation = "io.kubernetes.container.terminationMessagePath";
 const messagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy";
 
-async function toObserved(
+/** `written`: its termination message. */
+export function observedContainer(
   status: ContainerStatus,
   sandboxId: string,
-  files: Pick<ObserveDeps, "files" | "mounted">,
-): Promise<ObservedContainer> {
-  const state = states[status.state];
-  const written = state === "exited" ? await terminationMessage(status, files) : "";
+  written: string,
+): ObservedContainer {
   return {
     id: status.id,
     name: status.metadata?.name ?? "",
     sandboxId,
     attempt: status.metadata?.attempt ?? 0,
-    state,
+    state: states[status.state],
     hash: status.annotations[hashAnnotation] ?? "",
     image: status.image?.user_specified_image ?? status.image?.image ?? "",
     imageId: status.image_id === "" ? status.image_ref : status.image_id,

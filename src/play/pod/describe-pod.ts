@@ -2,26 +2,31 @@
 import type { ContainerStatus, PodSandboxStatus } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
 import type { Container, Probe } from "../manifests/pod-schema.js";
+import type { Manifest } from "../manifests/read-manifests.js";
 import { containerName, type FoundPod, newestAttempts } from "./find-pod.js";
+import { containersOf } from "./kept-manifest.js";
 import { eventTime, historyOf } from "./pod-events.js";
-import { ageText, stateText, summarize, timeText } from "./pod-summary.js";
+import { ageText } from "../view/age-text.js";
+import { stateText, summarize, timeText } from "./pod-summary.js";
 
 export interface DescribedPod {
   readonly pod: FoundPod;
   readonly status: PodSandboxStatus;
-  /** The containers of the manifest, for a pod of play whose manifest is known here. */
-  readonly manifest?: readonly Container[];
+  /** Of a pod of play, where it is known here. */
+  readonly manifest?: Manifest;
 }
 
 /** Lines of a page. Everything that is not from here is escaped. */
 export function describePod({ pod, status, manifest }: DescribedPod, nowMs: number): string {
-  const summary = summarize(pod, status);
+  const summary = summarize(pod, status, manifest, nowMs);
+  const specs = manifest === undefined ? [] : containersOf(manifest.pod.spec);
   const lines = [
     line(0, "Name", summary.name),
     line(0, "Namespace", summary.namespace),
     line(0, "UID", summary.uid),
     line(0, "Phase", summary.phase),
-    line(0, "Ready", `${summary.readyContainers} of ${summary.containers.length} containers run`),
+    line(0, "Status", summary.status),
+    line(0, "Ready", `${summary.readyContainers} of ${summary.wantedContainers} containers run`),
     line(0, "Created", `${summary.createdAt} (${ageText(summary.createdAt, nowMs)} ago)`),
     line(0, "Addresses", summary.addresses.join(", ") || "none of its own"),
     line(0, "Made by", summary.madeBy === "play" ? "dockershim play" : "another client of the CRI"),
@@ -33,7 +38,7 @@ export function describePod({ pod, status, manifest }: DescribedPod, nowMs: numb
     ...newestAttempts(pod).flatMap((each) =>
       container(
         each,
-        manifest?.find(({ name }) => name === containerName(each)),
+        specs.find(({ name }) => name === containerName(each)),
         pod.isPlayed,
       ),
     ),

@@ -1,8 +1,16 @@
 /** What `dockershim pod ps` shows of a pod. Pure. */
 import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
+import { byAge } from "../kubelet/observed-pod.js";
+import { observedContainer, observedSandbox } from "../kubelet/observe.js";
+import { hasEnded, podStatus } from "../kubelet/pod-status.js";
+import type { ProbeResults } from "../kubelet/probe-results.js";
+import type { Phase } from "../kubelet/status-types.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import { ageText } from "../view/age-text.js";
 import { formatTable } from "../view/format-table.js";
 import { jsonText, yamlText } from "../view/object-text.js";
+import { summarizeNow } from "../view/pod-table.js";
 import { containerName, type FoundPod, mainContainers, newestAttempts } from "./find-pod.js";
 
 /** The shape of `--output json`. Times are RFC 3339. */
@@ -10,8 +18,12 @@ export interface PodSummary {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  readonly phase: "Pending" | "Running" | "Succeeded" | "Failed" | "NotReady";
+  readonly phase: Phase | "NotReady";
+  /** What `kubectl get pods` prints: the phase, or a reason such as `Error` or `Init:0/1`. */
+  readonly status: string;
   readonly readyContainers: number;
+  /** Those that run at the same time. */
+  readonly wantedContainers: number;
   readonly restarts: number;
   /** Of the container that ended last. */
   readonly lastExit?: { readonly container: string; readonly code: number; readonly at: string };
@@ -51,7 +63,13 @@ export function timeText(nanoseconds: string): string | undefined {
     : new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString();
 }
 
-export function summarize(pod: FoundPod, status: PodSandboxStatus | undefined): PodSummary {
+/** `manifest`: of a pod of play, where it is known here. Only it tells whether a container will run again. */
+export function summarize(
+  pod: FoundPod,
+  status: PodSandboxStatus | undefined,
+  manifest: Manifest | undefined,
+  now: number,
+): PodSummary {
   const main = mainContainers(pod);
   const exited = pod.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED);
   const last = exited.reduce<ContainerStatus | undefined>(
@@ -64,8 +82,7 @@ export function summarize(pod: FoundPod, status: PodSandboxStatus | undefined): 
     namespace: pod.namespace,
     name: pod.name,
     uid: pod.sandbox.metadata?.uid ?? "",
-    phase: phaseOf(pod, main),
-    readyContainers: main.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING).length,
+    ...(manifest === undefined ? seenState(pod, main) : keptState(pod, manifest, now)),
     restarts: newestAttempts(pod).reduce((sum, { metadata }) => sum + (metadata?.attempt ?? 0), 0),
     ...(last === undefined
       ? {}
@@ -91,6 +108,46 @@ export function summarize(pod: FoundPod, status: PodSandboxStatus | undefined): 
   };
 }
 
+type State = Pick<PodSummary, "phase" | "status" | "readyContainers" | "wantedContainers">;
+
+/** Nobody's probes are known here: what runs is ready. */
+const allSuccessful: ProbeResults = { get: () => "success" };
+
+/** By the kubelet's rules. Why a container waits, as for its back-off, is known only to who keeps the pod. */
+function keptState(pod: FoundPod, manifest: Manifest, now: number): State {
+  const observed = {
+    sandboxes: [observedSandbox(pod.sandbox)],
+    containers: pod.containers.map((each) => observedContainer(each, pod.sandbox.id, "")).sort(byAge),
+    ips: [],
+    lacksIp: false,
+  };
+  const memory = { startTime: Number(BigInt(pod.sandbox.created_at) / 1_000_000n), waiting: new Map() };
+  const status = podStatus(manifest, observed, allSuccessful, memory, now);
+  const shown = summarizeNow({ manifest, status });
+  const counts = { readyContainers: shown.readyContainers, wantedContainers: shown.containers };
+  if (!pod.isReady && !hasEnded(status)) return { phase: "NotReady", status: "NotReady", ...counts };
+  return { phase: status.phase, status: shown.status, ...counts };
+}
+
+/** As far as the CRI tells. */
+function seenState(pod: FoundPod, main: readonly ContainerStatus[]): State {
+  const phase = phaseOf(pod, main);
+  const ready = main.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING).length;
+  const all = newestAttempts(pod);
+  // Those that have done their work while others run are init containers.
+  const done = phase === "Running" ? all.filter(isDone).length : 0;
+  return {
+    phase,
+    status: phase,
+    readyContainers: ready,
+    wantedContainers: Math.max(ready, all.length - done),
+  };
+}
+
+function isDone({ state, exit_code: code }: ContainerStatus): boolean {
+  return state === ContainerState.CONTAINER_EXITED && code === 0;
+}
+
 function phaseOf({ isReady }: FoundPod, main: readonly ContainerStatus[]): PodSummary["phase"] {
   const isIn = (state: ContainerState) => (each: ContainerStatus) => each.state === state;
   if (main.length > 0 && main.every(isIn(ContainerState.CONTAINER_EXITED)))
@@ -112,7 +169,7 @@ export async function renderPods(
   if (output === "name")
     return pods.map(({ namespace, name }) => `${shownText(`${namespace}/${name}`)}\n`).join("");
   const isWide = output === "wide";
-  const header = ["NAMESPACE", "NAME", "READY", "PHASE", "RESTARTS", "AGE", "ADDRESSES"];
+  const header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "ADDRESSES"];
   const rows = pods.map((pod) => [...row(pod, nowMs), ...(isWide ? wideCells(pod) : [])].map(shownText));
   return formatTable([isWide ? [...header, "MADE BY", "SANDBOX", "IMAGES"] : header, ...rows]);
 }
@@ -123,35 +180,17 @@ function row(pod: PodSummary, nowMs: number): readonly string[] {
     lastExit === undefined || pod.restarts === 0
       ? ""
       : ` (exit ${lastExit.code}, ${ageText(lastExit.at, nowMs)} ago)`;
-  const total = Math.max(pod.readyContainers, pod.containers.length - doneCount(pod));
   return [
     pod.namespace,
     pod.name,
-    `${pod.readyContainers}/${total}`,
-    pod.phase,
+    `${pod.readyContainers}/${pod.wantedContainers}`,
+    pod.status,
     `${pod.restarts}${exit}`,
     ageText(pod.createdAt, nowMs),
     pod.addresses.join(",") || "-",
   ];
 }
 
-/** Containers that have done their work while others run: init containers. */
-function doneCount({ phase, containers }: PodSummary): number {
-  return phase === "Running" ? containers.filter(({ exitCode }) => exitCode === 0).length : 0;
-}
-
 function wideCells({ madeBy, sandbox, containers }: PodSummary): readonly string[] {
   return [madeBy, sandbox.slice(0, 13), containers.map(({ image }) => image).join(",") || "-"];
-}
-
-/** As kubectl: `45s`, `3m12s`, `7m`, `5h`, `2d`. */
-export function ageText(time: string, nowMs: number): string {
-  const seconds = Math.max(0, Math.floor((nowMs - Date.parse(time)) / 1000));
-  if (Number.isNaN(seconds)) return "-";
-  if (seconds < 120) return `${seconds}s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 10) return seconds % 60 === 0 ? `${minutes}m` : `${minutes}m${seconds % 60}s`;
-  if (minutes < 180) return `${minutes}m`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours}h` : `${Math.floor(hours / 24)}d`;
 }

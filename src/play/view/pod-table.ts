@@ -6,7 +6,7 @@ import type { ContainerPort } from "../manifests/pod-schema.js";
 import { hasEnded } from "../kubelet/pod-status.js";
 import { isSidecar } from "../kubelet/restart-rules.js";
 import type { ContainerStatusNow, PodStatus } from "../kubelet/status-types.js";
-import { ageText } from "../pod/pod-summary.js";
+import { ageText } from "./age-text.js";
 import { oneLine } from "./colours.js";
 import { cutText, formatTable } from "./format-table.js";
 import { jsonText, yamlText } from "./object-text.js";

@@ -5,10 +5,11 @@ import { nodeFiles } from "../../play/containers/files.js";
 import { defaultDirectories, logDirectory, logPath } from "../../play/containers/pod-files.js";
 import { describePod } from "../../play/pod/describe-pod.js";
 import { containerName, findPod, findPods, type FoundPod, newestAttempts } from "../../play/pod/find-pod.js";
-import { keptContainers } from "../../play/pod/kept-containers.js";
+import { keptManifest } from "../../play/pod/kept-manifest.js";
 import { renderPods, summarize } from "../../play/pod/pod-summary.js";
 import { renderUsage, usageOf } from "../../play/pod/pod-usage.js";
 import { readLogs } from "../../play/pod/read-logs.js";
+import type { Manifest } from "../../play/manifests/read-manifests.js";
 import { playDown } from "../../play/play.js";
 import { PlayStore, workloadName } from "../../play/play-store.js";
 import { drained } from "../../play/view/drained.js";
@@ -71,21 +72,32 @@ function run(request: PodRequest, context: PodContext): Promise<number> {
 
 async function ps(
   { namespace, output }: RequestOf<"ps">,
-  { client, print, signal }: PodContext,
+  { client, print, report, signal }: PodContext,
 ): Promise<number> {
   const pods = await findPods(client, namespace, signal);
+  const now = Date.now();
   const summaries = await Promise.all(
     pods.map(async (pod) => {
+      const manifest = await manifestOf(pod, report);
       try {
-        return summarize(pod, await client.podSandboxStatus(pod.sandbox.id, signal));
+        return summarize(pod, await client.podSandboxStatus(pod.sandbox.id, signal), manifest, now);
       } catch (error) {
-        if (isKind(error, "notFound")) return summarize(pod, undefined); // Removed since it was listed.
+        if (isKind(error, "notFound")) return summarize(pod, undefined, manifest, now); // Removed since it was listed.
         throw error;
       }
     }),
   );
-  print(await renderPods(summaries, output, Date.now()));
+  print(await renderPods(summaries, output, now));
   return 0;
+}
+
+/** What play keeps of a pod that it made on this host. */
+async function manifestOf(
+  { sandbox, isPlayed }: FoundPod,
+  report: PodContext["report"],
+): Promise<Manifest | undefined> {
+  if (!isPlayed) return undefined;
+  return keptManifest(sandbox, { files: nodeFiles, directories: defaultDirectories, report });
 }
 
 async function logs(request: RequestOf<"logs">, context: PodContext): Promise<number> {
@@ -141,9 +153,7 @@ async function describe(
 ): Promise<number> {
   const pod = await findPod(client, name, signal);
   const status = await client.podSandboxStatus(pod.sandbox.id, signal);
-  const manifest = pod.isPlayed
-    ? await keptContainers(status, { files: nodeFiles, directories: defaultDirectories, report })
-    : undefined;
+  const manifest = await manifestOf(pod, report);
   print(describePod({ pod, status, ...(manifest === undefined ? {} : { manifest }) }, Date.now()));
   return 0;
 }
