@@ -242,6 +242,41 @@ spec:
     assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
   });
 
+  test("an init container runs once, whoever keeps the pod", async (t) => {
+    const directory = await server().newDirectory();
+    await mkdir(onEngineHost(directory), { recursive: true });
+    const mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    const path = await manifest(
+      t,
+      `
+apiVersion: v1
+kind: Pod
+metadata: {name: taken-RUN}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, hostPath: {path: ${directory}, type: Directory}}]
+  initContainers:
+  - name: once
+    image: IMAGE
+    command: [sh, -c, "echo once >> /data/log; while [ ! -e /data/go ]; do sleep 0.1; done"]
+    ${mount}
+  containers: [{name: main, image: IMAGE, ${forever}}]
+`,
+    );
+    const first = attach(t, path);
+    await first.untilPrinted(/Created init container once/);
+    await first.end("SIGKILL");
+    const second = attach(t, path);
+    const log = onEngineHost(join(directory, "log"));
+    await until("it runs", () => readFile(log, "utf8").catch(() => undefined));
+    const third = attach(t, path);
+    assert.match((await second.exited).stderr, /another play has taken over the pod/);
+    await writeFile(onEngineHost(join(directory, "go")), "");
+    await third.untilPrinted(/Started container main/);
+    assert.equal(await readFile(log, "utf8"), "once\n");
+    assert.equal((await present("taken")).restarts, 0);
+  });
+
   const twoContainers = `
 apiVersion: v1
 kind: Pod

@@ -3,7 +3,6 @@
  * could end after the DEL that was to undo it. So the next process kills them first. Helpers that a plugin
  * has left running after its end, such as a DHCP client, are not killed.
  */
-import { readFileSync } from "node:fs";
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../../shim/lib/abort.js";
@@ -13,7 +12,8 @@ import { hasCode } from "../../shim/lib/files/file-errors.js";
 import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { bootId } from "../../shim/lib/linux/network-namespaces.js";
-import { hasEnded, parseStat, type ProcessStat } from "../../shim/lib/linux/process-stat.js";
+import { isAlive, markOf, type ProcessMark, statOf } from "../../shim/lib/linux/process-mark.js";
+import type { ProcessStat } from "../../shim/lib/linux/process-stat.js";
 import { readRegularFile } from "../../shim/lib/files/state-files.js";
 import { isObject, parseJson, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
 
@@ -28,12 +28,6 @@ export type PluginEnd = "byItself" | "killed";
 
 /** To be called when the plugin has ended, or is no longer waited for. */
 export type ForgetPlugin = (end: PluginEnd) => Promise<void>;
-
-/** Identifies a process also after its pid was reused. */
-interface ProcessMark {
-  readonly pid: number;
-  readonly startTime: string;
-}
 
 interface RunRecord {
   readonly path: string;
@@ -185,33 +179,6 @@ async function remove(path: string): Promise<void> {
   await unlink(path).catch((error: unknown) => {
     if (!hasCode(error, "ENOENT")) throw error;
   });
-}
-
-async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
-  const stat = parseStat(await readKernelFile(`/proc/${pid}/stat`).catch(() => ""));
-  return hasEnded(stat) ? undefined : stat;
-}
-
-/**
- * Synchronous: the file is in memory, no disk or lock is waited for, and a plugin waits for its input. Through
- * the thread pool the read takes ten times the CPU.
- */
-function markOf(pid: number): ProcessMark | undefined {
-  const stat = parseStat(textOrNothing(`/proc/${pid}/stat`));
-  if (hasEnded(stat)) return undefined;
-  return stat === undefined ? undefined : { pid, startTime: stat.startTime };
-}
-
-function textOrNothing(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
-}
-
-async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
-  return (await statOf(pid))?.startTime === startTime;
 }
 
 /**

@@ -65,6 +65,11 @@ export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): s
   return posix.join(directories.state, key.uid, "owner");
 }
 
+/** Has the mark of the process that starts something of the pod at the moment. */
+export function startingPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "starting");
+}
+
 /** The file that is mounted as /etc/hosts. */
 export function hostsPath(directories: Directories, key: PodKey): string {
   return posix.join(mountedDirectory(directories, key), "etc-hosts");

@@ -1,11 +1,29 @@
-/** Which play keeps a pod: the mark in the pod's directory. The last play that was given the pod has it. */
+/**
+ * Which play keeps a pod: the mark in the pod's directory. The last play that was given the pod has it.
+ *
+ * While a play creates or starts something, the directory says so, too: what is under way cannot be observed.
+ * A play that takes the pod waits for that, so that nothing is started twice.
+ */
+import { posix } from "node:path";
 import type { HostFiles } from "../containers/files.js";
-import { type Directories, ownerPath } from "../containers/pod-files.js";
+import { type Directories, ownerPath, startingPath } from "../containers/pod-files.js";
 import type { PodKey } from "../manifests/manifest.js";
+import { type Clock, pause } from "./clock.js";
+
+/** Processes that may keep pods. A mark is the name of a file. */
+export interface PlayProcesses {
+  /** Of this process; undefined where processes cannot be told apart. */
+  readonly own: string | undefined;
+  isAlive(mark: string): Promise<boolean>;
+  /** For people. */
+  describe(mark: string): string;
+}
 
 export interface PodOwnerDeps {
-  readonly files: Pick<HostFiles, "readFile" | "replaceFile">;
+  readonly files: Pick<HostFiles, "readFile" | "replaceFile" | "list" | "makeDirectory" | "removeTree">;
   readonly directories: Directories;
+  readonly clock: Clock;
+  readonly processes: PlayProcesses;
   readonly playId: string;
 }
 
@@ -13,9 +31,13 @@ export interface PodOwnerDeps {
 export type PodLoss = "taken over" | "removed";
 
 const limitBytes = 1024;
+const pollMs = 50;
+/** In place of the mark of a process that lives, but waits no longer for what it has asked for. */
+const abandoned = "abandoned";
 
 export class PodOwner {
   #isMarked = false;
+  #unfinished: readonly string[] = [];
 
   constructor(private readonly deps: PodOwnerDeps) {}
 
@@ -24,14 +46,64 @@ export class PodOwner {
     return this.#isMarked;
   }
 
-  /** Answers whether another play had the pod. */
-  async mark(key: Pick<PodKey, "uid">): Promise<boolean> {
-    const { files, directories, playId } = this.deps;
+  /**
+   * Resolves when no other play starts something of the pod any more; `onWait` is told about the process that is
+   * waited for. Answers whether another play had the pod, so that it must be observed again.
+   */
+  async mark(
+    key: Pick<PodKey, "uid">,
+    onWait: (process: string) => void,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { files, directories, clock, processes, playId } = this.deps;
     const path = ownerPath(directories, key);
     const before = await files.readFile(path, limitBytes);
     await files.replaceFile(path, playId);
     this.#isMarked = true;
-    return before !== undefined && before !== playId;
+    let hasWaited = false;
+    for (;;) {
+      signal.throwIfAborted();
+      const marks = await files.list(startingPath(directories, key));
+      const alive: string[] = [];
+      for (const mark of marks) if (await processes.isAlive(mark)) alive.push(mark);
+      this.#unfinished = marks;
+      const [other] = alive;
+      if (other === undefined) break;
+      if (!hasWaited) onWait(processes.describe(other));
+      hasWaited = true;
+      await pause(pollMs, clock, signal);
+    }
+    return hasWaited || (before !== undefined && before !== playId);
+  }
+
+  /**
+   * `work` starts something. No play that has taken the pod meanwhile acts before its end. `isUnfinished`: the
+   * process before was killed while it started something, and the CRI server may be about to do that.
+   */
+  async starting<T>(
+    key: Pick<PodKey, "uid">,
+    { check, signal }: { readonly check: () => Promise<void>; readonly signal: AbortSignal },
+    work: (isUnfinished: boolean) => Promise<T>,
+  ): Promise<T> {
+    const { files, directories, processes } = this.deps;
+    await check();
+    if (processes.own === undefined) return work(false);
+    const directory = startingPath(directories, key);
+    const own = posix.join(directory, processes.own);
+    await files.makeDirectory(own);
+    try {
+      // The mark of another play is seen here, or that play sees this one.
+      await check();
+      const result = await work(this.#unfinished.length > 0);
+      for (const mark of this.#unfinished) await files.removeTree(posix.join(directory, mark));
+      this.#unfinished = [];
+      return result;
+    } catch (error) {
+      if (signal.aborted && this.#isMarked) await files.makeDirectory(posix.join(directory, abandoned));
+      throw error;
+    } finally {
+      await files.removeTree(own);
+    }
   }
 
   /** The next turn of the loop marks the pod again. */

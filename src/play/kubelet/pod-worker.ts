@@ -14,14 +14,14 @@ import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { hasEndedChanged } from "./pod-actions.js";
 import { PodApplication } from "./pod-application.js";
-import { type PodLoss, PodOwner } from "./pod-owner.js";
+import { type PlayProcesses, type PodLoss, PodOwner } from "./pod-owner.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { EmptyDirLimits } from "../containers/empty-dir-limits.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
 import { writePodRecord } from "../containers/pod-record.js";
 import type { StartDeps } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
-import { syncPod } from "./sync-pod.js";
+import { type SyncInput, syncPod } from "./sync-pod.js";
 
 export interface WorkerDeps extends Omit<StartDeps, "event"> {
   readonly handlers: Handlers;
@@ -31,6 +31,7 @@ export interface WorkerDeps extends Omit<StartDeps, "event"> {
   readonly onStatus: (manifest: Manifest, status: PodStatus, observed: ObservedPod) => void;
   /** Of this play: the pods that it keeps are marked with it. */
   readonly playId: string;
+  readonly processes: PlayProcesses;
   /** Whether an error before the first application has succeeded ends the loop. */
   readonly failFast: boolean;
   /** Limits how many pods act at the same time. */
@@ -239,7 +240,7 @@ export class PodWorker {
     await this.#checkOwner(manifest, signal);
     // Also of a pod that has ended: another play may make it again.
     // What another play has done since the observation shows in the next one.
-    if (!this.#owner.isMarked && (await this.#owner.mark(manifest.key))) return 0;
+    if (!this.#owner.isMarked && (await this.#mark(manifest, signal))) return 0;
     this.#hasActed = false;
     this.#probes.update(spec, observed);
     this.#ended ??= await this.#limits.end(manifest, observed);
@@ -259,10 +260,12 @@ export class PodWorker {
     }
     await this.#save(manifest, observed);
     const memory = { crashes: this.#crashes, pulls: this.#pulls, waiting: this.#waiting };
-    const checkOwner = (): Promise<void> => this.#checkOwner(manifest, signal);
+    const check = (): Promise<void> => this.#checkOwner(manifest, signal);
+    const starting: SyncInput["starting"] = (work) =>
+      this.#owner.starting(manifest.key, { check, signal }, work);
     this.#hasActed = true; // Until the turn tells it.
     const { hasActed, failures } = await syncPod(
-      { manifest, observed, probes: this.#probes, ...memory, checkOwner },
+      { manifest, observed, probes: this.#probes, ...memory, starting },
       deps,
       signal,
     );
@@ -318,6 +321,14 @@ export class PodWorker {
   #publish(manifest: Manifest, observed: ObservedPod, status: PodStatus): void {
     this.#status = status;
     this.deps.onStatus(manifest, status, observed);
+  }
+
+  /** Answers whether another play had the pod. */
+  #mark({ key }: Manifest, signal: AbortSignal): Promise<boolean> {
+    const onWait = (process: string): void => {
+      this.#event("Normal", "Waiting", `${process} starts something of the pod: waiting until it has`);
+    };
+    return this.#owner.mark(key, onWait, signal);
   }
 
   /** Ends the loop of a pod that another play has. */

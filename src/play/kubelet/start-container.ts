@@ -1,7 +1,7 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
 import { formatDuration } from "../../shim/lib/abort.js";
 import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
-import type { Answer, Image, ImageSpec } from "../../shim/domain/cri.js";
+import { type Answer, ContainerState, type Image, type ImageSpec } from "../../shim/domain/cri.js";
 import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
 import { type ContainerDeps, createContainer } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
@@ -12,7 +12,13 @@ import type { BackOff } from "./back-off.js";
 import type { EventSink } from "./events.js";
 import { type KillDeps, killContainer } from "./kill.js";
 import { containerHash } from "./hashes.js";
-import { type ObservedPod, type ObservedSandbox, newestContainer, podIpOf } from "./observed-pod.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  type ObservedSandbox,
+  newestContainer,
+  podIpOf,
+} from "./observed-pod.js";
 import type { ContainerStart } from "./pod-actions.js";
 
 export interface StartDeps extends Omit<KillDeps, "client">, ContainerDeps {
@@ -42,21 +48,64 @@ interface StartInput {
   readonly pulls: BackOff;
   /** Of the volumes that containers before it have mounted; is kept up to date. */
   readonly volumeImages: Map<string, Answer<ImageSpec>>;
-  /** Throws when another play has the pod meanwhile. */
-  readonly checkOwner: () => Promise<void>;
+  /** See SyncInput. */
+  readonly starting: <T>(work: (isUnfinished: boolean) => Promise<T>) => Promise<T>;
 }
 
 /** Throws a StartFailure. */
 export async function startContainer(input: StartInput, deps: StartDeps, signal: AbortSignal): Promise<void> {
-  const { start, manifest, sandbox, observed, volumeImages } = input;
-  const { container, kind } = start;
+  const { container, kind } = input.start;
   const { name } = container;
   checkBackOff(input, deps.event);
   const image = await ensureImages(input, deps, signal);
 
+  const id = await input.starting(async (isUnfinished) => {
+    const present = isUnfinished ? unfinished(input) : undefined;
+    const made = present?.id ?? (await create(input, image, deps, signal));
+    await checkStopSignal(made, container, deps, signal);
+    const startedFrom = deps.clock.now();
+    await step(
+      () => "RunContainerError",
+      `start ${nouns[kind]} "${name}"`,
+      async () => {
+        try {
+          await deps.client.startContainer(made, signal);
+        } catch (error) {
+          if (present === undefined || !(await hasStarted(made, deps, signal))) throw error;
+        }
+      },
+      (reason) => explainStart(reason.replaceAll(made, name), container),
+    );
+    deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name, startedFrom);
+    return made;
+  });
+  await postStart(id, input, deps, signal);
+}
+
+/**
+ * A container whose start the process before has asked for and not seen. A second one would run beside it, and
+ * a server starts no container twice.
+ */
+function unfinished({ start, sandbox, observed }: StartInput): ObservedContainer | undefined {
+  const newest = newestContainer(observed, start.container.name);
+  const isWanted = newest?.sandboxId === sandbox.id && newest.hash === containerHash(start.container);
+  return newest?.state === "created" && isWanted ? newest : undefined;
+}
+
+async function hasStarted(id: string, { client }: StartDeps, signal: AbortSignal): Promise<boolean> {
+  return (await client.containerStatus(id, signal)).state !== ContainerState.CONTAINER_CREATED;
+}
+
+async function create(
+  { start, manifest, sandbox, observed, volumeImages }: StartInput,
+  image: Image,
+  deps: StartDeps,
+  signal: AbortSignal,
+): Promise<string> {
+  const { container, kind } = start;
+  const { name } = container;
   const previous = newestContainer(observed, name);
   const attempt = previous === undefined ? 0 : previous.attempt + 1;
-  await input.checkOwner();
   let isCreating = false;
   const createdFrom = deps.clock.now();
   const id = await step(
@@ -73,17 +122,7 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
       }),
   );
   deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name, createdFrom);
-  await checkStopSignal(id, container, deps, signal);
-  await input.checkOwner();
-  const startedFrom = deps.clock.now();
-  await step(
-    () => "RunContainerError",
-    `start ${nouns[kind]} "${name}"`,
-    () => deps.client.startContainer(id, signal),
-    (reason) => explainStart(reason.replaceAll(id, name), container),
-  );
-  deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name, startedFrom);
-  await postStart(id, input, deps, signal);
+  return id;
 }
 
 /** Older servers do not know the field, and stop the container by the signal of its image. */

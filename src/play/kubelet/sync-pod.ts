@@ -26,8 +26,11 @@ export interface SyncInput {
   readonly pulls: BackOff;
   /** Is kept up to date. */
   readonly waiting: Map<string, Waiting>;
-  /** Throws when another play has the pod meanwhile: a turn of several containers and pulls takes long. */
-  readonly checkOwner: () => Promise<void>;
+  /**
+   * See `PodOwner.starting`. Throws when another play has the pod meanwhile: a turn of several containers and
+   * pulls takes long.
+   */
+  readonly starting: <T>(work: (isUnfinished: boolean) => Promise<T>) => Promise<T>;
 }
 
 export interface SyncResult {
@@ -57,7 +60,9 @@ export async function syncPod(input: SyncInput, deps: StartDeps, signal: AbortSi
   }
   // After the kills: a limit below what is in use would be refused, or kill the pod.
   if (actions.createSandbox || actions.start.length > 0) await ensureCgroup(manifest, actions, deps);
-  const sandbox = actions.createSandbox ? await runSandbox(manifest, actions, deps, signal) : actions.sandbox;
+  const sandbox = actions.createSandbox
+    ? await input.starting(() => runSandbox(manifest, actions, deps, signal))
+    : actions.sandbox;
   hasActed ||= actions.createSandbox;
   const { failures, started } = await startAll(input, actions, sandbox, deps, signal);
   await remove(obsoleteContainers(observed), manifest, deps, signal);

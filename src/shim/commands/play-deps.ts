@@ -11,6 +11,7 @@ import { systemClock } from "../../play/kubelet/clock.js";
 import type { DeleteDeps } from "../../play/kubelet/delete-pod.js";
 import type { KubeletDeps } from "../../play/kubelet/kubelet.js";
 import type { ServicesDeps } from "../../play/services/services.js";
+import { playProcesses } from "../../play/play-processes.js";
 import type { StatusResponse } from "../domain/cri.js";
 import { ShimError } from "../lib/errors.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
@@ -55,6 +56,7 @@ export async function readKubeletDeps(
     },
     ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),
     credentials: dockerCredentials(report),
+    processes: playProcesses(),
   };
   return ({ fast = false }) => ({
     ...deps,

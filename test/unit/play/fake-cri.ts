@@ -604,6 +604,11 @@ export function makeFixture(): Fixture {
     handlers,
     clock,
     playId: "play-1",
+    processes: {
+      own: "1",
+      isAlive: (mark) => Promise.resolve(mark === "1"),
+      describe: (mark) => `process ${mark}`,
+    },
     backOff: backOffTimes,
     node: {
       memoryBytes: 4_000_000_000n,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
 import type { Manifest } from "../../../src/play/manifests/read-manifests.js";
 import { Application, playDown } from "../../../src/play/play.js";
@@ -80,8 +81,10 @@ describe("the first application", () => {
     assert.deepEqual(fixture.files.calls, [
       "writeFile /state/uid-1/owner",
       "writeFile /state/uid-1/pod.json",
+      "makeDirectory /state/uid-1/starting/1",
       "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v",
       "makeDirectory /logs/default_web_uid-1",
+      "removeTree /state/uid-1/starting/1",
     ]);
   });
 
@@ -209,7 +212,7 @@ describe("the first application", () => {
     fixture.files.failOn = "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v";
     await assert.rejects(up(fixture), /create the sandbox: the disk broke/);
     assert.deepEqual(fixture.cri.calls, []);
-    assert.deepEqual(fixture.files.calls.slice(3), [
+    assert.deepEqual(fixture.files.calls.slice(5), [
       "removeTree /logs/default_web_uid-1",
       "removeTree /state/uid-1",
     ]);
@@ -307,7 +310,7 @@ describe("the first application", () => {
     const again = allCalls.map((call) => (call.startsWith("create") ? `${call} 1` : call));
     // The sandbox that has ended stays while it has containers.
     assert.deepEqual(fixture.cri.calls, ["stopPodSandbox web", "removeContainer init", ...again]);
-    assert.ok(!fixture.files.calls.some((call) => call.startsWith("removeTree /state")));
+    assert.ok(!fixture.files.calls.some((call) => /^removeTree \/state\/uid-1(\/volumes|$)/.test(call)));
   });
 
   test("removes the earlier pods, too, when a pod fails", async () => {
@@ -399,12 +402,68 @@ describe("two plays of one pod", () => {
       );
     };
     await assert.rejects(playUp([manifest], earlier, fixture.deps, { keep: false }), /taken over/);
+    await fixture.clock.advance(50);
     await second;
     assert.deepEqual(
       cri.calls.filter((call) => /^(create|start)Container/.test(call)),
       ["createContainer a", "startContainer a", "createContainer b", "startContainer b"],
     );
   });
+
+  test("the later one waits for a start that is under way, and takes the container that runs", async () => {
+    const fixture = makeFixture();
+    const { cri, files, clock, events } = fixture;
+    const manifest = await podWith(spec);
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using earlier = new Kubelet(fixture.deps);
+    await using kubelet = new Kubelet(later);
+    kubelet.listen({ onEvent: (event) => events.push(event) });
+    const start = cri.startContainer.bind(cri);
+    let isTaking = false;
+    cri.startContainer = async (id) => {
+      cri.startContainer = start;
+      kubelet.apply(manifest, { failFast: true });
+      await until("it is taken", () => files.texts.get("/state/uid-1/owner") === "play-2");
+      await clock.advance(1000);
+      isTaking = true;
+      await start(id);
+    };
+    earlier.apply(manifest, { failFast: true });
+    await until("the start goes on", () => isTaking);
+    await clock.advance(1000);
+    assert.deepEqual(cri.calls, allCalls.slice(0, 3));
+    cri.end("init", 0);
+    await kubelet.pod(manifest.key)?.applied;
+    assert.deepEqual(cri.calls, allCalls);
+    const waits = events.filter(({ reason }) => reason === "Waiting").map(({ message }) => message);
+    assert.deepEqual(waits, ["process 1 starts something of the pod: waiting until it has"]);
+  });
+
+  for (const [what, isRefused] of [
+    ["starts what it finds", false],
+    ["takes what the server has started meanwhile", true],
+  ] as const)
+    test(`of a play that was killed between creation and start, the next one ${what}`, async () => {
+      const fixture = fixtureWithInit();
+      const { cri, files } = fixture;
+      cri.refusedStarts.add("init");
+      await assert.rejects(up(fixture, { keep: true }));
+      cri.refusedStarts.clear();
+      cri.calls.length = 0;
+      const start = cri.startContainer.bind(cri);
+      if (isRefused)
+        cri.startContainer = async (id) => {
+          cri.startContainer = start;
+          await start(id);
+          throw new ShimError("precondition", "it is exited");
+        };
+      await files.makeDirectory("/state/uid-1/starting/killed");
+      const later = { ...fixture.deps, playId: "play-2" };
+      await using kubelet = new Kubelet(later);
+      await playUp([await podWith(spec)], kubelet, later, { keep: false });
+      assert.deepEqual(cri.calls, allCalls.slice(2));
+      assert.deepEqual(await files.list("/state/uid-1/starting"), []);
+    });
 
   test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
     const fixture = makeFixture();

@@ -1,0 +1,37 @@
+/** A process that is not taken for a later one with the same number. */
+import { readFileSync } from "node:fs";
+import { readKernelFile } from "./kernel-file.js";
+import { hasEnded, parseStat, type ProcessStat } from "./process-stat.js";
+
+export interface ProcessMark {
+  readonly pid: number;
+  readonly startTime: string;
+}
+
+/** Undefined for a process that has ended. */
+export async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
+  const stat = parseStat(await readKernelFile(`/proc/${pid}/stat`).catch(() => ""));
+  return hasEnded(stat) ? undefined : stat;
+}
+
+/**
+ * Synchronous: the file is in memory, no disk or lock is waited for. Through the thread pool the read takes ten
+ * times the CPU.
+ */
+export function markOf(pid: number): ProcessMark | undefined {
+  const stat = parseStat(textOrNothing(`/proc/${pid}/stat`));
+  if (hasEnded(stat)) return undefined;
+  return stat === undefined ? undefined : { pid, startTime: stat.startTime };
+}
+
+export async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
+  return (await statOf(pid))?.startTime === startTime;
+}
+
+function textOrNothing(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
