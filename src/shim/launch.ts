@@ -4,7 +4,8 @@
  * used for, as the supervisor, which runs for long, and what is not theirs runs from the files of main.ts.
  */
 import { join } from "node:path";
-import { readProgram } from "./quick-start.js";
+import { refuseDamaged, refuseMissingModule } from "./damaged-installation.js";
+import { type QuickProgram, readProgram } from "./quick-start.js";
 
 const [command, subject, ...rest] = process.argv.slice(2);
 const isQuick =
@@ -14,5 +15,14 @@ const isQuick =
   !process.sourceMapsEnabled;
 
 const directory = import.meta.dirname;
-if (isQuick) readProgram(join(directory, "quick.cjs"), join(directory, "quick.cache")).run();
-else void import("./main.js");
+if (isQuick) quickProgram()?.run();
+else import("./main.js").catch(refuseMissingModule);
+
+function quickProgram(): QuickProgram | undefined {
+  try {
+    return readProgram(join(directory, "quick.cjs"), join(directory, "quick.cache"));
+  } catch (error) {
+    refuseDamaged(error);
+    return undefined;
+  }
+}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -87,6 +87,30 @@ describe("bundle()", () => {
     assert.match(outputs[0] ?? "", /^1 dockershim play: read "\/missing.yaml"/);
     assert.equal(outputs[1], outputs[0]);
   });
+
+  for (const [missing, ...argv] of [
+    ["quick.cjs", "pod", "ps"],
+    ["dockershim.js", "play", "--supervise"],
+    ["chunks", "play", "--supervise"],
+    ["run", "config"],
+  ] as const)
+    test(`says in one line that ${missing} is missing for ${argv.join(" ")}`, async () => {
+      const path = missing === "run" ? await chunk("run") : join(root, "dist", missing);
+      await rename(path, `${path}.away`);
+      try {
+        const result = (await run(join(root, "bin", "dockershim"), argv).catch(
+          (error: unknown) => error,
+        )) as {
+          readonly code: number;
+          readonly stderr: string;
+        };
+        assert.match(result.stderr, /^dockershim: the installation is damaged, install it again: .*\n$/);
+        assert.ok(result.stderr.includes(path), result.stderr);
+        assert.equal(result.code, 1);
+      } finally {
+        await rename(`${path}.away`, path);
+      }
+    });
 
   test("loads parts of Node.js late that few runs of play need", async () => {
     const print = 'process.on("exit", () => console.log(process.moduleLoadList.join()));';
