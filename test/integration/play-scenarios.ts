@@ -25,13 +25,26 @@ interface ListedPod {
   readonly name: string;
   readonly uid: string;
   readonly phase: string;
+  readonly reason?: string;
   readonly readyContainers: number;
   readonly restarts: number;
   readonly lastExit?: { readonly code: number };
   readonly addresses: readonly string[];
   readonly sandbox: string;
   readonly madeBy: string;
-  readonly containers: readonly { readonly name: string; readonly id: string; readonly attempt: number }[];
+  readonly containers: readonly {
+    readonly name: string;
+    readonly id: string;
+    readonly state: string;
+    readonly attempt: number;
+  }[];
+}
+
+/** The status of a pod of `dockershim play --output json`. */
+interface PodEnd {
+  readonly phase: string;
+  readonly reason?: string;
+  readonly message?: string;
 }
 
 const forever = 'command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"]';
@@ -354,6 +367,39 @@ spec:
     await up(path);
     assert.notEqual((await present("volumes")).sandbox, sandbox);
     assert.equal(await inside("cat /settings/key; ls /data"), "twox\n");
+  });
+
+  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", async (t) => {
+    const path = await manifest(
+      t,
+      `
+apiVersion: v1
+kind: Pod
+metadata: {name: evicted-RUN}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: data, emptyDir: {sizeLimit: 1Mi}}]
+  containers:
+  - name: a
+    image: IMAGE
+    command: [sh, -c, "dd if=/dev/zero of=/data/large bs=1024 count=2048; touch /tmp/written; exec sleep 1000"]
+    readinessProbe: {exec: {command: [test, -e, /tmp/written]}, periodSeconds: 1}
+    volumeMounts: [{name: data, mountPath: /data}]
+`,
+    );
+    for (const run of ["that finds it too large", "after that"]) {
+      // It looks when the container has started, and each ten seconds.
+      const { code, stdout, stderr } = await play("--output=json", path);
+      assert.equal(code, 1, stderr);
+      const { items } = JSON.parse(stdout) as { readonly items: readonly { readonly status: PodEnd }[] };
+      const { phase, reason, message } = items[0]?.status ?? assert.fail(stdout);
+      const expected = 'Usage of EmptyDir volume "data" exceeds the limit "1Mi".';
+      assert.deepEqual([phase, reason, message], ["Failed", "Evicted", expected], `a play ${run}`);
+      const listed = await present("evicted");
+      assert.deepEqual([listed.phase, listed.reason], ["Failed", "Evicted"]);
+      const [container] = listed.containers;
+      assert.deepEqual([container?.state, container?.attempt], ["exited", 0]);
+    }
   });
 
   test("a pod that has ended and was changed is made again", async (t) => {

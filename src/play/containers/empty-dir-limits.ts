@@ -68,7 +68,8 @@ async function emptyDirExcess(
 ): Promise<string | undefined> {
   for (const { name, limit, text } of limitsOf(pod)) {
     const used = await mounted.diskUsage(volumePath(directories, key, "empty-dir", name));
-    if (used > limit) return `emptyDir volume "${name}" takes ${used} bytes, more than its sizeLimit ${text}`;
+    // The kubelet's words.
+    if (used > limit) return `Usage of EmptyDir volume "${name}" exceeds the limit "${text}".`;
   }
   return undefined;
 }

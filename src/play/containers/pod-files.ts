@@ -60,6 +60,11 @@ export function recordPath(directories: Directories, key: Pick<PodKey, "uid">): 
   return posix.join(directories.state, key.uid, "pod.json");
 }
 
+/** Why play has ended the pod. */
+export function endPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "end.json");
+}
+
 /** Names the play that keeps the pod. */
 export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): string {
   return posix.join(directories.state, key.uid, "owner");

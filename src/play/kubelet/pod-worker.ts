@@ -18,6 +18,7 @@ import { type PlayProcesses, type PodLoss, PodOwner } from "./pod-owner.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { EmptyDirLimits } from "../containers/empty-dir-limits.js";
 import { prepareVolumes } from "../containers/prepare-volumes.js";
+import { type PodEnd, readPodEnd, writePodEnd } from "../containers/pod-end.js";
 import { writePodRecord } from "../containers/pod-record.js";
 import type { StartDeps } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
@@ -243,7 +244,7 @@ export class PodWorker {
     if (!this.#owner.isMarked && (await this.#mark(manifest, signal))) return 0;
     this.#hasActed = false;
     this.#probes.update(spec, observed);
-    this.#ended ??= await this.#limits.end(manifest, observed);
+    this.#ended ??= (await this.#keptEnd(manifest, observed)) ?? (await this.#limits.end(manifest, observed));
     const status = this.#statusOf(manifest, observed);
     if (hasEndedChanged(spec, observed, { hasEnded: hasEnded(status) })) {
       await this.#deleteOld(manifest, signal);
@@ -254,6 +255,10 @@ export class PodWorker {
       this.#ended = status;
       this.#probes.close();
       const isUp = observed.sandboxes.some(({ isReady }) => isReady);
+      const { reason, message = "" } = status;
+      const [newest] = observed.sandboxes;
+      if (isUp && newest !== undefined && reason !== undefined)
+        await writePodEnd(manifest.key, newest.id, { reason, message }, this.deps);
       if (isUp) await killPod(observed, { spec, podIp: podIpOf(spec, observed) }, deps, signal);
       await this.#application.check({ manifest, observed, failures: [], status }, this.deps);
       return isUp ? 0 : Infinity;
@@ -307,6 +312,13 @@ export class PodWorker {
     this.#probes.close();
     this.#probes = this.#newProbes();
     this.#waiting.clear();
+  }
+
+  /** Of a play before this one. */
+  async #keptEnd({ key }: Manifest, { sandboxes }: ObservedPod): Promise<PodEnd | undefined> {
+    const [newest] = sandboxes;
+    if (this.#status !== undefined || newest === undefined) return undefined;
+    return readPodEnd(key, newest.id, this.deps);
   }
 
   #statusOf(manifest: Manifest, observed: ObservedPod): PodStatus {

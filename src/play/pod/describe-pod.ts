@@ -2,9 +2,8 @@
 import type { ContainerStatus, PodSandboxStatus } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
 import type { Container, Probe } from "../manifests/pod-schema.js";
-import type { Manifest } from "../manifests/read-manifests.js";
 import { containerName, type FoundPod, newestAttempts } from "./find-pod.js";
-import { containersOf } from "./kept-manifest.js";
+import { containersOf, type KeptPod } from "./kept-pod.js";
 import { eventTime, historyOf } from "./pod-events.js";
 import { ageText } from "../view/age-text.js";
 import { stateText, summarize, timeText } from "./pod-summary.js";
@@ -13,19 +12,21 @@ export interface DescribedPod {
   readonly pod: FoundPod;
   readonly status: PodSandboxStatus;
   /** Of a pod of play, where it is known here. */
-  readonly manifest?: Manifest;
+  readonly kept?: KeptPod;
 }
 
 /** Lines of a page. Everything that is not from here is escaped. */
-export function describePod({ pod, status, manifest }: DescribedPod, nowMs: number): string {
-  const summary = summarize(pod, status, manifest, nowMs);
-  const specs = manifest === undefined ? [] : containersOf(manifest.pod.spec);
+export function describePod({ pod, status, kept }: DescribedPod, nowMs: number): string {
+  const summary = summarize(pod, status, kept, nowMs);
+  const specs = kept === undefined ? [] : containersOf(kept.manifest.pod.spec);
   const lines = [
     line(0, "Name", summary.name),
     line(0, "Namespace", summary.namespace),
     line(0, "UID", summary.uid),
     line(0, "Phase", summary.phase),
     line(0, "Status", summary.status),
+    ...(summary.reason === undefined ? [] : [line(0, "Reason", summary.reason)]),
+    ...(summary.message === undefined ? [] : [line(0, "Message", summary.message)]),
     line(0, "Ready", `${summary.readyContainers} of ${summary.wantedContainers} containers run`),
     line(0, "Created", `${summary.createdAt} (${ageText(summary.createdAt, nowMs)} ago)`),
     line(0, "Addresses", summary.addresses.join(", ") || "none of its own"),

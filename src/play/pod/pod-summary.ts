@@ -6,12 +6,12 @@ import { observedContainer, observedSandbox } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../kubelet/pod-status.js";
 import type { ProbeResults } from "../kubelet/probe-results.js";
 import type { Phase } from "../kubelet/status-types.js";
-import type { Manifest } from "../manifests/read-manifests.js";
 import { ageText } from "../view/age-text.js";
 import { formatTable } from "../view/format-table.js";
 import { jsonText, yamlText } from "../view/object-text.js";
 import { summarizeNow } from "../view/pod-table.js";
 import { containerName, type FoundPod, mainContainers, newestAttempts } from "./find-pod.js";
+import type { KeptPod } from "./kept-pod.js";
 
 /** The shape of `--output json`. Times are RFC 3339. */
 export interface PodSummary {
@@ -21,6 +21,9 @@ export interface PodSummary {
   readonly phase: Phase | "NotReady";
   /** What `kubectl get pods` prints: the phase, or a reason such as `Error` or `Init:0/1`. */
   readonly status: string;
+  /** Why play has ended the pod, such as `Evicted`. */
+  readonly reason?: string;
+  readonly message?: string;
   readonly readyContainers: number;
   /** Those that run at the same time. */
   readonly wantedContainers: number;
@@ -63,11 +66,11 @@ export function timeText(nanoseconds: string): string | undefined {
     : new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString();
 }
 
-/** `manifest`: of a pod of play, where it is known here. Only it tells whether a container will run again. */
+/** `kept`: of a pod of play, where it is known here. Only it tells whether a container will run again. */
 export function summarize(
   pod: FoundPod,
   status: PodSandboxStatus | undefined,
-  manifest: Manifest | undefined,
+  kept: KeptPod | undefined,
   now: number,
 ): PodSummary {
   const main = mainContainers(pod);
@@ -82,7 +85,7 @@ export function summarize(
     namespace: pod.namespace,
     name: pod.name,
     uid: pod.sandbox.metadata?.uid ?? "",
-    ...(manifest === undefined ? seenState(pod, main) : keptState(pod, manifest, now)),
+    ...(kept === undefined ? seenState(pod, main) : keptState(pod, kept, now)),
     restarts: newestAttempts(pod).reduce((sum, { metadata }) => sum + (metadata?.attempt ?? 0), 0),
     ...(last === undefined
       ? {}
@@ -108,25 +111,31 @@ export function summarize(
   };
 }
 
-type State = Pick<PodSummary, "phase" | "status" | "readyContainers" | "wantedContainers">;
+type State = Pick<
+  PodSummary,
+  "phase" | "status" | "reason" | "message" | "readyContainers" | "wantedContainers"
+>;
 
 /** Nobody's probes are known here: what runs is ready. */
 const allSuccessful: ProbeResults = { get: () => "success" };
 
 /** By the kubelet's rules. Why a container waits, as for its back-off, is known only to who keeps the pod. */
-function keptState(pod: FoundPod, manifest: Manifest, now: number): State {
+function keptState(pod: FoundPod, { manifest, end }: KeptPod, now: number): State {
   const observed = {
     sandboxes: [observedSandbox(pod.sandbox)],
     containers: pod.containers.map((each) => observedContainer(each, pod.sandbox.id, "")).sort(byAge),
     ips: [],
     lacksIp: false,
   };
-  const memory = { startTime: Number(BigInt(pod.sandbox.created_at) / 1_000_000n), waiting: new Map() };
+  const startTime = Number(BigInt(pod.sandbox.created_at) / 1_000_000n);
+  const memory = { startTime, waiting: new Map(), ...(end === undefined ? {} : { ended: end }) };
   const status = podStatus(manifest, observed, allSuccessful, memory, now);
   const shown = summarizeNow({ manifest, status });
   const counts = { readyContainers: shown.readyContainers, wantedContainers: shown.containers };
   if (!pod.isReady && !hasEnded(status)) return { phase: "NotReady", status: "NotReady", ...counts };
-  return { phase: status.phase, status: shown.status, ...counts };
+  const { reason, message } = status;
+  const why = reason === undefined ? {} : { reason, ...(message === undefined ? {} : { message }) };
+  return { phase: status.phase, status: shown.status, ...why, ...counts };
 }
 
 /** As far as the CRI tells. */

@@ -5,11 +5,10 @@ import { nodeFiles } from "../../play/containers/files.js";
 import { defaultDirectories, logDirectory, logPath } from "../../play/containers/pod-files.js";
 import { describePod } from "../../play/pod/describe-pod.js";
 import { containerName, findPod, findPods, type FoundPod, newestAttempts } from "../../play/pod/find-pod.js";
-import { keptManifest } from "../../play/pod/kept-manifest.js";
+import { type KeptPod, keptPod } from "../../play/pod/kept-pod.js";
 import { renderPods, summarize } from "../../play/pod/pod-summary.js";
 import { renderUsage, usageOf } from "../../play/pod/pod-usage.js";
 import { readLogs } from "../../play/pod/read-logs.js";
-import type { Manifest } from "../../play/manifests/read-manifests.js";
 import { playDown } from "../../play/play.js";
 import { PlayStore, workloadName } from "../../play/play-store.js";
 import { drained } from "../../play/view/drained.js";
@@ -78,11 +77,11 @@ async function ps(
   const now = Date.now();
   const summaries = await Promise.all(
     pods.map(async (pod) => {
-      const manifest = await manifestOf(pod, report);
+      const kept = await keptOf(pod, report);
       try {
-        return summarize(pod, await client.podSandboxStatus(pod.sandbox.id, signal), manifest, now);
+        return summarize(pod, await client.podSandboxStatus(pod.sandbox.id, signal), kept, now);
       } catch (error) {
-        if (isKind(error, "notFound")) return summarize(pod, undefined, manifest, now); // Removed since it was listed.
+        if (isKind(error, "notFound")) return summarize(pod, undefined, kept, now); // Removed since it was listed.
         throw error;
       }
     }),
@@ -92,12 +91,12 @@ async function ps(
 }
 
 /** What play keeps of a pod that it made on this host. */
-async function manifestOf(
+async function keptOf(
   { sandbox, isPlayed }: FoundPod,
   report: PodContext["report"],
-): Promise<Manifest | undefined> {
+): Promise<KeptPod | undefined> {
   if (!isPlayed) return undefined;
-  return keptManifest(sandbox, { files: nodeFiles, directories: defaultDirectories, report });
+  return keptPod(sandbox, { files: nodeFiles, directories: defaultDirectories, report });
 }
 
 async function logs(request: RequestOf<"logs">, context: PodContext): Promise<number> {
@@ -153,8 +152,8 @@ async function describe(
 ): Promise<number> {
   const pod = await findPod(client, name, signal);
   const status = await client.podSandboxStatus(pod.sandbox.id, signal);
-  const manifest = await manifestOf(pod, report);
-  print(describePod({ pod, status, ...(manifest === undefined ? {} : { manifest }) }, Date.now()));
+  const kept = await keptOf(pod, report);
+  print(describePod({ pod, status, ...(kept === undefined ? {} : { kept }) }, Date.now()));
   return 0;
 }
 

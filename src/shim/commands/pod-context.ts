@@ -4,7 +4,7 @@ import type { ConnectedClient } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
 import { defaultDirectories } from "../../play/containers/pod-files.js";
 import { chooseContainer, type FoundPod } from "../../play/pod/find-pod.js";
-import { keptManifest } from "../../play/pod/kept-manifest.js";
+import { keptPod } from "../../play/pod/kept-pod.js";
 import type { ContainerStatus } from "../domain/cri.js";
 import type { PodRequest } from "./pod-commands.js";
 
@@ -33,7 +33,7 @@ export async function chosenContainer(
 ): Promise<ContainerStatus> {
   const kept =
     name === undefined && pod.isPlayed
-      ? await keptManifest(pod.sandbox, { files: nodeFiles, directories: defaultDirectories, report })
+      ? await keptPod(pod.sandbox, { files: nodeFiles, directories: defaultDirectories, report })
       : undefined;
-  return chooseContainer(pod, name, kept?.pod.spec.containers[0]?.name);
+  return chooseContainer(pod, name, kept?.manifest.pod.spec.containers[0]?.name);
 }

@@ -306,14 +306,16 @@ test("activeDeadlineSeconds end the pod for good", () =>
     assert.equal(cri.calls.at(-1), "stopPodSandbox web");
   }));
 
+const withLimits = `  containers: [{name: a, ${image}}]\n  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1}}, {name: d, emptyDir: {sizeLimit: 1Ki}}]`;
+
 for (const [what, error] of [
   ["", undefined],
   [", also after one that could not be measured", new ShimError("timeout", "du hangs")],
 ] as const)
   test(`an emptyDir larger than its sizeLimit evicts the pod within ten seconds${what}`, () =>
     run(
-      `  containers: [{name: a, ${image}}]\n  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1}}, {name: d, emptyDir: {sizeLimit: 1Ki}}]`,
-      async ({ cri, files, clock, status, events }) => {
+      withLimits,
+      async ({ cri, deps, files, clock, status, events }) => {
         await clock.advance(20_000);
         assert.equal(status().phase, "Running");
         const path = "/state/uid-1/volumes/empty-dir/d";
@@ -326,8 +328,14 @@ for (const [what, error] of [
         await clock.advance(10_000);
         assert.deepEqual(cri.calls.slice(-2), ["stopContainer a 30s", "stopPodSandbox web"]);
         assert.equal(`${status().phase} ${status().reason ?? ""}`, "Failed Evicted");
-        assert.equal(status().message, 'emptyDir volume "d" takes 1025 bytes, more than its sizeLimit 1Ki');
+        assert.equal(status().message, 'Usage of EmptyDir volume "d" exceeds the limit "1Ki".');
         await clock.advance(600_000);
+        assert.equal(cri.calls.at(-1), "stopPodSandbox web");
+        files.usages.clear();
+        await using next = new Kubelet({ ...deps, playId: "play-2" });
+        const worker = next.apply(await podWith(withLimits), { failFast: false });
+        await clock.advance(600_000);
+        assert.equal(worker.status?.reason, "Evicted", "for the next play");
         assert.equal(cri.calls.at(-1), "stopPodSandbox web");
       },
       ({ files }) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type PodSummary, renderPods, summarize } from "../../../../src/play/pod/pod-summary.js";
 import { findPods } from "../../../../src/play/pod/find-pod.js";
-import { keptManifest } from "../../../../src/play/pod/kept-manifest.js";
+import { keptPod } from "../../../../src/play/pod/kept-pod.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
 const { signal } = new AbortController();
@@ -21,8 +21,8 @@ async function listed(
   try {
     const [pod] = await findPods(cri, undefined, signal);
     assert.ok(pod);
-    const manifest = await keptManifest(pod.sandbox, { ...deps, report });
-    return summarize(pod, await cri.podSandboxStatus(pod.sandbox.id), manifest, clock.now());
+    const kept = await keptPod(pod.sandbox, { ...deps, report });
+    return summarize(pod, await cri.podSandboxStatus(pod.sandbox.id), kept, clock.now());
   } finally {
     await kubelet[Symbol.asyncDispose]();
   }

@@ -1,6 +1,7 @@
-/** What the CRI does not tell of a pod of play, from the manifest that play keeps of it. */
+/** What the CRI does not tell of a pod of play, from what play keeps of it on disk. */
 import type { PodSandboxStatus } from "../../shim/domain/cri.js";
 import { messageOf } from "../../shim/lib/errors.js";
+import { type PodEnd, readPodEnd } from "../containers/pod-end.js";
 import { type PodRecordDeps, readPodRecord } from "../containers/pod-record.js";
 import { podUid } from "../manifests/names.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
@@ -13,15 +14,23 @@ export function containersOf({ initContainers = [], containers }: PodSpec): read
   return [...initContainers, ...containers];
 }
 
+export interface KeptPod {
+  readonly manifest: Manifest;
+  /** How play has ended it. */
+  readonly end?: PodEnd;
+}
+
 /** Undefined without a record, and, with a line, when it cannot be read. */
-export async function keptManifest(
-  { metadata }: Pick<PodSandboxStatus, "metadata">,
+export async function keptPod(
+  { id, metadata }: Pick<PodSandboxStatus, "id" | "metadata">,
   deps: Deps,
-): Promise<Manifest | undefined> {
+): Promise<KeptPod | undefined> {
   const uid = metadata?.uid ?? "";
   if (podUid(uid) !== undefined) return undefined; // It comes from the CRI, and is part of a path.
   try {
-    return await readPodRecord(uid, deps);
+    const manifest = await readPodRecord(uid, deps);
+    const end = await readPodEnd({ uid }, id, deps);
+    return manifest === undefined ? undefined : { manifest, ...(end === undefined ? {} : { end }) };
   } catch (error) {
     deps.report(messageOf(error));
     return undefined;
