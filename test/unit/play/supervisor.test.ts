@@ -3,6 +3,7 @@ import { appendFileSync, existsSync } from "node:fs";
 import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
 import type { ShimError } from "../../../src/shim/lib/errors.js";
 import type { ManifestFile } from "../../../src/play/manifests/documents.js";
 import { readDoomed, readWorkloads } from "../../../src/play/manifests/read-manifests.js";
@@ -44,11 +45,11 @@ interface Supervised extends Fixture {
 async function supervised(
   plays: readonly StoredPlay[],
   work: (all: Supervised) => Promise<void>,
+  fixture = makeFixture(),
 ): Promise<void> {
   await using directory = await temporaryDirectory();
   const store = new PlayStore(directory.path, "/run/cri.sock");
   for (const play of plays) await store.save(play);
-  const fixture = makeFixture();
   const stop = new AbortController();
   const lines: string[] = [];
   const renewals: number[] = [];
@@ -86,6 +87,50 @@ test("supervise() makes the pods of stored plays, and restarts their containers"
     await until("it is restarted", () => started(all, "c-a") === 2);
   });
 });
+
+for (const [what, boot] of [
+  [
+    "have ended",
+    ({ cri }: Fixture) => {
+      for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+      for (const container of cri.containers)
+        Object.assign(container, { state: ContainerState.CONTAINER_EXITED, exitCode: 255 });
+    },
+  ],
+  [
+    "are gone",
+    ({ cri }: Fixture) => {
+      cri.sandboxes.length = 0;
+      cri.containers.length = 0;
+    },
+  ],
+] as const)
+  test(`supervise() starts all pods again after a boot by which they ${what}, with their data`, async () => {
+    const withData =
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: uid-a}\n" +
+      'spec: {volumes: [{name: d, emptyDir: {}}], containers: [{name: c-a, image: "busybox:1", volumeMounts: [{name: d, mountPath: /d}]}]}';
+    const play = await playOf(withData, pod("b"));
+    const fixture = makeFixture();
+    const run = (): Promise<void> =>
+      until("both run", () => started(fixture, "c-a") === 1 && started(fixture, "c-b") === 1);
+    await supervised([play], run, fixture);
+    boot(fixture);
+    // The machine went down while something was started.
+    await fixture.files.makeDirectory("/state/uid-a/starting/of-the-last-boot");
+    await fixture.files.replaceFile("/state/uid-a/owner", "supervised before");
+    fixture.cri.calls.length = 0;
+    await supervised([play], run, fixture);
+    assert.deepEqual(fixture.cri.calls.filter((call) => call.startsWith("runPodSandbox")).sort(), [
+      "runPodSandbox a",
+      "runPodSandbox b",
+    ]);
+    const data = "/state/uid-a/volumes/empty-dir/d";
+    assert.ok(fixture.files.paths.has(data));
+    const removed = fixture.files.calls.filter((call) => call.startsWith("removeTree "));
+    assert.ok(!removed.some((call) => data.startsWith(call.slice("removeTree ".length))), String(removed));
+    const [newest] = fixture.cri.containers.filter(({ config }) => config.metadata?.name === "c-a").reverse();
+    assert.ok(newest?.config.mounts?.some(({ host_path: path }) => path === data));
+  });
 
 test("supervise() reads the facts of the node again for each play that it applies", async () => {
   await supervised([await playOf(pod("a"))], async (all) => {
