@@ -49,8 +49,11 @@ export function describeReach({ jobs }: Pick<Reach, "jobs">): string {
       const found = jobs[job];
       const title = reachTable[job].title.padEnd(width);
       if (found.reached) return `${title}  in reach: ${reachTable[job].proof}\n`;
-      const word = found.pending === true ? "not known yet" : "out of reach";
-      return `${title}  ${word}: ${found.reason}\n${indent}${found.lost}\n`;
+      const [word, loss] =
+        found.pending === true
+          ? ["not known yet", `if out of reach: ${found.lost}`]
+          : ["out of reach", found.lost];
+      return `${title}  ${word}: ${found.reason}\n${indent}${loss}\n`;
     })
     .join("");
 }
