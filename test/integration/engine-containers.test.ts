@@ -9,7 +9,8 @@ describe("DockerEngine, containers", { skip: await reasonToSkip(), timeout: 120_
 
   test("connect() reads facts that hold together", () => {
     const { facts } = at;
-    assert.match(facts.engineVersion, /^\d+\.\d+\.\d+/);
+    // Engines of distributions need not have a number here.
+    assert.notEqual(facts.engineVersion, "");
     assert.ok(facts.apiMinor >= 41 && facts.apiMinor <= 51, String(facts.apiMinor));
     assert.match(facts.dockerRootDir, /^\//);
     assert.ok(facts.totalMemory > 1024 * 1024);

@@ -255,7 +255,7 @@ spec:
     assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
   });
 
-  test("an init container runs once, whoever keeps the pod", async (t) => {
+  test("an init container runs once when another play takes the pod", async (t) => {
     const directory = await server().newDirectory();
     await mkdir(onEngineHost(directory), { recursive: true });
     const mount = "volumeMounts: [{name: data, mountPath: /data}]";

@@ -11,6 +11,9 @@ test("describeReach() names each job, and for those out of reach the reason and 
   const text = describeReach({ jobs: { ...jobs, files, cgroups } });
   assert.match(text, /^files {15}in reach: the engine finds a directory/);
   assert.match(text, /^processes {11}out of reach: the engine is elsewhere\n {20}A timed out exec /m);
-  assert.match(text, /^cgroups {13}not known yet: no container of a pod runs yet\n {20}if out of reach: Limits /m);
+  assert.match(
+    text,
+    /^cgroups {13}not known yet: no container of a pod runs yet\n {20}if out of reach: Limits /m,
+  );
   assert.equal(text.split("\n").length, 10);
 });
