@@ -27,7 +27,7 @@ await inNamespaces(import.meta.url, containerdPrograms, () => {
     });
     playScenarios(() => ({
       endpoint: containerd.endpoint,
-      ...{ image, run },
+      ...{ image, run, undoesAbandonedStarts: true },
       newDirectory: () => mkdtemp(join(directory, "d-")),
     }));
   });

@@ -17,6 +17,8 @@ export interface PlayServer {
   readonly image: string;
   /** Part of all names. */
   readonly run: string;
+  /** Whether it undoes the start of a container whose client is gone; a kubelet then restarts the container. */
+  readonly undoesAbandonedStarts?: boolean;
   newDirectory(): Promise<string>;
 }
 
@@ -286,8 +288,10 @@ spec:
     assert.match((await second.exited).stderr, /another play has taken over the pod/);
     await writeFile(onEngineHost(join(directory, "go")), "");
     await third.untilPrinted(/Started container main/);
-    assert.equal(await readFile(log, "utf8"), "once\n");
-    assert.equal((await present("taken")).restarts, 0);
+    const { undoesAbandonedStarts = false } = server();
+    assert.match(await readFile(log, "utf8"), undoesAbandonedStarts ? /^(?:once\n){1,2}$/ : /^once\n$/);
+    const { restarts } = await present("taken");
+    assert.ok(restarts <= (undoesAbandonedStarts ? 1 : 0), `${restarts} restarts`);
   });
 
   const twoContainers = `

@@ -9,6 +9,7 @@ import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from ".
 import { type NodeCredentials, pullCredentials } from "../containers/pull-credentials.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
+import { pause } from "./clock.js";
 import type { EventSink } from "./events.js";
 import { type KillDeps, killContainer } from "./kill.js";
 import { containerHash } from "./hashes.js";
@@ -38,6 +39,10 @@ export class StartFailure extends ShimError {
     super(kind, message, {}, { cause });
   }
 }
+
+/** How long the start of a process that was killed may go on, and how often it is looked at. */
+const settleMs = 10_000;
+const settlePollMs = 100;
 
 interface StartInput {
   readonly start: ContainerStart;
@@ -71,7 +76,7 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
         try {
           await deps.client.startContainer(made, signal);
         } catch (error) {
-          if (present === undefined || !(await hasStarted(made, deps, signal))) throw error;
+          if (present === undefined || !(await isSettled(made, deps, signal))) throw error;
         }
       },
       (reason) => explainStart(reason.replaceAll(made, name), container),
@@ -92,8 +97,20 @@ function unfinished({ start, sandbox, observed }: StartInput): ObservedContainer
   return newest?.state === "created" && isWanted ? newest : undefined;
 }
 
-async function hasStarted(id: string, { client }: StartDeps, signal: AbortSignal): Promise<boolean> {
-  return (await client.containerStatus(id, signal)).state !== ContainerState.CONTAINER_CREATED;
+/**
+ * Whether the start that the process before has asked for has come to its end, so that the next observation shows
+ * a container that runs or has ended. It may be under way still: containerd undoes the start of a client that is
+ * gone, and refuses another one meanwhile.
+ */
+async function isSettled(id: string, { client, clock }: StartDeps, signal: AbortSignal): Promise<boolean> {
+  const deadline = clock.uptime() + settleMs;
+  for (;;) {
+    const { state } = await client.containerStatus(id, signal);
+    if (state !== ContainerState.CONTAINER_CREATED) return true;
+    if (clock.uptime() >= deadline) return false;
+    await pause(settlePollMs, clock, signal);
+    signal.throwIfAborted();
+  }
 }
 
 async function create(

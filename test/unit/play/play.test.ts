@@ -465,6 +465,35 @@ describe("two plays of one pod", () => {
       assert.deepEqual(await files.list("/state/uid-1/starting"), []);
     });
 
+  test("of a start that the server undoes when its client is killed, the end is waited for", async () => {
+    const fixture = fixtureWithInit();
+    const { cri, files, clock } = fixture;
+    cri.refusedStarts.add("init");
+    await assert.rejects(up(fixture, { keep: true }));
+    cri.refusedStarts.clear();
+    cri.calls.length = 0;
+    const start = cri.startContainer.bind(cri);
+    cri.startContainer = async (id) => {
+      cri.startContainer = start;
+      cri.failingStarts.add("init");
+      clock.after(300, () => {
+        void start(id).catch(() => cri.failingStarts.clear());
+      });
+      return Promise.reject(new ShimError("unknown", "container is already in starting state"));
+    };
+    await files.makeDirectory("/state/uid-1/starting/killed");
+    const later = { ...fixture.deps, playId: "play-2" };
+    await using kubelet = new Kubelet(later);
+    const played = playUp([await podWith(spec)], kubelet, later, { keep: false });
+    await clock.advance(1000);
+    await played;
+    const again = ["createContainer init 1", "startContainer init"];
+    assert.deepEqual(
+      cri.calls.filter((call) => / init/.test(call) && !call.startsWith("remove")),
+      ["startContainer init", ...again],
+    );
+  });
+
   test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
     const fixture = makeFixture();
     const text = `  restartPolicy: Never\n  containers: [{name: a, ${image}}]`;
