@@ -10,6 +10,8 @@ import { messageOf, ShimError } from "./errors.js";
 const longestPathBytes = 107;
 /** A running server accepts at once; one that does not within this time hangs. */
 const probeTimeoutMs = 2000;
+/** Nobody listens. ECONNRESET: the server has ended after the connection, and before it took it. */
+const notServed: readonly unknown[] = ["ECONNREFUSED", "ECONNRESET", "ENOENT", "ENOTDIR"];
 
 export interface BoundSocket {
   readonly path: string;
@@ -149,7 +151,7 @@ export function isServed(path: string): Promise<boolean> {
     probe.once("error", (error) => {
       clearTimeout(timer);
       const code = codeOf(error);
-      if (code === "ECONNREFUSED" || code === "ENOENT" || code === "ENOTDIR") resolve(false);
+      if (notServed.includes(code)) resolve(false);
       else if (code === "EAGAIN")
         resolve(true); // Its backlog is full.
       else reject(error);

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import { ShimError, type ErrorKind } from "../../../src/shim/lib/errors.js";
-import { bindUnixSocket } from "../../../src/shim/lib/unix-socket.js";
+import { bindUnixSocket, isServed } from "../../../src/shim/lib/unix-socket.js";
 
 interface Place extends AsyncDisposable {
   readonly directory: string;
@@ -169,5 +169,17 @@ describe("bindUnixSocket()", () => {
     await second.unlink();
     assert.deepEqual(await readdir(place.directory), []);
     await second.unlink();
+  });
+});
+
+describe("isServed()", () => {
+  test("says no of a server that ends before it has taken the connection", async () => {
+    await using place = await newPlace();
+    const server = place.newServer().listen(place.path);
+    await once(server, "listening");
+    // The connection waits in the backlog, and the kernel resets it.
+    const answer = isServed(place.path);
+    server.close();
+    assert.equal(await answer, false);
   });
 });
