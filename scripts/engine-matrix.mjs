@@ -73,6 +73,8 @@ async function main(argv) {
           ...process.env,
           DOCKERSHIM_NO_SETUP: "1",
           DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
+          // As for a user of this engine: commands such as play find it by themselves.
+          DOCKER_HOST: engine.endpoint,
           DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
         },
         concurrency: 1,
