@@ -7,6 +7,7 @@
  */
 import { join, resolve } from "node:path";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
+import { findBusybox } from "./setup/busybox.mjs";
 import {
   UsageError,
   commandIn,
@@ -58,6 +59,7 @@ async function main(argv) {
   const infos = new Map();
   for (const engine of asked.engines) infos.set(engine, await readInfo(engine));
   await ensureBuilt({ root: repositoryRoot, log });
+  await findBusybox({ cacheDirectory, allowDownload: true, log }); // For the image of the tests' containers.
   const registry = await findRegistry({ cacheDirectory, allowDownload: false, log });
   const rows = [];
   for (const engine of asked.engines) {

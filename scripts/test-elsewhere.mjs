@@ -9,13 +9,14 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
+import { findBusybox } from "./setup/busybox.mjs";
 import {
   elsewhereVariable,
   reasonForNoEngineElsewhere,
   startEngineElsewhere,
 } from "./setup/engine-elsewhere.mjs";
 import { kindOf } from "./setup/integration-tests.mjs";
-import { repositoryRoot } from "./setup/paths.mjs";
+import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 
 const fileLimitMs = 600_000;
 const folder = join(repositoryRoot, "test", "integration");
@@ -51,6 +52,8 @@ if (reason !== false) {
   process.stderr.write(`no engine elsewhere: ${reason}\n`);
   process.exit(1);
 }
+const log = (/** @type {string} */ line) => process.stderr.write(`test-elsewhere: ${line}\n`);
+await findBusybox({ cacheDirectory, allowDownload: true, log }); // For the image of the tests' containers.
 const given = positionals.length > 0 ? positionals : readdirSync(folder).map((name) => join(folder, name));
 const files = given.filter((file) => file.endsWith(".test.ts") && kindOf(file) === "shared");
 const engine = await startEngineElsewhere();
