@@ -18,7 +18,7 @@ const linkerVersion = "GNU ld 2.40 (Debian 12)";
 const linkerPattern = /^GNU ld \(GNU Binutils for Debian\) 2\.40$/;
 
 /** Every program NAME is built from NAME.c as NAME-ARCHITECTURE. */
-const programs = ["pause", "pod-dialer", "port-forward", "host-paths", "play-files"];
+const programs = ["pause", "pod-dialer", "port-forward", "host-paths", "run-programs", "play-files"];
 
 const targets = {
   amd64: {

@@ -14,9 +14,11 @@ enum {
 	EIO = 5,
 	E2BIG = 7,
 	EAGAIN = 11,
+	EACCES = 13,
 	EBUSY = 16,
 	EEXIST = 17,
 	EXDEV = 18,
+	ENOTDIR = 20,
 	EISDIR = 21,
 	EINVAL = 22,
 	ENOTEMPTY = 39,
@@ -66,6 +68,11 @@ enum {
 	CLONE_NEWNET = 0x40000000,
 	PR_SET_PDEATHSIG = 1,
 	SIG_BLOCK = 0,
+	SIG_SETMASK = 2,
+	PROT_READ = 1,
+	PROT_WRITE = 2,
+	MAP_PRIVATE = 2,
+	MAP_ANONYMOUS = 32,
 	SIGHUP = 1,
 	SIGINT = 2,
 	SIGKILL = 9,
@@ -164,6 +171,12 @@ enum {
 	SYS_fchmodat = 268,
 	SYS_statx = 332,
 	SYS_openat2 = 437,
+	SYS_mmap = 9,
+	SYS_munmap = 11,
+	SYS_execve = 59,
+	SYS_setsid = 112,
+	SYS_dup3 = 292,
+	SYS_pipe2 = 293,
 	O_DIRECTORY = 0200000,
 	O_NOFOLLOW = 0400000,
 	/* Of the mode in what newfstatat fills. */
@@ -179,6 +192,21 @@ static long system_call(long number, long a, long b, long c, long d, long e)
 	__asm__ volatile("syscall"
 			 : "=a"(result)
 			 : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Not every program maps memory. The sixth argument is the offset: 0. */
+__attribute__((unused)) static long map_memory(unsigned long size)
+{
+	long result;
+	register long r10 __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS;
+	register long r8 __asm__("r8") = -1;
+	register long r9 __asm__("r9") = 0;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "0"(SYS_mmap), "D"(0L), "S"(size), "d"((long)(PROT_READ | PROT_WRITE)), "r"(r10), "r"(r8), "r"(r9)
 			 : "rcx", "r11", "memory");
 	return result;
 }
@@ -238,6 +266,12 @@ enum {
 	SYS_pwrite64 = 68,
 	SYS_statx = 291,
 	SYS_openat2 = 437,
+	SYS_dup3 = 24,
+	SYS_pipe2 = 59,
+	SYS_setsid = 157,
+	SYS_munmap = 215,
+	SYS_execve = 221,
+	SYS_mmap = 222,
 	O_DIRECTORY = 040000,
 	O_NOFOLLOW = 0100000,
 	/* Of the mode in what newfstatat fills. */
@@ -254,6 +288,23 @@ static long system_call(long number, long a, long b, long c, long d, long e)
 	register long x4 __asm__("x4") = e;
 
 	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+	return x0;
+}
+
+__attribute__((unused)) static long map_memory(unsigned long size)
+{
+	register long x8 __asm__("x8") = SYS_mmap;
+	register long x0 __asm__("x0") = 0;
+	register long x1 __asm__("x1") = (long)size;
+	register long x2 __asm__("x2") = PROT_READ | PROT_WRITE;
+	register long x3 __asm__("x3") = MAP_PRIVATE | MAP_ANONYMOUS;
+	register long x4 __asm__("x4") = -1;
+	register long x5 __asm__("x5") = 0;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
 	return x0;
 }
 

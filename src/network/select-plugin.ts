@@ -12,6 +12,8 @@ import type { CniParts, CniPartsOptions } from "./cni/create-cni-plugin.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
+import { commandRunner } from "./iptables/run-command.js";
+import type { StartProgram } from "./programs/start-program.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/bridge-list.js";
 import type { ReadKnownSandboxes } from "./kubenet/orphaned-addresses.js";
@@ -41,6 +43,8 @@ export interface NetworkSelection {
   readonly knownSandboxes: ReadKnownSandboxes;
   /** Flushes the cache of results. */
   readonly flusher: Flusher;
+  /** Starts CNI plugins, iptables and the like. */
+  readonly start: StartProgram;
   /** Called for operations on pods and for runs of CNI plugins. */
   readonly observer?: Pick<Observer, "networkOperationEnded" | "pluginRunEnded"> | undefined;
 }
@@ -85,6 +89,7 @@ function noop(reason: string, selection: NetworkSelection, log: Logger): Selecte
   const plugin = new NoopNetworkPlugin({
     reason,
     log,
+    run: parts.run,
     previous: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
   });
   return { plugin: new LockedNetworkPlugin(plugin, observing(selection)), orphans: undefined };
@@ -107,8 +112,9 @@ function observing({ observer }: NetworkSelection): Pick<LockedPluginOptions, "o
 /** For `createCniParts`. */
 function partsOptions(selection: NetworkSelection, log: Logger): CniPartsOptions {
   const { cniBinDirs: binDirs, cniCacheDir: cacheDir, iptablesMode: mode, flusher, observer } = selection;
-  const iptables = new HostIptables({ mode, log });
-  const options = { log, binDirs, cacheDir, iptables, flusher };
+  const { start } = selection;
+  const iptables = new HostIptables({ mode, log, run: commandRunner(start) });
+  const options = { log, binDirs, cacheDir, iptables, flusher, start };
   return observer === undefined ? options : { ...options, observe: (run) => observer.pluginRunEnded(run) };
 }
 

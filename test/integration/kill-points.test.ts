@@ -335,7 +335,7 @@ function isMilestone(steps: readonly string[], index: number): boolean {
   const kind = (line = ""): string =>
     line
       .replace(/[0-9a-f]{12,}|\d+/g, "#")
-      .replace(/^(spawn) .*/, "$1")
+      .replace(/^(spawn|write run) .*/, "$1")
       .replace(/^rm .*\/dockershim-running\/.*/, "rm");
   const line = kind(steps[index]);
   if (/^(mkdir|open|writeFile|execFile)/.test(line)) return false;

@@ -12,7 +12,7 @@ import childProcess from "node:child_process";
 import fs from "node:fs";
 import http from "node:http";
 import { syncBuiltinESMExports } from "node:module";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 
 const directory = process.env["DOCKERSHIM_TEST_KILL_POINTS"] ?? "";
 const { readFileSync, appendFileSync } = fs;
@@ -61,6 +61,16 @@ function watch(object, name, describe) {
   };
 }
 
+/**
+ * The program, or that it gets its input; undefined for other requests.
+ * @param {Buffer} bytes
+ */
+function requestIn(bytes) {
+  const kind = bytes.readUInt32LE(8);
+  if (kind === 1) return `run ${bytes.toString("utf8", 24).split("\0", 1)[0]}`;
+  return kind === 2 ? "input" : undefined;
+}
+
 /** @param {unknown[]} words */
 const first = ([word]) => String(word);
 for (const name of ["link", "mkdir", "rename", "rm", "rmdir", "symlink", "unlink", "writeFile"]) {
@@ -83,5 +93,16 @@ watch(http, "request", ([options]) => {
   return /^(GET|HEAD)$/.test(method) ? undefined : `${method} ${path}`;
 });
 watch(childProcess, "spawn", first);
+const { spawn } = childProcess;
+/** What the helper starts is started by this program: pause/run-programs.c. */
+childProcess.spawn = /** @type {typeof spawn} */ (
+  /** @param {Parameters<typeof spawn>} words */
+  (...words) => {
+    const child = spawn(...words);
+    if (child.stdin !== null && basename(words[0]).startsWith("run-programs-"))
+      watch(child.stdin, "write", ([bytes]) => requestIn(/** @type {Buffer} */ (bytes)));
+    return child;
+  }
+);
 watch(childProcess, "execFile", first);
 syncBuiltinESMExports();

@@ -19,6 +19,7 @@ import {
   requireSayable,
   splitCidrs,
 } from "./capability-arguments.js";
+import type { RunCommand } from "../iptables/run-command.js";
 import { declaredCapabilities, type NetworkList } from "../libcni/configuration.js";
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
@@ -56,6 +57,7 @@ export interface CniPluginParts {
   readonly timeouts?: Partial<CniTimeouts>;
   /** Set-ups that may run at once, and as many tear-downs. */
   readonly parallelism?: number;
+  readonly run?: RunCommand;
 }
 
 /** Calls for one pod must come one after the other; calls for different pods may overlap. */
@@ -220,12 +222,12 @@ export class CniNetworkPlugin implements NetworkPlugin {
 
   /** The time limit begins with the permit. An abort ends the wait for the lock and for the permit. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
-    const { runner, attachments } = this.parts;
+    const { runner, attachments, run } = this.parts;
     const action = `set up the network of ${attachment.subject}`;
     return attachments.alone(attachment.containerId, signal, () =>
       this.#setUps.run(signal, () =>
         withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-          await bringUpLoopback(runner, attachment, own);
+          await bringUpLoopback(runner, attachment, own, run);
           return podAddresses(await attachments.add(list, attachment, own), podInterface);
         }),
       ),

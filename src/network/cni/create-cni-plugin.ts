@@ -5,6 +5,8 @@ import { messageOf } from "../../shim/lib/errors.js";
 import type { Flusher } from "../../shim/lib/files/flusher.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { HostIptables } from "../iptables/host-iptables.js";
+import { commandRunner, type RunCommand } from "../iptables/run-command.js";
+import { startAsChild } from "../programs/start-program.js";
 import { Attachments } from "./attachments.js";
 import { ResultCache } from "../libcni/cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
@@ -22,7 +24,7 @@ const orphanTimeoutMs = 500;
 
 export interface CniPartsOptions extends Pick<
   InvokerOptions,
-  "environment" | "limits" | "observe" | "namespaces"
+  "environment" | "limits" | "observe" | "namespaces" | "start"
 > {
   readonly binDirs: readonly string[];
   readonly cacheDir: string;
@@ -47,6 +49,8 @@ export interface CniParts {
   readonly attachments: Attachments;
   readonly iptables: HostIptables;
   readonly natTables: NatTables;
+  /** Starts programs as the plugins are started. */
+  readonly run: RunCommand;
 }
 
 export function createCniParts(options: CniPartsOptions): CniParts {
@@ -55,10 +59,12 @@ export function createCniParts(options: CniPartsOptions): CniParts {
   const invoker = new PluginInvoker({ ...options, running });
   const runner = new NetworkListRunner(invoker, log);
   const cache = new ResultCache(cacheDir, log, legacyResultDirs, flusher);
-  const { iptables = new HostIptables({ mode: "auto", log }) } = options;
+  const { start = startAsChild } = options;
+  const run = commandRunner(start);
+  const { iptables = new HostIptables({ mode: "auto", log, run }) } = options;
   const { natTables = hostNatTables(iptables) } = options;
   const attachments = new Attachments({ runner, cache, natTables, running, log });
-  return { invoker, running, runner, cache, iptables, natTables, attachments };
+  return { invoker, running, runner, cache, iptables, natTables, attachments, run };
 }
 
 export interface CniPluginOptions extends CniPartsOptions {
@@ -86,7 +92,7 @@ export function createPluginOn(
   parts: CniParts = createCniParts(options),
 ): CniNetworkPlugin {
   const { reason, log, podCidrs, timeouts, parallelism } = options;
-  const { runner, attachments } = parts;
+  const { runner, attachments, run } = parts;
   return new CniNetworkPlugin({
     name,
     reason,
@@ -96,6 +102,7 @@ export function createPluginOn(
     status: new StatusProbe(runner),
     open: () => openParts(parts, log),
     log,
+    run,
     ...(parallelism === undefined ? {} : { parallelism }),
     ...(podCidrs === undefined ? {} : { podCidrs }),
     ...(timeouts === undefined ? {} : { timeouts }),

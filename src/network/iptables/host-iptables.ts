@@ -3,6 +3,7 @@ import { isKind } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
 import { detectIptables, plainIptables, type IptablesMode, type IptablesTools } from "./detect.js";
+import { isHelperLost } from "../programs/programs-process.js";
 import { Iptables } from "./iptables.js";
 import { runCommand, type RunCommand } from "./run-command.js";
 
@@ -38,7 +39,7 @@ export class HostIptables {
    */
   async everywhere(signal: AbortSignal): Promise<readonly Iptables[]> {
     const chosen = await this.chosen(signal).catch((error: unknown) => {
-      if (isKind(error, "unavailable")) return undefined;
+      if (isKind(error, "unavailable") && !isHelperLost(error)) return undefined;
       throw error;
     });
     const plain = await this.#plainOne(signal);

@@ -2,10 +2,11 @@
  * Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a
  * shell's text.
  */
-import { execFile } from "node:child_process";
 import { withDeadline } from "../../shim/lib/abort.js";
 import { ShimError } from "../../shim/lib/errors.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { runProgram } from "../programs/run-program.js";
+import { startAsChild, type StartProgram } from "../programs/start-program.js";
 
 export interface CommandOptions {
   readonly signal: AbortSignal;
@@ -31,43 +32,38 @@ const defaultTimeoutMs = 30_000;
 /** Nat tables of nodes with many Services have tens of megabytes. */
 const largestOutputBytes = 256 * 1024 * 1024;
 
+/** For messages. */
+const largestErrorBytes = 1024 * 1024;
+/** How long to wait for a killed program. */
+const deathMs = 1_000;
+
+/** Runs programs that `start` starts. */
+export function commandRunner(start: StartProgram): RunCommand {
+  return (program, words, { signal, input = "", timeoutMs = defaultTimeoutMs }) =>
+    withDeadline(signal, timeoutMs, `run ${program}`, async (limited) => {
+      // Messages are matched, and shown, in one language.
+      const request = { program, words, environment: { ...process.env, LC_ALL: "C" } };
+      const limits = { stdoutBytes: largestOutputBytes, stderrBytes: largestErrorBytes, deathMs };
+      let exit;
+      try {
+        exit = await runProgram(start, request, { input, signal: limited, ...limits });
+      } catch (error) {
+        limited.throwIfAborted();
+        throw startError(program, error);
+      }
+      const { exitCode, stdout, stderr, signalName } = exit;
+      if (exitCode === undefined)
+        throw new ShimError("unknown", `run ${program}: ended with ${signalName ?? "a signal"}`);
+      return { exitCode, stdout, stderr };
+    });
+}
+
 /**
- * Runs `program` (found by PATH) to its end, whatever its exit code. `notFound` when there is no such
- * program, `timeout` after the time limit, the reason of `signal` when that aborts; both kill the program.
+ * Runs `program` (found by PATH) to its end, whatever its exit code, as a child of this process. `notFound`
+ * when there is no such program, `timeout` after the time limit, the reason of `signal` when that aborts;
+ * both kill the program.
  */
-export const runCommand: RunCommand = (
-  program,
-  words,
-  { signal, input = "", timeoutMs = defaultTimeoutMs },
-) =>
-  withDeadline(
-    signal,
-    timeoutMs,
-    `run ${program}`,
-    (limited) =>
-      new Promise((resolve, reject) => {
-        const child = execFile(
-          program,
-          words,
-          {
-            signal: limited,
-            killSignal: "SIGKILL",
-            maxBuffer: largestOutputBytes,
-            // Messages are matched, and shown, in one language.
-            env: { ...process.env, LC_ALL: "C" },
-          },
-          (error, stdout, stderr) => {
-            if (error === null) resolve({ exitCode: 0, stdout, stderr });
-            else if (typeof error.code === "number") resolve({ exitCode: error.code, stdout, stderr });
-            else if (limited.aborted) reject(ShimError.from(limited.reason));
-            else reject(startError(program, error));
-          },
-        );
-        // A program that ends without reading says more by its exit than EPIPE does.
-        child.stdin?.on("error", () => undefined);
-        child.stdin?.end(input);
-      }),
-  );
+export const runCommand = commandRunner(startAsChild);
 
 /** Output of a command that has to succeed. Throws `commandError` for any other exit code than 0. */
 export async function outputOf(
@@ -98,7 +94,7 @@ export function exitCodeOf(error: unknown): number | undefined {
   return typeof code === "number" ? code : undefined;
 }
 
-function startError(program: string, error: Error): ShimError {
+function startError(program: string, error: unknown): ShimError {
   if (!hasCode(error, "ENOENT", "EACCES", "ENOTDIR"))
     return ShimError.from(error, "unknown").within(`run ${program}`);
   return new ShimError("notFound", `run ${program}: not installed`, { command: program }, { cause: error });

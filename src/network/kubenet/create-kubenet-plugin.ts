@@ -10,7 +10,7 @@ import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import { Conntrack } from "../hostport/conntrack.js";
-import { runCommand, type RunCommand } from "../iptables/run-command.js";
+import type { RunCommand } from "../iptables/run-command.js";
 import { DedupRules } from "./ebtables.js";
 import { KubenetNetworkPlugin } from "./kubenet-plugin.js";
 import type { HairpinMode } from "./bridge-list.js";
@@ -43,7 +43,7 @@ export function createKubenetPlugin(
   options: KubenetPluginOptions,
   parts: CniParts = createCniParts(options),
 ): KubenetNetworkPlugin {
-  const { log, run = runCommand, clock = systemClock, nonMasqueradeCidr, hairpinMode, mtuBytes } = options;
+  const { log, run = parts.run, clock = systemClock, nonMasqueradeCidr, hairpinMode, mtuBytes } = options;
   const { iptables } = parts;
   const versions = new PluginVersions(parts.invoker);
   const source = new KubenetSource({ invoker: parts.invoker, versions, hairpinMode, log, clock });

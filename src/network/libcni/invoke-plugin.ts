@@ -12,7 +12,9 @@ import {
 } from "../../shim/lib/linux/network-namespaces.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import { failureOf } from "./plugin-error.js";
-import { runProcess, type ProcessExit, type ProcessLimits } from "./plugin-process.js";
+import { runProcess, type ProcessLimits } from "./plugin-process.js";
+import type { ProgramExit } from "../programs/run-program.js";
+import type { StartProgram } from "../programs/start-program.js";
 import type { ForgetPlugin, PluginEnd, RunningPlugins } from "./running-plugins.js";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -51,6 +53,8 @@ export interface InvokerOptions {
   readonly namespaces?: NetworkNamespaces;
   /** Records plugins that change something, for the next process. */
   readonly running?: Pick<RunningPlugins, "note">;
+  /** As children of this process by default. */
+  readonly start?: StartProgram;
 }
 
 /** Commands that change something: these must be recorded. */
@@ -109,12 +113,12 @@ export class PluginInvoker {
     return path;
   }
 
-  async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProcessExit> {
-    const start = performance.now();
+  async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProgramExit> {
+    const begin = performance.now();
     let failed = true;
     let noted: Promise<ForgetPlugin> | undefined;
     let end: PluginEnd = "killed";
-    const { running } = this.options;
+    const { running, limits, start } = this.options;
     try {
       const exit = await runProcess(path, {
         environment: this.#environmentOf(call),
@@ -130,7 +134,8 @@ export class PluginInvoker {
                 await (noted = running.note(call, pid));
               },
             }),
-        ...(this.options.limits === undefined ? {} : { limits: this.options.limits }),
+        ...(limits === undefined ? {} : { limits }),
+        ...(start === undefined ? {} : { start }),
       });
       failed = exit.exitCode !== 0;
       if (exit.signalName === undefined) end = "byItself";
@@ -140,7 +145,7 @@ export class PluginInvoker {
       const forget = await noted;
       await forget?.(end);
       const { type, command } = call;
-      this.options.observe?.({ type, command, durationMs: performance.now() - start, failed });
+      this.options.observe?.({ type, command, durationMs: performance.now() - begin, failed });
     }
   }
 

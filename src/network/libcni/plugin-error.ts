@@ -8,7 +8,7 @@ import {
   type Json,
   type JsonObject,
 } from "../../shim/lib/json/exact-json.js";
-import type { ProcessExit } from "./plugin-process.js";
+import type { ProgramExit } from "../programs/run-program.js";
 
 /** Error codes of the specification that matter to the runtime. */
 export const errorCodes = {
@@ -27,7 +27,7 @@ export function pluginErrorCode(error: unknown): number | undefined {
 }
 
 /** The error of a plugin whose exit code is not 0. Its stderr is used only when stdout has no error. */
-export function failureOf(exit: ProcessExit): ShimError {
+export function failureOf(exit: ProgramExit): ShimError {
   const status = statusOf(exit);
   const stderr = exit.stderr.trim();
   if (exit.stdout.trim() === "") {
@@ -71,7 +71,7 @@ function kindOf(code: number | undefined): ErrorKind {
   }
 }
 
-function statusOf({ exitCode, signalName }: ProcessExit): string {
+function statusOf({ exitCode, signalName }: ProgramExit): string {
   return exitCode === undefined ? `signal: ${signalName ?? "unknown"}` : `exit status ${exitCode}`;
 }
 

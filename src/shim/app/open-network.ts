@@ -1,6 +1,9 @@
 /** The network plugin, with the data of the program that it needs. */
+import { arch } from "node:process";
 import { join } from "node:path";
 import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
+import { ProgramsProcess } from "../../network/programs/programs-process.js";
+import { startAsChild, type StartProgram } from "../../network/programs/start-program.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../lib/abort.js";
 import type { Lifetime } from "../lib/lifetime.js";
@@ -13,6 +16,7 @@ import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js"
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import type { Stores } from "./open-stores.js";
 import { readOnlyNetwork } from "./read-only.js";
+import { imageArchitecture, programPath } from "../pause/programs.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
@@ -49,6 +53,7 @@ export async function openNetwork(
         hairpinMode: config.hairpinMode,
         nonMasqueradeCidr: config.nonMasqueradeCidr,
         iptablesMode: config.iptablesMode,
+        start: programStarter(log, lifetime),
         flusher,
         observer,
         podsOfCni: hasNetworkOf("cni", records),
@@ -63,4 +68,12 @@ export async function openNetwork(
     await plugin.start(signal);
     return { network: plugin, orphanedNetworks: orphans };
   });
+}
+
+/** By a helper process that starts at the first use, on machines that it is built for. */
+function programStarter(log: Logger, lifetime: Lifetime): StartProgram {
+  if (imageArchitecture(arch) === undefined) return startAsChild;
+  const helper = new ProgramsProcess({ program: programPath("run-programs", arch), log });
+  lifetime.onClose("helper that starts programs", () => helper.close());
+  return (...given) => helper.start(...given);
 }

@@ -5,7 +5,8 @@ import { messageOf, ShimError } from "../lib/errors.js";
 import { packageDirectory } from "../lib/package-directory.js";
 import { type ArchiveEntry, buildTar, type ImageArchitecture } from "./image-archive.js";
 
-export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths" | "play-files";
+export type ProgramName =
+  "pause" | "pod-dialer" | "port-forward" | "host-paths" | "run-programs" | "play-files";
 
 /**
  * Where the port-forward program is in a container. The number is that of its protocol

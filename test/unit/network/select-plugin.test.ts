@@ -3,6 +3,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
+import { startAsChild } from "../../../src/network/programs/start-program.js";
 import { Flusher } from "../../../src/shim/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -21,6 +22,7 @@ function selection(at: string, name: NetworkSelection["name"]): NetworkSelection
     nonMasqueradeCidr: "10.0.0.0/8",
     iptablesMode: "auto",
     podsOfCni: false,
+    start: startAsChild,
     flusher: new Flusher(recordingLog()),
     hostPortOwners: () => Promise.resolve([]),
     knownSandboxes: () => Promise.resolve(undefined),

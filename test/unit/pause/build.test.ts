@@ -12,7 +12,7 @@ const toolMissing = 2;
 
 describe("pause/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
-    const names = ["pause", "pod-dialer", "port-forward", "host-paths", "play-files"].map(
+    const names = ["pause", "pod-dialer", "port-forward", "host-paths", "run-programs", "play-files"].map(
       (program) => `${program}-${architecture}`,
     );
 

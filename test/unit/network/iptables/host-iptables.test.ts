@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { IptablesMode } from "../../../../src/network/iptables/detect.js";
 import { hostNatTables, removeNatRules } from "../../../../src/network/cni/nat-rules.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "./fake-commands.js";
 
@@ -54,6 +55,12 @@ describe("HostIptables", () => {
       assert.deepEqual(await suffixes(setUp(programs, mode).host), expected);
     });
   }
+
+  test("does not take iptables for missing when the helper that starts programs was lost", async () => {
+    const lost = new ShimError("unavailable", "lost", { helperLost: true });
+    const { host } = setUp({ iptables: () => assert.fail(lost) });
+    await assert.rejects(host.everywhere(never), (error) => error === lost);
+  });
 });
 
 describe("removeNatRules() on the tables of the host", () => {

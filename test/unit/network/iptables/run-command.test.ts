@@ -1,48 +1,71 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import { outputOf, runCommand } from "../../../../src/network/iptables/run-command.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { after, describe, test } from "node:test";
+import { commandRunner, outputOf, runCommand } from "../../../../src/network/iptables/run-command.js";
+import { isHelperLost, ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
+import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { programPath } from "../../../../src/shim/pause/programs.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
 import { never } from "./fake-commands.js";
 
 const node = process.execPath;
 /** Tells when it runs by nothing: it is ended from outside. */
 const endless = ["-e", "setInterval(() => {}, 1000)"];
 
-describe("runCommand()", () => {
-  test("hands over words and input as they are, and returns what the program wrote", async () => {
-    const program = `process.stdin.on("data", (d) => process.stdout.write(d + process.argv[1])); console.error("x")`;
-    const exit = await runCommand(node, ["-e", program, "$HOME; *"], { signal: never, input: "in " });
-    assert.deepEqual(exit, { exitCode: 0, stdout: "in $HOME; *", stderr: "x\n" });
-  });
+const helper = new ProgramsProcess({
+  program: programPath("run-programs", process.arch),
+  log: recordingLog(),
+});
+after(() => helper.close());
 
-  test("returns the exit code of a program that fails", async () => {
-    const exit = await runCommand(node, ["-e", "process.exit(4)"], { signal: never });
-    assert.equal(exit.exitCode, 4);
-  });
+for (const [way, run] of [
+  ["runCommand()", runCommand],
+  ["runCommand() by the helper", commandRunner((...given) => helper.start(...given))],
+] as const) {
+  describe(way, () => {
+    test("hands over words and input as they are, and returns what the program wrote", async () => {
+      const program = `process.stdin.on("data", (d) => process.stdout.write(d + process.argv[1])); console.error("x")`;
+      const exit = await run(node, ["-e", program, "$HOME; *"], { signal: never, input: "in " });
+      assert.deepEqual(exit, { exitCode: 0, stdout: "in $HOME; *", stderr: "x\n" });
+    });
 
-  test("does not mind a program that ends without reading its input", async () => {
-    const input = "x".repeat(1024 * 1024);
-    const exit = await runCommand(node, ["-e", "process.exit(0)"], { signal: never, input });
-    assert.equal(exit.exitCode, 0);
-  });
+    test("returns the exit code of a program that fails", async () => {
+      const exit = await run(node, ["-e", "process.exit(4)"], { signal: never });
+      assert.equal(exit.exitCode, 4);
+    });
 
-  test("is notFound for a program that is not installed", async () => {
-    await assert.rejects(runCommand("dockershim-no-such-program", [], { signal: never }), {
-      kind: "notFound",
-      message: "run dockershim-no-such-program: not installed",
+    test("does not mind a program that ends without reading its input", async () => {
+      const input = "x".repeat(1024 * 1024);
+      const exit = await run(node, ["-e", "process.exit(0)"], { signal: never, input });
+      assert.equal(exit.exitCode, 0);
+    });
+
+    test("is notFound for a program that is not installed", async () => {
+      await assert.rejects(run("dockershim-no-such-program", [], { signal: never }), {
+        kind: "notFound",
+        message: "run dockershim-no-such-program: not installed",
+      });
+    });
+
+    test("is a timeout after the time limit", async () => {
+      await assert.rejects(run(node, endless, { signal: never, timeoutMs: 50 }), { kind: "timeout" });
+    });
+
+    test("ends with the reason of the abort", async () => {
+      const abort = new AbortController();
+      const running = run(node, endless, { signal: abort.signal });
+      abort.abort(new ShimError("cancelled", "the caller left"));
+      await assert.rejects(running, { kind: "cancelled", message: "the caller left" });
     });
   });
+}
 
-  test("is a timeout after the time limit", async () => {
-    await assert.rejects(runCommand(node, endless, { signal: never, timeoutMs: 50 }), { kind: "timeout" });
+test("a command whose helper is lost is unavailable, and known for that", async () => {
+  const own = new ProgramsProcess({ program: "/bin/false", log: recordingLog() });
+  const run = commandRunner((...given) => own.start(...given));
+  await assert.rejects(outputOf(run, "true", [], { signal: never }), (error) => {
+    return isKind(error, "unavailable") && isHelperLost(error) && error.message.startsWith("run true: ");
   });
-
-  test("ends with the reason of the abort", async () => {
-    const abort = new AbortController();
-    const running = runCommand(node, endless, { signal: abort.signal });
-    abort.abort(new ShimError("cancelled", "the caller left"));
-    await assert.rejects(running, { kind: "cancelled", message: "the caller left" });
-  });
+  await own.close();
 });
 
 describe("outputOf()", () => {

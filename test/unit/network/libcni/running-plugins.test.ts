@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,8 +11,11 @@ import { ResultCache } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
 import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
+import type { StartProgram } from "../../../../src/network/programs/start-program.js";
+import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
 import { hasEnded, parseStat } from "../../../../src/shim/lib/linux/process-stat.js";
+import { programPath } from "../../../../src/shim/pause/programs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
@@ -153,6 +156,34 @@ describe("a plugin of a killed process", () => {
     await assert.rejects(attachments.remove(removal, stop.signal));
     assert.deepEqual(await fake.order(), before);
   });
+});
+
+test("a plugin that goes on after its helper was lost is ended before the next DEL", async () => {
+  const helper = new ProgramsProcess({ program: programPath("run-programs", process.arch), log });
+  const start: StartProgram = (...given) => helper.start(...given);
+  const runner = new NetworkListRunner(fake.invoker({ running, start }), log);
+  attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });
+  const file = join(directory, "plugin");
+  await fake.behave("one", "ADD", `echo $$ > '${file}.part'; mv '${file}.part' '${file}'; exec sleep 1000`);
+  const adding = attachments.add(list, attachment, never);
+  adding.catch(() => undefined);
+  try {
+    await until("it runs", () => existsSync(file));
+    const pid = Number(await readFile(file, "utf8"));
+    process.kill(helper.pid ?? 0, "SIGKILL");
+    await assert.rejects(adding, (error) => isKind(error, "unavailable"));
+    assert.notEqual(startTime(pid), "");
+    await fake.behave(
+      "three",
+      "DEL",
+      `if grep -q ') [^ZX] ' /proc/${pid}/stat 2> /dev/null; then exit 7; fi`,
+    );
+    await attachments.remove(removal, never);
+    assert.equal(startTime(pid), "");
+    assert.deepEqual(await readdir(join(directory, "running")), []);
+  } finally {
+    await helper.close();
+  }
 });
 
 describe("what a plugin leaves in its process group", () => {

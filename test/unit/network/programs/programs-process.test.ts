@@ -1,0 +1,248 @@
+/** What is special about programs that the helper starts, and about the helper. */
+import assert from "node:assert/strict";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Writable } from "node:stream";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { isHelperLost, ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
+import { encodeRun, ProgramAnswerReader } from "../../../../src/network/programs/programs-protocol.js";
+import { runProgram, type ProgramExit } from "../../../../src/network/programs/run-program.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
+import { markOf } from "../../../../src/shim/lib/linux/process-mark.js";
+import { programPath } from "../../../../src/shim/pause/programs.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { until } from "../../../support/wait.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
+
+const program = programPath("run-programs", process.arch);
+const never = new AbortController().signal;
+const environment = { PATH: process.env["PATH"] };
+const usual = { input: "", signal: never, stdoutBytes: 1024, stderrBytes: 1024, deathMs: 60_000 };
+
+let log: ReturnType<typeof recordingLog>;
+let helper: ProgramsProcess;
+/** Of programs that live on. */
+let pids: number[];
+beforeEach(() => {
+  log = recordingLog();
+  helper = new ProgramsProcess({ program, log });
+  pids = [];
+});
+afterEach(async () => {
+  await helper.close();
+  for (const pid of pids) process.kill(pid, "SIGKILL");
+});
+
+const warnings = (): readonly string[] =>
+  log.lines.filter(({ level }) => level === "warn").map(({ message }) => message);
+
+function run(name: string, words: readonly string[] = []): Promise<ProgramExit> {
+  return runProgram(
+    (...given) => helper.start(...given),
+    { program: name, words, environment },
+    {
+      ...usual,
+      onStart: async (pid) => {
+        if (name === "sleep") pids.push(pid);
+      },
+    },
+  );
+}
+
+/** Starts a program that ends only by a signal. */
+async function startSleep(): Promise<{ running: Promise<ProgramExit>; pid: number }> {
+  const before = pids.length;
+  const running = run("sleep", ["1000"]);
+  running.catch(() => undefined);
+  const pid = await until("it is started", () => pids[before]);
+  return { running, pid };
+}
+
+function helperPid(): number {
+  assert.ok(helper.pid !== undefined);
+  return helper.pid;
+}
+
+describe("a helper that is killed", { timeout: 120_000 }, () => {
+  test("fails all runs as unavailable; the programs go on, and another helper starts the next", async () => {
+    const sleeps = [await startSleep(), await startSleep()];
+    const killed = helperPid();
+    process.kill(killed, "SIGKILL");
+    for (const { running } of sleeps)
+      await assert.rejects(running, (error) => isKind(error, "unavailable") && isHelperLost(error));
+    for (const { pid } of sleeps) assert.notEqual(markOf(pid), undefined);
+    assert.equal((await run("echo", ["x"])).stdout, "x\n");
+    assert.notEqual(helperPid(), killed);
+    assert.deepEqual(warnings(), ["the helper that starts programs was lost"]);
+  });
+
+  test("right before a request fails only that request", async () => {
+    await run("true");
+    process.kill(helperPid(), "SIGKILL");
+    await assert.rejects(run("true"), isHelperLost);
+    assert.equal((await run("true")).exitCode, 0);
+  });
+});
+
+test(
+  "after close() programs go on, runs are cancelled, and nothing is started",
+  { timeout: 120_000 },
+  async () => {
+    const { running, pid } = await startSleep();
+    const closed = helperPid();
+    await helper.close();
+    await assert.rejects(running, (error) => isKind(error, "cancelled") && !isHelperLost(error));
+    await assert.rejects(run("true"), { kind: "cancelled" });
+    assert.notEqual(markOf(pid), undefined);
+    await until("the helper has ended", () => markOf(closed) === undefined);
+    assert.deepEqual(warnings(), []);
+  },
+);
+
+describe("without a helper that works, programs are children", { timeout: 120_000 }, () => {
+  const use = (path: string): void => {
+    helper = new ProgramsProcess({ program: path, log });
+  };
+
+  for (const [what, content] of [
+    ["is missing", undefined],
+    ["is not executable", ""],
+  ] as const) {
+    test(`when its file ${what}: from the first one on`, async () => {
+      await using at = await temporaryDirectory();
+      const path = join(at.path, "helper");
+      if (content !== undefined) await writeFile(path, content, { mode: 0o644 });
+      use(path);
+      for (const word of ["a", "b"]) assert.equal((await run("echo", [word])).stdout, `${word}\n`);
+      assert.deepEqual(warnings(), ["cannot use the helper that starts programs"]);
+    });
+  }
+
+  for (const [what, path] of [
+    ["ends without an answer", "/bin/false"],
+    ["answers something else", "/usr/bin/yes"],
+  ] as const) {
+    test(`when it ${what}: from the second one on`, async () => {
+      use(path);
+      await assert.rejects(run("true"), isHelperLost);
+      assert.equal((await run("echo", ["x"])).stdout, "x\n");
+      assert.equal(helper.pid, undefined);
+      assert.deepEqual(warnings(), [
+        "the helper that starts programs was lost",
+        "cannot use the helper that starts programs",
+      ]);
+    });
+  }
+});
+
+test("a file that is neither a program nor a script fails with ENOEXEC", async () => {
+  await using at = await temporaryDirectory();
+  const path = join(at.path, "program");
+  await writeFile(path, "echo x\n", { mode: 0o755 });
+  await assert.rejects(run(path), { code: "ENOEXEC" });
+});
+
+test(
+  "a program beyond what the helper can hold fails, and the helper goes on",
+  { timeout: 120_000 },
+  async () => {
+    const cats = Array.from({ length: 513 }, () => {
+      const caller = new AbortController();
+      const options = { ...usual, signal: caller.signal, onStart: () => new Promise<void>(() => undefined) };
+      const request = { program: "cat", words: [], environment };
+      const running = runProgram((...given) => helper.start(...given), request, options);
+      return { running, caller };
+    });
+    // EMFILE where a process may have fewer files.
+    await assert.rejects(Promise.race(cats.map(({ running }) => running)), { code: /^(EAGAIN|EMFILE)$/ });
+    for (const { caller } of cats) caller.abort();
+    await Promise.allSettled(cats.map(({ running }) => running));
+    assert.equal((await run("echo", ["x"])).stdout, "x\n");
+    assert.deepEqual(warnings(), []);
+  },
+);
+
+describe("the helper ends, and what it has started goes on", { timeout: 120_000 }, () => {
+  let parent: ChildProcess;
+  let input: Writable;
+  let helperId: number;
+  beforeEach(async () => {
+    // It says the number of the helper, and then what the helper says: that program 1 runs, and its number.
+    // The input is no standard input: Node.js closes that one when the parent ends.
+    const script = '"$0" <&3 3<&- & echo $! >&2; wait';
+    parent = spawn("sh", ["-c", script, program], { stdio: ["ignore", "pipe", "pipe", "pipe"] });
+    input = parent.stdio[3] as Writable;
+    const [chunk] = (await once(parent.stderr!, "data")) as [Buffer];
+    helperId = Number(chunk);
+    input.write(encodeRun(1, { program: "sleep", words: ["1000"], environment }));
+    const [bytes] = (await once(parent.stdout!, "data")) as [Buffer];
+    const [answer] = new ProgramAnswerReader().take(bytes);
+    assert.ok(answer?.kind === "started");
+    pids.push(answer.pid);
+  });
+  afterEach(() => {
+    parent.kill("SIGKILL");
+    input.destroy();
+  });
+
+  for (const [what, act] of [
+    ["with its parent, although its input stays open", () => parent.kill("SIGKILL")],
+    ["with its input", () => input.end()],
+  ] as const) {
+    test(what, async () => {
+      assert.notEqual(markOf(helperId), undefined);
+      act();
+      await until("it has ended", () => markOf(helperId) === undefined);
+      assert.notEqual(markOf(pids[0] ?? 0), undefined);
+    });
+  }
+});
+
+describe("the protocol", () => {
+  test("has no word with a NUL, which would be two words", () => {
+    for (const request of [
+      { program: "a", words: ["b\0c"], environment: {} },
+      { program: "a\0b", words: [], environment: {} },
+      { program: "a", words: [], environment: { B: "c\0D=e" } },
+    ])
+      assert.throws(() => encodeRun(1, request), { kind: "invalid" });
+  });
+
+  test("gives the same answers however they are cut", () => {
+    const bytes = Buffer.concat([
+      frame(7, 1, 4711),
+      frame(7, 3, 0, "text"),
+      frame(7, 5, 0x0300),
+      frame(7, 6, 0),
+    ]);
+    const expected = new ProgramAnswerReader().take(bytes);
+    assert.deepEqual(
+      expected.map(({ kind }) => kind),
+      ["started", "stdout", "ended", "closed"],
+    );
+    for (let size = 1; size < bytes.length; size += 1) {
+      const reader = new ProgramAnswerReader();
+      const answers = [];
+      for (let at = 0; at < bytes.length; at += size)
+        answers.push(...reader.take(bytes.subarray(at, at + size)));
+      assert.deepEqual(answers, expected);
+    }
+  });
+
+  for (const [what, bytes] of [
+    ["an impossible size", Buffer.from("y\n".repeat(8))],
+    ["an unknown kind", frame(1, 99, 0)],
+  ] as const)
+    test(`refuses an answer of ${what}`, () => {
+      assert.throws(() => new ProgramAnswerReader().take(bytes), new RegExp(what));
+    });
+});
+
+function frame(id: number, kind: number, value: number, text = ""): Buffer {
+  const head = Buffer.alloc(16);
+  for (const [index, number] of [16 + text.length, id, kind, value].entries())
+    head.writeUInt32LE(number, index * 4);
+  return Buffer.concat([head, Buffer.from(text)]);
+}
