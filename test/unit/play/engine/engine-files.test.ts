@@ -1,111 +1,12 @@
 /** Files of play on an engine elsewhere: a fake engine, the real program, and a directory as its volumes. */
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
-import { mkdir, mkdtemp, readFile, readdir, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
-import { claimVolume, helperName, podsVolume } from "../../../../src/play/engine/volume-names.js";
+import { claimVolume, podsVolume } from "../../../../src/play/engine/volume-names.js";
 import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
-import type { Labels } from "../../../../src/shim/domain/labels.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { imageArchitecture } from "../../../../src/shim/pause/programs.js";
-import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/engine.js";
-import { FakeEngine } from "../../../fakes/fake-engine.js";
-
-const architecture = imageArchitecture(process.arch) ?? "";
-const program = fileURLToPath(new URL(`../../../../pause/bin/play-files-${architecture}`, import.meta.url));
-const skip =
-  process.platform === "linux" && architecture !== "" && process.getuid?.() === 0
-    ? false
-    : "the program needs Linux, root and a known architecture";
-const reference = "dockershim.local/play-files:1";
-
-/** Volumes are directories; an exec runs the program. */
-class EngineWithProgram extends FakeEngine {
-  readonly children: ChildProcess[] = [];
-
-  constructor(private readonly volumesPath: string) {
-    super();
-  }
-
-  override async createVolume(name: string, labels: Labels, signal: AbortSignal): Promise<VolumeSnapshot> {
-    await super.createVolume(name, labels, signal);
-    const mountpoint = join(this.volumesPath, name, "_data");
-    await mkdir(mountpoint, { recursive: true, mode: 0o755 });
-    return { mountpoint, driver: "local" };
-  }
-
-  override async startExec(): Promise<ProcessStreams> {
-    const child = spawn(program, [this.volumesPath, "dockershim-play"], {
-      stdio: ["pipe", "pipe", "inherit"],
-    });
-    this.children.push(child);
-    await Promise.resolve();
-    return {
-      input: child.stdin,
-      readOutput: async (take) => {
-        for await (const chunk of child.stdout) await take("stdout", chunk as Buffer, true);
-      },
-      close: () => child.stdin.end(),
-    };
-  }
-
-  /** All execs end with the container. */
-  override async removeContainer(
-    ...args: Parameters<FakeEngine["removeContainer"]>
-  ): Promise<"removed" | "missing"> {
-    for (const child of this.children) child.kill("SIGKILL");
-    return super.removeContainer(...args);
-  }
-
-  helper() {
-    return this.containers.find(helperName);
-  }
-
-  propagation(): string | undefined {
-    return this.helper()?.body.HostConfig.Mounts?.find(({ Type }) => Type === "bind")?.BindOptions
-      ?.Propagation;
-  }
-}
-
-interface Bed {
-  readonly engine: EngineWithProgram;
-  readonly files: EngineFiles;
-  readonly other: EngineFiles;
-  /** The directory of pod `uid`. */
-  readonly pod: string;
-  readonly volumesPath: string;
-  readonly reports: string[];
-}
-
-async function inVolumes(work: (bed: Bed) => Promise<void>): Promise<void> {
-  const volumesPath = await mkdtemp(join(tmpdir(), "engine-files-"));
-  const engine = new EngineWithProgram(volumesPath);
-  const reports: string[] = [];
-  const deps = {
-    ...{ engine, facts: engine.facts, volumesPath, report: (line: string) => void reports.push(line) },
-    image: {
-      reference,
-      archive: () => {
-        engine.images.add({ tags: [reference] });
-        return Promise.resolve(Buffer.from("archive"));
-      },
-    },
-  };
-  const [files, other] = [new EngineFiles(deps), new EngineFiles(deps)];
-  try {
-    const pod = join(volumesPath, podsVolume, "_data", "uid");
-    await work({ engine, files, other, pod, volumesPath, reports });
-  } finally {
-    await files[Symbol.asyncDispose]();
-    await other[Symbol.asyncDispose]();
-    for (const child of engine.children) child.kill("SIGKILL");
-    await rm(volumesPath, { recursive: true, force: true });
-  }
-}
+import { inVolumes, skip } from "./engine-with-program.js";
 
 const claim = (volumesPath: string, name: string): VolumePreparation => ({
   kind: "claim",
