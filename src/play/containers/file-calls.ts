@@ -147,7 +147,7 @@ export function fileKind(mode: number): FileKind {
 async function rewriteFile(path: string, content: Buffer): Promise<boolean> {
   try {
     await using file = await open(path, "r+");
-    await file.write(content, 0, content.length, 0);
+    await file.writeFile(content); // Unlike `write`, it rejects when only a part had room.
     await file.truncate(content.length);
     return true;
   } catch (error) {

@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { nodeFiles } from "../../../../src/play/containers/files.js";
-import { mountPointsBelow } from "../../../../src/play/containers/mounts.js";
+import { mountMemory, mountPointsBelow, unmount } from "../../../../src/play/containers/mounts.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { withoutMounts } from "./can-mount.js";
 
@@ -344,6 +344,22 @@ test("rewriteFile() keeps the inode, cuts a longer text, and makes no file", () 
     assert.equal((await stat(path)).ino, ino);
     assert.equal(await modeOf(path), 0o644);
   }));
+
+test("rewriteFile() rejects when the disk has no room for all of the text", { skip: withoutMounts() }, () =>
+  inDirectory(async (directory) => {
+    const disk = join(directory, "disk");
+    await mkdir(disk);
+    await mountMemory(disk, 64n * 1024n);
+    try {
+      const path = join(disk, "etc-hosts");
+      await nodeFiles.writeFile(path, "old", 0o644);
+      // Linux writes what there is room for, and says how much that was.
+      await assert.rejects(nodeFiles.rewriteFile(path, "x".repeat(128 * 1024)), { code: "ENOSPC" });
+    } finally {
+      await unmount(disk);
+    }
+  }),
+);
 
 test("readTail() answers nothing for a directory, and does not wait for a pipe", () =>
   inDirectory(async (directory) => {
