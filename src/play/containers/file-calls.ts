@@ -6,6 +6,7 @@ import { type BigIntStats } from "node:fs";
 import {
   chmod,
   chown,
+  lchown,
   lstat,
   mkdir,
   open,
@@ -20,6 +21,7 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
+import type { Owner } from "../../shim/domain/node-facts.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
 import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmount } from "./mounts.js";
 import { giveToGroup, openSubPath } from "./open-below.js";
@@ -120,6 +122,32 @@ export const hostFileCalls: FileCalls = {
   },
   unmount,
 };
+
+/**
+ * Of this host, for an engine with `userns-remap`: what is made belongs to root as containers see it, and groups
+ * are those of containers.
+ */
+export function remappedFileCalls({ uid, gid }: Owner): FileCalls {
+  const calls = hostFileCalls;
+  return {
+    ...calls,
+    makeDirectory: async (path, mode) => {
+      const isNew = await calls.makeDirectory(path, mode);
+      if (isNew) await lchown(path, uid, gid);
+      return isNew;
+    },
+    createFile: async (path, content, mode) => {
+      await calls.createFile(path, content, mode);
+      await lchown(path, uid, gid);
+    },
+    changeGroup: (path, group) => calls.changeGroup(path, gid + group),
+    giveToGroup: (path, group, options) => calls.giveToGroup(path, gid + group, options),
+    mountMemory: async (path, sizeBytes) => {
+      await calls.mountMemory(path, sizeBytes);
+      await lchown(path, uid, gid);
+    },
+  };
+}
 
 function statsOf(stats: BigIntStats): FileStats {
   return {

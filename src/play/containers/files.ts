@@ -5,7 +5,7 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
 import { checkCgroups, makeCgroup, removeCgroup } from "./cgroups.js";
-import { hostFileCalls } from "./file-calls.js";
+import { type FileCalls, hostFileCalls } from "./file-calls.js";
 import {
   type MountedFiles,
   mountSubPath,
@@ -49,8 +49,25 @@ export interface GrowingFile extends AsyncDisposable {
   isReplaced(): Promise<boolean>;
 }
 
+/** What containers mount, for an engine that sees this host's files. */
+export function mountedFilesOf(calls: FileCalls): MountedFiles {
+  return {
+    writeFile: (path, text, mode) => writeMountedFile(path, Buffer.from(text), mode, calls),
+    rewriteFile: (path, text) => calls.rewriteFile(path, Buffer.from(text)),
+    readTail,
+    prepareVolume: async (volume) => {
+      if (volume.kind === "hostPath") await checkHostPath(volume.path, volume.type);
+      else await prepareOwnVolume(volume, calls);
+    },
+    mountSubPath: (volumePath, subPath, target) => mountSubPath(volumePath, subPath, target, calls),
+    diskUsage: (path) => calls.diskUsage(path),
+    removeTree: (path) => removeMountedTree(path, calls),
+  };
+}
+
 /** For an engine that sees this host's files. */
 export const nodeFiles: HostFiles & MountedFiles = {
+  ...mountedFilesOf(hostFileCalls),
   exists: async (path) => (await statOrUndefined(path)) !== undefined,
   list: async (path) => {
     try {
@@ -63,20 +80,10 @@ export const nodeFiles: HostFiles & MountedFiles = {
   makeDirectory: async (path) => {
     await mkdir(path, { recursive: true, mode: 0o755 });
   },
-  writeFile: (path, text, mode) => writeMountedFile(path, Buffer.from(text), mode, hostFileCalls),
-  rewriteFile: (path, text) => hostFileCalls.rewriteFile(path, Buffer.from(text)),
   replaceFile: (path, text) =>
     writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
   readFile: readWhole,
   openFile,
-  readTail,
-  prepareVolume: async (volume) => {
-    if (volume.kind === "hostPath") await checkHostPath(volume.path, volume.type);
-    else await prepareOwnVolume(volume, hostFileCalls);
-  },
-  mountSubPath: (volumePath, subPath, target) => mountSubPath(volumePath, subPath, target, hostFileCalls),
-  diskUsage: (path) => hostFileCalls.diskUsage(path),
-  removeTree: (path) => removeMountedTree(path, hostFileCalls),
   checkCgroups: (driver) => checkCgroups(driver),
   makeCgroup: (cgroup) => makeCgroup(cgroup),
   removeCgroup: (uid) => removeCgroup(uid),

@@ -1,4 +1,5 @@
 /** What a CRI server tells of the reach of its engine's host. Pure. */
+import { type Owner, remappedRoot } from "../../shim/domain/node-facts.js";
 import { asObject, flagOf, objectOf, textOf } from "../../shim/lib/json/json-readers.js";
 
 export interface ServerReach {
@@ -6,6 +7,8 @@ export interface ServerReach {
   readonly hostPaths: boolean;
   readonly networkNamespaces: boolean;
   readonly engineId: string;
+  /** Who root of a container is on the engine's host, when that is not its root. */
+  readonly root: Owner | undefined;
   /** A directory of the server; undefined for servers that name none. */
   readonly directory: { readonly path: string; readonly id: string } | undefined;
 }
@@ -14,6 +17,7 @@ export interface ServerReach {
 export function readReach(info: Readonly<Record<string, string>>): ServerReach {
   const reach = asObject(parse(info["reach"]));
   const jobs = objectOf(reach, "jobs");
+  const engine = asObject(parse(info["engine"]));
   const path = textOf(objectOf(reach, "directory"), "path");
   const id = textOf(objectOf(reach, "directory"), "id");
   const reaches = (name: string): boolean => {
@@ -23,7 +27,11 @@ export function readReach(info: Readonly<Record<string, string>>): ServerReach {
   };
   return {
     ...{ hostPaths: reaches("hostPaths"), networkNamespaces: reaches("networkNamespaces") },
-    engineId: textOf(asObject(parse(info["engine"])), "engineId"),
+    engineId: textOf(engine, "engineId"),
+    root: remappedRoot({
+      security: { usernsRemap: flagOf(objectOf(engine, "security"), "usernsRemap") },
+      dockerRootDir: textOf(engine, "dockerRootDir"),
+    }),
     directory: path === "" || id === "" ? undefined : { path, id },
   };
 }

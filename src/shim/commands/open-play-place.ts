@@ -1,7 +1,8 @@
 /** Finds where the engine of a CRI server is for play. */
 import { isPortBusy } from "../../play/busy-ports.js";
 import type { CriClient } from "../../play/client.js";
-import { nodeFiles } from "../../play/containers/files.js";
+import { remappedFileCalls } from "../../play/containers/file-calls.js";
+import { mountedFilesOf, nodeFiles } from "../../play/containers/files.js";
 import { dialFromHere } from "../../play/dial.js";
 import { readReach, type ServerReach } from "../../play/engine/reach.js";
 import type { StatusResponse } from "../domain/cri.js";
@@ -21,8 +22,9 @@ export async function openPlayPlace(
     const { openPlaceElsewhere } = await import("./play-elsewhere.js");
     return openPlaceElsewhere(client, { ...paths, reach, isBeside }, signal);
   }
+  const mounted = reach.root === undefined ? nodeFiles : mountedFilesOf(remappedFileCalls(reach.root));
   return {
-    ...{ files: nodeFiles, mounted: nodeFiles, directories: paths.directories, dial: dialFromHere },
+    ...{ files: nodeFiles, mounted, directories: paths.directories, dial: dialFromHere },
     ...{ isPortBusy, engine: undefined },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };

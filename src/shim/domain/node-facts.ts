@@ -93,7 +93,9 @@ export interface Owner {
 export function remappedRoot({
   security,
   dockerRootDir,
-}: Pick<NodeFacts, "security" | "dockerRootDir">): Owner | undefined {
+}: Pick<NodeFacts, "dockerRootDir"> & {
+  readonly security: Pick<NodeFacts["security"], "usernsRemap">;
+}): Owner | undefined {
   const [, uid, gid] = /\/(\d+)\.(\d+)\/?$/.exec(security.usernsRemap ? dockerRootDir : "") ?? [];
   return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) };
 }

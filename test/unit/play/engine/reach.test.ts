@@ -22,7 +22,7 @@ for (const [what, info, expected] of [
   ["a proof is still to come", { reach: job("hostPaths", { reached: false, pending: true }) }, here],
 ] as const)
   test(`readReach(): ${what}`, () => {
-    assert.deepEqual(readReach(info), { ...expected, engineId: "", directory: undefined });
+    assert.deepEqual(readReach(info), { ...expected, engineId: "", root: undefined, directory: undefined });
   });
 
 test("readReach() tells the server's directory", () => {
@@ -33,6 +33,13 @@ test("readReach() tells the server's directory", () => {
 
 test("readReach() tells the engine by its id", () => {
   assert.equal(readReach({ engine: JSON.stringify({ engineId: "ID" }) }).engineId, "ID");
+});
+
+test("readReach() tells who root of a container is with userns-remap", () => {
+  const engine = (usernsRemap: boolean): string =>
+    JSON.stringify({ security: { usernsRemap }, dockerRootDir: "/var/lib/docker/100000.200000" });
+  assert.deepEqual(readReach({ engine: engine(true) }).root, { uid: 100_000, gid: 200_000 });
+  assert.equal(readReach({ engine: engine(false) }).root, undefined);
 });
 
 test("claimVolume() tells all claims apart, and fits into a directory's name", () => {
