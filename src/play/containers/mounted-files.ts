@@ -101,8 +101,12 @@ export async function writeMountedFile(
     try {
       await calls.createFile(path, content, mode);
     } catch (error) {
+      if (!hasCode(error, "EEXIST")) {
+        await calls.unlink(path).catch(() => undefined); // What a full disk has left of it.
+        throw error;
+      }
       // Made since, as by another play of the same files.
-      if (!hasCode(error, "EEXIST") || !(await calls.rewriteFile(path, content))) throw error;
+      if (!(await calls.rewriteFile(path, content))) throw error;
     }
   }
   await calls.changeMode(path, mode); // The umask took bits away.

@@ -83,21 +83,38 @@ async function writeData(
 ): Promise<string> {
   const stamp = new Date().toISOString().slice(0, 19).replace(/[-T:]/g, "_");
   const data = `..${stamp}.${randomBytes(4).toString("hex")}`;
+  try {
+    await fillData(posix.join(directory, data), files, group, calls);
+    return data;
+  } catch (error) {
+    // A full disk would get one more of them with each attempt.
+    await calls.removeTree(posix.join(directory, data)).catch(() => undefined);
+    throw error;
+  }
+}
+
+async function fillData(
+  data: string,
+  files: VolumeFiles,
+  group: number | undefined,
+  calls: FileCalls,
+): Promise<void> {
   for (const path of ["", ...directoriesOf(files.keys())]) {
-    const made = posix.join(directory, data, path);
+    const made = posix.join(data, path);
     if (!(await calls.makeDirectory(made, 0o700))) continue;
     if (group !== undefined) await calls.changeGroup(made, group);
     await calls.changeMode(made, group === undefined ? 0o755 : 0o2755);
   }
-  await Promise.all(
+  const written = await Promise.allSettled(
     [...files].map(async ([path, { content, mode }]) => {
-      const target = posix.join(directory, data, path);
+      const target = posix.join(data, path);
       await calls.createFile(target, content, 0o600);
       if (group !== undefined) await calls.changeGroup(target, group);
       await calls.changeMode(target, mode);
     }),
   );
-  return data;
+  // All have ended, so that none comes after the removal.
+  for (const result of written) if (result.status === "rejected") throw result.reason;
 }
 
 /** Those above the paths, the upper ones first. */

@@ -19,9 +19,13 @@ import { claimLabel, isClaimVolume, kindLabel, podsVolume } from "./volume-names
 export interface EngineFilesDeps extends HelperDeps {
   /** Lines for people. */
   readonly report: (line: string) => void;
+  /** Of the engine, with its context, for messages. */
+  readonly endpoint: string;
 }
 
 const mostAttempts = 5;
+/** As Linux says it, and the engine after it. */
+const noSpace = /no space left on device|disk quota exceeded/i;
 
 /** Volumes of objects, which containers cannot change. */
 const ofObjects = /\/volumes\/(?:config-map|secret|downward-api|projected)\/[^/]+$/;
@@ -138,7 +142,7 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
         return await work(helper.calls, helper);
       } catch (error) {
         const isLost = helper.calls.isLost && !isKind(error, "timeout");
-        if (!isLost || attempt === mostAttempts || this.#stop.signal.aborted) throw error;
+        if (!isLost || attempt === mostAttempts || this.#stop.signal.aborted) throw this.#explain(error);
       }
     }
   }
@@ -151,11 +155,26 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
         const helper = await opening;
         if (!helper.calls.isLost) return helper;
       } catch (error) {
-        throw ShimError.from(error, "unknown").within("reach the files of pods on the engine's host");
+        throw this.#explain(
+          ShimError.from(error, "unknown").within("reach the files of pods on the engine's host"),
+        );
       } finally {
         if ((await opening.catch(() => undefined))?.calls.isLost !== false) this.#forget(opening);
       }
     }
+  }
+
+  /** Errors that are the engine's or its disk's name the engine, and the next step. Others stay what they are. */
+  #explain(error: unknown): unknown {
+    const message = messageOf(error);
+    const { endpoint } = this.deps;
+    if (noSpace.test(message)) {
+      const next = 'free some there, as by "docker image prune"';
+      const why = `the engine's host at ${endpoint} has no space left: ${next}`;
+      return new ShimError("exhausted", `${message}; ${why}`, {}, { cause: error });
+    }
+    if (!isKind(error, "unavailable", "timeout") || message.includes(endpoint)) return error;
+    return error.within(`use the engine at ${endpoint}`);
   }
 
   #forget(opening: Promise<OpenHelper>): void {

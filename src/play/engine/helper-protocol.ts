@@ -92,9 +92,15 @@ export class AnswerReader {
   }
 }
 
+/** Those that Node.js has no name for. */
+const unnamedErrors: Readonly<Record<number, readonly [code: string, reason: string]>> = {
+  122: ["EDQUOT", "disk quota exceeded"],
+};
+
 /** As Node.js makes it of a failed call: with `code`. */
 export function systemError(errno: number, operation: string, path: string): Error {
-  const [code, reason] = getSystemErrorMap().get(-errno) ?? [`E${errno}`, `error ${errno}`];
+  const [code, reason] = getSystemErrorMap().get(-errno) ??
+    unnamedErrors[errno] ?? [`E${errno}`, `error ${errno}`];
   const message = `${code}: ${reason}, ${operation} '${path}'`;
   return Object.assign(new Error(message), { code, errno: -errno, syscall: operation, path });
 }

@@ -62,7 +62,7 @@ export async function openHelper(deps: HelperDeps, signal: AbortSignal): Promise
     ...{ tty: false, stdin: true, stdout: true, stderr: true },
   };
   for (let attempt = 1; ; attempt += 1) {
-    const { id, labels } = await ensureContainer(deps, signal);
+    const { id, labels, isNew } = await ensureContainer(deps, signal);
     try {
       const streams = await engine.startExec(await engine.createExec(id, options, signal), options, signal);
       const calls = new HelperCalls(streams, volumesPath, helperVolumes, remappedRoot(facts));
@@ -75,9 +75,21 @@ export async function openHelper(deps: HelperDeps, signal: AbortSignal): Promise
     } catch (error) {
       // With its last pod, another play has removed the container since.
       const isGone = isKind(error, "notFound", "precondition", "conflict");
-      if (!isGone || attempt === mostAttempts) throw error;
+      if (!isGone || attempt === mostAttempts) {
+        if (isNew) await undo(id, deps, signal);
+        throw error;
+      }
       await sleep(retryMs, signal);
     }
+  }
+}
+
+/** Of a container that has not served anything. */
+async function undo(id: string, { engine }: HelperDeps, signal: AbortSignal): Promise<void> {
+  try {
+    await engine.removeContainer(id, { force: true }, signal);
+  } catch {
+    // The first error is the one to report. The next play uses the container or removes it.
   }
 }
 
@@ -103,18 +115,25 @@ export async function removeHelper(
   await engine.removeContainer(helperName, { force: true }, signal);
 }
 
-async function ensureContainer(deps: HelperDeps, signal: AbortSignal): Promise<Snapshot> {
+async function ensureContainer(
+  deps: HelperDeps,
+  signal: AbortSignal,
+): Promise<Snapshot & { readonly isNew: boolean }> {
   const { engine, image } = deps;
   let propagation: "rshared" | "rprivate" = "rshared";
+  let made: string | undefined;
   for (let attempt = 1; ; attempt += 1) {
     const volumes = await volumesOfPlay(deps, signal);
     const found = await engine.inspectContainer(helperName, signal);
     if (found !== undefined && isUsable(found, volumes, image.reference)) {
-      if (found.state.running) return found;
+      if (found.state.running) return { ...found, isNew: found.id === made };
       const failure = await tryToStart(found.id, deps, signal);
       if (failure === undefined) continue;
       if (notShared.test(failure.message)) propagation = "rprivate";
-      else if (attempt === mostAttempts) throw failure.within(`start container "${helperName}"`);
+      else if (attempt === mostAttempts) {
+        await undo(found.id, deps, signal);
+        throw failure.within(`start container "${helperName}"`);
+      }
       await sleep(retryMs, signal);
     }
     if (attempt === mostAttempts)
@@ -122,7 +141,7 @@ async function ensureContainer(deps: HelperDeps, signal: AbortSignal): Promise<S
     if (found !== undefined) await engine.removeContainer(found.id, { force: true }, signal);
     await ensureImage(deps, signal);
     try {
-      await engine.createContainer(helperName, helperBody(volumes, propagation, deps), signal);
+      made = await engine.createContainer(helperName, helperBody(volumes, propagation, deps), signal);
     } catch (error) {
       // Another play has made it.
       if (!isKind(error, "conflict")) throw ShimError.from(error);

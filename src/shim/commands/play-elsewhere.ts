@@ -42,7 +42,7 @@ export async function openPlaceElsewhere(
     if (facts.engineId !== reach.engineId) throw otherEngine(formatEndpoint(endpoint), facts, reach.engineId);
     const volumesPath = posix.join(facts.dockerRootDir, "volumes");
     const files = new EngineFiles({
-      ...{ engine, facts, volumesPath, report },
+      ...{ engine, facts, volumesPath, report, endpoint: formatEndpoint(endpoint) },
       image: { reference: playFilesReference, archive: () => playFilesImage(facts.architecture) },
     });
     return {
