@@ -125,6 +125,10 @@ async function ensureContainer(
   for (let attempt = 1; ; attempt += 1) {
     const volumes = await volumesOfPlay(deps, signal);
     const found = await engine.inspectContainer(helperName, signal);
+    if (found !== undefined && found.labels[kindLabel] !== "helper") {
+      const what = "another program's container has this name; rename or remove it";
+      throw new ShimError("conflict", `make container "${helperName}": ${what}`);
+    }
     if (found !== undefined && isUsable(found, volumes, image.reference)) {
       if (found.state.running) return { ...found, isNew: found.id === made };
       const failure = await tryToStart(found.id, deps, signal);

@@ -7,6 +7,7 @@ import { Writable } from "node:stream";
 import { describe, test } from "node:test";
 import { mountMemory, unmount } from "../../../../src/play/containers/mounts.js";
 import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
+import { helperName } from "../../../../src/play/engine/volume-names.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { withoutMounts } from "../containers/can-mount.js";
 import { type Bed, type EngineWithProgram, inVolumes, skip } from "./engine-with-program.js";
@@ -157,3 +158,15 @@ describe("an engine that vanishes in the middle of a copy", { skip }, () => {
       assert.ok((await readFile(join(path, key))).equals(Buffer.alloc(size, key)), key);
   }
 });
+
+test("a container of another program with the helper's name stays", { skip }, () =>
+  inVolumes(async ({ engine, files, pod }) => {
+    engine.images.add({ tags: ["tool:1"] });
+    const id = engine.containers.create(helperName, { Image: "tool:1", Labels: {}, HostConfig: {} });
+    await assert.rejects(files.writeFile(join(pod, "f"), "", 0o644), {
+      kind: "conflict",
+      message: /another program's container has this name; rename or remove it/,
+    });
+    assert.equal(engine.helper()?.id, id);
+  }),
+);
