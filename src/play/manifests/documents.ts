@@ -31,6 +31,17 @@ export interface PlacedProblem extends Problem {
 const maximumListDepth = 3;
 const maximumAliases = 100;
 
+/**
+ * `0400` is octal for kubectl, as in YAML 1.1. By YAML 1.2 it would be decimal, and a Secret with this mode
+ * open to more readers.
+ */
+const octal = {
+  tag: "tag:yaml.org,2002:int",
+  default: true,
+  test: /^[-+]?0[0-7]+$/,
+  resolve: (text: string) => parseInt(text, 8),
+} as const;
+
 export async function documentsOf(
   file: ManifestFile,
   problems: PlacedProblem[],
@@ -39,6 +50,7 @@ export async function documentsOf(
   const lines = new yaml.LineCounter();
   const parsed = yaml.parseAllDocuments(file.text, {
     merge: true,
+    customTags: (tags) => [octal, ...tags],
     stringKeys: true,
     prettyErrors: false,
     lineCounter: lines,

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { derivedUid } from "../../../../src/play/manifests/make-pod.js";
 import { readManifests, readPodKeys } from "../../../../src/play/manifests/read-manifests.js";
-import { readOnePod } from "../fake-cri.js";
+import { podWith, readOnePod } from "../fake-cri.js";
 
 const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n";
 const minimal = `${head}spec: {containers: [{name: c, image: busybox}]}\n`;
@@ -180,6 +180,22 @@ spec:
       `kind: Pod\napiVersion: "v1" # c\nmetadata: {"name": web}\nspec: {containers: [{image: busybox, name: c}]}`,
     );
     assert.equal(one.hash, other.hash);
+  });
+
+  test("reads numbers with a leading zero as octal, as kubectl does", async () => {
+    for (const [spelling, mode] of [
+      ["0400", 0o400],
+      ["0644", 0o644],
+      ["0o644", 0o644],
+      ["420", 0o644],
+      ["0", 0],
+    ] as const) {
+      const secret = `{secretName: s, optional: true, defaultMode: ${spelling}}`;
+      const { pod } = await podWith(
+        `  containers: [{name: c, image: busybox}]\n  volumes: [{name: v, secret: ${secret}}]`,
+      );
+      assert.equal(pod.spec.volumes?.[0]?.secret?.defaultMode, mode, spelling);
+    }
   });
 
   test("reads all examples", async () => {
