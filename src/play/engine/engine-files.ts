@@ -1,6 +1,7 @@
 /** What containers mount, on an engine that does not see the files of this host: in Docker volumes. */
 import { posix } from "node:path";
 import { ShimError, isKind, messageOf } from "../../shim/lib/errors.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
 import {
   type MountedFiles,
   mountSubPath,
@@ -198,7 +199,7 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
       await this.#close(); // So that the helper has the volume.
     }
     await this.#use(async (calls) => {
-      const isNew = (await calls.look(path))?.mode === 0o755 && (await calls.list(path)).length === 0;
+      const isNew = (await calls.look(path))?.mode === 0o755 && (await isEmpty(path, calls));
       if (isNew) await openToAll(path, undefined, calls);
     });
   }
@@ -222,6 +223,15 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
       if (!isKind(error, "invalid")) throw error;
       throw new ShimError("invalid", `${action}: not on the engine's host: ${messageOf(error)}`);
     }
+  }
+}
+
+async function isEmpty(directory: string, calls: HelperCalls): Promise<boolean> {
+  try {
+    return (await calls.list(directory)).length === 0;
+  } catch (error) {
+    if (hasCode(error, "E2BIG")) return false; // More names than fit into an answer.
+    throw error;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Files of play on an engine elsewhere: a fake engine, the real program, and a directory as its volumes. */
 import assert from "node:assert/strict";
-import { readFile, readdir, stat } from "node:fs/promises";
+import { chmod, readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { claimVolume, podsVolume } from "../../../../src/play/engine/volume-names.js";
@@ -93,6 +93,17 @@ describe("EngineFiles", { skip }, () => {
         "dockershim.play": "claim",
         "dockershim.play.claim": "default/data",
       });
+    }));
+
+  test("leaves a claim as it is that has more names than fit into an answer of the helper", () =>
+    inVolumes(async ({ files, volumesPath }) => {
+      const volume = claim(volumesPath, "data");
+      await files.prepareVolume(volume);
+      await chmod(volume.path, 0o755);
+      const names = Array.from({ length: 2200 }, (_, index) => String(index).padStart(250, "x"));
+      for (const name of names) await writeFile(join(volume.path, name), "");
+      await files.prepareVolume(volume);
+      assert.equal((await stat(volume.path)).mode & 0o7777, 0o755);
     }));
 
   test("without shared mounts refuses memory, keeps Secrets on disk and finds parts of them", () =>
