@@ -11,7 +11,7 @@ import type { SshEndpoint } from "./endpoint.js";
 
 /** With the start of ssh and a name's look-up an endpoint that does not answer is known within 5 s. */
 const connectSeconds = 4;
-/** Of what ssh has to say. */
+/** Of the end of what ssh has to say: a banner of the other host comes first, of any length. */
 const messageBytes = 1024;
 
 export class SshTunnel {
@@ -60,7 +60,7 @@ export class SshTunnel {
     const child = spawn(this.program, sshArguments(this.endpoint), { detached: true });
     let message = "";
     child.stderr.on("data", (chunk: Buffer) => {
-      message = `${message}${chunk.toString()}`.slice(0, messageBytes);
+      message = `${message}${chunk.toString()}`.slice(-messageBytes);
     });
     child.stdout.pipe(socket, { end: false });
     socket.pipe(child.stdin);

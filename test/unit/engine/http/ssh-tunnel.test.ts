@@ -76,6 +76,18 @@ test("a refusal of ssh is the reason why the engine cannot be reached, and names
   assert.equal(tries, 1, "a second attempt doubles the wait");
 });
 
+test("a long banner of the other host does not hide the refusal", async (context) => {
+  await using directory = await temporaryDirectory();
+  const banner = "Authorized users only.\\n".repeat(200);
+  await standIn(
+    context,
+    directory.path,
+    `process.stderr.write("${banner}root@far: Permission denied (publickey).\\r\\n"); process.exitCode = 255;`,
+  );
+  using engine = client({ kind: "ssh", host: "far" });
+  await assert.rejects(engine.json(get, signal), { message: /ssh:\/\/far: root@far: Permission denied/ });
+});
+
 test("a missing program ssh is named", async (context) => {
   await using directory = await temporaryDirectory();
   const saved = process.env["PATH"];
