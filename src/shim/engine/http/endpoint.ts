@@ -3,6 +3,7 @@ import { formatSocketPath } from "../../lib/socket-address.js";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 
 export interface UnixEndpoint {
   readonly kind: "unix";
@@ -86,17 +87,17 @@ export async function readTlsMaterial(environment: TlsEnvironment): Promise<TlsM
 }
 
 /**
- * The files of a context; undefined when it has none, which means plain text. A certificate without its key is
- * `invalid`.
+ * The files of a context; undefined when it has none, which means plain text. A certificate without its key, and
+ * files that cannot be read, are `invalid`.
  */
 export async function readContextTls(
   directory: string,
   { name, verify }: { readonly name: string; readonly verify: boolean },
 ): Promise<TlsMaterial | undefined> {
-  const files = new Set(await readdir(directory).catch(() => []));
-  if (files.size === 0) return undefined;
-  const read = (file: string): Promise<string> =>
-    readPem(join(directory, file)).catch((error: unknown) => {
+  const named = async <T>(reading: Promise<T>): Promise<T> => {
+    try {
+      return await reading;
+    } catch (error) {
       const { message, kind } = ShimError.from(error);
       const next = `"docker context update ${name}" writes its files, "docker context use default" leaves it`;
       throw new ShimError(
@@ -105,13 +106,32 @@ export async function readContextTls(
         {},
         { cause: error },
       );
-    });
+    }
+  };
+  const files = await named(filesOf(directory));
+  if (files.size === 0) return undefined;
+  const read = (file: string): Promise<string> => named(readPem(join(directory, file)));
   const isClient = files.has("cert.pem") || files.has("key.pem");
   return {
     ...(files.has("ca.pem") ? { ca: await read("ca.pem") } : {}),
     ...(isClient ? { cert: await read("cert.pem"), key: await read("key.pem") } : {}),
     verify,
   };
+}
+
+/** Only a directory that is missing has none: another one may have files that must not be passed over. */
+async function filesOf(directory: string): Promise<ReadonlySet<string>> {
+  try {
+    return new Set(await readdir(directory));
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return new Set();
+    throw new ShimError(
+      "invalid",
+      `read TLS files of "${directory}": ${messageOf(error)}`,
+      { path: directory },
+      { cause: error },
+    );
+  }
 }
 
 async function readPem(path: string): Promise<string> {

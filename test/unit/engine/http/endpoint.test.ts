@@ -43,6 +43,16 @@ describe("readContextTls()", () => {
     assert.equal(await readContextTls("/nonexistent", context), undefined);
   });
 
+  test("files that cannot be listed are no reason for plain text", async () => {
+    await using directory = await temporaryDirectory();
+    const file = join(directory.path, "docker");
+    await writeFile(file, "");
+    await assert.rejects(readContextTls(file, context), {
+      kind: "invalid",
+      message: /^Docker context "lab": read TLS files of ".*docker": ENOTDIR.*; "docker context/,
+    });
+  });
+
   test("an authority alone checks the engine, and no client certificate is sent", async () => {
     await using directory = await temporaryDirectory();
     await writeFile(join(directory.path, "ca.pem"), "ca");
