@@ -59,7 +59,10 @@ enum operation {
 	give_to_group = 15,
 	/* A file system in memory, options as the second text */
 	mount_memory = 16,
-	/* stat answer of the second text below the first, a volume; makes missing directories. EXDEV: a link leaves it */
+	/*
+	 * stat answer of the second text below the first, a volume; makes missing directories for numbers[0], [1]: user and
+	 * group, but in a set-group-id directory for its group. EXDEV: a link leaves the volume
+	 */
 	find_sub_path = 17,
 	/* The same, mounted at the path in the data, which is a file or a directory */
 	bind_sub_path = 18,
@@ -481,8 +484,9 @@ static long give(long file, u32 group, int depth)
 }
 
 /* The next part of the path, which did not exist. It has the mode of the volume. */
-static long make_part(long volume, char *path, char *end, u32 mode)
+static long make_part(long volume, char *path, char *end, u32 mode, const u32 *owner)
 {
+	struct stat stat;
 	char *name = end;
 	char rest = *end;
 	long parent, made, result;
@@ -496,8 +500,11 @@ static long make_part(long volume, char *path, char *end, u32 mode)
 	made = parent < 0 ? parent : system_call(SYS_mkdirat, parent, (long)name, mode & 02777, 0, 0);
 	/* Another pod may have made it. A link that leads nowhere is no directory. */
 	result = made < 0 && made != -EEXIST ? made : open_as(parent, name, O_PATH | O_DIRECTORY, strictly);
-	if (made == 0 && result >= 0)
+	if (made == 0 && result >= 0 && stat_of(result, "", &stat) == 0) {
+		/* A new directory has this bit when its parent has it. */
+		system_call(SYS_fchownat, result, (long)"", owner[0], stat.mode & 02000 ? (u32)-1 : owner[1], AT_EMPTY_PATH);
 		system_call(SYS_fchmodat, AT_FDCWD, (long)path_of(result).text, mode & 02777, 0, 0);
+	}
 	close_descriptor((int)parent);
 	if (name > path)
 		name[-1] = '/';
@@ -506,7 +513,7 @@ static long make_part(long volume, char *path, char *end, u32 mode)
 }
 
 /* The open place of `path` in the volume. Links may stay within the volume; the kernel sees to it at each step. */
-static long open_sub_path(const char *volume_path, char *path)
+static long open_sub_path(const char *volume_path, char *path, const u32 *owner)
 {
 	struct stat stat;
 	long volume = open_path(volume_path, O_PATH | O_DIRECTORY), result = volume;
@@ -531,7 +538,7 @@ static long open_sub_path(const char *volume_path, char *path)
 			result = open_as(volume, path, O_PATH, within);
 			*end = cut;
 			if (result == -ENOENT)
-				result = make_part(volume, path, end, (u32)stat.mode);
+				result = make_part(volume, path, end, (u32)stat.mode, owner);
 		}
 	}
 	close_descriptor((int)volume);
@@ -666,7 +673,7 @@ static long act(const struct request *request, char *first, char *second, const 
 		break;
 	case find_sub_path:
 	case bind_sub_path:
-		file = open_sub_path(first, second);
+		file = open_sub_path(first, second, request->numbers);
 		error = file < 0 ? file : answer_stat(file, "");
 		if (error == 0 && request->operation == bind_sub_path)
 			error = bind(file, data);

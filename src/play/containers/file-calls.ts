@@ -112,14 +112,7 @@ export const hostFileCalls: FileCalls = {
   mountPointsBelow,
   isMountPoint,
   mountMemory,
-  findSubPath: async (volumePath, subPath) => {
-    await using source = await openSubPath(volumePath, subPath);
-    return statsOf(await source.stat({ bigint: true }));
-  },
-  bindSubPath: async (volumePath, subPath, target) => {
-    await using source = await openSubPath(volumePath, subPath);
-    await bindDescriptor(source.fd, target);
-  },
+  ...subPathCalls(undefined),
   unmount,
 };
 
@@ -127,10 +120,12 @@ export const hostFileCalls: FileCalls = {
  * Of this host, for an engine with `userns-remap`: what is made belongs to root as containers see it, and groups
  * are those of containers.
  */
-export function remappedFileCalls({ uid, gid }: Owner): FileCalls {
+export function remappedFileCalls(root: Owner): FileCalls {
+  const { uid, gid } = root;
   const calls = hostFileCalls;
   return {
     ...calls,
+    ...subPathCalls(root),
     makeDirectory: async (path, mode) => {
       const isNew = await calls.makeDirectory(path, mode);
       if (isNew) await lchown(path, uid, gid);
@@ -145,6 +140,19 @@ export function remappedFileCalls({ uid, gid }: Owner): FileCalls {
     mountMemory: async (path, sizeBytes) => {
       await calls.mountMemory(path, sizeBytes);
       await lchown(path, uid, gid);
+    },
+  };
+}
+
+function subPathCalls(owner: Owner | undefined): Pick<FileCalls, "findSubPath" | "bindSubPath"> {
+  return {
+    findSubPath: async (volumePath, subPath) => {
+      await using source = await openSubPath(volumePath, subPath, owner);
+      return statsOf(await source.stat({ bigint: true }));
+    },
+    bindSubPath: async (volumePath, subPath, target) => {
+      await using source = await openSubPath(volumePath, subPath, owner);
+      await bindDescriptor(source.fd, target);
     },
   };
 }

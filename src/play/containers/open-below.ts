@@ -6,6 +6,7 @@ import type { Stats } from "node:fs";
 import { constants } from "node:fs";
 import { type FileHandle, chmod, chown, lstat, mkdir, open, readdir, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
+import type { Owner } from "../../shim/domain/node-facts.js";
 import { ShimError, messageOf } from "../../shim/lib/errors.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
 
@@ -37,9 +38,9 @@ async function makeChild(parent: FileHandle, name: string): Promise<boolean> {
 
 /**
  * The open `subPath` of a volume; the caller closes it. Makes missing directories, with the mode of the
- * volume. Links may stay within the volume.
+ * volume, and with `owner`; in a set-group-id directory they have its group. Links may stay within the volume.
  */
-export async function openSubPath(volumePath: string, subPath: string): Promise<FileHandle> {
+export async function openSubPath(volumePath: string, subPath: string, owner?: Owner): Promise<FileHandle> {
   const action = `mount subPath "${subPath}" of "${volumePath}"`;
   try {
     const root = await realpath(volumePath);
@@ -55,7 +56,10 @@ export async function openSubPath(volumePath: string, subPath: string): Promise<
       try {
         const isOurs = isNew && (await makeChild(parent, name));
         current = await openChild(parent, name);
-        if (isOurs) await chmod(pathOf(current), mode & 0o2777);
+        if (isOurs) {
+          if (owner !== undefined) await giveTo(owner, current);
+          await chmod(pathOf(current), mode & 0o2777);
+        }
       } finally {
         await parent.close();
       }
@@ -65,6 +69,12 @@ export async function openSubPath(volumePath: string, subPath: string): Promise<
     if (error instanceof ShimError) throw error.within(action);
     throw new ShimError("invalid", `${action}: ${messageOf(error)}`, {}, { cause: error });
   }
+}
+
+async function giveTo({ uid, gid }: Owner, made: FileHandle): Promise<void> {
+  const stats = await made.stat();
+  // A new directory has this bit when its parent has it.
+  await chown(pathOf(made), uid, (stats.mode & 0o2000) === 0 ? gid : stats.gid);
 }
 
 /** Follows links once. What happens to the names afterwards is for `openChild` to see. */

@@ -186,14 +186,14 @@ export class HelperCalls implements FileCalls, Disposable {
 
   async findSubPath(volumePath: string, subPath: string): Promise<FileStats> {
     return this.#subPath(volumePath, subPath, () =>
-      this.#stats("findSubPath", { texts: [this.#inside(volumePath), subPath] }, subPath),
+      this.#stats("findSubPath", this.#subPathRequest(volumePath, subPath), subPath),
     );
   }
 
   async bindSubPath(volumePath: string, subPath: string, target: string): Promise<void> {
     const data = Buffer.from(this.#inside(target));
     await this.#subPath(volumePath, subPath, () =>
-      this.#ask("bindSubPath", { texts: [this.#inside(volumePath), subPath], data }, subPath),
+      this.#ask("bindSubPath", { ...this.#subPathRequest(volumePath, subPath), data }, subPath),
     );
   }
 
@@ -205,6 +205,11 @@ export class HelperCalls implements FileCalls, Disposable {
   async #giveToRoot(path: string): Promise<void> {
     const { uid, gid } = this.root;
     if (uid !== 0 || gid !== 0) await this.#atPath("changeOwner", path, { numbers: [uid, gid] });
+  }
+
+  /** With the owner of what is missing. */
+  #subPathRequest(volumePath: string, subPath: string): HelperRequest {
+    return { texts: [this.#inside(volumePath), subPath], numbers: [this.root.uid, this.root.gid] };
   }
 
   async #subPath<T>(volumePath: string, subPath: string, work: () => Promise<T>): Promise<T> {

@@ -4,7 +4,7 @@ import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, readProgram } from "./programs.js";
 
 /** An engine that has an image of this name is not given it again: what changes the image changes the tag. */
-export const playFilesReference = "dockershim.local/play-files:1";
+export const playFilesReference = "dockershim.local/play-files:2";
 
 /** For `POST /images/load`. The container only waits; each play runs the program in it. */
 export async function playFilesImage(architecture: string): Promise<Buffer> {

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   chmod,
+  chown,
   link,
   lstat,
   mkdir,
@@ -99,6 +100,28 @@ describe("play-files", { skip }, () => {
             [100_000, 203_001],
           ],
         );
+      },
+      [],
+      { uid: 100_000, gid: 200_000 },
+    ));
+
+  test("gives the missing directories of a sub path to that root, in a volume of a group to the group", () =>
+    withProgram(
+      async ({ directory, calls }) => {
+        const ownersOf = async (path: string): Promise<string> => {
+          const { uid, gid, mode } = await stat(join(directory, path));
+          return `${uid}:${gid} ${(mode & 0o7777).toString(8)}`;
+        };
+        await chmod(directory, 0o755);
+        await mkdir(join(directory, "there"));
+        await calls.findSubPath(directory, "there/a/b");
+        assert.deepEqual(await Promise.all(["there", "there/a", "there/a/b"].map(ownersOf)), [
+          ...["0:0 755", "100000:200000 755", "100000:200000 755"],
+        ]);
+        await chown(directory, 0, 203_000);
+        await chmod(directory, 0o2770);
+        await calls.findSubPath(directory, "c");
+        assert.equal(await ownersOf("c"), "100000:203000 2770");
       },
       [],
       { uid: 100_000, gid: 200_000 },

@@ -19,7 +19,7 @@ export const skip =
     ? false
     : "the program needs Linux, root and a known architecture";
 export const endpoint = 'ssh://root@far (context "lab")';
-const reference = "dockershim.local/play-files:1";
+const reference = "dockershim.local/play-files:2";
 
 /** Volumes are directories; an exec runs the program. */
 export class EngineWithProgram extends FakeEngine {
