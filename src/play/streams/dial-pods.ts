@@ -27,14 +27,17 @@ export interface DialPodsDeps {
 /** Knows pods by their addresses. */
 export function dialPods({ client, dial, ended }: DialPodsDeps): Dial {
   const connections = new PortConnections({ client, dial, ended });
-  const sandboxes = new Map<string, string>();
+  let sandboxes: ReadonlyMap<string, string> = new Map();
+  const everSeen = new Set<string>();
   const find = async (host: string, signal: AbortSignal): Promise<string | undefined> => {
-    sandboxes.clear();
+    const found = new Map<string, string>(); // Another look-up may be under way.
     for (const { id, state } of await client.listPodSandboxes({}, signal)) {
       if (state !== PodSandboxState.SANDBOX_READY) continue;
-      for (const address of await addressesOf(id, client, signal)) sandboxes.set(address, id);
+      for (const address of await addressesOf(id, client, signal)) found.set(address, id);
     }
-    return sandboxes.get(host);
+    for (const address of found.keys()) everSeen.add(address);
+    sandboxes = found;
+    return found.get(host);
   };
   return async (address, signal) => {
     const known = sandboxes.get(address.host);
@@ -45,7 +48,11 @@ export function dialPods({ client, dial, ended }: DialPodsDeps): Dial {
       if (signal.aborted || !isKind(error, "notFound", "precondition")) throw error;
     }
     const id = await find(address.host, signal);
-    return id === undefined ? dial(address, signal) : connectThrough(id, address, connections, signal);
+    if (id !== undefined) return connectThrough(id, address, connections, signal);
+    // From this host it may be the address of another one, as with two engines whose bridges have one subnet.
+    if (everSeen.has(address.host))
+      throw new ShimError("unavailable", `dial ${addressText(address)}: no pod has this address now`);
+    return dial(address, signal);
   };
 }
 

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { type Dial, dialFromHere } from "../../../../src/play/dial.js";
 import { dialPods } from "../../../../src/play/streams/dial-pods.js";
 import { NamespaceMode, PodSandboxState } from "../../../../src/shim/domain/cri.js";
@@ -31,11 +32,14 @@ async function bed(t: TestContext, inPod: number | undefined) {
   const ended = new AbortController();
   t.after(() => ended.abort());
   const asked: string[] = [];
-  const hold = { on: false };
+  const hold = { on: false, list: Promise.resolve(), status: Promise.resolve() };
+  const ready = new Set(["web", "host"]);
   /** To the server of the streams. */
   const servers: Duplex[] = [];
-  const dial: Dial = async (...words) => {
-    const socket = await dialFromHere(...words);
+  const dial: Dial = async (address, signal) => {
+    if (address.host.startsWith("10."))
+      throw new ShimError("unavailable", `dialled ${address.host} from here`);
+    const socket = await dialFromHere(address, signal);
     servers.push(socket);
     return socket;
   };
@@ -47,23 +51,26 @@ async function bed(t: TestContext, inPod: number | undefined) {
     return socket;
   }, []);
   const client = {
-    listPodSandboxes: () => {
+    listPodSandboxes: async () => {
       asked.push("list");
-      return Promise.resolve(["web", "host"].map((id) => ({ id, state: PodSandboxState.SANDBOX_READY })));
+      await hold.list;
+      return [...ready].map((id) => ({ id, state: PodSandboxState.SANDBOX_READY }));
     },
-    podSandboxStatus: (id: string) =>
-      Promise.resolve({
+    podSandboxStatus: async (id: string) => {
+      if (id === "host") await hold.status;
+      return {
         network: id === "web" ? { ip: "10.0.0.1", additional_ips: [{ ip: "fd00::1" }] } : null,
         linux: {
           namespaces: { options: { network: id === "web" ? NamespaceMode.POD : NamespaceMode.NODE } },
         },
-      }),
+      };
+    },
     portForwardUrl: (id: string, [port]: readonly number[]) => {
       asked.push(`${id} ${port}`);
       return Promise.resolve(streaming.server.offer(session));
     },
   } as unknown as Parameters<typeof dialPods>[0]["client"];
-  return { dial: dialPods({ client, dial, ended: ended.signal }), asked, servers, hold };
+  return { dial: dialPods({ client, dial, ended: ended.signal }), asked, servers, hold, ready };
 }
 
 test("dialPods() connects to a pod by its address before the pod says anything", async (t) => {
@@ -100,6 +107,32 @@ test("dialPods() leaves addresses of no pod to this host", async (t) => {
   assert.deepEqual(asked, ["list"]);
 });
 
+test("dialPods() finds a pod while another look-up begins", async (t) => {
+  const { dial, asked, hold } = await bed(t, await listen(t));
+  const [list, status] = [gateAndOpener(), gateAndOpener()];
+  hold.status = status.gate;
+  const first = dial(web, never);
+  await setImmediate(); // It has found the address, and goes on with the other sandbox.
+  hold.list = list.gate;
+  const second = assert.rejects(dial({ host: "10.0.0.9", port: 80 }, never), /dialled 10\.0\.0\.9/);
+  status.open();
+  (await first).destroy();
+  list.open();
+  await second;
+  assert.deepEqual(asked, ["list", "list", "web 80"]);
+});
+
+test("dialPods() does not take the address of a pod that is gone for one of this host's network", async (t) => {
+  const { dial, ready } = await bed(t, await listen(t));
+  (await dial(web, never)).destroy();
+  ready.delete("web");
+  await dial({ host: "10.0.0.9", port: 80 }, never).catch(() => undefined); // Looks all up again.
+  await assert.rejects(dial(web, never), {
+    kind: "unavailable",
+    message: "dial 10.0.0.1:80: no pod has this address now",
+  });
+});
+
 test("dialPods() uses a connection to the server again, and another one when it is lost", async (t) => {
   const { dial, asked, servers } = await bed(t, await listen(t));
   const [first, second] = [await dial(web, never), await dial(web, never)];
@@ -132,3 +165,11 @@ test("dialPods() gives up a connection through which nothing comes", async (t) =
   (await dial(web, never)).destroy();
   assert.deepEqual(asked, ["list", "web 80", "web 80"]);
 });
+
+function gateAndOpener(): { readonly gate: Promise<void>; readonly open: () => void } {
+  let open = (): void => undefined;
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { gate, open };
+}
