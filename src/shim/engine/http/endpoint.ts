@@ -47,6 +47,7 @@ export interface TlsMaterial {
 export interface TlsEnvironment {
   readonly DOCKER_TLS_VERIFY?: string | undefined;
   readonly DOCKER_CERT_PATH?: string | undefined;
+  readonly DOCKER_CONFIG?: string | undefined;
   readonly HOME?: string | undefined;
 }
 
@@ -69,15 +70,16 @@ function formatAddress(endpoint: EngineEndpoint): string {
 /**
  * The files ca.pem, cert.pem and key.pem of DOCKER_CERT_PATH; undefined when the environment asks for no TLS.
  * As with Docker's clients the path alone switches TLS on, DOCKER_TLS_VERIFY (any value) makes the engine
- * prove itself, and without a path means `~/.docker`. A missing file is `invalid`: going on in plain text
- * would not be what was asked.
+ * prove itself, and without a path means Docker's configuration directory. A missing file is `invalid`: going
+ * on in plain text would not be what was asked.
  */
 export async function readTlsMaterial(environment: TlsEnvironment): Promise<TlsMaterial | undefined> {
   const verify = (environment.DOCKER_TLS_VERIFY ?? "") !== "";
   let directory = environment.DOCKER_CERT_PATH ?? "";
   if (directory === "") {
     if (!verify) return undefined;
-    directory = join(environment.HOME ?? "/", ".docker");
+    const { DOCKER_CONFIG: configuration = "", HOME: home = "/" } = environment;
+    directory = configuration === "" ? join(home, ".docker") : configuration;
   }
   // One after the other: of several that cannot be read, always the same one is named.
   const ca = await readPem(join(directory, "ca.pem"));

@@ -96,10 +96,15 @@ describe("readTlsMaterial()", () => {
     });
   });
 
-  test("verification without a path uses ~/.docker", async () => {
+  test("verification without a path uses DOCKER_CONFIG, else ~/.docker", async () => {
     await using home = await temporaryDirectory();
     await writeMaterial(join(home.path, ".docker"));
-    assert.equal((await readTlsMaterial({ HOME: home.path, DOCKER_TLS_VERIFY: "1" }))?.ca, "ca");
+    const environment = { HOME: home.path, DOCKER_TLS_VERIFY: "1" };
+    assert.equal((await readTlsMaterial(environment))?.ca, "ca");
+    assert.equal((await readTlsMaterial({ ...environment, DOCKER_CONFIG: "" }))?.ca, "ca");
+    await assert.rejects(readTlsMaterial({ ...environment, DOCKER_CONFIG: "/nonexistent" }), {
+      message: /^read TLS file "\/nonexistent\/ca\.pem": /,
+    });
   });
 
   test("a missing file is refused, not plain text", async () => {
