@@ -23,8 +23,10 @@ export interface HostFiles {
   list(path: string): Promise<readonly string[]>;
   /** Makes its parents, too; all users may read it. */
   makeDirectory(path: string): Promise<void>;
-  /** Only root may read it. A kill leaves the old text or the new. */
-  replaceFile(path: string, text: string): Promise<void>;
+  /**
+   * Only root may read it. A kill leaves the old text or the new, and so does a power cut, unless `flush` is `never`.
+   */
+  replaceFile(path: string, text: string, options?: { readonly flush: "never" }): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
   readFile(path: string, limitBytes: number): Promise<string | undefined>;
   /** For reading while it grows. Undefined when there is none. Throws `invalid` for what is no file. */
@@ -80,8 +82,10 @@ export const nodeFiles: HostFiles & MountedFiles = {
   makeDirectory: async (path) => {
     await mkdir(path, { recursive: true, mode: 0o755 });
   },
-  replaceFile: (path, text) =>
-    writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
+  replaceFile: (path, text, { flush = "first" }: { readonly flush?: "first" | "never" } = {}) =>
+    writeFileAtomically(path, text, {
+      ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750, flush },
+    }),
   readFile: readWhole,
   openFile,
   checkCgroups: (driver) => checkCgroups(driver),
@@ -116,8 +120,8 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
-  if ((await statOrUndefined(path)) === undefined) return undefined;
-  const file = await open(path, "r");
+  const file = await undefinedIfMissing(open(path, "r"));
+  if (file === undefined) return undefined;
   try {
     const { size } = await file.stat();
     if (size > limitBytes)

@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import { ShimError } from "../../shim/lib/errors.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
-import type { FileCalls } from "./file-calls.js";
+import type { FileCalls, FileStats } from "./file-calls.js";
 import { writeObjectFiles } from "./object-files.js";
 import type { VolumePreparation } from "./volumes.js";
 
@@ -135,7 +135,8 @@ export async function mountSubPath(
 }
 
 export async function removeMountedTree(path: string, calls: FileCalls): Promise<void> {
-  if ((await calls.look(path)) === undefined) return;
+  const found = await calls.look(path);
+  if (found === undefined || (await removeSingle(path, found, calls))) return;
   const hadMounts = await unmountBelow(path, calls);
   const left = hadMounts ? await calls.mountPointsBelow(path) : [];
   if (left.length > 0) {
@@ -143,6 +144,24 @@ export async function removeMountedTree(path: string, calls: FileCalls): Promise
     throw new ShimError("precondition", `remove "${path}": still mounted below it: ${list}`);
   }
   await calls.removeTree(path);
+}
+
+/**
+ * Removes a file or an empty directory, below which nothing can be mounted. Answers false when it is neither, or when
+ * something is mounted on it.
+ */
+async function removeSingle(
+  path: string,
+  { kind }: Pick<FileStats, "kind">,
+  calls: Pick<FileCalls, "removeDirectory" | "unlink">,
+): Promise<boolean> {
+  try {
+    await (kind === "directory" ? calls.removeDirectory(path) : calls.unlink(path));
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOTEMPTY", "EEXIST", "EBUSY", "ENOENT")) return false;
+    throw error;
+  }
 }
 
 /** Unmounts all that is mounted at `path` and below it, the innermost first. Answers whether there was anything. */

@@ -82,7 +82,7 @@ async function changeOwner(
 ): Promise<void> {
   const path = ownerPath(directories, key);
   if (owner === undefined) await files.removeTree(path);
-  else await files.replaceFile(path, owner);
+  else await files.replaceFile(path, owner, { flush: "never" });
 }
 
 /** For preStop hooks. A record that cannot be read does not keep the pod. */

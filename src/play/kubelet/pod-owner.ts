@@ -58,7 +58,8 @@ export class PodOwner {
     const { files, directories, clock, processes, playId } = this.deps;
     const path = ownerPath(directories, key);
     const before = await files.readFile(path, limitBytes);
-    await files.replaceFile(path, playId);
+    // No play outlives a power cut, so that its mark need not.
+    await files.replaceFile(path, playId, { flush: "never" });
     this.#isMarked = true;
     let hasWaited = false;
     for (;;) {

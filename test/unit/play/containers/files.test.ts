@@ -224,6 +224,15 @@ describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
       await nodeFiles.removeTree(join(directory, "pod"));
       assert.equal(existsSync(join(directory, "pod")), false);
     }));
+
+  test("removeTree() of the place where it is mounted unmounts it, too", () =>
+    inDirectory(async (directory) => {
+      const path = join(directory, "v");
+      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: 1024n ** 2n });
+      await nodeFiles.removeTree(path);
+      assert.equal(existsSync(path), false);
+      assert.deepEqual(await mountPointsBelow(path), []);
+    }));
 });
 
 describe("prepareVolume() of a claim", () => {
@@ -283,6 +292,18 @@ describe("prepareVolume() of a claim", () => {
 
 test("removeTree() accepts a directory that is not there", () =>
   inDirectory((directory) => nodeFiles.removeTree(join(directory, "missing"))));
+
+test("removeTree() removes a file, a link and an empty directory alone", () =>
+  inDirectory(async (directory) => {
+    await writeFile(join(directory, "file"), "");
+    await symlink(join(directory, "file"), join(directory, "link"));
+    await mkdir(join(directory, "empty"));
+    await nodeFiles.removeTree(join(directory, "link"));
+    await nodeFiles.removeTree(join(directory, "empty"));
+    assert.deepEqual(await nodeFiles.list(directory), ["file"]);
+    await nodeFiles.removeTree(join(directory, "file"));
+    assert.deepEqual(await nodeFiles.list(directory), []);
+  }));
 
 test("removeTree() does not follow links", () =>
   inDirectory(async (directory) => {
