@@ -1,5 +1,6 @@
 /** Brings all pods of the manifests up, shows them, or removes them. */
 import { orAbort } from "../shim/lib/abort.js";
+import type { PodSandbox } from "../shim/domain/cri.js";
 import { ShimError, isKind, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
@@ -62,9 +63,9 @@ export class Application implements Disposable {
     }
   }
 
-  /** Rejects also when another pod fails. */
-  async apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
-    const work = this.#apply(manifest, AbortSignal.any([signal, this.#failed.signal]));
+  /** Rejects also when another pod fails. `before`: all sandboxes of the server, if they were listed just now. */
+  async apply(manifest: Manifest, signal: AbortSignal, before?: readonly PodSandbox[]): Promise<void> {
+    const work = this.#apply(manifest, AbortSignal.any([signal, this.#failed.signal]), before);
     this.#pending.add(work);
     try {
       await work;
@@ -73,10 +74,14 @@ export class Application implements Disposable {
     }
   }
 
-  async #apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
+  async #apply(
+    manifest: Manifest,
+    signal: AbortSignal,
+    before: readonly PodSandbox[] | undefined,
+  ): Promise<void> {
     const { key } = manifest;
     signal.throwIfAborted();
-    const rollback = await undoOf(manifest, this.deps, signal);
+    const rollback = await undoOf(manifest, this.deps, signal, before);
     signal.throwIfAborted();
     this.#pods.push({ key, rollback });
     try {
@@ -116,11 +121,16 @@ export function podIsReady({ phase, conditions }: Pick<PodStatus, "phase" | "con
 }
 
 /** Remembers what is there of a pod, so that the undo removes only what comes later. */
-async function undoOf(manifest: Manifest, deps: KubeletDeps, signal: AbortSignal): Promise<Rollback> {
+async function undoOf(
+  manifest: Manifest,
+  deps: KubeletDeps,
+  signal: AbortSignal,
+  listed: readonly PodSandbox[] | undefined,
+): Promise<Rollback> {
   const { key, pod } = manifest;
   const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? defaultGraceSeconds;
   const rollback = new Rollback(undoLog(deps.report), graceSeconds * 1000 + undoMarginMs);
-  const before = await observePod(deps, key, signal);
+  const before = await observePod(deps, key, signal, listed);
   const hadFiles = await deps.files.exists(podDirectory(deps.directories, key));
   if (before.sandboxes.some(({ playHash }) => playHash === undefined)) return rollback;
   const silent = { ...deps, event: () => undefined };

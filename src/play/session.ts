@@ -1,4 +1,5 @@
 /** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
+import type { PodSandbox } from "../shim/domain/cri.js";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
 import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
@@ -58,20 +59,22 @@ export class Session implements AsyncDisposable {
       [...workloads.pods, ...jobs.map(({ source, template: { pod } }) => ({ source, pod }))],
       this.deps.features,
     );
-    await refuseSharedUids(workloads.pods, this.deps.client, signal);
+    const hasPods = workloads.pods.length > 0;
+    const listed = hasPods ? await this.deps.client.listPodSandboxes({}, signal) : [];
+    refuseSharedUids(workloads.pods, listed);
     using application = new Application(this.kubelet, this.deps, options);
     let isApplied = false;
-    const apply = async (manifest: Manifest): Promise<void> => {
+    const apply = async (manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> => {
       this.#manifests = [...this.#manifests, manifest];
       if (isApplied) this.kubelet.apply(manifest, { failFast: false });
-      else await application.apply(manifest, signal);
+      else await application.apply(manifest, signal, before);
     };
     const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
-    const present = await presentPods(later, this.deps.client, signal);
-    const runners = workloads.jobs.map((job) => this.#addJob(job, apply));
+    const present = presentPods(later, listed);
+    const runners = workloads.jobs.map((job) => this.#addJob(job, (manifest) => apply(manifest)));
     await application.run(async () => {
       await Promise.all([
-        ...workloads.pods.filter((manifest) => !later.includes(manifest)).map(apply),
+        ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
         ...runners.map((runner) => runner.start(signal)),
       ]);
     }, signal);
@@ -96,7 +99,9 @@ export class Session implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void> {
     const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
-    const present = await presentPods(workloads.pods.filter(isNew), this.deps.client, signal);
+    const isLater = workloads.pods.filter(isNew).some(({ startsAfter }) => startsAfter !== undefined);
+    const listed = isLater ? await this.deps.client.listPodSandboxes({}, signal) : [];
+    const present = presentPods(workloads.pods.filter(isNew), listed);
     const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
     const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
     const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));

@@ -1,18 +1,16 @@
 /** Pods of one uid would share their files. */
 import { ShimError } from "../../shim/lib/errors.js";
-import type { CriClient } from "../client.js";
+import type { PodSandbox } from "../../shim/domain/cri.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 
-/** Throws `conflict` when a pod that an earlier play made has the uid of one of these, and another name. */
-export async function refuseSharedUids(
+/** `listed`: all sandboxes of the server. Throws `conflict` when a pod that an earlier play made has the uid of one of these, and another name. */
+export function refuseSharedUids(
   manifests: readonly Pick<Manifest, "key" | "source">[],
-  client: Pick<CriClient, "listPodSandboxes">,
-  signal: AbortSignal,
-): Promise<void> {
+  listed: readonly PodSandbox[],
+): void {
   const byUid = new Map(manifests.map((manifest) => [manifest.key.uid, manifest]));
-  if (byUid.size === 0) return;
-  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+  for (const { metadata, annotations } of listed) {
     const { namespace = "", name = "", uid = "" } = metadata ?? {};
     const manifest = byUid.get(uid);
     if (manifest === undefined || annotations[playHashAnnotation] === undefined) continue;

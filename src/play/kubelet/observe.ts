@@ -31,14 +31,21 @@ export interface ObserveDeps {
   readonly mounted: Pick<MountedFiles, "readTail">;
 }
 
-/** All sandboxes under the pod's namespace and name, by any program, and their containers. */
+/**
+ * All sandboxes under the pod's namespace and name, by any program, and their containers. `listed`: all sandboxes of the
+ * server, for callers that observe many pods.
+ */
 export async function observePod(
   deps: ObserveDeps,
   key: Pick<PodKey, "namespace" | "name">,
   signal: AbortSignal,
+  listed?: readonly PodSandbox[],
 ): Promise<ObservedPod> {
   const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
-  const items = await deps.client.listPodSandboxes(labels, signal);
+  const items =
+    listed?.filter((sandbox) =>
+      Object.entries(labels).every(([name, value]) => sandbox.labels[name] === value),
+    ) ?? (await deps.client.listPodSandboxes(labels, signal));
   const sandboxes = items.map(observedSandbox).sort(byAge);
   const [network, ...containers] = await Promise.all([
     networkOf(deps, sandboxes[0], signal),

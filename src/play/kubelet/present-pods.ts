@@ -1,24 +1,19 @@
 /** Pods of StatefulSets that an earlier play has made, and that run on. */
-import { PodSandboxState } from "../../shim/domain/cri.js";
-import type { CriClient } from "../client.js";
+import { type PodSandbox, PodSandboxState } from "../../shim/domain/cri.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { podHash } from "./hashes.js";
 
 /**
  * Uids of those manifests that wait for another pod and whose pod is up already, unchanged: it needs a kubelet
- * whether the pod before it is ready or not.
+ * whether the pod before it is ready or not. `listed`: all sandboxes of the server.
  */
-export async function presentPods(
+export function presentPods(
   manifests: readonly Manifest[],
-  client: Pick<CriClient, "listPodSandboxes">,
-  signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
+  listed: readonly PodSandbox[],
+): ReadonlySet<string> {
   const waiting = manifests.filter(({ startsAfter }) => startsAfter !== undefined);
-  if (waiting.length === 0) return new Set();
-  const up = (await client.listPodSandboxes({}, signal)).filter(
-    ({ state }) => state === PodSandboxState.SANDBOX_READY,
-  );
+  const up = listed.filter(({ state }) => state === PodSandboxState.SANDBOX_READY);
   const hashes = new Map(up.map((pod) => [pod.metadata?.uid, pod.annotations[playHashAnnotation]]));
   return new Set(
     waiting

@@ -93,9 +93,10 @@ export class Services implements PodServices, AsyncDisposable {
    * again. Call it before the kubelet has pods.
    */
   async adopt(manifests: readonly Manifest[], signal: AbortSignal): Promise<void> {
+    const listed = await this.deps.client.listPodSandboxes({}, signal);
     await Promise.all(
       manifests.map(async (manifest) => {
-        const observed = await observePod(this.deps, manifest.key, signal);
+        const observed = await observePod(this.deps, manifest.key, signal, listed);
         if (observed.sandboxes[0]?.uid !== manifest.key.uid) return;
         const memory = { startTime: 0, waiting: new Map() };
         for (const { id } of observed.sandboxes) this.#adopted.add(id);

@@ -238,6 +238,19 @@ test("the first application keeps what it has made when the user does not wait a
   assert.deepEqual(reports, []);
 });
 
+test("apply() asks once what is there of all its pods, and then for each pod that it makes", async () => {
+  const { cri, deps } = makeFixture();
+  const list = cri.listPodSandboxes.bind(cri);
+  const asked: string[] = [];
+  cri.listPodSandboxes = (labels) => {
+    if (cri.sandboxes.length === 0) asked.push(labels["io.kubernetes.pod.name"] ?? "all");
+    return list(labels);
+  };
+  await using session = new Session(deps);
+  await session.apply(await read(pod("a"), pod("b"), pod("c")), options, signal);
+  assert.deepEqual(asked.sort(), ["a", "all", "b", "c"]);
+});
+
 test("update() makes new pods, changes others, and removes those that are not asked for any more", async () => {
   const { cri, deps, clock } = makeFixture();
   await using session = new Session(deps);
