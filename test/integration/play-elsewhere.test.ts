@@ -263,8 +263,9 @@ spec:
       assert.deepEqual(await containers(), []);
       const volume = join(dirname(engine.socket), "data/volumes/dockershim-play/_data");
       assert.deepEqual(await readdir(volume), []);
+      const records = await readdir("/var/lib/dockershim/play/engines.d", { recursive: true });
       assert.deepEqual(
-        (await readdir("/var/lib/dockershim/play")).filter((name) => name.length === 36),
+        records.filter((path) => basename(path).length === 36),
         [],
       );
     });

@@ -1,4 +1,5 @@
 /** Paths of a pod's files on the node. */
+import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { claimVolume, podsVolume } from "../engine/volume-names.js";
 import type { PodKey } from "../manifests/read-manifests.js";
@@ -21,11 +22,27 @@ export interface Directories {
   readonly seccomp: string;
 }
 
+const idLength = 12;
+
 export const defaultDirectories: Directories = {
   state: "/var/lib/dockershim/play",
   logs: "/var/log/pods",
   seccomp: "/var/lib/kubelet/seccomp",
 };
+
+/** Of all engines elsewhere. Beside the directories of pods, which have the names of uids: a uid has no dot. */
+export function enginesPath({ state }: Pick<Directories, "state">): string {
+  return posix.join(state, "engines.d");
+}
+
+/**
+ * The directories for pods on an engine that sees no files of this host, which has records of them alone. Pods of
+ * two engines may have one name, and with it one uid.
+ */
+export function directoriesElsewhere(directories: Directories, engineId: string): Directories {
+  const id = createHash("sha256").update(engineId).digest("hex").slice(0, idLength);
+  return { ...directories, state: posix.join(enginesPath(directories), id) };
+}
 
 export function podDirectory(directories: Directories, key: PodKey): string {
   return posix.join(directories.state, key.uid);

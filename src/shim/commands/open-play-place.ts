@@ -3,6 +3,7 @@ import { isPortBusy } from "../../play/busy-ports.js";
 import type { CriClient } from "../../play/client.js";
 import { remappedFileCalls } from "../../play/containers/file-calls.js";
 import { mountedFilesOf, nodeFiles } from "../../play/containers/files.js";
+import { type Directories, directoriesElsewhere, enginesPath } from "../../play/containers/pod-files.js";
 import { dialFromHere } from "../../play/dial.js";
 import { readReach, type ServerReach } from "../../play/engine/reach.js";
 import type { StatusResponse } from "../domain/cri.js";
@@ -28,6 +29,19 @@ export async function openPlayPlace(
     ...{ isPortBusy, engine: undefined },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
+}
+
+/** Where play keeps the records of the server's pods. */
+export async function recordDirectories(
+  client: Pick<CriClient, "status">,
+  directories: Directories,
+  signal: AbortSignal,
+): Promise<Directories> {
+  // Without records of such engines the server need not be asked.
+  if (!(await nodeFiles.exists(enginesPath(directories)))) return directories;
+  const reach = readReach((await client.status(signal)).info);
+  if (reach.hostPaths && (await isBesideServer(reach))) return directories;
+  return directoriesElsewhere(directories, reach.engineId);
 }
 
 /** A server that names no directory is believed to be on this host: only its socket is known. */

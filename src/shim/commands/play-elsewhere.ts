@@ -2,6 +2,7 @@
 import { posix } from "node:path";
 import type { CriClient } from "../../play/client.js";
 import { type HostFiles, nodeFiles } from "../../play/containers/files.js";
+import { directoriesElsewhere } from "../../play/containers/pod-files.js";
 import { dialStreamsOf } from "../../play/dial.js";
 import { EngineFiles } from "../../play/engine/engine-files.js";
 import type { ServerReach } from "../../play/engine/reach.js";
@@ -53,7 +54,7 @@ export async function openPlaceElsewhere(
       },
       mounted: files,
       directories: {
-        ...directories,
+        ...directoriesElsewhere(directories, facts.engineId),
         engineVolumes: volumesPath,
         ...(isBeside ? {} : { logs: undefined }),
       },

@@ -2,7 +2,12 @@
 import { posix } from "node:path";
 import { connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
-import { defaultDirectories, logDirectory, logPath } from "../../play/containers/pod-files.js";
+import {
+  type Directories,
+  defaultDirectories,
+  logDirectory,
+  logPath,
+} from "../../play/containers/pod-files.js";
 import { describePod } from "../../play/pod/describe-pod.js";
 import { containerName, findPod, findPods, type FoundPod, newestAttempts } from "../../play/pod/find-pod.js";
 import { type KeptPod, keptPod } from "../../play/pod/kept-pod.js";
@@ -17,7 +22,7 @@ import { sleep } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { shownText } from "../lib/shown-text.js";
 import { podDeps } from "./play-deps.js";
-import { openPlayPlace } from "./open-play-place.js";
+import { openPlayPlace, recordDirectories } from "./open-play-place.js";
 import type { PodRequest } from "./pod-commands.js";
 import { chosenContainer, type PodContext, type PodIo, type RequestOf } from "./pod-context.js";
 import { podEvents } from "./pod-events.js";
@@ -33,7 +38,10 @@ export async function runPod(request: PodRequest, endpoint: string, io: PodIo): 
     const print = (text: string): void => {
       io.stdout.write(text);
     };
-    return await run(request, { ...io, endpoint, client, print, report });
+    let directories: Promise<Directories> | undefined;
+    const records = (): Promise<Directories> =>
+      (directories ??= recordDirectories(client, defaultDirectories, io.signal));
+    return await run(request, { ...io, endpoint, client, print, report, records });
   } catch (error) {
     // Following ends by Ctrl-C.
     if (io.signal.aborted && "follow" in request) return 0;
@@ -69,15 +77,13 @@ function run(request: PodRequest, context: PodContext): Promise<number> {
   }
 }
 
-async function ps(
-  { namespace, output }: RequestOf<"ps">,
-  { client, print, report, signal }: PodContext,
-): Promise<number> {
+async function ps({ namespace, output }: RequestOf<"ps">, context: PodContext): Promise<number> {
+  const { client, print, signal } = context;
   const pods = await findPods(client, namespace, signal);
   const now = Date.now();
   const summaries = await Promise.all(
     pods.map(async (pod) => {
-      const kept = await keptOf(pod, report);
+      const kept = await keptOf(pod, context);
       try {
         return summarize(pod, await client.podSandboxStatus(pod.sandbox.id, signal), kept, now);
       } catch (error) {
@@ -93,10 +99,10 @@ async function ps(
 /** What play keeps of a pod that it made on this host. */
 async function keptOf(
   { sandbox, isPlayed }: FoundPod,
-  report: PodContext["report"],
+  { report, records }: Pick<PodContext, "report" | "records">,
 ): Promise<KeptPod | undefined> {
   if (!isPlayed) return undefined;
-  return keptPod(sandbox, { files: nodeFiles, directories: defaultDirectories, report });
+  return keptPod(sandbox, { files: nodeFiles, directories: await records(), report });
 }
 
 async function logs(request: RequestOf<"logs">, context: PodContext): Promise<number> {
@@ -146,13 +152,11 @@ function logFile(pod: FoundPod, status: ContainerStatus, previous: boolean): str
   return before?.log_path || posix.join(posix.dirname(path), `${attempt - 1}.log`);
 }
 
-async function describe(
-  { pod: name }: RequestOf<"describe">,
-  { client, print, report, signal }: PodContext,
-): Promise<number> {
+async function describe({ pod: name }: RequestOf<"describe">, context: PodContext): Promise<number> {
+  const { client, print, signal } = context;
   const pod = await findPod(client, name, signal);
   const status = await client.podSandboxStatus(pod.sandbox.id, signal);
-  const kept = await keptOf(pod, report);
+  const kept = await keptOf(pod, context);
   print(describePod({ pod, status, ...(kept === undefined ? {} : { kept }) }, Date.now()));
   return 0;
 }

@@ -2,7 +2,7 @@
 import type { Readable, Writable } from "node:stream";
 import type { ConnectedClient } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
-import { defaultDirectories } from "../../play/containers/pod-files.js";
+import type { Directories } from "../../play/containers/pod-files.js";
 import { chooseContainer, type FoundPod } from "../../play/pod/find-pod.js";
 import { keptPod } from "../../play/pod/kept-pod.js";
 import type { ContainerStatus } from "../domain/cri.js";
@@ -23,17 +23,19 @@ export interface PodContext extends PodIo {
   readonly client: ConnectedClient;
   readonly print: (text: string) => void;
   readonly report: (line: string) => void;
+  /** Where play keeps records of pods. */
+  readonly records: () => Promise<Directories>;
 }
 
 /** Of a pod that play made, the kept manifest tells which containers are sidecars. */
 export async function chosenContainer(
   pod: FoundPod,
   name: string | undefined,
-  { report }: Pick<PodContext, "report">,
+  { report, records }: Pick<PodContext, "report" | "records">,
 ): Promise<ContainerStatus> {
   const kept =
     name === undefined && pod.isPlayed
-      ? await keptPod(pod.sandbox, { files: nodeFiles, directories: defaultDirectories, report })
+      ? await keptPod(pod.sandbox, { files: nodeFiles, directories: await records(), report })
       : undefined;
   return chooseContainer(pod, name, kept?.manifest.pod.spec.containers[0]?.name);
 }

@@ -1,21 +1,27 @@
 import assert from "node:assert/strict";
-import { chown, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { chown, mkdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { CriClient } from "../../../src/play/client.js";
 import { defaultDirectories } from "../../../src/play/containers/pod-files.js";
-import { openPlayPlace } from "../../../src/shim/commands/open-play-place.js";
+import { openPlayPlace, recordDirectories } from "../../../src/shim/commands/open-play-place.js";
 import type { PlayPlace } from "../../../src/shim/commands/play-place.js";
 import { directoryId } from "../../../src/shim/lib/files/directory-id.js";
+import { json, startFakeDocker } from "../engine/fake-docker.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const reached = { hostPaths: { reached: true }, networkNamespaces: { reached: true } };
 
 /** With an engine that does not exist. */
-async function placeOf(reach: object, path: string, engine: object = {}): Promise<PlayPlace> {
+async function placeOf(
+  reach: object,
+  path: string,
+  engine: object = {},
+  dockerEndpoint?: string,
+): Promise<PlayPlace> {
   const info = { reach: JSON.stringify({ jobs: reached, ...reach }), engine: JSON.stringify(engine) };
   const context = {
-    endpoint: join(path, "cri.sock"),
+    ...{ endpoint: join(path, "cri.sock"), dockerEndpoint },
     directories: defaultDirectories,
     report: () => undefined,
   };
@@ -45,6 +51,36 @@ test("play does not believe that the engine sees its files when the server's are
       placeOf({ directory: { path, id: "of:another:host" } }, at.path),
       /sees no files of this host, .*no\.sock.*set DOCKER_HOST/,
     );
+});
+
+test("play keeps records of pods of each engine elsewhere apart, and finds them again", async () => {
+  await using at = await temporaryDirectory();
+  const reach = { directory: { path: "/", id: "another host's" } };
+  const states: string[] = [];
+  for (const engineId of ["A:B", "C:D"]) {
+    await using docker = await startFakeDocker({ "GET /info": json({ ID: engineId }) });
+    await using place = await placeOf(reach, at.path, { engineId }, `unix://${docker.path}`);
+    states.push(place.directories.state);
+    assert.match(place.directories.state, /^\/var\/lib\/dockershim\/play\/engines\.d\/[0-9a-f]{12}$/);
+  }
+  assert.equal(new Set(states).size, 2);
+
+  const [here, elsewhere] = [{}, reach].map((each) => ({
+    status: () =>
+      Promise.resolve({
+        info: {
+          reach: JSON.stringify({ jobs: reached, ...each }),
+          engine: JSON.stringify({ engineId: "C:D" }),
+        },
+      }),
+  })) as unknown as readonly [CriClient, CriClient];
+  const directories = { ...defaultDirectories, state: at.path };
+  const find = (client: CriClient) => recordDirectories(client, directories, AbortSignal.timeout(20_000));
+  const id = basename(states[1] ?? "");
+  assert.equal((await find(elsewhere)).state, at.path, "there are no records of engines elsewhere");
+  await mkdir(join(at.path, "engines.d"));
+  assert.equal((await find(elsewhere)).state, join(at.path, "engines.d", id));
+  assert.equal((await find(here)).state, at.path);
 });
 
 const skip = process.getuid?.() === 0 ? false : "only root may give files away";
