@@ -178,7 +178,7 @@ export class PodWorker {
       try {
         nextAt = await this.deps.turns.run(signal, () => this.#sync(signal));
         this.#checkProgress(nextAt);
-        if (this.#isServerLost) this.#event("Normal", "ServerBack", "the CRI server is back");
+        if (this.#isServerLost) this.#event("Normal", "ServerBack", "the CRI server and its engine are back");
         this.#isServerLost = false;
       } catch (error) {
         if (signal.aborted || this.#application.hasFailed || this.#application.fails(error)) break;
@@ -206,8 +206,8 @@ export class PodWorker {
       this.#event("Warning", "FailedSync", messageOf(error));
       return errorMs;
     }
-    if (!this.#isServerLost)
-      this.#event("Warning", "ServerLost", `the CRI server does not answer, retrying: ${messageOf(error)}`);
+    const what = "the CRI server or its engine does not answer, retrying";
+    if (!this.#isServerLost) this.#event("Warning", "ServerLost", `${what}: ${messageOf(error)}`);
     this.#isServerLost = true;
     return unavailableMs;
   }

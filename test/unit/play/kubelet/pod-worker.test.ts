@@ -177,6 +177,25 @@ for (const hasStopSignals of [true, false]) {
 const probe = (kind: string, fields = ""): string =>
   `  containers: [{name: a, ${image}, ${kind}Probe: {exec: {command: [x]}${fields}}}]`;
 
+test("an engine elsewhere that vanishes is not taken for a CRI server that does not answer", () =>
+  run(
+    `  containers: [{name: a, ${image}}]\n  volumes: [{name: v}]`,
+    async (fixture) => {
+      const { clock, events, status } = fixture;
+      Reflect.deleteProperty(fixture.files, "prepareVolume");
+      await clock.advance(60_000);
+      assert.equal(stateOf(status()), "running ready 0");
+      const told = events.filter(({ reason }) => reason.startsWith("Server")).map(({ message }) => message);
+      assert.deepEqual(told, [
+        "the CRI server or its engine does not answer, retrying: create the sandbox: use the engine at ssh://far",
+        "the CRI server and its engine are back",
+      ]);
+    },
+    ({ files }) => {
+      files.prepareVolume = () => Promise.reject(new ShimError("unavailable", "use the engine at ssh://far"));
+    },
+  ));
+
 test("a readiness probe: not ready until it succeeds, not ready after three failures", () =>
   run(
     probe("readiness"),
