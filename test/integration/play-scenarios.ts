@@ -286,13 +286,13 @@ spec:
     await until("it runs", () => readFile(log, "utf8").catch(() => undefined));
     const third = attach(t, path);
     // The first one's request may have started it, so that the other two take the pod in any order.
-    const [lost, keeper] = await Promise.race([
+    const [lost, other] = await Promise.race([
       second.exited.then((exit) => [exit, third] as const),
       third.exited.then((exit) => [exit, second] as const),
     ]);
     assert.match(lost.stderr, /another play has taken over the pod/);
     await writeFile(onEngineHost(join(directory, "go")), "");
-    await keeper.untilPrinted(/Started container main/);
+    await other.untilPrinted(/Started container main/);
     const { undoesAbandonedStarts = false } = server();
     assert.match(await readFile(log, "utf8"), undoesAbandonedStarts ? /^(?:once\n){1,2}$/ : /^once\n$/);
     const { restarts } = await present("taken");

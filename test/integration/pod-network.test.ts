@@ -21,9 +21,13 @@ const webServer = [
   "mkdir /tmp/www && echo hello > /tmp/www/index.html && httpd -f -p 8080 -h /tmp/www",
 ];
 
-/** The engine writes the settings itself, among comments, where its files are out of reach. */
+/** The engine writes the settings itself, among comments, where its files are out of reach; 20.10 in another order. */
 function settingsOf(resolvConf: string): string {
-  return isEngineElsewhere ? resolvConf.replace(/^(#.*)?\n/gm, "") : resolvConf;
+  if (!isEngineElsewhere) return resolvConf;
+  const lines = resolvConf.replace(/^(#.*)?\n/gm, "").split(/(?<=\n)/);
+  return ["nameserver", "search", "options"]
+    .flatMap((keyword) => lines.filter((line) => line.startsWith(keyword)))
+    .join("");
 }
 
 async function get(url: string): Promise<string> {
