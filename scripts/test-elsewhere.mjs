@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 /**
  * `node scripts/test-elsewhere.mjs [--transport unix|tcp|ssh]... [FILE...]`: runs integration tests with an engine of
- * which only a socket is shared, once for each transport, and prints a table. Without files: all that use the engine of
- * the run. Files with an engine of their own are left out. Needs root and what `npm test` needs for its own engines.
+ * which only a socket is shared, once for each transport, and prints a table and the names of skipped tests. Without
+ * files: all that use the engine of the run. Files with an engine of their own are left out. Needs root and what
+ * `npm test` needs for its own engines.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -42,7 +43,10 @@ async function runFile(file, environment) {
   const [code] = await once(child, "close");
   const count = (/** @type {string} */ what) =>
     Number(new RegExp(`^# ${what} (\\d+)`, "m").exec(text)?.[1] ?? 0);
-  const counts = { pass: count("pass"), skip: count("skipped"), fail: count("fail") + count("cancelled") };
+  const skipped = [...text.matchAll(/^ *ok \d+ - (.*) # SKIP (.*)$/gm)].map(
+    ([, test, why]) => `${test}: ${why}`,
+  );
+  const counts = { pass: count("pass"), fail: count("fail") + count("cancelled"), skipped };
   if (code !== 0) process.stdout.write(text);
   return { ...counts, fail: code !== 0 && counts.fail === 0 ? 1 : counts.fail };
 }
@@ -60,6 +64,8 @@ const engine = await startEngineElsewhere();
 for (const name of ["SIGINT", "SIGTERM"])
   process.on(name, () => void engine.close().finally(() => process.exit(1)));
 let failed = 0;
+/** @type {Set<string>} */
+const leftOut = new Set();
 try {
   for (const name of /** @type {("unix" | "tcp" | "ssh")[]} */ (values.transport)) {
     const transport = engine[name];
@@ -69,7 +75,7 @@ try {
     }
     const { DOCKER_CERT_PATH: certificates, ...env } = transport.env;
     for (const file of files) {
-      const { pass, skip, fail } = await runFile(file, {
+      const { pass, fail, skipped } = await runFile(file, {
         ...env,
         DOCKERSHIM_TEST_DOCKER_ENDPOINT: transport.endpoint,
         DOCKERSHIM_TEST_DOCKER_SOCKET: engine.socket,
@@ -78,11 +84,14 @@ try {
         [elsewhereVariable]: engine.pid,
       });
       failed += fail;
-      const numbers = [pass, skip, fail].map((number) => String(number).padStart(4)).join(" ");
+      for (const test of skipped) leftOut.add(`${basename(file)}: ${test}`);
+      const numbers = [pass, skipped.length, fail].map((number) => String(number).padStart(4)).join(" ");
       process.stdout.write(`${name.padEnd(4)}  pass skip fail ${numbers}  ${basename(file)}\n`);
     }
   }
 } finally {
   await engine.close();
 }
+if (leftOut.size > 0)
+  process.stdout.write(`\nskipped:\n${[...leftOut].map((line) => `  ${line}\n`).join("")}`);
 process.exitCode = failed === 0 ? 0 : 1;
