@@ -59,6 +59,8 @@ export class PodWorker {
   #isWoken = false;
   #startTime: number | undefined;
   #ended: Pick<PodStatus, "phase" | "reason" | "message"> | undefined;
+  /** Why the end of the pod is not kept yet. */
+  #unkeptEnd: ShimError | undefined;
   #savedHash: string | undefined;
   readonly #owner: PodOwner;
   #hasActed = false;
@@ -255,11 +257,9 @@ export class PodWorker {
       this.#ended = status;
       this.#probes.close();
       const isUp = observed.sandboxes.some(({ isReady }) => isReady);
-      const { reason, message = "" } = status;
-      const [newest] = observed.sandboxes;
-      if (isUp && newest !== undefined && reason !== undefined)
-        await writePodEnd(manifest.key, newest.id, { reason, message }, this.deps);
+      if (isUp || this.#unkeptEnd !== undefined) await this.#keepEnd(manifest, observed, status);
       if (isUp) await killPod(observed, { spec, podIp: podIpOf(spec, observed) }, deps, signal);
+      if (this.#unkeptEnd !== undefined) throw this.#unkeptEnd;
       await this.#application.check({ manifest, observed, failures: [], status }, this.deps);
       return isUp ? 0 : Infinity;
     }
@@ -307,6 +307,7 @@ export class PodWorker {
     await deletePod(key, { ...this.deps, event: this.#event }, signal, { nextOwner });
     this.#startTime = undefined;
     this.#ended = undefined;
+    this.#unkeptEnd = undefined;
     this.#savedHash = undefined;
     // Those of a pod that had ended are closed.
     this.#probes.close();
@@ -319,6 +320,19 @@ export class PodWorker {
     const [newest] = sandboxes;
     if (this.#status !== undefined || newest === undefined) return undefined;
     return readPodEnd(key, newest.id, this.deps);
+  }
+
+  /** Never rejects: the disk may be full because of the pod, which is killed then all the same. */
+  async #keepEnd({ key }: Manifest, { sandboxes }: ObservedPod, status: PodStatus): Promise<void> {
+    const { reason, message = "" } = status;
+    const [newest] = sandboxes;
+    this.#unkeptEnd = undefined;
+    if (newest === undefined || reason === undefined) return;
+    try {
+      await writePodEnd(key, newest.id, { reason, message }, this.deps);
+    } catch (error) {
+      this.#unkeptEnd = ShimError.from(error).within("keep for later plays that the pod has ended");
+    }
   }
 
   #statusOf(manifest: Manifest, observed: ObservedPod): PodStatus {

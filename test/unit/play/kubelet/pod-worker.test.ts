@@ -363,6 +363,30 @@ for (const [what, error] of [
       },
     ));
 
+test("a pod is evicted also when the disk that it has filled has no room for the reason", () =>
+  run(
+    withLimits,
+    async ({ cri, deps, files, clock, status, events }) => {
+      files.failOn = "writeFile /state/uid-1/end.json";
+      files.usages.set("/state/uid-1/volumes/empty-dir/d", 1025n);
+      await clock.advance(10_000);
+      assert.deepEqual(cri.calls.slice(-2), ["stopContainer a 30s", "stopPodSandbox web"]);
+      assert.equal(status().reason, "Evicted");
+      await clock.advance(60_000);
+      const failures = events.filter(({ reason }) => reason === "FailedSync").map(({ message }) => message);
+      const failure = "keep for later plays that the pod has ended: the disk broke";
+      assert.deepEqual([...new Set(failures)], [failure]);
+      files.failOn = "";
+      await clock.advance(60_000);
+      files.usages.clear();
+      await using next = new Kubelet({ ...deps, playId: "play-2" });
+      const worker = next.apply(await podWith(withLimits), { failFast: false });
+      await clock.advance(600_000);
+      assert.equal(worker.status?.reason, "Evicted", "for the next play");
+    },
+    () => undefined,
+  ));
+
 test("a pull that fails is repeated after the back-off of images", () =>
   run(
     "  containers: [{name: a, image: other:1}]",
