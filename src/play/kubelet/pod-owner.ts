@@ -92,15 +92,19 @@ export class PodOwner {
     const directory = startingPath(directories, key);
     const own = posix.join(directory, processes.own);
     await files.makeDirectory(own);
+    let hasAsked = false;
     try {
       // The mark of another play is seen here, or that play sees this one.
       await check();
+      hasAsked = true;
       const result = await work(this.#unfinished.length > 0);
       for (const mark of this.#unfinished) await files.removeTree(posix.join(directory, mark));
       this.#unfinished = [];
       return result;
     } catch (error) {
-      if (signal.aborted && this.#isMarked) await files.makeDirectory(posix.join(directory, abandoned));
+      // A check that fails has ended the loop, and maybe removed the pod.
+      if (hasAsked && signal.aborted && this.#isMarked)
+        await files.makeDirectory(posix.join(directory, abandoned));
       throw error;
     } finally {
       await files.removeTree(own);

@@ -684,6 +684,27 @@ describe("playDown()", () => {
     await until("the sandbox is removed", () => fixture.cri.sandboxes.length === 0);
   });
 
+  test("leaves no file of a pod that an attached play was about to start something of", async () => {
+    const fixture = fixtureWithInit();
+    const { cri, files, deps } = fixture;
+    await using kubelet = new Kubelet(deps);
+    const manifest = await podWith(spec);
+    await playUp([manifest], kubelet, deps, { keep: false });
+    const makeDirectory = files.makeDirectory.bind(files);
+    let removal: Promise<unknown> | undefined;
+    // The attached play restarts the container, and has looked for its mark just before.
+    files.makeDirectory = async (path) => {
+      if (path.includes("/starting/"))
+        await (removal ??= playDown([{ source: "", key: manifest.key }], deps, signal));
+      return makeDirectory(path);
+    };
+    cri.end("a", 1);
+    await until("the loop has ended", () => kubelet.pod(manifest.key)?.isOver === true);
+    await until("it is removed", () => cri.sandboxes.length === 0);
+    await kubelet[Symbol.asyncDispose]();
+    assert.deepEqual([...files.paths], []);
+  });
+
   test("goes on with the other pods when one cannot be removed", async () => {
     const fixture = fixtureWithInit();
     await up(fixture);
