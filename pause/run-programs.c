@@ -17,7 +17,7 @@
  *         2 failed   value: error number; the last answer to this run
  *         3 output   bytes of standard output
  *         4 errors   bytes of standard error
- *         5 ended    value: status as wait4 gives it
+ *         5 ended    value: status as wait4 gives it; all that the program has written was sent before
  *         6 closed   the program has ended, and its pipes are closed: the last answer to this run
  *
  * A program is the leader of a session and a process group of its own. It has no file but its three pipes, no blocked
@@ -39,6 +39,8 @@ enum {
 	answers_size = 64 * 1024,
 	/* Less is not worth a read. */
 	least_room = 4096,
+	/* What a pipe holds, unless the program has changed that. */
+	pipe_size = 64 * 1024,
 	reads_limit = 16,
 };
 
@@ -212,7 +214,8 @@ static void write_input(struct slot *slot)
 		close_input(slot);
 }
 
-static void read_output(struct slot *slot, enum pipe pipe)
+/* 1 when there was something. */
+static int read_output(struct slot *slot, enum pipe pipe)
 {
 	struct answer head = {0, slot->id, pipe == output_pipe ? program_output : program_errors, 0};
 	unsigned long room;
@@ -223,15 +226,24 @@ static void read_output(struct slot *slot, enum pipe pipe)
 	room = sizeof answers - answered - sizeof head;
 	count = system_call(SYS_read, slot->ends[pipe], (long)(answers + answered + sizeof head), (long)room, 0, 0);
 	if (count == -EAGAIN || count == -EINTR)
-		return;
+		return 0;
 	if (count <= 0) {
 		close_end(slot, pipe);
 		conclude(slot);
-		return;
+		return 0;
 	}
 	head.size = (u32)(sizeof head + (unsigned long)count);
 	memcpy(answers + answered, &head, sizeof head);
 	answered += head.size;
+	return 1;
+}
+
+/* A process that it has left behind may write without end: no more than the program can have written. */
+static void read_rest(struct slot *slot, enum pipe pipe)
+{
+	for (int reads = 0; slot->ends[pipe] >= 0 && reads < pipe_size / least_room; reads++)
+		if (!read_output(slot, pipe))
+			return;
 }
 
 static void reap(void)
@@ -247,6 +259,9 @@ static void reap(void)
 				continue;
 			if (slot->ends[start_pipe] >= 0)
 				look_at_start(slot);
+			/* The parent waits for the pipes only for a while after the end. */
+			read_rest(slot, output_pipe);
+			read_rest(slot, error_pipe);
 			slot->process = 0;
 			/* A process that it has left behind gets nothing. */
 			close_input(slot);

@@ -137,6 +137,30 @@ describe("without a helper that works, programs are children", { timeout: 120_00
   }
 });
 
+test(
+  "what a program has written comes before its end, after which it is not waited for long",
+  { timeout: 120_000 },
+  async () => {
+    for (let runs = 0; runs < 100; runs += 1) {
+      const calls: string[] = [];
+      await new Promise<void>((resolve, reject) => {
+        const { feed } = helper.start(
+          { program: "sh", words: ["-c", "echo x; echo y >&2"], environment },
+          {
+            started: () => calls.push("started"),
+            output: (stream) => calls.push(stream),
+            ended: () => calls.push("ended"),
+            closed: resolve,
+            failed: reject,
+          },
+        );
+        feed("");
+      });
+      assert.deepEqual([calls[0], calls.at(-1)], ["started", "ended"], calls.join(" "));
+    }
+  },
+);
+
 test("a file that is neither a program nor a script fails with ENOEXEC", async () => {
   await using at = await temporaryDirectory();
   const path = join(at.path, "program");
