@@ -144,7 +144,7 @@ test(
     for (let runs = 0; runs < 100; runs += 1) {
       const calls: string[] = [];
       await new Promise<void>((resolve, reject) => {
-        const { feed } = helper.start(
+        const program = helper.start(
           { program: "sh", words: ["-c", "echo x; echo y >&2"], environment },
           {
             started: () => calls.push("started"),
@@ -154,7 +154,7 @@ test(
             failed: reject,
           },
         );
-        feed("");
+        program.feed("");
       });
       assert.deepEqual([calls[0], calls.at(-1)], ["started", "ended"], calls.join(" "));
     }
