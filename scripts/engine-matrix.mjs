@@ -8,6 +8,7 @@
 import { join, resolve } from "node:path";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
+import { ensureDependencies } from "./setup/dependencies.mjs";
 import {
   UsageError,
   commandIn,
@@ -58,6 +59,7 @@ async function main(argv) {
   // An engine that does not answer is an error before the first test runs.
   const infos = new Map();
   for (const engine of asked.engines) infos.set(engine, await readInfo(engine));
+  await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   await findBusybox({ cacheDirectory, allowDownload: true, log }); // For the image of the tests' containers.
   const registry = await findRegistry({ cacheDirectory, allowDownload: false, log });
@@ -75,8 +77,6 @@ async function main(argv) {
           ...process.env,
           DOCKERSHIM_NO_SETUP: "1",
           DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
-          // As for a user of this engine: commands such as play find it by themselves.
-          DOCKER_HOST: engine.endpoint,
           DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
         },
         concurrency: 1,

@@ -28,7 +28,7 @@ import { ensureBusyboxImage } from "./setup/demo-image.mjs";
 import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
-import { flagValue, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
+import { flagValue, namedEndpoint, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
 import { execFile } from "node:child_process";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
@@ -91,7 +91,11 @@ async function setUp(argv) {
   await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   if (!startsServer(flags)) return flags;
-  const named = flagValue(flags, "--docker-endpoint");
+  const named = namedEndpoint(flags, process.env);
+  if (named?.startsWith("ssh://") === true) {
+    log(`the engine is ${named}`); // The program itself connects, as with a context.
+    return flags;
+  }
   const context = named === undefined ? await contextEngine(flags) : undefined;
   if (context !== undefined && !context.endpoint.startsWith("unix://")) {
     // The program itself connects, with the context's keys or through ssh, and says what does not answer.

@@ -61,7 +61,8 @@ export function request(
       method,
       path,
       headers: {
-        Host: "docker",
+        // With TLS the certificate must be that of this name: only a socket has none of its own.
+        ...(address.kind === "unix" ? { Host: "docker" } : {}),
         ...headers,
         ...(body === undefined ? {} : { "Content-Length": body.length }),
       },

@@ -37,6 +37,18 @@ export function flagValue(argv, flag) {
 }
 
 /**
+ * The endpoint of the engine that the user wants and nothing may take the place of: that of the flag, and a
+ * DOCKER_HOST that is no socket of this host. Undefined when there is none.
+ * @param {readonly string[]} argv
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {string | undefined}
+ */
+export function namedEndpoint(argv, env) {
+  const { DOCKER_HOST: host = "" } = env;
+  return flagValue(argv, "--docker-endpoint") ?? (/^(?:unix:.*)?$/.test(host) ? undefined : host);
+}
+
+/**
  * Whether these arguments start the server, so that an engine is wanted; `--help`, `config` and the like need none.
  * @param {readonly string[]} argv
  */

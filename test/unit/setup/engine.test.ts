@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, symlinkSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { createServer as createRawServer, type Server } from "node:net";
+import { type AddressInfo, createServer as createRawServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -53,6 +53,19 @@ describe("probeEngine()", () => {
     const { finding, version, apiVersion, architecture } = await probe(endpoint);
     const expected = { finding: "engine", version: "20.10.24", apiVersion: "1.41", architecture: "amd64" };
     assert.deepEqual({ finding, version, apiVersion, architecture }, expected);
+  });
+
+  test("asks an engine elsewhere by its own name, which its certificate is for", async () => {
+    const hosts: (string | undefined)[] = [];
+    const server = createServer(({ headers }, outgoing) => {
+      hosts.push(headers.host);
+      outgoing.end("OK");
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    closers.push(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    await probe(`tcp://127.0.0.1:${port}`);
+    assert.deepEqual([...new Set(hosts)], [`127.0.0.1:${port}`]);
   });
 
   const impostors = {

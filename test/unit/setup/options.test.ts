@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { flagValue, setupAllowed, shimArguments, startsServer } from "../../../scripts/setup/options.mjs";
+import {
+  flagValue,
+  namedEndpoint,
+  setupAllowed,
+  shimArguments,
+  startsServer,
+} from "../../../scripts/setup/options.mjs";
 
 describe("setupAllowed()", () => {
   const cases: [string, string[], NodeJS.ProcessEnv, boolean][] = [
@@ -25,6 +31,21 @@ test("shimArguments() keeps everything but --no-setup", () => {
     "4",
     "--cni-bin-dir=/a",
   ]);
+});
+
+describe("namedEndpoint()", () => {
+  const cases: [string, string[], NodeJS.ProcessEnv, string | undefined][] = [
+    ["nothing is said", [], {}, undefined],
+    ["DOCKER_HOST is empty", [], { DOCKER_HOST: "" }, undefined],
+    ["DOCKER_HOST is a socket of this host", [], { DOCKER_HOST: "unix:///x.sock" }, undefined],
+    ["DOCKER_HOST is an engine elsewhere", [], { DOCKER_HOST: "ssh://root@host" }, "ssh://root@host"],
+    ["the flag is given, too", ["--docker-endpoint=unix:///a"], { DOCKER_HOST: "tcp://host:1" }, "unix:///a"],
+  ];
+  for (const [name, argv, env, expected] of cases) {
+    test(`is ${expected ?? "undefined"} when ${name}`, () => {
+      assert.equal(namedEndpoint(argv, env), expected);
+    });
+  }
 });
 
 describe("flagValue()", () => {
