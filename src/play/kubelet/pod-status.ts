@@ -32,8 +32,11 @@ export function podStatus(
     containerStatuses: spec.containers.map((container) => view(container, "other")),
     ephemeralContainerStatuses: (spec.ephemeralContainers ?? []).map((one) => view(one, "other")),
   };
-  const end = memory.ended ?? deadlineEnd(spec, memory.startTime, now);
-  const phase = end?.phase ?? podPhase(spec, statuses, hasRegularInSandbox(spec, observed));
+  const ownPhase = podPhase(spec, statuses, hasRegularInSandbox(spec, observed));
+  // What has ended by itself is past its deadline, whenever that is looked at.
+  const end =
+    memory.ended ?? (hasEnded({ phase: ownPhase }) ? undefined : deadlineEnd(spec, memory.startTime, now));
+  const phase = end?.phase ?? ownPhase;
   return {
     phase,
     ...(end?.reason === undefined ? {} : { reason: end.reason }),

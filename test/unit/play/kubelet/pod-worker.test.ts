@@ -325,6 +325,22 @@ test("activeDeadlineSeconds end the pod for good", () =>
     assert.equal(cri.calls.at(-1), "stopPodSandbox web");
   }));
 
+const withDeadline = `  restartPolicy: Never\n  activeDeadlineSeconds: 5\n  containers: [{name: a, ${image}}]`;
+
+test("a pod that has ended before its activeDeadlineSeconds stays as it is, also for the next play", () =>
+  run(
+    withDeadline,
+    async ({ deps, clock, status }) => {
+      await clock.advance(600_000);
+      assert.equal(`${status().phase} ${status().reason ?? ""}`, "Succeeded ");
+      await using next = new Kubelet({ ...deps, playId: "play-2" });
+      const worker = next.apply(await podWith(withDeadline), { failFast: false });
+      await clock.advance(0);
+      assert.equal(`${worker.status?.phase} ${worker.status?.reason ?? ""}`, "Succeeded ");
+    },
+    ({ cri }) => cri.exits.set("a", 0),
+  ));
+
 const withLimits = `  containers: [{name: a, ${image}}]\n  volumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1}}, {name: d, emptyDir: {sizeLimit: 1Ki}}]`;
 
 for (const [what, error] of [

@@ -12,12 +12,13 @@ const report = (line: string): void => assert.fail(line);
 async function listed(
   spec: string,
   prepare: (fixture: Fixture) => void = () => undefined,
+  afterMs = 0,
 ): Promise<PodSummary> {
   const fixture = makeFixture();
   prepare(fixture);
   const { kubelet, clock, cri, deps } = fixture;
   kubelet.apply(await podWith(spec), { failFast: false });
-  await clock.advance(0);
+  await clock.advance(afterMs);
   try {
     const [pod] = await findPods(cri, undefined, signal);
     assert.ok(pod);
@@ -44,6 +45,13 @@ for (const [what, policy, code, expected] of [
     assert.equal(state(pod), expected);
   });
 }
+
+test("a pod that has succeeded has not failed when its activeDeadlineSeconds have passed", async () => {
+  const spec = `  restartPolicy: Never\n  activeDeadlineSeconds: 5\n  ${main}`;
+  const pod = await listed(spec, ({ cri }) => cri.exits.set("a", 0), 600_000);
+  assert.equal(state(pod), "Succeeded Completed 0/1");
+  assert.equal(pod.reason, undefined);
+});
 
 test("a pod whose init container runs, or fails, is pending", async () => {
   const spec = `  initContainers: [{name: i, image: busybox:1}]\n  ${main}`;
