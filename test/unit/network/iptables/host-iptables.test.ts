@@ -58,7 +58,7 @@ describe("HostIptables", () => {
 
   test("does not take iptables for missing when the helper that starts programs was lost", async () => {
     const lost = new ShimError("unavailable", "lost", { helperLost: true });
-    const { host } = setUp({ iptables: () => assert.fail(lost) });
+    const { host } = setUp({ iptables: nft, "iptables-legacy": () => assert.fail(lost) }, "legacy");
     await assert.rejects(host.everywhere(never), (error) => error === lost);
   });
 });
