@@ -174,6 +174,32 @@ for (const [way, start] of [
       process.kill(Number(stdout), "SIGKILL");
     });
 
+    test("that has ended has its result, also when the caller leaves in the grace period", async () => {
+      const caller = new AbortController();
+      const leaving: StartProgram = (request, listener) =>
+        start(request, {
+          started: (pid) => {
+            listener.started(pid);
+          },
+          output: (stream, chunk) => {
+            listener.output(stream, chunk);
+          },
+          ended: (end) => {
+            listener.ended(end);
+            caller.abort(enough);
+          },
+          closed: () => {
+            listener.closed();
+          },
+          failed: (error) => {
+            listener.failed(error);
+          },
+        });
+      const request = { program: "sh", words: ["-c", "echo x; exit 3"], environment };
+      const exit = await runProgram(leaving, request, { ...usual, signal: caller.signal, graceMs: 60_000 });
+      assert.deepEqual([exit.stdout, exit.exitCode], ["x\n", 3]);
+    });
+
     test("is one of many at once, each with its own input and output", async () => {
       const inputs = Array.from({ length: 100 }, (_, index) => `${index} `.repeat(10_000));
       const exits = await Promise.all(inputs.map((input) => run("cat", [], { input })));
