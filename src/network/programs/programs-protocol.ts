@@ -1,6 +1,7 @@
 /** The protocol of the helper that starts programs; the format is in pause/run-programs.c. */
 import { constants } from "node:os";
 import { ShimError } from "../../shim/lib/errors.js";
+import { SizedFrames } from "../../shim/lib/sized-frames.js";
 import type { ProgramEnd, ProgramRequest } from "./start-program.js";
 
 const kinds = { run: 1, input: 2, kill: 3, leave: 4 } as const;
@@ -62,21 +63,10 @@ const answerLimitBytes = 64 * 1024;
 
 /** Cuts a stream of bytes into answers. Throws when it is none. */
 export class ProgramAnswerReader {
-  #rest: Buffer = Buffer.alloc(0);
+  readonly #frames = new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes });
 
   take(chunk: Buffer): readonly ProgramAnswer[] {
-    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    const answers: ProgramAnswer[] = [];
-    while (bytes.length >= answerHeadBytes) {
-      const size = bytes.readUInt32LE(0);
-      if (size < answerHeadBytes || size > answerLimitBytes)
-        throw new Error("an answer of an impossible size");
-      if (bytes.length < size) break;
-      answers.push(answerIn(bytes.subarray(0, size)));
-      bytes = bytes.subarray(size);
-    }
-    this.#rest = bytes;
-    return answers;
+    return this.#frames.take(chunk).map(answerIn);
   }
 }
 

@@ -1,5 +1,6 @@
 /** The protocol of the program that looks at paths of the node; the format is in pause/host-paths.c. */
 import { getSystemErrorMap } from "node:util";
+import { SizedFrames } from "../../lib/sized-frames.js";
 
 /** `look`: does it exist; `make`: make a missing directory; `devices`: which device nodes are there. */
 export type PathTask = "look" | "make" | "devices";
@@ -68,21 +69,10 @@ const answerLimitBytes = 4096;
 
 /** Cuts a stream of bytes into answers. Throws when it is none. */
 export class PathAnswerReader {
-  #rest: Buffer = Buffer.alloc(0);
+  readonly #frames = new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes });
 
   take(chunk: Buffer): readonly PathAnswer[] {
-    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    const answers: PathAnswer[] = [];
-    while (bytes.length >= answerHeadBytes) {
-      const size = readNumber(bytes, 0);
-      if (size < answerHeadBytes || size > answerLimitBytes)
-        throw new Error("an answer of an impossible size");
-      if (bytes.length < size) break;
-      answers.push(parseAnswer(bytes.subarray(0, size)));
-      bytes = bytes.subarray(size);
-    }
-    this.#rest = bytes;
-    return answers;
+    return this.#frames.take(chunk).map(parseAnswer);
   }
 }
 
