@@ -186,6 +186,18 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     reason: "the CRI's value for it",
   },
   {
+    key: "killed-child",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["status.reason"],
+    when: ({ there, subjectThere }) =>
+      textOf(there) === "OOMKilled" && textAt(subjectThere, "status", "exit_code") !== "137",
+    what: "ContainerStatus `reason` when memory ran out and the exit code is not 137",
+    they: "`OOMKilled`",
+    here: "`Completed` for 0, else `Error`",
+    reason: "only a child was killed, perhaps long before; `container_oom_events_total` counts it",
+  },
+  {
     key: "image-ref-repository",
     against: legacy,
     rpcs: ["ContainerStatus"],

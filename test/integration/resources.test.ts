@@ -173,6 +173,33 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.equal(status.reason, "OOMKilled");
   });
 
+  test("a child that needs too much memory is counted, and is not the reason of a later end", async () => {
+    const id = await pod.start({
+      ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }),
+      command: [
+        "sh",
+        "-c",
+        "trap 'exit 143' TERM; tail /dev/zero; touch /later; while :; do sleep 0.1; done",
+      ],
+    });
+    await until(
+      "the end of the child",
+      async () => (await pod.exec(id, "test", "-e", "/later")).exitCode === 0,
+    );
+    if (!isEngineElsewhere) {
+      const { pod_metrics } = await shim.cri.ListPodSandboxMetrics({});
+      const counted = pod_metrics
+        .flatMap(({ container_metrics }) => container_metrics)
+        .find(({ container_id }) => container_id === id)
+        ?.metrics.find(({ name }) => name === "container_oom_events_total");
+      assert.equal(counted?.value?.value, "1");
+    }
+    await shim.cri.StopContainer({ container_id: id, timeout: "20" });
+    const { status, info } = await shim.cri.ContainerStatus({ container_id: id, verbose: true });
+    assert.deepEqual([status?.exit_code, status?.reason], [143, "Error"]);
+    assert.equal((JSON.parse(info["info"] ?? "") as Record<string, unknown>)["oomKilled"], true);
+  });
+
   test("oom_score_adj reaches the process; where it cannot be lowered it is clamped", async () => {
     const scoreOf = async (id: string): Promise<number> =>
       Number(

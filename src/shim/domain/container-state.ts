@@ -31,6 +31,9 @@ export function containerStateOf(snapshot: {
   }
 }
 
+/** 128 and the number of the signal. */
+const sigkillExitCode = 137;
+
 /** Why and when a container ended, with reasons that kubelets know. Empty values while it has not ended. */
 export function exitOf(snapshot: Snapshot): {
   readonly reason: string;
@@ -43,7 +46,9 @@ export function exitOf(snapshot: Snapshot): {
     return { reason: "", message: "", startedAt: state.started, finishedAt: 0n };
   }
   if (state.finished !== 0n) {
-    const reason = state.oomKilled ? "OOMKilled" : state.exitCode === 0 ? "Completed" : "Error";
+    // Docker's flag is also set when a child was killed long before the end. The kernel kills with SIGKILL.
+    const isKilledForMemory = state.oomKilled && state.exitCode === sigkillExitCode;
+    const reason = isKilledForMemory ? "OOMKilled" : state.exitCode === 0 ? "Completed" : "Error";
     return { reason, message: state.error, startedAt: state.started, finishedAt: state.finished };
   }
   if (state.exitCode !== 0) {

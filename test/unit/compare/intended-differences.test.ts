@@ -165,6 +165,20 @@ describe("compareAnswers() knows as intended", () => {
       keys: ["-", "-", "-"],
     },
     {
+      name: "memory that ran out for a child",
+      rpc: "ContainerStatus",
+      there: status({ state: 2, exit_code: 143, reason: "OOMKilled" }),
+      here: status({ state: 2, exit_code: 143, reason: "Error" }),
+      keys: ["killed-child"],
+    },
+    {
+      name: "not a process that the kernel killed",
+      rpc: "ContainerStatus",
+      there: status({ state: 2, exit_code: 137, reason: "OOMKilled" }),
+      here: status({ state: 2, exit_code: 137, reason: "Error" }),
+      keys: ["-"],
+    },
+    {
       name: "another repository of the same digest, not another digest",
       rpc: "ContainerStatus",
       there: status({ image_ref: "docker-pullable://a@sha256:1" }),

@@ -159,9 +159,19 @@ describe("exitOf()", () => {
         { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
       ],
       [
-        "killed for memory with exit code 0",
+        "ended well after a child was killed for memory",
         { ...ended, exitCode: 0, oomKilled: true },
-        { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
+        { reason: "Completed", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "ended by SIGTERM after a child was killed for memory",
+        { ...ended, exitCode: 143, oomKilled: true },
+        { reason: "Error", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "killed by another than the kernel",
+        { ...ended, exitCode: 137 },
+        { reason: "Error", message: "", startedAt: started, finishedAt: finished },
       ],
       [
         "refused by the OCI runtime",

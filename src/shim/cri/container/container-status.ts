@@ -183,5 +183,6 @@ function verboseInfo({ sandboxId, snapshot }: Container): Record<string, unknown
     cgroupParent: snapshot.cgroupParent,
     privileged: snapshot.privileged,
     runtime: snapshot.runtime,
+    oomKilled: snapshot.state.oomKilled,
   };
 }
