@@ -91,6 +91,11 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
       return found?.metadata?.name === "web-0" ? found : undefined;
     });
     assert.equal(item.state, PodSandboxState.SANDBOX_NOTREADY);
+    // Kubelets from 1.36 on, crictl and play send an empty message.
+    assert.deepEqual(
+      (await cri.ListPodSandbox({ filter: {} })).items.find(({ id }) => id === sandbox),
+      item,
+    );
     await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
     await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
     await assert.rejects(access(checkpoint), { code: "ENOENT" });

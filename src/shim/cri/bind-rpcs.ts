@@ -45,8 +45,9 @@ function listHandler(
 ): Rpc["handle"] {
   const encode = encoders[item];
   const encodeWhole = encoding === "keepList" ? keepList(encode) : undefined;
-  return async (request: { readonly filter?: unknown }, call, send) => {
-    const items = handler(valid(request), services, call, send) as ListedItems;
+  return async (given, call, send) => {
+    const request = valid(given) as { readonly filter?: unknown };
+    const items = handler(request, services, call, send) as ListedItems;
     let bytes: readonly Buffer[];
     if (Symbol.asyncIterator in items) {
       bytes = await encodeEach(items, encode);

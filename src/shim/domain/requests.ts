@@ -18,7 +18,6 @@ import type {
   ImageService,
   ImageSpec,
   ImageStatusRequest,
-  LinuxContainerResources,
   ListContainersRequest,
   ListContainerStatsRequest,
   ListImagesRequest,
@@ -66,9 +65,6 @@ export type ValidCreateContainer = CreateContainerRequest & {
   readonly config: ValidContainerConfig;
   readonly sandbox_config: SandboxConfig;
 };
-export type ValidUpdateContainerResources = UpdateContainerResourcesRequest & {
-  readonly linux: LinuxContainerResources;
-};
 export type ValidImageStatus = ImageStatusRequest & { readonly image: ImageSpec };
 export type ValidPullImage = PullImageRequest & { readonly image: ImageSpec };
 export type ValidRemoveImage = RemoveImageRequest & { readonly image: ImageSpec };
@@ -92,7 +88,7 @@ export interface ValidRequests {
   readonly ListContainers: ListContainersRequest;
   readonly StreamContainers: StreamContainersRequest;
   readonly ContainerStatus: ContainerStatusRequest;
-  readonly UpdateContainerResources: ValidUpdateContainerResources;
+  readonly UpdateContainerResources: UpdateContainerResourcesRequest;
   readonly CheckpointContainer: CheckpointContainerRequest;
   readonly UpdatePodSandboxResources: UpdatePodSandboxResourcesRequest;
   readonly ContainerStats: ContainerStatsRequest;

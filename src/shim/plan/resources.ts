@@ -86,10 +86,11 @@ export interface UpdatePlan {
  * oom_score_adj of a running container, but kubelets send it with every resize, so it is not refused.
  */
 export function planUpdate(
-  resources: LinuxContainerResources,
+  resources: LinuxContainerResources | null,
   current: ResourceSnapshot,
   facts: NodeFacts,
 ): UpdatePlan {
+  if (resources === null) return { body: {} };
   const cgroup = cgroupSettings(resources, facts, "linux");
   return {
     body: { ...cpuResources(resources), ...memoryUpdate(resources, current) },

@@ -27,9 +27,22 @@ test("a list with a filter neither gets nor replaces the kept bytes of the whole
     rpcs.get("ListContainers")?.handle({ filter }, shim.call(), () => assert.fail());
   const whole = await list(null);
   assert.equal(await list(null), whole);
+  assert.equal(await list({ id: "", state: null, pod_sandbox_id: "", label_selector: {} }), whole);
   const none = await list({ id: "f".repeat(64), state: null, pod_sandbox_id: "", label_selector: {} });
   assert.deepEqual(none, Buffer.alloc(0));
   assert.equal(await list(null), whole);
+});
+
+test("a sandbox that only a checkpoint knows is listed without filter, and with an empty one", async () => {
+  await using shim = await TestShim.start();
+  const id = "e".repeat(64);
+  shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const list = async (filter: unknown) =>
+    String(await rpcs.get("ListPodSandbox")?.handle({ filter }, shim.call(), () => assert.fail()));
+  const empty = { id: "", state: null, label_selector: {} };
+  for (const filter of [null, empty]) assert.ok((await list(filter)).includes(id));
+  assert.equal(await list({ ...empty, state: { state: 0 } }), "");
 });
 
 test("calls that change something are logged at info, all others at debug", () => {

@@ -70,6 +70,7 @@ describe("planUpdate()", () => {
     assert.deepEqual(planUpdate(resources({ oom_score_adj: "500" }), current(10, 10), nodeFacts()), {
       body: {},
     });
+    assert.deepEqual(planUpdate(null, current(10, 10), nodeFacts()), { body: {} });
   });
 
   for (const [what, memory, swap, before, expected] of [

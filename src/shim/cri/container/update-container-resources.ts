@@ -2,8 +2,11 @@ import { withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { ContainerState } from "../../domain/cri.js";
-import type { Answer, UpdateContainerResourcesResponse } from "../../domain/cri.js";
-import type { ValidUpdateContainerResources } from "../../domain/requests.js";
+import type {
+  Answer,
+  UpdateContainerResourcesRequest,
+  UpdateContainerResourcesResponse,
+} from "../../domain/cri.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { planUpdate, type UpdatePlan } from "../../plan/resources.js";
 import type { CgroupSettings } from "../../ports/host.js";
@@ -16,7 +19,7 @@ const noSettings: CgroupSettings = { unified: {}, hugepages: [] };
 
 /** A field that is zero leaves its value unchanged. */
 export async function updateContainerResources(
-  request: ValidUpdateContainerResources,
+  request: UpdateContainerResourcesRequest,
   services: Services,
   call: Call,
 ): Promise<Answer<UpdateContainerResourcesResponse>> {

@@ -3,8 +3,17 @@ import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../
 import type { ValidContainerConfig } from "../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
-import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
+import { invalidField } from "../../domain/field-errors.js";
+import {
+  absolutePath,
+  argument,
+  at,
+  enumValue,
+  notEmpty,
+  present,
+  programSize,
+  withoutWindows,
+} from "./fields.js";
 import { imageName } from "./images.js";
 import { containerMetadata, labels } from "./metadata.js";
 import { mount } from "./mounts.js";
@@ -36,8 +45,7 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
   requestedCdiDevices(config); // All names are well formed.
   labels("config.labels", config.labels);
   enumValue("config.stop_signal", config.stop_signal, Signal);
-  if (config.windows !== null)
-    throw unsupportedField("config.windows", "this is a runtime for Linux containers");
+  withoutWindows("config.windows", config.windows);
   const resources = config.linux?.resources ?? null;
   if (resources !== null) containerResources("config.linux.resources", resources);
   const security = config.linux?.security_context ?? null;

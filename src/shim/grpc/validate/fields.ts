@@ -1,6 +1,6 @@
 /** Checks of single fields. Each takes the field's path first and throws `invalid` naming it. */
 import { isIP } from "node:net";
-import { invalidField } from "../../domain/field-errors.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
@@ -20,6 +20,27 @@ export const maxInteger = BigInt(Number.MAX_SAFE_INTEGER);
 export function present<T>(field: string, message: T | null): T {
   if (message === null) throw invalidField(field, "is missing");
   return message;
+}
+
+/**
+ * Whether all fields have the value that they have when they are not sent: some clients send such a message
+ * where others send none. A message within it is a field that was sent, also an empty one.
+ */
+export function isEmptyMessage(message: object): boolean {
+  return Object.values(message).every(
+    (value: unknown) =>
+      value === null ||
+      value === "" ||
+      value === 0 ||
+      value === "0" ||
+      value === false ||
+      (typeof value === "object" && Object.keys(value).length === 0),
+  );
+}
+
+export function withoutWindows(field: string, message: object | null): void {
+  if (message === null || isEmptyMessage(message)) return;
+  throw unsupportedField(field, "this is a runtime for Linux containers");
 }
 
 export function notEmpty(field: string, value: string): void {

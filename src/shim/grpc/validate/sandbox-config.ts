@@ -1,10 +1,10 @@
 /** The pod's configuration, as RunPodSandbox and CreateContainer carry it. */
 import { Protocol, type DNSConfig, type PodSandboxConfig, type PortMapping } from "../../domain/cri.js";
 import type { SandboxConfig } from "../../domain/requests.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 import { climbs } from "../../plan/paths.js";
 import { podResources } from "../../plan/resources.js";
-import { absolutePath, at, enumValue, ipAddress, noNul, present, word } from "./fields.js";
+import { absolutePath, at, enumValue, ipAddress, noNul, present, withoutWindows, word } from "./fields.js";
 import { labels, podMetadata } from "./metadata.js";
 import { sandboxSecurityContext } from "./security-context.js";
 
@@ -30,8 +30,7 @@ export function sandboxConfig(field: string, given: PodSandboxConfig | null): Sa
     portMapping(at(`${field}.port_mappings`, index), mapping);
   });
   labels(`${field}.labels`, config.labels);
-  if (config.windows !== null)
-    throw unsupportedField(`${field}.windows`, "this is a runtime for Linux containers");
+  withoutWindows(`${field}.windows`, config.windows);
   const { linux } = config;
   if (linux !== null) {
     noNul(`${field}.linux.cgroup_parent`, linux.cgroup_parent);

@@ -7,7 +7,7 @@ import { ContainerState, PodSandboxState } from "../../domain/cri.js";
 import type { RawRequest, ValidRequests } from "../../domain/requests.js";
 import { containerLogPath, climbs } from "../../plan/paths.js";
 import { podResources } from "../../plan/resources.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 import { containerConfig } from "./container-config.js";
 import {
   absolutePath,
@@ -16,10 +16,11 @@ import {
   cidr,
   enumValue,
   integer,
+  isEmptyMessage,
   maxInteger,
   notEmpty,
-  present,
   programSize,
+  withoutWindows,
 } from "./fields.js";
 import { imageName, pullReference } from "./images.js";
 import { containerResources } from "./resources.js";
@@ -68,10 +69,9 @@ export function validUpdateContainerResources(
   request: RawRequest<"UpdateContainerResources">,
 ): ValidRequests["UpdateContainerResources"] {
   withContainerId(request);
-  if (request.windows !== null) throw unsupportedField("windows", "this is a runtime for Linux containers");
-  const linux = present("linux", request.linux);
-  containerResources("linux", linux);
-  return { ...request, linux };
+  withoutWindows("windows", request.windows);
+  if (request.linux !== null) containerResources("linux", request.linux);
+  return request;
 }
 
 export function validCheckpointContainer(
@@ -140,12 +140,18 @@ function command(field: string, words: readonly string[]): void {
   notEmpty(at(field, 0), words[0] ?? "");
 }
 
+/** Without an empty filter: a filter without members is none. */
+export function withFilter<Request extends { readonly filter: object | null }>(request: Request): Request {
+  const { filter } = request;
+  return filter !== null && isEmptyMessage(filter) ? { ...request, filter: null } : request;
+}
+
 export function withSandboxState<Request extends Pick<RawRequest<"ListPodSandbox">, "filter">>(
   request: Request,
 ): Request {
   const state = request.filter?.state ?? null;
   if (state !== null) enumValue("filter.state.state", state.state, PodSandboxState);
-  return request;
+  return withFilter(request);
 }
 
 export function withContainerState<Request extends Pick<RawRequest<"ListContainers">, "filter">>(
@@ -153,7 +159,7 @@ export function withContainerState<Request extends Pick<RawRequest<"ListContaine
 ): Request {
   const state = request.filter?.state ?? null;
   if (state !== null) enumValue("filter.state.state", state.state, ContainerState);
-  return request;
+  return withFilter(request);
 }
 
 export function withSandboxId<Request extends { readonly pod_sandbox_id: string }>(

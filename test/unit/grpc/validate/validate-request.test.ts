@@ -412,10 +412,6 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       call: () => validateRequest("ExecSync", { container_id: "c", cmd: ["x", long], timeout: "0" }),
     },
     {
-      field: "linux",
-      call: () => validateRequest("UpdateContainerResources", { ...emptyUpdate, linux: null }),
-    },
-    {
       field: "linux.cpu_quota",
       call: () =>
         validateRequest("UpdateContainerResources", {
@@ -524,11 +520,40 @@ describe("validateRequest() lets pass", () => {
     "a negative timeout of a stop": () =>
       validateRequest("StopContainer", { container_id: "c", timeout: "-1" }),
     "a list without filter": () => validateRequest("ListContainers", { filter: null }),
+    "a pod with an empty message for Windows": () => run({ windows: { security_context: null } }),
+    "a container with an empty message for Windows": () =>
+      create({ windows: { resources: null, security_context: null } }),
+    "an update without resources": () =>
+      validateRequest("UpdateContainerResources", { ...emptyUpdate, linux: null }),
   };
   for (const [what, call] of Object.entries(passing)) {
     test(what, () => {
       assert.ok(call());
     });
+  }
+});
+
+test("a filter without members is none, in each RPC that has filters", () => {
+  const ofPods = { id: "", state: null, label_selector: {} };
+  const ofPodStats = { id: "", label_selector: {} };
+  const ofContainers = { ...ofPods, pod_sandbox_id: "" };
+  const ofContainerStats = { ...ofPodStats, pod_sandbox_id: "" };
+  for (const [name, empty, member] of [
+    ["ListPodSandbox", ofPods, { state: { state: 0 } }],
+    ["StreamPodSandboxes", ofPods, { label_selector: { app: "" } }],
+    ["ListContainers", ofContainers, { state: { state: 0 } }],
+    ["StreamContainers", ofContainers, { pod_sandbox_id: "a" }],
+    ["ListContainerStats", ofContainerStats, { id: "a" }],
+    ["StreamContainerStats", ofContainerStats, { id: "a" }],
+    ["ListPodSandboxStats", ofPodStats, { id: "a" }],
+    ["StreamPodSandboxStats", ofPodStats, { id: "a" }],
+    ["ListImages", { image: null }, { image: image("a") }],
+    ["StreamImages", { image: null }, { image: image("a") }],
+  ] as const) {
+    const valid = (filter: unknown): unknown => validateRequest(name, { filter } as never);
+    assert.deepEqual(valid(null), { filter: null }, name);
+    assert.deepEqual(valid(empty), { filter: null }, name);
+    assert.deepEqual(valid({ ...empty, ...member }), { filter: { ...empty, ...member } }, name);
   }
 });
 
