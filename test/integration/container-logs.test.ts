@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
-import { lstat, mkdir, readFile, rename, symlink } from "node:fs/promises";
+import { lstat, mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -57,6 +57,26 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     assert.equal((await lstat(dirname(path))).mode & 0o7777, 0o755);
     await shim.cri.RemoveContainer({ container_id: id });
     assert.match(await readFile(path, "utf8"), /^\S+ stdout F hello\n$/);
+  });
+
+  test("a link that another runtime left at the log path is replaced, and nothing is written through it", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const elsewhere = join(directory, "elsewhere.log");
+    await writeFile(elsewhere, "theirs");
+    for (const [name, leadsTo] of [
+      ["dangling", "/var/lib/docker/containers/gone/gone-json.log"],
+      ["link-to-a-file", elsewhere],
+    ] as const) {
+      const path = join(String(pod.config.log_directory), name, "0.log");
+      await mkdir(dirname(path), { recursive: true });
+      await symlink(leadsTo, path);
+      const metadata = { name };
+      const id = await pod.start({ metadata, log_path: `${name}/0.log`, command: ["echo", "hello"] });
+      await pod.untilExited(id);
+      assert.ok((await lstat(path)).isFile(), name);
+      assert.match(await readFile(path, "utf8"), /^\S+ stdout F hello\n$/);
+    }
+    assert.equal(await readFile(elsewhere, "utf8"), "theirs");
   });
 
   test("after RemovePodSandbox nothing is made in the log directory any more", async () => {

@@ -43,21 +43,27 @@ describe("linkLog()", () => {
     assert.equal(await readlink(link), target);
   });
 
-  const obstacles: readonly (readonly [what: string, make: (path: string) => Promise<unknown>])[] = [
-    ["a directory", (path) => mkdir(path)],
-    ["a link to something else", (path) => symlink("/etc/passwd", path)],
-  ];
-  for (const [what, make] of obstacles) {
-    test(`fails with precondition when ${what} is in the way, and leaves it there`, async () => {
+  for (const leadsTo of [older, "/etc/passwd", "/var/lib/docker/containers/gone/gone-json.log"]) {
+    test(`replaces a link to ${leadsTo}`, async () => {
       await using at = await temporaryDirectory();
       const link = join(at.path, "0.log");
-      await make(link);
-      const before = await lstat(link);
-      await assert.rejects(linkLog(link, target), { kind: "precondition" });
+      await symlink(leadsTo, link);
       await unlinkLog(link, id);
-      assert.equal((await lstat(link)).ino, before.ino);
+      assert.equal(await readlink(link), leadsTo);
+      await linkLog(link, target);
+      assert.equal(await readlink(link), target);
+      assert.deepEqual(await readdir(at.path), ["0.log"]);
     });
   }
+
+  test("fails with precondition when a directory is in the way, and leaves it there", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await mkdir(link);
+    await assert.rejects(linkLog(link, target), { kind: "precondition" });
+    await unlinkLog(link, id);
+    assert.ok((await lstat(link)).isDirectory());
+  });
 
   test("fails with an error that names the path when the directory cannot be made", async () => {
     await using at = await temporaryDirectory();

@@ -2,7 +2,6 @@
 import type { BigIntStats } from "node:fs";
 import { constants, mkdir, open, readlink, realpath, unlink, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
-import { engineLogFile } from "../../lib/engine-log-file.js";
 import { ShimError } from "../../lib/errors.js";
 import { createDirectory } from "../../lib/files/directories.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
@@ -22,8 +21,9 @@ export interface OpenLogFile {
 
 /**
  * Opens the log file for appending. With `create`, makes the file and missing directories above it; without,
- * undefined when there is no file. A link to an engine's log file is replaced. Throws `precondition` when the
- * path is something else than a file, `invalid` when a link leads out of the log directory.
+ * undefined when there is no file. A link at the log path, as dockershim and cri-dockerd leave it, counts as
+ * no file: it is replaced, and never followed. Throws `precondition` when the path is something else than a
+ * file, `invalid` when a directory of it is a link that leads out of the log directory.
  */
 export async function openLogFile(
   target: LogTarget,
@@ -35,7 +35,7 @@ export async function openLogFile(
       openRegular(join(held, basename(target.path)), target.path, create),
     );
   } catch (error) {
-    if (!create && hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
+    if (!create && hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return undefined;
     throw fileError("open the log file", target.path, error);
   }
 }
@@ -44,8 +44,7 @@ async function openRegular(path: string, shown: string, create: boolean): Promis
   const wanted = create ? flags | constants.O_CREAT : flags;
   const file = await open(path, wanted, fileMode).catch(async (error: unknown) => {
     if (hasCode(error, "ENXIO", "EISDIR")) throw inTheWay(shown);
-    if (!hasCode(error, "ELOOP")) throw error;
-    if (!engineLogFile.test(await readlink(path))) throw inTheWay(shown);
+    if (!create || !hasCode(error, "ELOOP")) throw error;
     await unlink(path);
     return open(path, wanted, fileMode);
   });

@@ -9,7 +9,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import { openLogFile } from "../../../../src/shim/logs/sink/open-log-file.js";
 import { idOf } from "../../../fakes/snapshots.js";
@@ -43,15 +43,6 @@ describe("openLogFile()", () => {
         symlinkSync(join(root, "elsewhere"), join(root, "pod", "main"));
       },
       /leads out of/,
-    ],
-    [
-      "a link at the log path",
-      (root, path) => {
-        mkdirSync(dirname(path));
-        writeFileSync(join(root, "elsewhere"), "");
-        symlinkSync(join(root, "elsewhere"), path);
-      },
-      /is in the way/,
     ],
     ["a directory at the log path", (_root, path) => mkdirSync(path, { recursive: true }), /is in the way/],
     [
@@ -122,17 +113,35 @@ describe("openLogFile()", () => {
     assert.equal(readdirSync(join(directory, "a", "b")).length, paths.length);
   });
 
-  test("replaces a link to an engine's log file, and not the file", async () => {
-    await using root = await temporaryDirectory();
-    const engines = join(root.path, "containers", idOf("ab"));
-    mkdirSync(engines, { recursive: true });
-    writeFileSync(join(engines, "x-json.log"), "theirs");
-    const path = join(root.path, "0.log");
-    symlinkSync(join(engines, "x-json.log"), path);
-    const opened = await openLogFile({ directory: root.path, path }, { create: true });
-    await opened?.file.write("ours");
-    await opened?.file.close();
-    assert.ok(lstatSync(path).isFile());
-    assert.equal(readFileSync(join(engines, "x-json.log"), "utf8"), "theirs");
-  });
+  const links: readonly (readonly [string, (root: string) => string])[] = [
+    ["an engine's log file", (root) => join(root, "containers", idOf("ab"), "x-json.log")],
+    ["a file elsewhere", (root) => join(root, "elsewhere")],
+    ["a file beside it", () => "1.log"],
+    ["nothing", () => "/var/lib/docker/containers/gone/gone-json.log"],
+    ["itself", () => "0.log"],
+  ];
+  for (const [name, targetIn] of links) {
+    test(`replaces a link to ${name}, and writes nothing through it`, async () => {
+      await using root = await temporaryDirectory();
+      const directory = join(root.path, "pod");
+      const path = join(directory, "0.log");
+      mkdirSync(directory);
+      const target = resolve(directory, targetIn(root.path));
+      const isFile = target.startsWith(root.path) && target !== path;
+      if (isFile) {
+        mkdirSync(dirname(target), { recursive: true });
+        writeFileSync(target, "theirs");
+      }
+      symlinkSync(targetIn(root.path), path);
+      assert.equal(await openLogFile({ directory, path }, { create: false }), undefined);
+      assert.ok(lstatSync(path).isSymbolicLink());
+      const opened = await openLogFile({ directory, path }, { create: true });
+      await opened?.file.write("ours");
+      await opened?.file.close();
+      assert.ok(lstatSync(path).isFile());
+      assert.equal(readFileSync(path, "utf8"), "ours");
+      assert.equal(existsSync(target), isFile || target === path);
+      if (isFile) assert.equal(readFileSync(target, "utf8"), "theirs");
+    });
+  }
 });
