@@ -73,7 +73,11 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     driver,
     local,
     tty = false,
-  }: Pick<Case, "driver" | "local" | "tty">): Promise<{ pieces: Map<string, Buffer>; lines: string[] }> => {
+    commands = script,
+  }: Pick<Case, "driver" | "local" | "tty"> & { readonly commands?: string }): Promise<{
+    pieces: Map<string, Buffer>;
+    lines: string[];
+  }> => {
     const root = await mkdtemp(join(directory, "d-"));
     const log = recordingLog();
     const open = async (): Promise<ContainerLogWriters> =>
@@ -88,7 +92,7 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
         records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
       });
     await using container = await engine.container({
-      Cmd: ["sh", "-c", script],
+      Cmd: ["sh", "-c", commands],
       Tty: tty,
       HostConfig: { NetworkMode: "none", LogConfig: { Type: driver, Config: {} } },
     });
@@ -142,6 +146,20 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
       const wanted = engine.facts.apiMinor < 42 ? (expectedOld ?? expected) : expected;
       assert.equal(pieces.get("stdout")?.toString("latin1"), wanted.toString("latin1"));
       assert.equal(pieces.get("stderr")?.toString(), "error\n");
+    });
+  }
+
+  const exact = Buffer.from([0xc3, 0xa9, 0xff, 0x0a]);
+  for (const [driver, expected] of [
+    ["json-file", Buffer.from("\ufffd\ufffd\ufffd\n")],
+    ["local", exact],
+    ["none", exact],
+  ] as const) {
+    test(`${driver}: a character that is cut at 16 KiB, and a byte that is no UTF-8`, async () => {
+      const commands = "head -c 16383 /dev/zero | tr '\\0' a; printf '\\303\\251\\377\\n'";
+      const { pieces, lines } = await run({ driver, local: true, commands });
+      assert.equal(lines.length, 2);
+      assert.deepEqual(pieces.get("stdout")?.subarray(16_383), expected);
     });
   }
 

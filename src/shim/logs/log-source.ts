@@ -33,7 +33,7 @@ export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" |
     case "none":
       return "attach";
     default:
-      return logOptions["cache-disabled"] === "true" ? "attach" : "api";
+      return /^(?:1|t|true)$/i.test(logOptions["cache-disabled"] ?? "") ? "attach" : "api";
   }
 }
 
