@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { Container } from "../../domain/container.js";
 import type { Answer, CheckpointContainerRequest, CheckpointContainerResponse } from "../../domain/cri.js";
 import { ContainerState } from "../../domain/cri.js";
@@ -15,8 +15,9 @@ const defaultTimeoutSeconds = 600;
 const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU version must be/i;
 
 /**
- * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`,
- * with the reason, where the engine has no experimental mode or no CRIU.
+ * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`
+ * where the engine has no experimental mode or is out of reach, `unknown` without CRIU, both in the words of
+ * CRI-O and containerd, by which callers of kubelets and Kubernetes' tests know that there are no checkpoints.
  */
 export async function checkpointContainer(
   request: CheckpointContainerRequest,
@@ -27,21 +28,36 @@ export async function checkpointContainer(
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
   if (!facts.experimental) {
     const reason = 'the Docker Engine is not in experimental mode ("experimental": true in its daemon.json)';
-    throw new ShimError("unsupported", `checkpoint container "${id}": ${reason}`, { containerId: id });
+    throw inKnownWords(new ShimError("unsupported", reason), id, call);
   }
   const seconds = Number(request.timeout) || defaultTimeoutSeconds;
   await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
-    services.locks.containers.run(id, signal, () => checkpoint(id, request.location, services, signal)),
+    services.locks.containers.run(id, signal, () =>
+      checkpoint(id, request.location, services, { ...call, signal }),
+    ),
   );
   return {};
+}
+
+/** The reason is for the log alone. */
+function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {
+  call.log.warn({ containerId: id, err: reason.message }, "cannot checkpoint containers with this engine");
+  const [kind, words] = noCriu.test(reason.message)
+    ? ([
+        "unknown",
+        `CRIU binary not found or too old (<31600). Failed to checkpoint container "${id}"`,
+      ] as const)
+    : (["unsupported", "method CheckpointContainer not implemented"] as const);
+  return new ShimError(kind, words, { containerId: id }, { cause: reason });
 }
 
 async function checkpoint(
   id: string,
   location: string,
   { engine, state: { model }, node: { host }, images: { cache: images } }: Services,
-  signal: AbortSignal,
+  call: Call,
 ): Promise<void> {
+  const { signal } = call;
   const container = model.requireContainer(id);
   const { snapshot, state } = container;
   try {
@@ -60,15 +76,8 @@ async function checkpoint(
     };
     await host().archiveCheckpoint(snapshot, location, dump, signal);
   } catch (error) {
-    const message = messageOf(error);
-    const failure = noCriu.test(message)
-      ? new ShimError(
-          "unsupported",
-          `the engine's host has no working CRIU: ${message}`,
-          {},
-          { cause: error },
-        )
-      : ShimError.from(error);
+    const failure = ShimError.from(error);
+    if (failure.kind === "unsupported" || noCriu.test(failure.message)) throw inKnownWords(failure, id, call);
     throw failure.within(`checkpoint container "${id}"`, { containerId: id });
   }
 }
