@@ -12,7 +12,7 @@ import {
 } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
-import { onEngineHost } from "../support/engine-host.js";
+import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
@@ -220,6 +220,17 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
       };
       await rejectsWith(startSecured(security), "INVALID_ARGUMENT", /no\/such\.json/);
     });
+  });
+
+  test("a CDI device that the node does not have is refused at creation, by its name", async () => {
+    const config = { metadata: metadata(), CDI_devices: [{ name: "v.example/gpu=9" }] };
+    // An engine elsewhere that injects devices has its own files, and looks for them at the start.
+    const message = isEngineElsewhere ? /v\.example\/gpu=9/ : /"v\.example\/gpu=9": cannot be resolved/;
+    await rejectsWith(
+      isEngineElsewhere ? pod.start(config) : pod.create(config),
+      "FAILED_PRECONDITION",
+      message,
+    );
   });
 
   test("masked and read-only paths replace Docker's own", async () => {

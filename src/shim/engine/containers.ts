@@ -1,6 +1,6 @@
 /** The calls about containers. */
 import { sleep, withDeadline } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
+import { isKind, ShimError } from "../lib/errors.js";
 import type { ContainerCalls } from "../ports/engine.js";
 import {
   containerEssentials,
@@ -85,7 +85,15 @@ export function containerCalls(client: EngineClient): ContainerCalls {
     },
 
     async startContainer(id, signal) {
-      return client.outcome(post(id, "start"), { 204: "started", 304: "already" }, signal);
+      try {
+        return await client.outcome(post(id, "start"), { 204: "started", 304: "already" }, signal);
+      } catch (error) {
+        if (!isKind(error, "notFound")) throw error;
+        const { missing } = error.fields;
+        // Else it is its network, or the container whose namespace it is to join.
+        if (missing !== "network" && (missing !== "container" || error.message.includes(id))) throw error;
+        throw new ShimError("precondition", error.message, error.fields, { cause: error });
+      }
     },
 
     async stopContainer(id, graceSeconds, signal) {

@@ -72,8 +72,8 @@ const limitBytes = 4 * 1024 * 1024;
 
 /**
  * Parses every `.json` and `.yaml` file of the CDI directories, later ones with higher priority. A missing
- * directory holds none. What cannot be read is logged and left out: a broken file of one vendor must not cost
- * the devices of another, and a device that was in it is then refused as unknown.
+ * directory holds none. A file that cannot be read is logged, and has no content: a broken file of one vendor
+ * must not cost the devices of another, and a device that was in it is then refused as unknown.
  */
 export async function readCdiSpecs(
   directories: readonly string[],
@@ -87,6 +87,7 @@ export async function readCdiSpecs(
         documents.push({ path, priority, content: await parse(path) });
       } catch (error) {
         log.warn({ path, err: messageOf(error) }, "CDI specification cannot be read, ignored");
+        documents.push({ path, priority, content: undefined });
       }
     }
   }

@@ -8,9 +8,9 @@
  */
 import type { DockerDevice, DockerMount } from "../domain/create-body.js";
 import type { ContainerConfig } from "../domain/cri.js";
-import { invalidField, quote, unsupportedField } from "../domain/field-errors.js";
+import { invalidField, preconditionField, quote, unsupportedField } from "../domain/field-errors.js";
 
-/** One specification file, parsed; `content` is whatever the file held. */
+/** One specification file, parsed; `content` is whatever the file held, undefined when it cannot be read. */
 export interface CdiSpecFile {
   readonly path: string;
   /** Index of its directory in the order of the configuration: later directories override earlier ones. */
@@ -73,14 +73,7 @@ function qualified(field: string, name: string): string {
 export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly string[]): CdiEdits {
   const used = new Set<CdiSpecFile>();
   const edits = [...new Set(names)].flatMap((name) => {
-    const candidates = findDevices(files, name);
-    const [found] = candidates;
-    if (found === undefined) throw unresolved("no specification on the node has it", name);
-    if (candidates.length > 1) {
-      const paths = candidates.map(({ file }) => quote(file.path));
-      throw unresolved(`both ${paths[0] ?? ""} and ${paths[1] ?? ""} define it`, name);
-    }
-    return editsOf(found, used).map((each) => toEdits(each, name));
+    return editsOf(findDevice(files, name), used).map((each) => toEdits(each, name));
   });
   return {
     env: edits.flatMap((edit) => edit.env),
@@ -92,14 +85,15 @@ export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly
 
 /**
  * The environment alone, for devices that the engine injects: it gives that to the first process and to no
- * exec. A device that cannot be resolved adds nothing here, the engine refuses it with its own words.
+ * exec. The engine notices a device that cannot be resolved only at start, so it is refused here; where a file
+ * could not be read, which the engine may understand, it is left to the engine.
  */
 export function cdiEnvironment(files: readonly CdiSpecFile[], names: readonly string[]): readonly string[] {
   const used = new Set<CdiSpecFile>();
+  const areAllRead = files.every(({ content }) => content !== undefined);
   return names.flatMap((name) => {
-    const [found, ...others] = findDevices(files, name);
-    if (found === undefined || others.length > 0) return [];
-    const entries = editsOf(found, used).flatMap((each) => list(table(each)["env"]));
+    if (!areAllRead && findDevices(files, name).length !== 1) return [];
+    const entries = editsOf(findDevice(files, name), used).flatMap((each) => list(table(each)["env"]));
     return entries.filter((entry) => typeof entry === "string" && isEntry(entry)) as readonly string[];
   });
 }
@@ -112,6 +106,15 @@ function isEntry(entry: string): boolean {
 interface FoundDevice {
   readonly file: CdiSpecFile;
   readonly device: Table;
+}
+
+/** `precondition`, with the name, when it cannot be resolved. */
+function findDevice(files: readonly CdiSpecFile[], name: string): FoundDevice {
+  const [found, other] = findDevices(files, name);
+  if (found === undefined) throw unresolved("no specification on the node has it", name);
+  if (other !== undefined)
+    throw unresolved(`both ${quote(found.file.path)} and ${quote(other.file.path)} define it`, name);
+  return found;
 }
 
 /** The device in the directory of the highest priority: one, unless files contradict each other. */
@@ -199,7 +202,7 @@ function toMount(mount: Table, name: string): DockerMount {
 const deviceField = "CDI device";
 
 function unresolved(reason: string, name: string): Error {
-  return invalidField(deviceField, `cannot be resolved: ${reason}`, name);
+  return preconditionField(deviceField, `cannot be resolved: ${reason}`, name);
 }
 
 function unsupported(name: string, part: string): Error {
@@ -211,7 +214,7 @@ function unsupported(name: string, part: string): Error {
 }
 
 function malformed(name: string, part: string): Error {
-  return invalidField(deviceField, `the specification on the node has a malformed ${part}`, name);
+  return preconditionField(deviceField, `the specification on the node has a malformed ${part}`, name);
 }
 
 function table(value: unknown): Table {

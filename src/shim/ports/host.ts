@@ -93,7 +93,7 @@ export interface HostFunctions {
   readNodeFile(path: string, limitBytes: number): Promise<string>;
   /** Names of the AppArmor profiles that the kernel has loaded; undefined when that cannot be read. */
   loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined>;
-  /** Parsed CDI specifications, in the order of precedence; unreadable ones are logged and left out. */
+  /** Parsed CDI specifications, in the order of precedence; unreadable ones are logged. */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
   /** The directory in which the engine keeps images and writable layers, as far as it can be told. */
   imageDirectory(facts: NodeFacts): Promise<string>;
@@ -181,7 +181,7 @@ export interface CdiSpecDocument {
   readonly path: string;
   /** Index of its directory: later directories override earlier ones. */
   readonly priority: number;
-  /** Parsed JSON or YAML, not checked. */
+  /** Parsed JSON or YAML, not checked; undefined when it cannot be read. */
   readonly content: unknown;
 }
 

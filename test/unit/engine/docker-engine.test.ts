@@ -250,6 +250,18 @@ describe("DockerEngine containers", () => {
     assert.deepEqual(docker.requests, [`DELETE /containers/${id}?v=1&force=0`]);
   });
 
+  for (const [what, kind] of [
+    [`No such container: ${id}`, "notFound"],
+    // As Docker 20.10 says it of the container whose network it is to join.
+    [`No such container: ${"e".repeat(64)}`, "precondition"],
+    ["network nosuchnet not found", "precondition"],
+  ] as const) {
+    test(`startContainer() is ${kind} for "${what}"`, async () => {
+      await using docker = await startFakeDocker({ [`POST /containers/${id}/start`]: refuse(404, what) });
+      await assert.rejects((await docker.engine()).startContainer(id, never()), { kind, message: what });
+    });
+  }
+
   test("an id that would change the path is not found, without a request", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();

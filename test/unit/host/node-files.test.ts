@@ -108,7 +108,7 @@ describe("readCdiSpecs()", () => {
     assert.deepEqual(log.lines, []);
   });
 
-  test("leaves out unreadable files and logs their paths", async () => {
+  test("has no content for unreadable files, and logs their paths", async () => {
     await using at = await temporaryDirectory();
     await writeFile(join(at.path, "broken.json"), '{"kind": ');
     await mkdir(join(at.path, "directory.yaml"));
@@ -118,7 +118,7 @@ describe("readCdiSpecs()", () => {
     const documents = await readCdiSpecs([at.path, join(at.path, "good.yaml")], log);
     assert.deepEqual(
       documents.map(({ content }) => content),
-      [{ kind: "a.example/a" }],
+      [undefined, undefined, undefined, { kind: "a.example/a" }],
     );
     assert.deepEqual(
       log.lines.map(({ fields }) => fields["path"]),

@@ -70,7 +70,7 @@ describe("resolveCdiDevices()", () => {
     assert.throws(
       () => resolveCdiDevices(files, ["v.com/gpu=0"]),
       refusal(
-        "invalid",
+        "precondition",
         /CDI device "v\.com\/gpu=0": cannot be resolved: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/,
       ),
     );
@@ -86,7 +86,7 @@ describe("resolveCdiDevices()", () => {
     for (const name of ["v.com/gpu=9", "v.com/nic=0", "w.com/gpu=0"]) {
       assert.throws(
         () => resolveCdiDevices(files, [name]),
-        refusal("invalid", /^CDI device ".*": cannot be resolved: no specification/),
+        refusal("precondition", /^CDI device ".*": cannot be resolved: no specification/),
       );
     }
   });
@@ -122,7 +122,7 @@ describe("resolveCdiDevices()", () => {
     test(`refuses the malformed ${JSON.stringify(edits)}`, () => {
       assert.throws(
         () => resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]),
-        refusal("invalid", /malformed/),
+        refusal("precondition", /malformed/),
       );
     });
   }
@@ -134,17 +134,29 @@ describe("cdiEnvironment()", () => {
     assert.deepEqual(cdiEnvironment(files, ["v.com/gpu=0", "v.com/gpu=1"]), ["COMMON=1", "GPU=0", "GPU=1"]);
   });
 
-  test("leaves unresolvable devices to the engine", () => {
-    const hooks = { hooks: [{ hookName: "createContainer", path: "/bin/x" }], env: ["HOOKED=1"] };
-    const files = [
-      spec([
-        { name: "0", containerEdits: hooks },
-        { name: "odd", containerEdits: { env: [5] } },
-      ]),
-    ];
-    assert.deepEqual(cdiEnvironment(files, ["w.com/gpu=0", "v.com/gpu=odd", "v.com/gpu=0"]), ["HOOKED=1"]);
-    const twice = [...files, spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
-    assert.deepEqual(cdiEnvironment(twice, ["v.com/gpu=0"]), []);
+  const hooks = { hooks: [{ hookName: "createContainer", path: "/bin/x" }], env: ["HOOKED=1"] };
+  const files = [
+    spec([
+      { name: "0", containerEdits: hooks },
+      { name: "odd", containerEdits: { env: [5] } },
+    ]),
+  ];
+  const twice = [...files, spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
+
+  test("takes what only the engine understands", () => {
+    assert.deepEqual(cdiEnvironment(files, ["v.com/gpu=odd", "v.com/gpu=0"]), ["HOOKED=1"]);
+  });
+
+  test("refuses devices that cannot be resolved, unless a file could not be read", () => {
+    const unreadable = spec([], undefined, { content: undefined });
+    for (const [specs, name, message] of [
+      [files, "v.com/gpu=9", /^CDI device "v\.com\/gpu=9": cannot be resolved: no specification/],
+      [[], "w.com/gpu=0", /^CDI device "w\.com\/gpu=0": cannot be resolved/],
+      [twice, "v.com/gpu=0", /: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json" define it/],
+    ] as const) {
+      assert.throws(() => cdiEnvironment(specs, [name]), refusal("precondition", message));
+      assert.deepEqual(cdiEnvironment([...specs, unreadable], [name]), []);
+    }
   });
 });
 

@@ -85,7 +85,7 @@ async function create(
   if (recorded.status === "rejected") throw recorded.reason;
   const snapshot = refreshed.value;
   if (snapshot === undefined)
-    throw new ShimError("unknown", "the engine lost the container right after its creation");
+    throw new ShimError("unavailable", "the engine lost the container right after its creation");
   // After the refresh: the clean-up removes records of containers that the read model does not have.
   if (plan.cgroup !== undefined) {
     rollback.defer("remove container record", () => containerRecords.remove(id));

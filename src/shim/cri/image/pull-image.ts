@@ -54,7 +54,7 @@ async function pull(
   // Found by the full reference: after a pull by digest, a tag may name another image.
   const pulled = (await cache.find(image, signal)) ?? (await engine.inspectImage(image, signal));
   if (pulled === undefined)
-    throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
+    throw new ShimError("unavailable", `pull image "${image}": the engine lost it right after the pull`);
   return pulled.id;
 }
 

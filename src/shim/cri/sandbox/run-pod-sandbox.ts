@@ -189,7 +189,7 @@ async function createAndStart(
     const state =
       snapshot === undefined ? "gone" : `${snapshot.state.status} (exit code ${snapshot.state.exitCode})`;
     throw new ShimError(
-      "unknown",
+      "precondition",
       `start sandbox container: the pause container is ${state} right after its start`,
     );
   }

@@ -4,7 +4,7 @@ import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../li
 /** As Docker 1.13 to 29 write it; the id is in quotes since 17.03. */
 const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)"?/s;
 
-const missingObject = /no such (container|image|exec|network|volume)/i;
+const missingObject = /no such (container|image|exec|network|volume)|\b(network) \S+ not found$/i;
 
 /**
  * The refusal of an engine that was up- or downgraded after the API version was negotiated. Matched from the
@@ -50,10 +50,8 @@ export function refusal(status: number, body: Buffer): ShimError {
   const conflictingId = status === 409 ? parseNameConflict(message) : undefined;
   if (conflictingId !== undefined) return new ShimError("conflict", message, { ...fields, conflictingId });
   if (status === 404) {
-    return new ShimError("notFound", message, {
-      ...fields,
-      missing: missingObject.exec(message)?.[1]?.toLowerCase(),
-    });
+    const [, named, network] = missingObject.exec(message) ?? [];
+    return new ShimError("notFound", message, { ...fields, missing: (named ?? network)?.toLowerCase() });
   }
   return new ShimError(kindOfStatus(status, message), message, fields);
 }
@@ -61,7 +59,7 @@ export function refusal(status: number, body: Buffer): ShimError {
 function kindOfStatus(status: number, message: string): ErrorKind {
   switch (status) {
     case 400:
-      return versionMismatch.test(message) ? "unavailable" : "invalid";
+      return versionMismatch.test(message) ? "unavailable" : (knownKind(message) ?? "invalid");
     case 401:
     case 403:
       return "denied";
@@ -74,14 +72,22 @@ function kindOfStatus(status: number, message: string): ErrorKind {
     case 504:
       return "unavailable";
     default:
-      return knownServerErrors.find(([text]) => text.test(message))?.[1] ?? "unknown";
+      return knownKind(message) ?? "unknown";
   }
 }
 
+function knownKind(message: string): ErrorKind | undefined {
+  return knownErrors.find(([text]) => text.test(message))?.[1];
+}
+
+const ociRuntime =
+  "^(?:failed to create task for container: )?(?:failed to create shim task: )?OCI runtime create failed: ";
+
 /**
- * Errors with status 500 that are not faults of the engine. The whole text is matched, for the same reason.
+ * Errors whose cause the engine's status does not tell: it is 500 for most that a start meets. Matched from the
+ * begin or at the end, for the same reason.
  */
-const knownServerErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
+const knownErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^container \S+ is not running/i, "precondition"],
   [
     new RegExp(
@@ -94,6 +100,40 @@ const knownServerErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] =
     ),
     "conflict",
   ],
+  // The container whose namespace is to be joined.
+  [
+    new RegExp(
+      [
+        "^(?:cannot join PID of a non running container: \\S+|can't join IPC of container \\S+",
+        "|joining network namespace of container|failed to join (?:PID|IPC) namespace)",
+        ": (?:No such container: \\S+|container \\S+ is not running)$",
+      ].join(""),
+      "i",
+    ),
+    "precondition",
+  ],
+  // What the node, or the engine's configuration, lacks.
+  [
+    new RegExp(
+      [
+        "^(?:failed to create task for container: )?(?:CDI device injection failed: ",
+        "|could not select device driver |failed to initialize logging driver: ",
+        "|error gathering device information while adding custom device ",
+        "|error while creating mount source path '|error while mounting volume ')",
+      ].join(""),
+    ),
+    "precondition",
+  ],
+  [/^unable to find (?:user|group) .*: no matching entries in (?:passwd|group) file$/is, "invalid"],
+  [new RegExp(`${ociRuntime}.* for seccomp(?:: unknown)?$`, "s"), "invalid"],
+  [
+    /^(?:failed to set up container networking: )?no available (?:IPv[46] )?addresses on this network's address pools: /,
+    "exhausted",
+  ],
+  [/: (?:no space left on device|disk quota exceeded)(?:: unknown)?$/, "exhausted"],
+  [new RegExp(`${ociRuntime}.*container init was OOM-killed \\(.*\\)(?:: unknown)?$`, "s"), "exhausted"],
+  // containerd.
+  [/^Unavailable: |: unavailable$/, "unavailable"],
 ];
 
 /** Of the error with which a connection that is not made in time is given up. */

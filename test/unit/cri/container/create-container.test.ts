@@ -84,9 +84,22 @@ describe("createContainer()", () => {
       const unknown = { metadata: { name: "b", attempt: 0 }, annotations: { "cdi.k8s.io/v": "v.com/gpu=1" } };
       await rejectsWith(
         createContainer(shim, sandbox, unknown),
-        "invalid",
+        "precondition",
         /CDI device "v\.com\/gpu=1": cannot be/,
       );
+    });
+
+    test("refuses what the node does not have where the engine injects it, and creates nothing", async () => {
+      await using shim = await start({ apiMinor: 51, cdi: true });
+      const sandbox = await runSandbox(shim);
+      shim.world.journal.clear();
+      const unknown = { CDI_devices: [{ name: "v.com/gpu=1" }] };
+      await rejectsWith(
+        createContainer(shim, sandbox, unknown),
+        "precondition",
+        /CDI device "v\.com\/gpu=1": cannot be/,
+      );
+      assert.deepEqual(shim.world.journal.names("engine.createContainer"), []);
     });
   });
 

@@ -208,7 +208,7 @@ describe("pullImage()", () => {
   test("is an error when the engine does not have the image afterwards", async () => {
     await using shim = await TestShim.start();
     shim.engine.onPull = () => undefined;
-    await rejectsWith(pull(shim, "app:1"), "unknown", /lost it right after the pull/);
+    await rejectsWith(pull(shim, "app:1"), "unavailable", /lost it right after the pull/);
   });
 });
 

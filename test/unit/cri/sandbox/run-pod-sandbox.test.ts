@@ -211,7 +211,7 @@ describe("runPodSandbox() undoes everything", () => {
     };
     await rejectsWith(
       runSandbox(shim),
-      "unknown",
+      "precondition",
       /the pause container is exited \(exit code 1\) right after its start/,
     );
     journal.afterStep = undefined;
