@@ -14,6 +14,7 @@ interface FakeContainer {
   readonly body: CreateBody;
   readonly imageId: string;
   readonly imageLabels: Labels;
+  readonly program: string;
   readonly created: bigint;
   resources: DockerResources;
   state: Snapshot["state"];
@@ -85,8 +86,10 @@ export class FakeContainers {
     this.#count += 1;
     const id = createHash("sha256").update(String(this.#count)).digest("hex");
     const created = this.#tick();
+    const imageEntrypoint = (image.changes.config?.["Entrypoint"] ?? []) as readonly string[];
+    const [program = "sh"] = [...(body.Entrypoint ?? imageEntrypoint), ...(body.Cmd ?? [])];
     this.#containers.set(id, {
-      ...{ id, name, body, created, imageId: image.id, imageLabels: image.changes.labels ?? {} },
+      ...{ id, name, body, created, program, imageId: image.id, imageLabels: image.changes.labels ?? {} },
       resources: body.HostConfig,
       state: neverStarted,
     });
@@ -234,7 +237,7 @@ function mergedLabels({ body, imageLabels }: FakeContainer): Labels {
 }
 
 function toSnapshot(container: FakeContainer): Snapshot {
-  const { id, name, body, imageId, created, state, resources } = container;
+  const { id, name, body, program, imageId, created, state, resources } = container;
   const { HostConfig: host } = body;
   const ownNetwork = host.NetworkMode === undefined || host.NetworkMode === "default";
   return snapshotOf({
@@ -246,6 +249,7 @@ function toSnapshot(container: FakeContainer): Snapshot {
       state,
       labels: madeLabels(mergedLabels(container)),
       imageName: body.Image,
+      programBytes: Buffer.byteLength(program),
       user: body.User ?? "",
     },
     tty: body.Tty ?? false,

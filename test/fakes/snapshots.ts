@@ -40,6 +40,7 @@ export function snapshotOf({ state, resources, ...changes }: SnapshotChanges): S
     created: createdAt,
     imageId: `sha256:${idOf("1a")}`,
     imageName: "busybox",
+    programBytes: 7,
     user: "",
     tty: false,
     openStdin: false,

@@ -43,6 +43,8 @@ export interface Snapshot {
   readonly imageId: string;
   /** `Config.Image`: the reference that the create request named. */
   readonly imageName: string;
+  /** Length of `Path`, the program that the container starts. */
+  readonly programBytes: number;
   /** `Config.User` */
   readonly user: string;
   readonly tty: boolean;

@@ -40,7 +40,7 @@ const statuses: readonly DockerStatus[] = [
 
 /** Of `GET /containers/{id}/json`. */
 export const containerEssentials: Essentials = {
-  ...members("Id", "Name", "Created", "Image", "Mounts", "LogPath", "ResolvConfPath", "SizeRw"),
+  ...members("Id", "Name", "Created", "Path", "Image", "Mounts", "LogPath", "ResolvConfPath", "SizeRw"),
   State: members(
     ...["Status", "Running", "Pid", "ExitCode", "OOMKilled", "Error", "StartedAt", "FinishedAt"],
   ),
@@ -78,6 +78,7 @@ export function toSnapshot(answer: unknown): Snapshot {
     state: toState(objectOf(json, "State")),
     imageId: textOf(json, "Image"),
     imageName: textOf(config, "Image"),
+    programBytes: Buffer.byteLength(textOf(json, "Path")),
     user: textOf(config, "User"),
     tty: flagOf(config, "Tty"),
     openStdin: flagOf(config, "OpenStdin"),

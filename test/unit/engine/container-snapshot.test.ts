@@ -24,6 +24,7 @@ describe("toSnapshot()", () => {
       },
       imageId: "sha256:feed",
       imageName: "busybox:1",
+      programBytes: 7,
       user: "1:2",
       tty: true,
       openStdin: true,

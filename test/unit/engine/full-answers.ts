@@ -5,6 +5,7 @@ export const fullContainer = {
   Created: "2024-05-06T07:08:09.123456789Z",
   Name: "/k8s_POD_x",
   Image: "sha256:feed",
+  Path: "/bin/é",
   LogPath: "/log",
   ResolvConfPath: "/resolv.conf",
   State: {

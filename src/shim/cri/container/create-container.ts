@@ -3,8 +3,10 @@ import { isKind, ShimError } from "../../lib/errors.js";
 import { Rollback } from "../../lib/rollback.js";
 import type { Answer, CreateContainerResponse } from "../../domain/cri.js";
 import { containerType, typeLabel } from "../../domain/labels.js";
-import type { ValidCreateContainer } from "../../domain/requests.js";
+import { longestProgramBytes, programTooLong } from "../../domain/program-path.js";
+import type { ValidContainerConfig, ValidCreateContainer } from "../../domain/requests.js";
 import type { Sandbox } from "../../domain/sandbox.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerPlan } from "../../plan/container-plan.js";
 import { containerNeeds, planContainer } from "../../plan/container-plan.js";
 import { gatherContainerInputs } from "./container-inputs.js";
@@ -40,7 +42,7 @@ export async function createContainer(
       resolveContainer: (id) => services.state.model.requireContainer(id).id,
     });
     const id = await services.locks.containers.run(plan.name, call.signal, () =>
-      create(plan, request.sandbox_config.log_directory, sandbox.id, services, call),
+      create(plan, request, sandbox.id, services, call),
     );
     return { container_id: id };
   } catch (error) {
@@ -60,7 +62,7 @@ function requireReady(id: string, { state: { model } }: Services): Sandbox {
 
 async function create(
   plan: ContainerPlan,
-  logDirectory: string,
+  { config, sandbox_config: { log_directory: directory } }: ValidCreateContainer,
   sandboxId: string,
   services: Services,
   call: Call,
@@ -79,13 +81,14 @@ async function create(
   // Both are awaited also when one fails: the undo of the log comes after its record.
   const [refreshed, recorded] = await Promise.allSettled([
     sync.refresh(id, call.signal),
-    logs.created(id, { directory: logDirectory, path: plan.logPath }),
+    logs.created(id, { directory, path: plan.logPath }),
   ]);
   if (refreshed.status === "rejected") throw refreshed.reason;
   if (recorded.status === "rejected") throw recorded.reason;
   const snapshot = refreshed.value;
   if (snapshot === undefined)
     throw new ShimError("unavailable", "the engine lost the container right after its creation");
+  if (snapshot.programBytes > longestProgramBytes) throw programTooLong(fieldOfProgram(config, snapshot));
   // After the refresh: the clean-up removes records of containers that the read model does not have.
   if (plan.cgroup !== undefined) {
     rollback.defer("remove container record", () => containerRecords.remove(id));
@@ -97,6 +100,11 @@ async function create(
   rollback.commit();
   services.images.users.prepare(snapshot.imageId);
   return id;
+}
+
+/** The first argument is the program where neither the request nor the image names another one. */
+function fieldOfProgram({ args }: ValidContainerConfig, { programBytes }: Snapshot): string {
+  return Buffer.byteLength(args[0] ?? "") === programBytes ? "config.args[0]" : "config.image";
 }
 
 /** Removes a dead container of this name, which an earlier call created. A running one is never touched. */

@@ -5,6 +5,7 @@ import type { Container } from "../../domain/container.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../../domain/cri.js";
 import { ContainerState } from "../../domain/cri.js";
+import { longestProgramBytes, programTooLong } from "../../domain/program-path.js";
 import { isBelow } from "../../plan/paths.js";
 import { ulimitError } from "../../plan/ulimits.js";
 import { requireReadContainer } from "../find-by-id.js";
@@ -195,6 +196,10 @@ function requireStartable(container: Container, { state: { model } }: Services):
     throw new ShimError("precondition", `cannot start container "${id}": it is ${status}`, {
       containerId: id,
     });
+  }
+  // Created by another program, or an earlier version.
+  if (container.snapshot.programBytes > longestProgramBytes) {
+    throw programTooLong(`cannot start container "${id}": its command`);
   }
   if (model.sandbox(sandboxId)?.ready !== true) {
     throw new ShimError(

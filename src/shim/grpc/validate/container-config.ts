@@ -11,6 +11,7 @@ import {
   enumValue,
   notEmpty,
   present,
+  program,
   programSize,
   withoutWindows,
 } from "./fields.js";
@@ -29,6 +30,8 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
       argument(at(`config.${name}`, index), entry);
     });
   }
+  // Whether one of the arguments is the program, the created container tells.
+  program("config.command[0]", config.command[0] ?? "");
   if (config.working_dir !== "") absolutePath("config.working_dir", config.working_dir);
   config.envs.forEach(environmentVariable);
   const words = [...config.command, ...config.args].map((entry) => Buffer.byteLength(entry));

@@ -1,6 +1,7 @@
 /** Checks of single fields. Each takes the field's path first and throws `invalid` naming it. */
 import { isIP } from "node:net";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { longestProgramBytes, programTooLong } from "../../domain/program-path.js";
 
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
@@ -82,6 +83,11 @@ export function argument(field: string, value: string): void {
   if (Buffer.byteLength(value) > maxArgumentBytes) {
     throw invalidField(field, `is longer than ${maxArgumentBytes} bytes, which the kernel does not take`);
   }
+}
+
+/** The first word of a command. */
+export function program(field: string, value: string): void {
+  if (Buffer.byteLength(value) > longestProgramBytes) throw programTooLong(field);
 }
 
 /** What a program is started with. `field` names the part that makes it too much. */

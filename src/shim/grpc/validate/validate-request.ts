@@ -19,6 +19,7 @@ import {
   isEmptyMessage,
   maxInteger,
   notEmpty,
+  program,
   programSize,
   withoutWindows,
 } from "./fields.js";
@@ -125,8 +126,8 @@ export function validRemoveImage(request: RawRequest<"RemoveImage">): ValidReque
 }
 
 /**
- * One argument that the kernel does not take hangs the engine's exec for good, and with it the whole
- * container.
+ * One argument that the kernel does not take, and a first word that names no program, hang the engine's exec
+ * for good, and with it the whole container.
  */
 function command(field: string, words: readonly string[]): void {
   if (words.length === 0) throw invalidField(field, "must not be empty");
@@ -138,6 +139,7 @@ function command(field: string, words: readonly string[]): void {
     words.map((entry) => Buffer.byteLength(entry)),
   );
   notEmpty(at(field, 0), words[0] ?? "");
+  program(at(field, 0), words[0] ?? "");
 }
 
 /** Without an empty filter: a filter without members is none. */

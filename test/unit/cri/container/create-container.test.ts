@@ -36,6 +36,31 @@ describe("createContainer()", () => {
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
   });
 
+  for (const [what, config, changes, field] of [
+    ["argument", {}, { command: [], args: ["é".repeat(2048)] }, /config\.args\[0\]: names a program of more/],
+    [
+      "image",
+      { Entrypoint: ["x".repeat(4096)] },
+      { command: [], args: ["a"] },
+      /config\.image: names a program of more/,
+    ],
+  ] as const) {
+    test(`refuses a program that the kernel does not start and the ${what} names, and leaves nothing behind`, async () => {
+      await using shim = await TestShim.start();
+      const sandbox = await runSandbox(shim);
+      shim.engine.images.add({ tags: ["busybox:latest"], snapshot: { config } });
+      const refused = createContainer(shim, sandbox, changes);
+      await rejectsWith(refused, "invalid", field);
+      assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      assert.deepEqual(await listedContainers(shim), {});
+    });
+  }
+
+  test("takes an argument that is longer than a path, where it is not the program", async () => {
+    await using shim = await TestShim.start();
+    await createContainer(shim, await runSandbox(shim), { command: ["cat"], args: ["x".repeat(4096)] });
+  });
+
   test("takes an unambiguous prefix of the sandbox's id, and gives the container the whole of it", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);

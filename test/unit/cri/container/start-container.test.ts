@@ -45,6 +45,19 @@ describe("startContainer()", () => {
     );
   });
 
+  test("refuses a container of another program whose start would hang", async (t) => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    const inspect = shim.engine.containers.inspect.bind(shim.engine.containers);
+    t.mock.method(shim.engine.containers, "inspect", (one: string) => {
+      const snapshot = inspect(one);
+      return snapshot && { ...snapshot, programBytes: 4096 };
+    });
+    await shim.sync.refresh(id);
+    await rejectsWith(startContainer(shim, id), "invalid", /its command: names a program of more than 4095/);
+    assert.deepEqual(shim.world.journal.argsOf("engine.startContainer"), [[shim.engine.containers.ids[0]]]);
+  });
+
   test("starts it, links its log and shows it running, events or not", async () => {
     await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];

@@ -69,6 +69,8 @@ const dns = { servers: [], searches: [], options: [] };
 /** A number that no version of the protocol knows, as proto-loader hands it on. */
 const unknown = 99 as never;
 const long = "x".repeat(128 * 1024);
+/** One byte more than the path of a program may have. */
+const noProgram = `/${"é".repeat(2047)}x`;
 /** The longest argument that the kernel takes. */
 const longest = long.slice(1);
 const emptyUpdate = { container_id: "c", linux: resources(), windows: null, annotations: {} };
@@ -215,6 +217,7 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     { field: "config.image.image", call: () => create({ image: image("") }) },
     { field: "config.image.image", call: () => create({ image: image("a b") }) },
     { field: "config.command[1]", call: () => create({ command: ["a", long] }) },
+    { field: "config.command[0]", call: () => create({ command: [noProgram, "a"] }) },
     { field: "config.args[0]", call: () => create({ args: ["a\0"] }) },
     { field: "config.args", call: () => create({ args: Array<string>(17).fill(longest) }) },
     {
@@ -389,6 +392,7 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       [
         ["cmd", []],
         ["cmd[0]", [""]],
+        ["cmd[0]", [noProgram]],
         ["cmd[1]", ["x", long]],
       ] as const
     ).map(([field, cmd]) => {
@@ -406,6 +410,10 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     {
       field: "cmd[0]",
       call: () => validateRequest("ExecSync", { container_id: "c", cmd: [""], timeout: "0" }),
+    },
+    {
+      field: "cmd[0]",
+      call: () => validateRequest("ExecSync", { container_id: "c", cmd: [noProgram], timeout: "0" }),
     },
     {
       field: "cmd[1]",
@@ -479,6 +487,9 @@ describe("validateRequest() lets pass", () => {
       run({ metadata: { name: "a_b", namespace: "c_", uid: "_d", attempt: 0 } }),
     "an underscore in a container's name": () => create({ metadata: { name: "a_b", attempt: 0 } }),
     "a name of 253 characters": () => run({ metadata: { ...metadata, name: "x".repeat(253) } }),
+    "a program of the kernel's longest path": () =>
+      create({ command: [noProgram.slice(0, -1), long.slice(1)] }),
+    "an argument that is longer than a path": () => create({ args: [noProgram] }),
     "a host name of the kernel's longest": () => run({ hostname: "h".repeat(64) }),
     "an IPv6 host address": () => run({ port_mappings: [{ ...port, host_ip: "fd00::1" }] }),
     "the kubelet's labels": () =>
