@@ -40,7 +40,7 @@ export class AbandonedRequests {
     look: (signal: AbortSignal) => Promise<unknown>,
   ): Promise<void> {
     this.#expected.set(nameOrId, request);
-    return this.#inBackground({ container: nameOrId }, look);
+    return this.inBackground({ container: nameOrId }, look);
   }
 
   /** For a new request for the same container. */
@@ -59,7 +59,7 @@ export class AbandonedRequests {
         { containerId: id, name },
         "abandoned request took effect, reverting or completing it",
       );
-      void this.#inBackground({ containerId: id }, (signal) => request.respond(container, signal));
+      void this.inBackground({ containerId: id }, (signal) => request.respond(container, signal));
     }
   }
 
@@ -68,12 +68,13 @@ export class AbandonedRequests {
     await Promise.all(this.#running);
   }
 
-  /** Never rejects. */
-  #inBackground(
+  /** Work that outlives its call, and ends with the program. Never rejects: its error is logged. */
+  inBackground(
     fields: Readonly<Record<string, string>>,
     work: (signal: AbortSignal) => Promise<unknown>,
+    timeoutMs = this.options.timeoutMs,
   ): Promise<void> {
-    const { log, timeoutMs } = this.options;
+    const { log } = this.options;
     const running = withDeadline(this.#stop.signal, timeoutMs, "follow up an abandoned request", work)
       .then(
         () => undefined,

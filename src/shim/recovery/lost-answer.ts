@@ -20,14 +20,15 @@ export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
 }
 
 /**
- * Repeats `look` until it returns a value; undefined when it has not within `appearanceMs`. Throws errors of
- * `look`, and the reason of `signal`.
+ * Repeats `look` until it returns a value; undefined when it has not within `limitMs`. Throws errors of `look`,
+ * and the reason of `signal`.
  */
 export async function untilAppears<T>(
   look: (signal: AbortSignal) => Promise<T | undefined>,
   signal: AbortSignal,
+  limitMs = appearanceMs,
 ): Promise<T | undefined> {
-  const deadlineAt = performance.now() + appearanceMs;
+  const deadlineAt = performance.now() + limitMs;
   const backoff = new Backoff(pollMs);
   for (;;) {
     const seen = await look(signal);

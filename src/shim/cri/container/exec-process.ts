@@ -1,7 +1,7 @@
 /** The life of an exec: creation, start, exit code; kill when its caller leaves. */
-import { sleep, withDeadline } from "../../lib/abort.js";
+import { sleep } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
-import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { isKind, ShimError } from "../../lib/errors.js";
 import { Backoff } from "../../lib/sync/backoff.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { untilAppears } from "../../recovery/lost-answer.js";
@@ -15,6 +15,13 @@ export interface RunningExec {
 /** Of a call, or of the session that a call opened. Its signal ends the exec. */
 type Context = Pick<Call, "signal" | "log">;
 
+/** How long the process of an abandoned exec is looked for: on a loaded host the engine starts it late. */
+const appearanceMs = 60_000;
+/** Limit of a kill, the look for the process included. */
+const killLimitMs = 120_000;
+/** How long a call waits for the kill: a caller that has set a time limit, such as a probe, needs its answer. */
+const killWaitMs = 2_000;
+
 /**
  * The exit is polled after the end of the output: a running process may have closed its streams. Most often
  * the engine knows the exit code within a millisecond.
@@ -23,7 +30,8 @@ const exitPollMs = { first: 1, longest: 1_000 };
 
 /**
  * Starts a process, passes its streams to `use`, and waits for the exit code. After an error or an abort of
- * the signal, it kills the process with all its descendants before it throws: Docker has no request for that.
+ * the signal, it kills the process with all its descendants: Docker has no request for that. A kill that takes
+ * long goes on after it has thrown.
  */
 export async function runExec<Result>(
   containerId: string,
@@ -44,7 +52,7 @@ export async function runExec<Result>(
     return { result, exitCode: await exitCodeOf(execId, services, signal) };
   } catch (error) {
     // Also after a failed start request: the engine may complete it.
-    await killExec(execId, containerId, services, context);
+    await withinWait(killExec(execId, containerId, services, context));
     throw error;
   } finally {
     streams?.close();
@@ -73,35 +81,50 @@ async function pidOf(
   engine: Services["engine"],
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const state = await untilAppears(async (limited) => {
-    const seen = await engine.inspectExec(execId, limited);
-    if (seen === undefined) return { pid: undefined };
-    // Also of an exec that has ended: its descendants may run on, and hold the output open.
-    if (seen.pid !== 0) return seen;
-    return !seen.running && seen.exitCode !== undefined ? { pid: undefined } : undefined;
-  }, signal);
+  const state = await untilAppears(
+    async (limited) => {
+      const seen = await engine.inspectExec(execId, limited);
+      if (seen === undefined) return { pid: undefined };
+      // Also of an exec that has ended: its descendants may run on, and hold the output open.
+      if (seen.pid !== 0) return seen;
+      return !seen.running && seen.exitCode !== undefined ? { pid: undefined } : undefined;
+    },
+    signal,
+    appearanceMs,
+  );
   return state?.pid;
 }
 
 /** Has a deadline of its own: the caller's has passed. */
-async function killExec(
+function killExec(
   execId: string,
   containerId: string,
-  services: Services,
+  { engine, node: { host }, abandonedRequests }: Services,
   { log }: Context,
 ): Promise<void> {
-  const { engine, settings } = services;
-  const { host } = services.node;
-  try {
-    await withDeadline(undefined, settings.cleanUpTimeoutMs, "kill exec", async (signal) => {
-      const pid = await pidOf(execId, engine, signal);
-      if (pid === undefined) return;
-      const killed = await host().killProcessTree(containerId, pid, signal);
-      if (killed || (await engine.inspectExec(execId, signal))?.running !== true) return;
-      log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
+  const kill = async (signal: AbortSignal): Promise<void> => {
+    const pid = await pidOf(execId, engine, signal);
+    if (pid === undefined) return;
+    const killed = await host().killProcessTree(containerId, pid, signal);
+    if (killed || (await engine.inspectExec(execId, signal))?.running !== true) return;
+    log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
+  };
+  const unlessGone = (error: unknown): void => {
+    if (!isKind(error, "notFound")) throw ShimError.from(error).within("kill the exec");
+  };
+  return abandonedRequests.inBackground(
+    { containerId },
+    (signal) => kill(signal).catch(unlessGone),
+    killLimitMs,
+  );
+}
+
+function withinWait(killed: Promise<void>): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, killWaitMs);
+    void killed.then(() => {
+      clearTimeout(timer);
+      resolve();
     });
-  } catch (error) {
-    if (isKind(error, "notFound")) return;
-    log.error({ containerId, err: messageOf(error) }, "cannot kill the exec");
-  }
+  });
 }

@@ -95,6 +95,24 @@ describe("execSync()", () => {
     assert.equal(shim.engine.execs.openStreams, 0);
   });
 
+  test("answers soon after its time limit also when the engine has not started the process, and kills it when it appears", async (t) => {
+    const { shim, id } = await runProcess({});
+    await using _ = shim;
+    shim.engine.hangs = (verb) => verb === "startExec";
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const failed = rejectsWith(exec(shim, id, "1"), "timeout", /not finished after 1s/);
+    await until("it waits", () => shim.world.journal.names("engine.startExec").length === 1);
+    t.mock.timers.tick(1_000);
+    await until("the process is looked for", () => shim.world.journal.names("engine.inspectExec").length > 0);
+    t.mock.timers.tick(2_000);
+    await failed;
+    assert.equal(shim.engine.execs.openStreams, 0);
+    // The engine still executes the start.
+    shim.engine.execs.start("exec1", new AbortController().signal);
+    await until("it is killed", () => shim.engine.execs.running === 0);
+    assert.deepEqual(shim.world.journal.argsOf("host.killProcessTree"), [[id, 5000]]);
+  });
+
   for (const [what, prepare, running] of [
     ["is killed when its caller leaves", () => undefined, 0],
     [
