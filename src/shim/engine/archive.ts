@@ -119,7 +119,7 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
 
 function archiveRequest(method: "GET" | "HEAD" | "PUT", id: string, path: string): EngineRequest {
   const action = `${method === "PUT" ? "write files to" : "read"} "${path}" of container "${id}"`;
-  return { action, method, path: ["containers", id, "archive"], query: { path }, concurrency: "unlimited" };
+  return { action, method, path: ["containers", id, "archive"], query: { path } };
 }
 
 /**

@@ -15,8 +15,6 @@ import { parseJson } from "./http/json.js";
 import { OutputFrames } from "./http/process-streams.js";
 import { toEngineReading } from "./stats.js";
 
-/** What the engine may take beyond the grace period of a stop: it kills, then waits for the kill. */
-const stopMarginMs = 10_000;
 /** 24 days in seconds. Docker's own arithmetic overflows at 292 years, a timer at 24.8 days. */
 const longestGraceSeconds = 24 * 24 * 3600;
 const removalPollMs = 50;
@@ -63,7 +61,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
           method: "GET",
           path: ["containers", "json"],
           query,
-          concurrency: "read",
         },
         { essentials: listedContainerEssentials(labelKey), convert: toListedContainer, onProgress },
         signal,
@@ -78,7 +75,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
           path: ["containers", "create"],
           query: { name },
           json: body,
-          concurrency: "write",
         },
         signal,
       );
@@ -101,9 +97,8 @@ export function containerCalls(client: EngineClient): ContainerCalls {
       const request: EngineRequest = {
         ...post(id, "stop", { t: String(grace) }),
         repeatable: true,
-        // A wait of up to the grace period must not keep other writes from the engine.
-        concurrency: "unlimited",
-        timeoutMs: grace * 1000 + stopMarginMs,
+        // On a loaded host the kill takes minutes, too. The caller decides how long it waits.
+        timeoutMs: Infinity,
       };
       return client.outcome(request, { 204: "stopped", 304: "already", 404: "missing" }, signal);
     },
@@ -120,7 +115,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
         method: "DELETE",
         path: ["containers", id],
         query: { v: "1", force: force ? "1" : "0" },
-        concurrency: "write",
         repeatable: true,
       };
       return withDeadline(signal, client.shortTimeoutMs, action, async (linked) => {
@@ -143,7 +137,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
           path: ["containers", id, "stats"],
           // Without one-shot the engine waits for a second sample, which takes it a second or two.
           query: { stream: "false", "one-shot": "true" },
-          concurrency: "read",
         },
         signal,
       );
@@ -170,7 +163,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
         method: "POST",
         path: ["containers", id, "checkpoints"],
         json: { CheckpointID: checkpointId, CheckpointDir: directory, Exit: false },
-        concurrency: "unlimited",
         timeoutMs: Infinity,
       };
       const answer = await client.request(request, signal);
@@ -190,7 +182,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
           ...(sinceSeconds === 0 ? {} : { since: String(sinceSeconds) }),
           ...(tail === undefined ? {} : { tail: String(tail) }),
         },
-        concurrency: "unlimited",
       };
       const response = await client.open(request, signal).catch((error: unknown) => {
         const refused = ShimError.from(error);
@@ -215,10 +206,10 @@ export function containerCalls(client: EngineClient): ContainerCalls {
 }
 
 function inspection(action: string, id: string): EngineRequest {
-  return { action, method: "GET", path: ["containers", id, "json"], concurrency: "read" };
+  return { action, method: "GET", path: ["containers", id, "json"] };
 }
 
 function post(id: string, verb: string, query: Readonly<Record<string, string>> = {}): EngineRequest {
   const action = `${verb} container "${id}"`;
-  return { action, method: "POST", path: ["containers", id, verb], query, concurrency: "write" };
+  return { action, method: "POST", path: ["containers", id, verb], query };
 }

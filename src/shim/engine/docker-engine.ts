@@ -34,7 +34,7 @@ function volumeCalls(client: EngineClient): VolumeCalls {
     async listVolumes({ key, value }, signal) {
       const query = { filters: JSON.stringify({ label: [`${key}=${value}`] }) };
       const answer = await client.json(
-        { action: "list volumes", method: "GET", path: ["volumes"], query, concurrency: "read" },
+        { action: "list volumes", method: "GET", path: ["volumes"], query },
         signal,
       );
       return objectsOf(asObject(answer), "Volumes").map((volume) => textOf(volume, "Name"));
@@ -42,10 +42,7 @@ function volumeCalls(client: EngineClient): VolumeCalls {
 
     async inspectVolume(name, signal) {
       const action = `inspect volume "${name}"`;
-      const answer = await client.jsonIfThere(
-        { action, method: "GET", path: ["volumes", name], concurrency: "read" },
-        signal,
-      );
+      const answer = await client.jsonIfThere({ action, method: "GET", path: ["volumes", name] }, signal);
       return answer === undefined ? undefined : toVolumeSnapshot(answer);
     },
 
@@ -54,7 +51,7 @@ function volumeCalls(client: EngineClient): VolumeCalls {
       const answer = await client.json(
         {
           ...{ action: `create volume "${name}"`, method: "POST", path: ["volumes", "create"], json },
-          ...{ concurrency: "write", repeatable: true },
+          ...{ repeatable: true },
         },
         signal,
       );
@@ -65,7 +62,7 @@ function volumeCalls(client: EngineClient): VolumeCalls {
     async removeVolume(name, signal) {
       const action = `remove volume "${name}"`;
       return client.outcome(
-        { action, method: "DELETE", path: ["volumes", name], concurrency: "write" },
+        { action, method: "DELETE", path: ["volumes", name] },
         { 204: "removed", 404: "missing" },
         signal,
       );

@@ -20,10 +20,7 @@ export function execCalls(client: EngineClient): ExecCalls {
   ): Promise<void> => {
     const action = `resize the terminal of ${subject}`;
     const query = { w: String(columns), h: String(rows) };
-    const answer = await client.request(
-      { action, method: "POST", path: [...path, "resize"], query, concurrency: "unlimited" },
-      signal,
-    );
+    const answer = await client.request({ action, method: "POST", path: [...path, "resize"], query }, signal);
     if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
   };
 
@@ -40,7 +37,7 @@ export function execCalls(client: EngineClient): ExecCalls {
       };
       const action = `create exec in container "${containerId}"`;
       return client.createdId(
-        { action, method: "POST", path: ["containers", containerId, "exec"], json, concurrency: "write" },
+        { action, method: "POST", path: ["containers", containerId, "exec"], json },
         signal,
       );
     },
@@ -50,7 +47,7 @@ export function execCalls(client: EngineClient): ExecCalls {
       const json = { Detach: false, Tty: options.tty };
       const action = `start exec "${execId}"`;
       const socket = await client.hijack(
-        { action, method: "POST", path: ["exec", execId, "start"], json, concurrency: "unlimited" },
+        { action, method: "POST", path: ["exec", execId, "start"], json },
         signal,
       );
       return openProcessStreams(socket, options, signal);
@@ -66,7 +63,6 @@ export function execCalls(client: EngineClient): ExecCalls {
           action: `inspect exec "${execId}"`,
           method: "GET",
           path: ["exec", execId, "json"],
-          concurrency: "read",
           essentials: execEssentials,
         },
         signal,
@@ -92,7 +88,7 @@ export function execCalls(client: EngineClient): ExecCalls {
       };
       const action = `attach to container "${id}"`;
       const socket = await client.hijack(
-        { action, method: "POST", path: ["containers", id, "attach"], query, concurrency: "unlimited" },
+        { action, method: "POST", path: ["containers", id, "attach"], query },
         signal,
       );
       return openProcessStreams(socket, options, signal);

@@ -28,7 +28,6 @@ export function imageCalls(client: EngineClient): ImageCalls {
       action: "list images",
       method: "GET",
       path: ["images", "json"],
-      concurrency: "read",
       // Identities come with the manifests only. An inspect has them as well, but may verify signatures for
       // them.
       ...(client.highestMinor >= identityMinor && {
@@ -63,7 +62,6 @@ export function imageCalls(client: EngineClient): ImageCalls {
         path: ["images", "create"],
         query: pullQuery(reference),
         headers: registryAuthHeaders(reference, credentials),
-        concurrency: "unlimited",
         timeoutMs: Infinity,
       };
       try {
@@ -79,7 +77,6 @@ export function imageCalls(client: EngineClient): ImageCalls {
         action: `remove image "${reference}"`,
         method: "DELETE",
         path: ["images", ...reference.split("/")],
-        concurrency: "write",
         repeatable: true,
       };
       const answer = await client.request(request, signal);
@@ -98,7 +95,6 @@ export function imageCalls(client: EngineClient): ImageCalls {
         query: { quiet: "1" },
         headers: { "Content-Type": "application/x-tar" },
         tar: archive,
-        concurrency: "unlimited",
         timeoutMs: loadTimeoutMs,
       };
       // The engine begins its answer when it has the archive, and ends it when it has the image.
@@ -124,7 +120,6 @@ export function imageCalls(client: EngineClient): ImageCalls {
         method: "GET",
         path: ["system", "df"],
         query: { type: "image" },
-        concurrency: "read",
         essentials: diskUsageEssentials,
       };
       const usage = asObject(await client.json(request, signal));
@@ -136,7 +131,7 @@ export function imageCalls(client: EngineClient): ImageCalls {
 }
 
 function get(action: string, reference: string, what: string): EngineRequest {
-  return { action, method: "GET", path: ["images", ...reference.split("/"), what], concurrency: "read" };
+  return { action, method: "GET", path: ["images", ...reference.split("/"), what] };
 }
 
 function historyRequest(id: string): EngineRequest {

@@ -13,10 +13,7 @@ const absentImage = `sha256:${"0".repeat(64)}`;
 export function systemCalls(client: EngineClient): SystemCalls {
   const readVersion = async (signal: AbortSignal): Promise<unknown> => {
     const action = "read the engine's version";
-    return client.json(
-      { action, method: "GET", path: ["version"], concurrency: "unlimited", unversioned: true },
-      signal,
-    );
+    return client.json({ action, method: "GET", path: ["version"], unversioned: true }, signal);
   };
 
   return {
@@ -25,7 +22,7 @@ export function systemCalls(client: EngineClient): SystemCalls {
     async ping({ timeoutMs }, signal) {
       const action = "ping the engine";
       const answer = await client.request(
-        { action, method: "GET", path: ["_ping"], concurrency: "unlimited", unversioned: true, timeoutMs },
+        { action, method: "GET", path: ["_ping"], unversioned: true, timeoutMs },
         signal,
       );
       if (answer.status !== 200) throw refusalOf(answer);
@@ -40,10 +37,7 @@ export function systemCalls(client: EngineClient): SystemCalls {
       const apiMinor = negotiateMinor(version);
       client.useApiMinor(apiMinor, highestMinor(version));
       const action = "read the engine's configuration";
-      const info = await client.json(
-        { action, method: "GET", path: ["info"], concurrency: "unlimited" },
-        signal,
-      );
+      const info = await client.json({ action, method: "GET", path: ["info"] }, signal);
       return toNodeFacts(version, info, apiMinor);
     },
 
@@ -58,7 +52,7 @@ export function systemCalls(client: EngineClient): SystemCalls {
       }));
       const answer = await client.request(
         {
-          ...{ action, method: "POST", path: ["containers", "create"], concurrency: "write" },
+          ...{ action, method: "POST", path: ["containers", "create"] },
           json: { Image: absentImage, HostConfig: { Mounts } },
         },
         signal,
@@ -78,7 +72,6 @@ export function systemCalls(client: EngineClient): SystemCalls {
             method: "GET",
             path: ["events"],
             query: eventsQuery(Date.now()),
-            concurrency: "unlimited",
           },
           signal,
         );

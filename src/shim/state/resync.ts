@@ -1,5 +1,6 @@
 import { orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { isKind } from "../lib/errors.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import {
   inheritsPodType,
   mayInheritPodType,
@@ -19,11 +20,11 @@ export interface ResyncDeps {
   readonly warnOfStale: (id: string, error: unknown) => void;
   /** Limit of the list without progress. */
   readonly listTimeoutMs: number;
-  /** How long `run` waits for one refresh. */
+  /** How long `run` waits for one refresh; a tenth of it where many are slow. */
   readonly waitMs: number;
 }
 
-/** Refreshes at the same time. */
+/** Requests at the same time. */
 const concurrency = 8;
 
 /** Compares the read model with the engine's list. `run` is called by one caller at a time. */
@@ -93,10 +94,11 @@ export class Resync {
   async #foreignIds(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { engine, waitMs } = this.deps;
     const foreign = new Set<string>();
+    const requests = new Semaphore(concurrency);
     const named = listed.map((one) => ({ ...one, name: listedName(one) })).filter(mayInheritPodType);
     const ask = async (one: (typeof named)[number]): Promise<void> => {
       const image = await withDeadline(signal, waitMs, `inspect image ${one.imageId}`, (limited) =>
-        engine.inspectImage(one.imageId, limited),
+        requests.run(limited, () => engine.inspectImage(one.imageId, limited)),
       ).catch(() => undefined);
       if (inheritsPodType(one, image)) foreign.add(one.id);
     };
@@ -105,17 +107,26 @@ export class Resync {
     return foreign;
   }
 
-  /** Failing and slow refreshes do not delay the others; an unavailable engine ends all. */
+  /**
+   * Failing and slow refreshes do not delay the others; an unavailable engine ends all. Where many are slow,
+   * each gets less time: hundreds of containers that hang must not keep the model from becoming live.
+   */
   async #refreshAll(ids: readonly string[], signal: AbortSignal): Promise<void> {
+    const { waitMs } = this.deps;
     const queue = ids.values();
+    let slow = 0;
     const worker = async (): Promise<void> => {
-      for (const id of queue) await this.#refreshOne(id, signal);
+      for (const id of queue) {
+        const isSlow = await this.#isSlow(id, slow < concurrency ? waitMs : waitMs / 10, signal);
+        if (isSlow) slow += 1;
+      }
     };
     await Promise.all(Array.from({ length: concurrency }, worker));
   }
 
-  async #refreshOne(id: string, signal: AbortSignal): Promise<void> {
-    const { refresh, warnOfStale, waitMs } = this.deps;
+  /** Refreshes; whether it has not ended in time. */
+  async #isSlow(id: string, waitMs: number, signal: AbortSignal): Promise<boolean> {
+    const { refresh, warnOfStale } = this.deps;
     const ended = refresh(id).then(
       () => undefined,
       (error: unknown) => ({ error }),
@@ -127,11 +138,11 @@ export class Resync {
     );
     try {
       const first = await orAbort(Promise.race([ended, tooSlow]), signal);
-      if (first === undefined) return;
+      if (first === undefined) return false;
       if (first !== "tooSlow") {
         if (isKind(first.error, "unavailable")) throw first.error;
         warnOfStale(id, first.error);
-        return;
+        return false;
       }
     } finally {
       timer.abort();
@@ -139,6 +150,7 @@ export class Resync {
     void ended.then((failure) => {
       if (failure !== undefined) warnOfStale(id, failure.error);
     });
+    return true;
   }
 }
 

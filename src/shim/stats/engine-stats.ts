@@ -2,6 +2,7 @@
 import { withDeadline } from "../lib/abort.js";
 import type { Logger } from "../lib/log.js";
 import { isKind, messageOf, type ShimError } from "../lib/errors.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { EngineReading, ResourceReading } from "../domain/resource-reading.js";
 import type { Snapshot } from "../domain/snapshot.js";
@@ -15,8 +16,10 @@ import { sumReadings } from "./sum-readings.js";
 const freshForMs = 1_000;
 /** A container for which the engine hangs must not delay the answer about the others. */
 const sampleLimitMs = 5_000;
-/** Such a container is left out for this time: its request takes a connection of other reads. */
+/** Such a container is left out for this time. */
 const hungForMs = 30_000;
+/** Connections, each with a handshake of TLS or ssh. A request that hangs takes one for `sampleLimitMs`. */
+const requestsAtOnce = 32;
 
 export interface EngineStatsDeps {
   readonly engine: Pick<Engine, "containerStats">;
@@ -34,6 +37,7 @@ interface Sample {
 export class EngineStats implements StatsSource {
   readonly #samples = new Map<string, Sample>();
   readonly #flights = new SingleFlight<EngineReading | undefined>();
+  readonly #requests = new Semaphore(requestsAtOnce);
   /** Why the latest sample of a container failed. */
   readonly #failed = new Map<string, string>();
   readonly #rates = new Map<string, { readonly started: bigint; readonly rate: CpuRate }>();
@@ -104,7 +108,7 @@ export class EngineStats implements StatsSource {
 
   /**
    * Containers that cannot be read are left out. Throws `unavailable` when the engine cannot be reached for
-   * any of them. The engine client limits concurrent requests.
+   * any of them.
    */
   async #sampleAll(
     containers: readonly Snapshot[],
@@ -141,8 +145,9 @@ export class EngineStats implements StatsSource {
     const { id } = container;
     try {
       const action = `read the statistics of container "${id}"`;
-      const answer = await withDeadline(signal, this.deps.sampleLimitMs ?? sampleLimitMs, action, (own) =>
-        this.deps.engine.containerStats(id, own),
+      const limitMs = this.deps.sampleLimitMs ?? sampleLimitMs;
+      const answer = await this.#requests.run(signal, () =>
+        withDeadline(signal, limitMs, action, (own) => this.deps.engine.containerStats(id, own)),
       );
       const reading = answer === undefined ? undefined : this.#withRate(container, answer);
       this.#samples.set(id, { untilMs: this.#now() + freshForMs, reading });

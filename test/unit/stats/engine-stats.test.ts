@@ -107,6 +107,23 @@ describe("EngineStats", () => {
     assert.deepEqual(asked, [b, a]);
   });
 
+  test("reads a container behind as many hanging requests as there are places", async () => {
+    const hung = Array.from({ length: 32 }, (_, index) => idOf(`e${index}e`));
+    const stats = new EngineStats({
+      engine: {
+        containerStats: (id, own) =>
+          id === a
+            ? Promise.resolve(recorded(engineStats))
+            : orAbort(new Promise<never>(() => undefined), own),
+      },
+      log: recordingLog(),
+      now: () => 0,
+      sampleLimitMs: 20,
+    });
+    const readings = await byId(stats.readContainers([...hung, a].map(container), light, signal));
+    assert.deepEqual([...readings.keys()], [a]);
+  });
+
   test("asks for all pods at once, and gives them in the order that they were asked for in", async () => {
     const asked: string[] = [];
     const answers: (() => void)[] = [];

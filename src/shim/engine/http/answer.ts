@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
+import type { Semaphore } from "../../lib/sync/semaphore.js";
 import { brokenAnswer } from "./errors.js";
 import { notJson } from "./json.js";
 import { type Essentials, JsonTrimmer } from "./json-stream.js";
@@ -20,7 +21,12 @@ export interface BodyLimits {
   readonly limitBytes: number;
   /** Gets a body that is too large, instead of memory. */
   readonly trimmer?: JsonTrimmer | undefined;
+  /** Limits the bodies of more than `smallBytes` that are in memory at once. */
+  readonly large?: Semaphore;
 }
+
+/** Most descriptions of pods are shorter. One of them never waits for larger ones. */
+export const smallBytes = 64 * 1024;
 
 /**
  * The body of `response`, or what the trimmer keeps of it. `exhausted` when it is longer than `limitBytes`
@@ -28,7 +34,7 @@ export interface BodyLimits {
  */
 export async function readBody(
   response: IncomingMessage,
-  { action, limitBytes, trimmer }: BodyLimits,
+  { action, limitBytes, trimmer, large }: BodyLimits,
   signal: AbortSignal,
 ): Promise<Buffer> {
   // Listeners and not an async iterator: this is the path of every inspect.
@@ -36,14 +42,34 @@ export async function readBody(
     let chunks: Buffer[] = [];
     let size = 0;
     let link: Disposable | undefined = undefined;
-    const fail = (error: ShimError): void => {
+    let isLarge = false;
+    const settled = new AbortController();
+    const settle = (): void => {
       link?.[Symbol.dispose]();
+      settled.abort();
+    };
+    const fail = (error: ShimError): void => {
+      settle();
       reject(error);
       response.destroy();
+    };
+    const waitForTurn = async (semaphore: Semaphore): Promise<void> => {
+      response.pause();
+      await semaphore.run(settled.signal, async () => {
+        response.resume();
+        await new Promise<void>((resolve) => {
+          linkAbort(settled.signal, resolve);
+        });
+      });
     };
     response.on("data", (chunk: Buffer) => {
       chunks.push(chunk);
       size += chunk.length;
+      if (size > smallBytes && !isLarge && large !== undefined) {
+        isLarge = true;
+        // Its only error is that the reading ended while it waited.
+        waitForTurn(large).catch(() => undefined);
+      }
       if (size <= limitBytes) return;
       if (trimmer === undefined) {
         fail(new ShimError("exhausted", `${action}: the answer has more than ${limitBytes} bytes`));
@@ -57,7 +83,7 @@ export async function readBody(
         fail(notJson(action));
         return;
       }
-      link?.[Symbol.dispose]();
+      settle();
       resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
     });
     response.on("error", (error) => {

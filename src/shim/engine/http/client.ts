@@ -29,11 +29,6 @@ export interface EngineRequest {
   readonly json?: object;
   readonly tar?: Buffer | Readable;
   /**
-   * Reads and writes have a limited number of connections each, so that calls to a frozen engine do not pile
-   * up, and slow writes do not hold up reads. `unlimited` is for probes, waits and streams.
-   */
-  readonly concurrency: "read" | "write" | "unlimited";
-  /**
    * Whether the request may be sent twice. It is sent once more when the connection breaks before the answer
    * is read, as when the engine restarts. GET and HEAD always are.
    */
@@ -61,8 +56,8 @@ export interface EngineClientOptions {
   readonly readOnly?: boolean;
 }
 
-/** Connections for short reads, and for short writes. */
-const requestsAtOnce = 32;
+/** Answers of more than `smallBytes` that are in memory at once: tenants decide how large they are. */
+const largeAnswersAtOnce = 32;
 /** Longest part of a path. */
 const partLimit = 4096;
 const refusalLimitBytes = 64 * 1024;
@@ -76,16 +71,15 @@ export class EngineClient {
   readonly #answerLimitBytes: number;
   readonly #readOnly: boolean;
   readonly #tunnel: SshTunnel | undefined;
-  readonly #short: Modem;
-  readonly #long: Modem;
-  readonly #reads = new Semaphore(requestsAtOnce);
-  readonly #writes = new Semaphore(requestsAtOnce);
+  /** Without a limit of connections: a request that hangs must not hold up those of other pods. */
+  readonly #modem: Modem;
+  readonly #largeAnswers = new Semaphore(largeAnswersAtOnce);
   /** `/v1.41`, or undefined before the negotiation. */
   #versionPrefix: string | undefined;
   #apiMinor = 0;
   #highestMinor = 0;
-  /** When the latest of the requests that were answered was sent; milliseconds of `performance.now()`. */
-  #answeredFromMs = -Infinity;
+  /** When the latest answer came; milliseconds of `performance.now()`. */
+  #answeredAtMs = -Infinity;
 
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
@@ -97,8 +91,7 @@ export class EngineClient {
     this.#tunnel = endpoint.kind === "ssh" ? new SshTunnel(endpoint) : undefined;
     const target =
       endpoint.kind === "ssh" ? { kind: "unix" as const, path: this.#tunnel?.path ?? "" } : endpoint;
-    this.#short = new Modem(target, { maxSockets: requestsAtOnce, idleMs });
-    this.#long = new Modem(target, { maxSockets: Infinity, idleMs });
+    this.#modem = new Modem(target, { idleMs });
   }
 
   /** API version 1.`minor` from the next request on; `highestMinor` is what the engine could speak. */
@@ -117,16 +110,14 @@ export class EngineClient {
     return this.#highestMinor;
   }
 
-  /** Whether a request of the last `recentMs` milliseconds has been answered, with a status below 500. */
+  /** Whether an answer with a status below 500 has come in the last `recentMs` milliseconds. */
   hasAnswered(recentMs: number): boolean {
-    return performance.now() - this.#answeredFromMs < recentMs;
+    return performance.now() - this.#answeredAtMs < recentMs;
   }
 
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
   async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
-    return this.#withDeadline(request, signal, (linked) =>
-      this.#limited(request, linked, () => this.#exchange(request, linked)),
-    );
+    return this.#withDeadline(request, signal, (linked) => this.#exchange(request, linked));
   }
 
   /** The JSON of an answer with status 200 or 201; any other status is thrown as the engine's refusal. */
@@ -163,17 +154,15 @@ export class EngineClient {
     signal: AbortSignal,
   ): Promise<readonly T[]> {
     const { action } = request;
-    return this.#withDeadline(request, signal, (linked) =>
-      this.#limited(request, linked, async () => {
-        const path = this.#path(request);
-        if (path === undefined) throw refusalOf(nothingThere());
-        return this.#repeat(request, linked, async () => {
-          const response = await this.#dialResponse(request, path, linked);
-          if (response.statusCode !== 200) throw await this.#readRefusal(request, response, linked);
-          return readList(readChunks(response, action, linked), { action, ...reading });
-        });
-      }),
-    );
+    return this.#withDeadline(request, signal, async (linked) => {
+      const path = this.#path(request);
+      if (path === undefined) throw refusalOf(nothingThere());
+      return this.#repeat(request, linked, async () => {
+        const response = await this.#dialResponse(request, path, linked);
+        if (response.statusCode !== 200) throw await this.#readRefusal(request, response, linked);
+        return readList(readChunks(response, action, linked), { action, ...reading });
+      });
+    });
   }
 
   /** The field `Id` of the answer to a create. */
@@ -213,8 +202,7 @@ export class EngineClient {
 
   /** Breaks every connection. */
   close(): void {
-    this.#short.close();
-    this.#long.close();
+    this.#modem.close();
     this.#tunnel?.close();
   }
 
@@ -226,7 +214,8 @@ export class EngineClient {
       const status = response.statusCode ?? 0;
       const { action, essentials } = request;
       const trimmer = essentials === undefined || status !== 200 ? undefined : new JsonTrimmer(essentials);
-      const body = await readBody(response, { action, limitBytes: this.#answerLimitBytes, trimmer }, signal);
+      const limits = { action, limitBytes: this.#answerLimitBytes, trimmer, large: this.#largeAnswers };
+      const body = await readBody(response, limits, signal);
       return { status, headers: response.headers, body, isTrimmed: trimmer?.text !== undefined };
     });
   }
@@ -256,11 +245,6 @@ export class EngineClient {
   ): Promise<T> {
     const timeoutMs = Math.min(request.timeoutMs ?? this.shortTimeoutMs, longestTimeoutMs);
     return withDeadline(signal, timeoutMs, request.action, work);
-  }
-
-  async #limited<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    if (request.concurrency === "unlimited") return work();
-    return (request.concurrency === "read" ? this.#reads : this.#writes).run(signal, work);
   }
 
   #path(request: EngineRequest): string | undefined {
@@ -300,16 +284,13 @@ export class EngineClient {
     path: string,
     signal: AbortSignal,
   ): Promise<IncomingMessage | Socket> {
-    const { method, headers, json, tar, concurrency, hijack } = request;
+    const { method, headers, json, tar, hijack } = request;
     if (this.#readOnly && method !== "GET" && method !== "HEAD")
       throw new ShimError("precondition", `${request.action}: this server only reads (--read-only)`);
-    const modem = concurrency === "read" ? this.#short : this.#long;
-    const sentMs = performance.now();
     try {
-      const answer = await modem.dial({ method, path, headers, json, tar, hijack }, signal);
+      const answer = await this.#modem.dial({ method, path, headers, json, tar, hijack }, signal);
       // An engine that has only errors is no better than one that is silent.
-      if (answer instanceof Socket || (answer.statusCode ?? 0) < 500)
-        this.#answeredFromMs = Math.max(this.#answeredFromMs, sentMs);
+      if (answer instanceof Socket || (answer.statusCode ?? 0) < 500) this.#answeredAtMs = performance.now();
       return answer;
     } catch (error) {
       if (signal.aborted) throw ShimError.from(signal.reason);

@@ -62,7 +62,7 @@ export class Modem {
 
   constructor(
     endpoint: UnixEndpoint | TcpEndpoint,
-    options: { readonly maxSockets: number; readonly idleMs: number; readonly connectMs?: number },
+    options: { readonly idleMs: number; readonly connectMs?: number },
   ) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
     // After this time without data the agent closes a connection, unless a request has it. The pool gives out
@@ -70,7 +70,6 @@ export class Modem {
     const pool = {
       keepAlive: true,
       timeout: options.idleMs,
-      maxSockets: options.maxSockets,
       maxFreeSockets: 32,
     };
     this.#agent =

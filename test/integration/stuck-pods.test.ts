@@ -1,0 +1,178 @@
+/** Engine requests of some pods, and files, that hang: what another pod feels of them. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { type CallOptions, type CriClient, rejectsWith } from "../support/cri-client.js";
+import type { ProxiedRequest } from "../support/engine-proxy.js";
+import type { FaultProxy } from "../support/fault-proxy.js";
+import type { Pod } from "../support/pod.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+/** Calls that hang at the same time. */
+const stuckCount = 40;
+const samples = 5;
+/** Other work of the machine may take so long. */
+const noiseMs = 500;
+
+interface Times {
+  readonly exec: number;
+  readonly create: number;
+  readonly run: number;
+}
+
+describe("while 40 engine requests of other pods hang", { skip: await reasonToSkip() }, () => {
+  const bed = TestBed.ofSuite();
+  let proxy: FaultProxy;
+  let cri: CriClient;
+  let pod: Pod;
+  let containerId: string;
+  let stuckPod: Pod;
+  let alone: Times;
+
+  before(async () => {
+    proxy = await bed.startFaultProxy();
+    ({ cri } = await bed.startShim({ dockerEndpoint: proxy.endpoint }));
+    pod = await bed.runPod(cri);
+    stuckPod = await bed.runPod(cri);
+    containerId = await pod.start();
+    await measure();
+    alone = await measure();
+  });
+
+  /** Median times of an exec, of a create with start and removal, and of a whole pod. */
+  async function measure(): Promise<Times> {
+    const exec = await median(async () => {
+      assert.equal((await pod.exec(containerId, "echo", "well")).stdout, "well\n");
+    });
+    const create = await median(async () => {
+      const id = await pod.start({ metadata: { name: bed.newName("c"), attempt: 0 } });
+      await cri.RemoveContainer({ container_id: id });
+    });
+    const run = await median(async () => {
+      const own = await bed.runPod(cri);
+      await own[Symbol.asyncDispose]();
+    });
+    return { exec, create, run };
+  }
+
+  /** One that waits for the others does so every time; what else the machine does is felt now and then. */
+  async function median(work: () => Promise<void>): Promise<number> {
+    const times: number[] = [];
+    for (let sample = 0; sample < samples; sample += 1) {
+      const beginMs = performance.now();
+      await work();
+      times.push(performance.now() - beginMs);
+    }
+    return times.sort((one, other) => one - other)[Math.floor(samples / 2)] ?? Infinity;
+  }
+
+  /** The engine answers none of these requests while another pod works; then their callers leave. */
+  async function feelsNothing(
+    matches: (request: ProxiedRequest) => boolean,
+    calls: readonly ((options: CallOptions) => Promise<unknown>)[],
+  ): Promise<void> {
+    const injection = proxy.inject({ fault: "stall", matches });
+    const callers = new AbortController();
+    const ended = Promise.all(
+      calls.map((call) => rejectsWith(call({ signal: callers.signal }), "CANCELLED")),
+    );
+    ended.catch(() => undefined); // Awaited below.
+    try {
+      await until("all of them to hang", () => injection.strikes >= calls.length);
+      const meanwhile = await measure();
+      callers.abort();
+      await ended;
+      const text = `alone ${JSON.stringify(alone)}, meanwhile ${JSON.stringify(meanwhile)}`;
+      assert.ok(meanwhile.exec < Math.max(2 * alone.exec, alone.exec + noiseMs), text);
+      assert.ok(meanwhile.create < alone.create + 1_000, text);
+      assert.ok(meanwhile.run < alone.run + 1_000, text);
+    } finally {
+      callers.abort();
+      injection.remove();
+    }
+  }
+
+  async function stuckContainers(create: "create" | "start"): Promise<readonly string[]> {
+    const ids: string[] = [];
+    for (let index = 0; index < stuckCount; index += 1)
+      ids.push(await stuckPod[create]({ metadata: { name: bed.newName("stuck"), attempt: 0 } }));
+    return ids;
+  }
+
+  function isOf(ids: readonly string[], ...methods: readonly string[]) {
+    return ({ method, path }: ProxiedRequest): boolean =>
+      methods.includes(method) && ids.some((id) => path.startsWith(`/containers/${id}`));
+  }
+
+  test("pods that are created: another pod works as alone", async () => {
+    const run = (options: CallOptions): Promise<unknown> => {
+      const metadata = { namespace: "dockershim-test", uid: "u", attempt: 0, name: bed.newName("stuck") };
+      return cri.RunPodSandbox({ config: { ...bed.podConfig(), metadata } }, options);
+    };
+    await feelsNothing(
+      ({ path }) => path.startsWith("/containers/create?name=k8s_POD_stuck"),
+      Array.from({ length: stuckCount }, () => run),
+    );
+  });
+
+  test("containers that are started, and then not inspected: another pod works as alone", async () => {
+    const ids = await stuckContainers("create");
+    await feelsNothing(
+      isOf(ids, "POST", "GET"),
+      ids.map((id) => (options) => cri.StartContainer({ container_id: id }, options)),
+    );
+  });
+
+  test("execs in containers, and stops of them: another pod works as alone", async () => {
+    const ids = await stuckContainers("start");
+    await feelsNothing(
+      isOf(ids, "POST"),
+      ids.flatMap((id) => [
+        (options: CallOptions) => cri.ExecSync({ container_id: id, cmd: ["true"], timeout: "0" }, options),
+        (options: CallOptions) => cri.StopContainer({ container_id: id, timeout: "0" }, options),
+      ]),
+    );
+  });
+
+  test("containers that are removed: another pod works as alone", async () => {
+    const ids = await stuckContainers("create");
+    await feelsNothing(
+      isOf(ids, "DELETE"),
+      ids.map((id) => (options) => cri.RemoveContainer({ container_id: id }, options)),
+    );
+  });
+});
+
+describe("while all threads for files hang", { skip: await reasonToSkip() }, () => {
+  const bed = TestBed.ofSuite();
+  const blockThreads = fileURLToPath(new URL("../support/block-threads.mjs", import.meta.url));
+
+  test("commands run, and lists and statuses are answered", async () => {
+    const fifo = join(await bed.newDirectory(), "fifo");
+    await promisify(execFile)("mkfifo", [fifo]);
+    const shim = await bed.startShim({
+      nodeFlags: ["--import", blockThreads],
+      environment: { DOCKERSHIM_TEST_FIFO: fifo },
+    });
+    const { cri } = shim;
+    await using pod = await bed.runPod(cri);
+    const id = await pod.start();
+    process.kill(shim.pid, "SIGUSR2");
+    await until("the threads to be blocked", () => shim.log.includes("threads blocked"));
+    try {
+      assert.equal((await pod.exec(id, "echo", "well")).stdout, "well\n");
+      assert.equal((await pod.containerStatus(id)).state, ContainerState.CONTAINER_RUNNING);
+      assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
+      assert.equal((await cri.ListContainers({ filter: { id } })).containers.length, 1);
+      assert.ok((await cri.Status({})).status?.conditions.every(({ status }) => status));
+    } finally {
+      await writeFile(fifo, "");
+    }
+  });
+});
