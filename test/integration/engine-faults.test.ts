@@ -35,17 +35,17 @@ import { sessionScenarios } from "./fault-session-scenarios.js";
 const deadlineMs = 1_000;
 /** The shim's clock may be that much ahead of its caller's: what is asked for at its deadline cleans up. */
 const deadlineSlackMs = 100;
-/** A ping is given up earlier than that. */
+/** Status waits for less. */
 const statusDeadlineMs = 8_000;
 /** How soon after the fault is gone all must be well. */
 const recoveryMs = 10_000;
-/** An attempt to connect that is not answered is given up after 10 s. */
-const longRecoveryMs = 25_000;
+/** An attempt to connect that is not answered is given up after 30 s. */
+const longRecoveryMs = 65_000;
 const connectFaults: readonly Fault[] = long ? faults : ["cut", "garble"];
 /** How soon after a call nothing of it may be open. */
 const closingMs = 2_000;
-/** Longest time that a request of an ended call stays open: inspects of the read model have 10 s, a clean-up 30 s. */
-const cleanUpMs = 31_000;
+/** Longest time that a request of an ended call stays open: the kill of an exec has 2 m. */
+const cleanUpMs = 121_000;
 /** A stream that says nothing for so long was accepted. */
 const streamPatienceMs = 500;
 const inspect = "GET /containers/ID/json";

@@ -23,6 +23,7 @@ import { LimitReconciler } from "../limits/cgroup-limits.js";
 import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import { ImageCache } from "../images/image-cache.js";
 import { UnmanagedImages } from "../images/unmanaged-images.js";
+import { EngineLiveness } from "../state/engine-liveness.js";
 import { StateSync } from "../state/state-sync.js";
 import type { StateSyncOptions } from "../state/state-sync-options.js";
 import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js";
@@ -152,6 +153,7 @@ export function buildShim(
 
   const withoutEvents: Omit<Services, "events"> = {
     engine,
+    engineLiveness: new EngineLiveness(engine),
     state,
     records,
     images: buildImages(adapters, imageCache, unmanagedImages, settings, log, lifetime),

@@ -12,6 +12,7 @@ import type { PodDialer } from "../ports/pod-dialer.js";
 import type { LayerUsages, StatsSource } from "../ports/stats.js";
 import type { StreamingServer } from "../ports/streaming.js";
 import type { ContainerLimits } from "../limits/cgroup-limits.js";
+import type { EngineLiveness } from "../state/engine-liveness.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { Records } from "../state/records.js";
 import type { Images } from "../images/images.js";
@@ -79,6 +80,7 @@ export interface Stats {
 
 export interface Services {
   readonly engine: Engine;
+  readonly engineLiveness: EngineLiveness;
   readonly state: EngineState;
   readonly records: Records;
   readonly images: Images;

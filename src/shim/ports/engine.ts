@@ -147,7 +147,7 @@ export interface PingLimits {
 
 /** The engine itself. */
 export interface SystemCalls {
-  /** Whether the engine has answered a request of any kind of the last `recentMs` ms. Sends nothing. */
+  /** Whether an answer of the engine, to any request, has come in the last `recentMs` ms. Sends nothing. */
   hasAnswered(recentMs: number): boolean;
   /** Cheapest request that proves that the engine answers. */
   ping(limits: PingLimits, signal: AbortSignal): Promise<void>;

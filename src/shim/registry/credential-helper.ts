@@ -4,14 +4,15 @@ import { ShimError } from "../lib/errors.js";
 import type { RegistryCredentials } from "../ports/engine.js";
 import { asObject, textOf } from "../lib/json/json-readers.js";
 
-const helperTimeoutMs = 10_000;
+/** As kubelets have it for their own credential providers. */
+const helperTimeoutMs = 60_000;
 const outputLimitBytes = 1024 * 1024;
 /** Helpers answer a token with this in place of a user name. */
 const tokenUser = "<token>";
 
 /**
  * What `docker-credential-NAME get` answers for `server`; undefined when it knows none. Ends with `signal`
- * and after ten seconds. Its output is in no error: it may hold the secret.
+ * and after a minute. Its output is in no error: it may hold the secret.
  */
 export async function askCredentialHelper(
   name: string,

@@ -18,10 +18,10 @@ export interface StateSyncOptions {
 
 export const defaultStateSyncOptions: StateSyncOptions = {
   resyncIntervalMs: 30_000,
-  inspectTimeoutMs: 10_000,
+  inspectTimeoutMs: 30_000,
   retryMs: 500,
   inspectWaitMs: 1_000,
   firstInspectMs: 100,
-  connectTimeoutMs: 10_000,
+  connectTimeoutMs: 30_000,
   reconnectMs: { first: 100, longest: 3_000 },
 };

@@ -1,12 +1,13 @@
 import { linkAbort, orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { runInCall } from "../lib/call.js";
-import { messageOf, ShimError } from "../lib/errors.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { Backoff } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
 import { typeLabel } from "../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
+import { silenceMs } from "./engine-liveness.js";
 import type { EngineLink } from "./engine-link.js";
 import { expectUnlessInspected } from "./first-inspects.js";
 import { Inspector } from "./inspector.js";
@@ -65,6 +66,8 @@ export class StateSync {
   readonly #inspector: Inspector;
   /** What has to be done before the next periodic comparison. */
   #due = { comparison: false, facts: false };
+  /** The last comparison did not end in time. */
+  #isLate = false;
   /** Aborted to end the pause between two comparisons. */
   #pause = new AbortController();
   #stop = new AbortController();
@@ -306,8 +309,18 @@ export class StateSync {
       await this.#nextComparison(signal);
       const areFactsDue = this.#due.facts;
       this.#due = { comparison: false, facts: false };
-      if (areFactsDue) known = await this.#readFactsAgain(known, signal);
-      await this.#resync.run(signal, { only: "different" });
+      try {
+        if (areFactsDue) known = await this.#readFactsAgain(known, signal);
+        await this.#resync.run(signal, { only: "different" });
+        this.#isLate = false;
+      } catch (error) {
+        // A loaded engine that answers other requests is slow. What its events tell is known in the meantime.
+        if (!isKind(error, "timeout") || !this.deps.engine.hasAnswered(silenceMs)) throw error;
+        if (!this.#isLate)
+          this.deps.log.warn({ err: messageOf(error) }, "the engine is too slow for a comparison");
+        this.#isLate = true;
+        this.#due.facts ||= areFactsDue;
+      }
     }
   }
 

@@ -107,6 +107,34 @@ describe("StateSync when the link breaks", () => {
     await harness.live();
   });
 
+  test("the model becomes live soon although the inspects of many containers hang", async () => {
+    await using harness = new Harness({ inspectWaitMs: 1_000 });
+    const { engine } = harness;
+    // One after the other, eight at a time, they would keep it for longer than `live` waits.
+    const stuck = Array.from({ length: 120 }, (_, index) => harness.sandbox(`stuck${index}`));
+    const fine = harness.sandbox("fine");
+    engine.hangs = (verb, [id]) => verb === "inspectContainer" && stuck.includes(String(id));
+    await harness.start();
+    assert.equal(harness.statusOf(fine), "running");
+    for (const id of stuck) assert.equal(harness.model.has(id), true);
+  });
+
+  test("a live engine that answers other requests than a comparison is slow, and stays live", async () => {
+    await using harness = new Harness({ resyncIntervalMs: 1, retryMs: 1, connectTimeoutMs: 20 });
+    await harness.start();
+    const { engine, link } = harness;
+    engine.hasAnswered = () => true;
+    engine.hangs = (verb) => verb === "listContainers";
+    const lists = (): number => engine.journal.names("engine.listContainers").length;
+    const before = lists();
+    await until("it was compared three times", () => lists() >= before + 3);
+    assert.equal(link.state.phase, "live");
+    assert.deepEqual(harness.messages("warn"), ["the engine is too slow for a comparison"]);
+    const id = harness.sandbox("web");
+    engine.hangs = () => false;
+    await until("a comparison ends", () => harness.statusOf(id) === "running");
+  });
+
   test("an event stream that ends at once every time does not make a busy loop", async () => {
     await using harness = new Harness({ reconnectMs: { first: 60_000, longest: 60_000 } });
     await harness.start();

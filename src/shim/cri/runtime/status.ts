@@ -7,13 +7,6 @@ import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";
 
-/**
- * An engine that does not answer within `timeoutMs` is not ready, unless it has answered a request of the last
- * `recentMs`. A kubelet asks every five seconds: with these limits it knows of a frozen engine after ten.
- */
-const recentMs = 2_000;
-const pingLimits = { timeoutMs: 3_000 };
-
 /** Answers also without an engine: the conditions say what is not ready, and why. */
 export async function status(
   request: StatusRequest,
@@ -68,17 +61,14 @@ function condition(type: Condition["type"], reason: string, problem: string | un
   return { type, status: false, reason, message: problem };
 }
 
-/**
- * A frozen engine accepts connections and answers nothing: only a recent answer is a proof, and none for the
- * cause of a broken link.
- */
+/** While the link is broken, only a ping tells whether the engine is to be reached now. */
 async function problemOf(
-  { engine, node: { host }, state: { link } }: Services,
+  { engineLiveness, node: { host }, state: { link } }: Services,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    const isProven = link.state.phase === "live" && engine.hasAnswered(recentMs);
-    if (!isProven) await engine.ping(pingLimits, signal);
+    const isProven = link.state.phase === "live" && engineLiveness.isProven();
+    if (!isProven) await engineLiveness.check(signal);
   } catch (error) {
     if (signal.aborted) throw error;
     return `failed to reach the engine: ${ShimError.from(error).message}`;

@@ -63,7 +63,7 @@ describe("status()", () => {
     assert.deepEqual(shim.world.journal.names("engine.ping"), []);
     shim.services.state.link.set({ phase: "recovering", facts: undefined });
     await status(shim);
-    assert.deepEqual(shim.world.journal.argsOf("engine.ping"), [[{ timeoutMs: 3_000 }]]);
+    assert.deepEqual(shim.world.journal.argsOf("engine.ping"), [[{ timeoutMs: 30_000 }]]);
   });
 
   test("ends with its caller when the engine is frozen", async () => {
