@@ -16,9 +16,10 @@ export function createResources(resources: LinuxContainerResources | null | unde
 /** CPU shares, quota and sets; the same for create and update. */
 function cpuResources(resources: LinuxContainerResources): DockerResources {
   return {
-    ...number("CpuPeriod", resources.cpu_period),
-    ...number("CpuQuota", resources.cpu_quota),
-    ...number("CpuShares", resources.cpu_shares),
+    ...number("CpuPeriod", Number(resources.cpu_period)),
+    // For the kernel each negative quota is none.
+    ...number("CpuQuota", Math.max(Number(resources.cpu_quota), -1)),
+    ...number("CpuShares", Math.min(Number(resources.cpu_shares), maxCpuShares)),
     ...text("CpusetCpus", resources.cpuset_cpus),
     ...text("CpusetMems", resources.cpuset_mems),
   };
@@ -29,8 +30,8 @@ function cpuResources(resources: LinuxContainerResources): DockerResources {
  * as much swap as memory, so no swap is said explicitly.
  */
 function memoryResources(resources: LinuxContainerResources): DockerResources {
-  const memory = Number(resources.memory_limit_in_bytes);
-  const swap = Number(resources.memory_swap_limit_in_bytes);
+  const memory = toBytes(resources.memory_limit_in_bytes);
+  const swap = toBytes(resources.memory_swap_limit_in_bytes);
   checkSwap(memory, swap, "config.linux.resources");
   if (memory <= 0) return {};
   return { Memory: memory, MemorySwap: swap === 0 ? memory : swap };
@@ -46,10 +47,20 @@ export function checkSwap(memory: number, swap: number, field: ResourcesField): 
     throw invalidField(name, "counts memory and swap together, so it cannot be below the memory limit");
 }
 
-function number<Key extends keyof DockerResources>(key: Key, value: string): Partial<Record<Key, number>> {
-  const parsed = Number(value);
+/** The kernel's. It cuts a larger value itself, but OCI runtimes fail when they read another one back. */
+const maxCpuShares = 262_144;
+
+/**
+ * A limit that a JSON number of the Engine API can carry. Beyond 2^53 it is exact to less than the kernel's
+ * page; from `liftedMemory` on it is none.
+ */
+function toBytes(value: string): number {
+  return Math.min(Number(value), liftedMemory);
+}
+
+function number<Key extends keyof DockerResources>(key: Key, value: number): Partial<Record<Key, number>> {
   // The assertion only names the computed key.
-  return parsed === 0 ? {} : ({ [key]: parsed } as Record<Key, number>);
+  return value === 0 ? {} : ({ [key]: value } as Record<Key, number>);
 }
 
 function text<Key extends keyof DockerResources>(key: Key, value: string): Partial<Record<Key, string>> {
@@ -112,8 +123,8 @@ export function isLifted(bytes: number): boolean {
 
 /** Sets both fields: Docker refuses a memory limit above the old sum of memory and swap without a new sum. */
 function memoryUpdate(resources: LinuxContainerResources, current: ResourceSnapshot): DockerResources {
-  const memory = Number(resources.memory_limit_in_bytes);
-  const swap = Number(resources.memory_swap_limit_in_bytes);
+  const memory = toBytes(resources.memory_limit_in_bytes);
+  const swap = toBytes(resources.memory_swap_limit_in_bytes);
   if (memory === 0 && swap === 0) return {};
   const isLimited = current.memory > 0 && !isLifted(current.memory);
   const newMemory = memory === 0 && isLimited ? current.memory : memory;

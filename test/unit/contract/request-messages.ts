@@ -1,4 +1,4 @@
-/** The requests of runtime.v1, field by field, as proto/ has them. */
+/** The requests of the CRI, field by field, as proto/ has them: of runtime.v1 unless a version is named. */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadSync } from "@grpc/proto-loader";
@@ -7,6 +7,8 @@ export const repository = fileURLToPath(new URL("../../..", import.meta.url));
 
 interface FieldDescriptor {
   readonly name: string;
+  /** `TYPE_INT64` … */
+  readonly type: string;
   readonly typeName: string;
 }
 
@@ -21,39 +23,60 @@ interface MessageDescriptor {
 
 type Definition = Readonly<Record<string, unknown>>;
 
-const definition: Definition = loadSync(join(repository, "proto", "runtime", "v1", "api.proto"), {
-  keepCase: true,
-});
+export type Version = "v1" | "v1alpha2";
+
+const definitions: Readonly<Record<Version, Definition>> = { v1: load("v1"), v1alpha2: load("v1alpha2") };
+
+function load(version: Version): Definition {
+  return loadSync(join(repository, "proto", "runtime", version, "api.proto"), { keepCase: true });
+}
 
 export interface Rpc {
   readonly name: string;
   readonly request: string;
 }
 
-/** Every RPC of both services, with the name of its request message. */
-export function allRpcs(): readonly Rpc[] {
-  return ["RuntimeService", "ImageService"].flatMap((service) => {
-    const methods = definition[`runtime.v1.${service}`] as Readonly<
-      Record<string, { readonly requestType: { readonly type: MessageDescriptor } }>
-    >;
-    return Object.entries(methods).map(([name, method]) => ({ name, request: method.requestType.type.name }));
-  });
+interface Method {
+  readonly requestType: { readonly type: MessageDescriptor };
+  readonly requestSerialize: (message: object) => Buffer;
 }
 
-/** `Message.field` of each message that the named ones consist of, themselves included; values of maps count as well. */
-export function fieldsOf(requests: Iterable<string>): ReadonlySet<string> {
-  const fields = new Set<string>();
+function methodsOf(version: Version): ReadonlyMap<string, Method> {
+  const services = ["RuntimeService", "ImageService"].map(
+    (service) => definitions[version][`runtime.${version}.${service}`] as Readonly<Record<string, Method>>,
+  );
+  return new Map(services.flatMap((methods) => Object.entries(methods)));
+}
+
+/** Every RPC of both services, with the name of its request message. */
+export function allRpcs(version: Version = "v1"): readonly Rpc[] {
+  return [...methodsOf(version)].map(([name, method]) => ({ name, request: method.requestType.type.name }));
+}
+
+/** The bytes of a request, made by protobufjs; fields of other versions are left out. */
+export function requestBytes(version: Version, rpc: string, message: object): Buffer | undefined {
+  return methodsOf(version).get(rpc)?.requestSerialize(message);
+}
+
+/**
+ * The type by `Message.field` of each message that the named ones consist of, themselves included; values of
+ * maps count as well. The type is the name of the message or enum, else as in `TYPE_INT64`.
+ */
+export function fieldsOf(requests: Iterable<string>, version: Version = "v1"): ReadonlyMap<string, string> {
+  const fields = new Map<string, string>();
   const seen = new Set<string>();
   const visit = (message: string): void => {
     if (seen.has(message)) return;
     seen.add(message);
     const descriptor = (
-      definition[`runtime.v1.${message}`] as { readonly type?: MessageDescriptor } | undefined
+      definitions[version][`runtime.${version}.${message}`] as
+        { readonly type?: MessageDescriptor } | undefined
     )?.type;
     // Enums have no fields; entries of maps are nested messages of their own.
-    for (const { name, typeName } of descriptor?.field ?? []) {
-      fields.add(`${message}.${name}`);
-      if (typeName !== "") visit(typeName.replace(/^\.?runtime\.v1\./, ""));
+    for (const { name, type, typeName } of descriptor?.field ?? []) {
+      const inner = typeName.replace(/^\.?runtime\.v\w+\./, "");
+      fields.set(`${message}.${name}`, inner === "" ? type : inner);
+      if (inner !== "") visit(inner);
     }
   };
   for (const request of requests) visit(request);

@@ -11,6 +11,8 @@ import type { Services } from "../services.js";
 
 /** For requests without a timeout. */
 const defaultTimeoutSeconds = 600;
+/** The longest delay of a timer of Node.js. */
+const longestTimeoutSeconds = 2_147_483;
 /** The engine's error when CRIU is missing, or does not work on this kernel. */
 const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU version must be/i;
 
@@ -30,7 +32,7 @@ export async function checkpointContainer(
     const reason = 'the Docker Engine is not in experimental mode ("experimental": true in its daemon.json)';
     throw inKnownWords(new ShimError("unsupported", reason), id, call);
   }
-  const seconds = Number(request.timeout) || defaultTimeoutSeconds;
+  const seconds = Math.min(Number(request.timeout) || defaultTimeoutSeconds, longestTimeoutSeconds);
   await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
     services.locks.containers.run(id, signal, () =>
       checkpoint(id, request.location, services, { ...call, signal }),

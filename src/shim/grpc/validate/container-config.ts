@@ -7,6 +7,7 @@ import { invalidField } from "../../domain/field-errors.js";
 import {
   absolutePath,
   argument,
+  argumentSize,
   at,
   enumValue,
   notEmpty,
@@ -36,10 +37,7 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
   config.envs.forEach(environmentVariable);
   const words = [...config.command, ...config.args].map((entry) => Buffer.byteLength(entry));
   programSize("config.args", words);
-  programSize("config.envs", [
-    ...words,
-    ...config.envs.map(({ key, value }) => Buffer.byteLength(key) + 1 + value.length),
-  ]);
+  programSize("config.envs", [...words, ...config.envs.map(entryBytes)]);
   environment(config.envs, "config.envs"); // All values are UTF-8.
   config.mounts.forEach((given, index) => {
     mount(at("config.mounts", index), given);
@@ -60,7 +58,13 @@ function environmentVariable({ key, value }: KeyValue, index: number): void {
   const field = at("config.envs", index);
   notEmpty(`${field}.key`, key);
   if (key.includes("=")) throw invalidField(`${field}.key`, 'contains "="', key);
-  argument(field, `${key}=${value.toString("latin1")}`);
+  if (key.includes("\0") || value.includes(0)) throw invalidField(field, "contains a NUL byte");
+  argumentSize(field, entryBytes({ key, value }));
+}
+
+/** Of `NAME=value`, as the kernel counts it. */
+function entryBytes({ key, value }: KeyValue): number {
+  return Buffer.byteLength(key) + 1 + value.length;
 }
 
 function device(given: Device, index: number): void {

@@ -14,6 +14,8 @@ const maxProgramBytes = 2 * 1024 * 1024;
 /** Each string is also a pointer and a byte that ends it. */
 const overheadBytes = 9;
 
+/** All that the protocol can carry, for fields whose larger values are cut behind the check. */
+export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 /** What a JSON number carries exactly: the Engine API takes its 64-bit fields as such. */
 export const maxInteger = BigInt(Number.MAX_SAFE_INTEGER);
 
@@ -77,10 +79,15 @@ export function absolutePath(field: string, value: string): void {
   }
 }
 
-/** One element of argv, or one `NAME=value`. The value is not shown: it may hold a secret. */
+/** One element of argv. The value is not shown: it may hold a secret. */
 export function argument(field: string, value: string): void {
   noNul(field, value);
-  if (Buffer.byteLength(value) > maxArgumentBytes) {
+  argumentSize(field, Buffer.byteLength(value));
+}
+
+/** One element of argv, or one `NAME=value`. */
+export function argumentSize(field: string, bytes: number): void {
+  if (bytes > maxArgumentBytes) {
     throw invalidField(field, `is longer than ${maxArgumentBytes} bytes, which the kernel does not take`);
   }
 }

@@ -3,23 +3,21 @@ import type { LinuxContainerResources } from "../../domain/cri.js";
 import { invalidField } from "../../domain/field-errors.js";
 import type { ResourcesField } from "../../plan/cgroups.js";
 import { checkSwap } from "../../plan/resources.js";
-import { at, integer, maxInteger, noNul } from "./fields.js";
+import { at, int64, integer, maxInteger, noNul } from "./fields.js";
 
 const cpuSetPattern = /^\d+(-\d+)?(,\d+(-\d+)?)*$/;
 const pageSizePattern = /^[1-9]\d{0,6}(B|KB|MB|GB|TB|PB)$/;
-/** The kernel's. The OCI runtime fails with more. */
-const maxCpuShares = 262_144n;
+/** The kernel's: a second. */
+const maxCpuPeriod = 1_000_000n;
 const maxUint64 = 2n ** 64n - 1n;
 
 export function containerResources(field: ResourcesField, resources: LinuxContainerResources): void {
-  integer(`${field}.cpu_period`, resources.cpu_period, { min: 0n, max: maxInteger });
-  integer(`${field}.cpu_quota`, resources.cpu_quota, { min: -1n, max: maxInteger });
-  integer(`${field}.cpu_shares`, resources.cpu_shares, { min: 0n, max: maxCpuShares });
-  integer(`${field}.memory_limit_in_bytes`, resources.memory_limit_in_bytes, { min: -1n, max: maxInteger });
-  integer(`${field}.memory_swap_limit_in_bytes`, resources.memory_swap_limit_in_bytes, {
-    min: -1n,
-    max: maxInteger,
-  });
+  const bytes = { min: -1n, max: int64.max };
+  integer(`${field}.cpu_period`, resources.cpu_period, { min: 0n, max: maxCpuPeriod });
+  integer(`${field}.cpu_quota`, resources.cpu_quota, { min: int64.min, max: maxInteger });
+  integer(`${field}.cpu_shares`, resources.cpu_shares, { min: 0n, max: int64.max });
+  integer(`${field}.memory_limit_in_bytes`, resources.memory_limit_in_bytes, bytes);
+  integer(`${field}.memory_swap_limit_in_bytes`, resources.memory_swap_limit_in_bytes, bytes);
   integer(`${field}.oom_score_adj`, resources.oom_score_adj, { min: -1000n, max: 1000n });
   if (field === "config.linux.resources") {
     checkSwap(Number(resources.memory_limit_in_bytes), Number(resources.memory_swap_limit_in_bytes), field);

@@ -15,9 +15,9 @@ import {
   at,
   cidr,
   enumValue,
+  int64,
   integer,
   isEmptyMessage,
-  maxInteger,
   notEmpty,
   program,
   programSize,
@@ -28,7 +28,6 @@ import { containerResources } from "./resources.js";
 import { sandboxConfig } from "./sandbox-config.js";
 
 const portNumbers = { min: 1n, max: 65_535n };
-const seconds = { min: 0n, max: maxInteger };
 
 /** For requests that need no check of their own. */
 export function anyRequest<Request>(request: Request): Request {
@@ -60,9 +59,9 @@ export function validCreateContainer(
 }
 
 export function validStopContainer(request: RawRequest<"StopContainer">): ValidRequests["StopContainer"] {
-  // Kubelets up to 1.21 pass a negative --eviction-max-pod-grace-period on; see stopTimeoutSeconds for what
-  // it does.
-  integer("timeout", request.timeout, { min: -maxInteger, max: maxInteger });
+  // Kubelets up to 1.21 pass a negative --eviction-max-pod-grace-period on, and the API server takes every
+  // grace period; see stopTimeoutSeconds for what they do.
+  integer("timeout", request.timeout, int64);
   return withContainerId(request);
 }
 
@@ -80,8 +79,7 @@ export function validCheckpointContainer(
 ): ValidRequests["CheckpointContainer"] {
   absolutePath("location", request.location);
   if (climbs(request.location)) throw invalidField("location", 'has a ".." part', request.location);
-  // A timer cannot be longer.
-  integer("timeout", request.timeout, { min: 0n, max: 2_147_483n });
+  integer("timeout", request.timeout, { min: 0n, max: int64.max });
   return withContainerId(request);
 }
 
@@ -95,7 +93,7 @@ export function validUpdatePodSandboxResources(
 export function validExecSync(request: RawRequest<"ExecSync">): ValidRequests["ExecSync"] {
   withContainerId(request);
   command("cmd", request.cmd);
-  integer("timeout", request.timeout, seconds);
+  integer("timeout", request.timeout, int64);
   return request;
 }
 

@@ -234,6 +234,11 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     { field: "config.envs[0]", call: () => create({ envs: [{ key: "A", value: Buffer.from("a\0b") }] }) },
     { field: "config.envs[0]", call: () => create({ envs: [{ key: "A", value: Buffer.from(long) }] }) },
     {
+      // A name of two bytes, and one byte too many in all.
+      field: "config.envs[0]",
+      call: () => create({ envs: [{ key: "é", value: Buffer.from(longest.slice(2)) }] }),
+    },
+    {
       field: "config.envs[0].value",
       call: () => create({ envs: [{ key: "A", value: Buffer.from([0xc3]) }] }),
       kind: "unsupported",
@@ -336,10 +341,9 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     },
     ...(
       [
-        ["memory_limit_in_bytes", { memory_limit_in_bytes: "9223372036854775807" }],
         ["memory_limit_in_bytes", { memory_limit_in_bytes: "-2" }],
         ["cpu_shares", { cpu_shares: "-1" }],
-        ["cpu_shares", { cpu_shares: "262145" }],
+        ["cpu_period", { cpu_period: "1000001" }],
         ["oom_score_adj", { oom_score_adj: "1001" }],
         ["cpuset_cpus", { cpuset_cpus: "0-" }],
         ["memory_swap_limit_in_bytes", { memory_limit_in_bytes: "5", memory_swap_limit_in_bytes: "4" }],
@@ -361,10 +365,6 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     { field: "pod_sandbox_id", call: () => validateRequest("StopPodSandbox", { pod_sandbox_id: "" }) },
     { field: "container_id", call: () => validateRequest("RemoveContainer", { container_id: "" }) },
     { field: "timeout", call: () => validateRequest("StopContainer", { container_id: "c", timeout: "x" }) },
-    {
-      field: "timeout",
-      call: () => validateRequest("ExecSync", { container_id: "c", cmd: ["x"], timeout: "-1" }),
-    },
     { field: "cmd", call: () => validateRequest("ExecSync", { container_id: "c", cmd: [], timeout: "0" }) },
     {
       field: "cmd",
@@ -420,11 +420,11 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       call: () => validateRequest("ExecSync", { container_id: "c", cmd: ["x", long], timeout: "0" }),
     },
     {
-      field: "linux.cpu_quota",
+      field: "linux.memory_limit_in_bytes",
       call: () =>
         validateRequest("UpdateContainerResources", {
           ...emptyUpdate,
-          linux: resources({ cpu_quota: "-2" }),
+          linux: resources({ memory_limit_in_bytes: "-2" }),
         }),
     },
     { field: "image", call: () => validateRequest("ImageStatus", { image: null, verbose: false }) },
@@ -500,6 +500,8 @@ describe("validateRequest() lets pass", () => {
     "the node's user namespace": () =>
       runSecurity({ namespace_options: namespaces({ userns_options: { mode: 2, uids: [], gids: [] } }) }),
     "an argument of the kernel's longest": () => create({ args: [longest] }),
+    "an environment entry of the kernel's longest, whose letters have two bytes": () =>
+      create({ envs: [{ key: "é", value: Buffer.from("é".repeat(longest.length / 2 - 1)) }] }),
     "no log directory": () => create({ log_path: "x" }, { log_directory: "" }),
     "an image by id": () => create({ image: image(`sha256:${"ab".repeat(32)}`) }),
     "capabilities with and without prefix": () =>
