@@ -86,6 +86,23 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     );
   });
 
+  test("mounts: of several at one path the last one is seen, and inner ones lie on outer ones", async () => {
+    const directory = await bed.newDirectory();
+    for (const name of ["first", "last", "inner"]) {
+      await mkdir(join(onEngineHost(directory), name, "in"), { recursive: true });
+      await writeFile(join(onEngineHost(directory), name, "name"), name);
+    }
+    const mounts = [
+      { container_path: "/m/in", host_path: join(directory, "inner") },
+      { container_path: "/m", host_path: join(directory, "first") },
+      { container_path: "/m/", host_path: join(directory, "last") },
+    ];
+    const id = await pod.start({ metadata: metadata(), mounts });
+    assert.equal(await pod.shell(id, "cat /m/name /m/in/name"), "lastinner");
+    const { mounts: shown } = await pod.containerStatus(id);
+    assert.deepEqual(shown.map(({ container_path }) => container_path).sort(), ["/m/", "/m/in"]);
+  });
+
   test("run_as_user, run_as_group and supplemental groups; Merge adds the image's groups, Strict does not", async () => {
     const cases = [
       {

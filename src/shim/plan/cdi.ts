@@ -9,6 +9,7 @@
 import type { DockerDevice, DockerMount } from "../domain/create-body.js";
 import type { ContainerConfig } from "../domain/cri.js";
 import { invalidField, preconditionField, quote, unsupportedField } from "../domain/field-errors.js";
+import { cleanPath } from "./paths.js";
 
 /** One specification file, parsed; `content` is whatever the file held, undefined when it cannot be read. */
 export interface CdiSpecFile {
@@ -78,9 +79,13 @@ export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly
   return {
     env: edits.flatMap((edit) => edit.env),
     devices: edits.flatMap((edit) => edit.devices),
-    mounts: edits.flatMap((edit) => edit.mounts),
+    mounts: lastOfEachTarget(edits.flatMap((edit) => edit.mounts)),
     groups: [...new Set(edits.flatMap((edit) => edit.groups))],
   };
+}
+
+function lastOfEachTarget(mounts: readonly DockerMount[]): readonly DockerMount[] {
+  return [...new Map(mounts.map((mount) => [cleanPath(mount.Target), mount])).values()];
 }
 
 /**

@@ -175,6 +175,7 @@ function hostConfig(
     hostPaths: inputs.hostPaths,
     absentToReject: inputs.absentToReject,
     imageVolumes: inputs.imageVolumes,
+    laterTargets: cdi.mounts.map(({ Target }) => Target),
   });
   return defined({
     ...containerNamespaceModes(security?.namespace_options, sandbox, {

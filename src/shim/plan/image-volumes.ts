@@ -5,6 +5,7 @@ import type { NodeFacts } from "../domain/node-facts.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { LayerDirectory } from "../ports/host.js";
 import { normalizePath } from "./paths.js";
+import { visibleMounts } from "./visible-mounts.js";
 
 /** An image volume of a request. */
 export interface ImageVolumeNeed {
@@ -26,7 +27,7 @@ export interface ImageVolumeSource {
 }
 
 export function imageVolumeNeeds(mounts: readonly Mount[]): readonly ImageVolumeNeed[] {
-  return mounts.flatMap((mount, index) => {
+  return visibleMounts(mounts).flatMap(([index, mount]) => {
     const image = mount.image?.image ?? "";
     if (image === "") return [];
     const subPath = normalizePath(mount.image_sub_path);

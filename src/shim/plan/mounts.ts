@@ -9,6 +9,7 @@ import type { FoundMount } from "../ports/host.js";
 import { preconditionField, problemField, quote, unsupportedField } from "../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
 import { runtimeFacts } from "./runtime-handler.js";
+import { visibleMounts } from "./visible-mounts.js";
 
 export interface MountContext {
   readonly facts: NodeFacts;
@@ -20,6 +21,8 @@ export interface MountContext {
   readonly absentToReject?: ReadonlySet<string> | undefined;
   /** Where the files of image volumes are, by the index of the mount. */
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
+  /** Where other mounts of the container lie, which hide those of the request. */
+  readonly laterTargets?: readonly string[];
 }
 
 /**
@@ -33,7 +36,7 @@ export function planMounts(
 ): { readonly Mounts?: readonly DockerMount[]; readonly Binds?: readonly string[] } {
   const binds: string[] = [];
   const typed: DockerMount[] = [];
-  for (const [index, mount] of mounts.entries()) {
+  for (const [index, mount] of visibleMounts(mounts, context.laterTargets)) {
     const field = `config.mounts[${index}]`;
     if (mount.image !== null && mount.image.image !== "") {
       typed.push(imageMount(mount, context.imageVolumes?.get(index)));

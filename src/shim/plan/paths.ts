@@ -12,6 +12,16 @@ export function normalizePath(path: string): string {
   return (path.startsWith("/") ? "/" : "") + parts.join("/");
 }
 
+/** An absolute path as Go's `filepath.Clean` has it: `..` parts take the part before with them. */
+export function cleanPath(path: string): string {
+  const parts: string[] = [];
+  for (const part of path.split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
+}
+
 /** Whether a part of the path is `..`. */
 export function climbs(path: string): boolean {
   return path.split("/").includes("..");

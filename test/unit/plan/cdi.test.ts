@@ -54,6 +54,19 @@ describe("resolveCdiDevices()", () => {
     });
   });
 
+  test("takes the last of several mounts at one path", () => {
+    const at = (hostPath: string, containerPath: string) => ({ mounts: [{ hostPath, containerPath }] });
+    const devices = [
+      { name: "0", containerEdits: at("/a", "/lib/g") },
+      { name: "1", containerEdits: at("/b", "/lib/g/") },
+    ];
+    const { mounts } = resolveCdiDevices([spec(devices)], ["v.com/gpu=0", "v.com/gpu=1"]);
+    assert.deepEqual(
+      mounts.map(({ Source }) => Source),
+      ["/b"],
+    );
+  });
+
   test("takes the device of the later directory", () => {
     const files = [
       spec([{ name: "0", containerEdits: { env: ["FROM=run"] } }], undefined, {

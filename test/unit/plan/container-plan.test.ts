@@ -467,7 +467,9 @@ describe("planContainer()", () => {
         { key: "A", value: Buffer.from("1") },
         { key: "B", value: Buffer.from("2") },
       ];
-      const planned = body({ ...config, envs }, { inputs: { cdi } });
+      // The device's mount hides that of the request.
+      const mounts = [mount({ container_path: "/l/" })];
+      const planned = body({ ...config, envs, mounts }, { inputs: { cdi } });
       assert.deepEqual(containerNeeds(createRequest(config)).cdiDevices, ["v.com/c=d"]);
       assert.deepEqual(planned.Env, ["B=2", "A=cdi", "C=3"]);
       assert.deepEqual(planned.HostConfig.Devices, cdi.devices);

@@ -43,6 +43,15 @@ describe("engineImageSource()", () => {
   }
 });
 
+test("imageVolumeNeeds() leaves out an image that a later mount hides, and keeps the index", () => {
+  const image = { image: imageSpec("a"), host_path: "" };
+  const mounts = [mount({ ...image, container_path: "/a" }), mount({ container_path: "/a/" }), mount(image)];
+  assert.deepEqual(
+    imageVolumeNeeds(mounts).map(({ index, containerPath }) => [index, containerPath]),
+    [[2, "/data"]],
+  );
+});
+
 describe("imageLayers()", () => {
   const image = (graphDriver: Record<string, string>, graphDriverName = "overlay2") =>
     ({ graphDriver, graphDriverName }) as unknown as ImageSnapshot;

@@ -63,6 +63,35 @@ describe("planMounts()", () => {
     });
   }
 
+  for (const [what, paths, sources] of [
+    ["the last of one path", ["/data", "/data"], ["/b"]],
+    ["the last of one path that is written differently", ["/data", "/data//x/.././"], ["/b"]],
+    [
+      "both of paths of which one is below the other, in the order of the request",
+      ["/x/y", "/x"],
+      ["/a", "/b"],
+    ],
+  ] as const) {
+    test(`takes ${what}`, () => {
+      const mounts = paths.map((container_path, index) =>
+        mount({ container_path, host_path: index === 0 ? "/a" : "/b" }),
+      );
+      const planned = planMounts(mounts, { facts: modern, runtime: "", hostPaths: undefined });
+      assert.deepEqual(
+        planned.Mounts?.map(({ Source, Target }) => [Source, Target]),
+        sources.map((source) => [source, paths[source === "/a" ? 0 : 1]]),
+      );
+    });
+  }
+
+  test("names the index of the request where an earlier mount is hidden", () => {
+    const mounts = [mount(), mount(), mount({ selinux_relabel: true, container_path: "/a:b" })];
+    assert.throws(
+      () => planMounts(mounts, { facts: selinux, runtime: "", hostPaths: undefined }),
+      refusal("unsupported", /^config\.mounts\[2\]\.container_path/),
+    );
+  });
+
   test("sends neither list when there are no mounts", () => {
     assert.deepEqual(planMounts([], { facts: nodeFacts(), runtime: "", hostPaths: undefined }), {});
   });

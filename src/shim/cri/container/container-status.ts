@@ -17,7 +17,7 @@ import { type ImageUserFiles, resolveImageUser } from "../../domain/image-users.
 import { parseReference } from "../../domain/image-reference.js";
 import type { MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
-import { normalizePath } from "../../plan/paths.js";
+import { cleanPath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { KnownImage } from "../../images/image-cache.js";
@@ -104,8 +104,8 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 
 function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
   const images = imageMountsOf(snapshot.labels);
-  const targets = new Set(images.map(({ containerPath }) => normalizePath(containerPath)));
-  const others = snapshot.mounts.filter(({ destination }) => !targets.has(normalizePath(destination)));
+  const targets = new Set(images.map(({ containerPath }) => cleanPath(containerPath)));
+  const others = snapshot.mounts.filter(({ destination }) => !targets.has(cleanPath(destination)));
   return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
 }
 
@@ -121,9 +121,9 @@ function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): A
 
 /** Paths of the request: kubelets find the file of the termination message by them. */
 function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
-  const requested = requestedMounts.find((one) => one.target === mount.destination);
+  const requested = requestedMounts.find(({ target }) => cleanPath(target) === cleanPath(mount.destination));
   return {
-    container_path: mount.destination,
+    container_path: requested?.target ?? mount.destination,
     host_path: requested?.type === "bind" ? requested.source : mount.source,
     readonly: mount.readOnly,
     propagation: propagations[mount.propagation] ?? MountPropagation.PROPAGATION_PRIVATE,

@@ -232,7 +232,8 @@ test("statusOf() shows mounts by the paths of the request", () => {
   const requested = {
     type: "bind",
     source: "/link/path",
-    target: "/data",
+    // Docker cleans the path of the mount, but not that of the request.
+    target: "/data/",
     readOnly: true,
     recursiveReadOnly: true,
     propagation: "rslave",
@@ -253,7 +254,7 @@ test("statusOf() shows mounts by the paths of the request", () => {
   const { PROPAGATION_HOST_TO_CONTAINER, PROPAGATION_PRIVATE } = MountPropagation;
   assert.deepEqual(mounts, [
     {
-      container_path: "/data",
+      container_path: "/data/",
       host_path: "/link/path",
       readonly: true,
       propagation: PROPAGATION_HOST_TO_CONTAINER,
