@@ -60,6 +60,26 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     await rejectsWith(pod.create(withPid("x", TARGET, "0123456789ab")), "NOT_FOUND");
   });
 
+  test("a TARGET of another pod, or one that has ended, is refused at create, and when it has ended at start", async () => {
+    await using pod = await bed.runPod(bed.shim.cri);
+    await using other = await bed.runPod(bed.shim.cri);
+    const foreign = await other.start(withPid("foreign", CONTAINER));
+    const ended = await pod.start(withPid("ended", CONTAINER));
+    const late = await pod.create(withPid("late", TARGET, ended));
+    await rejectsWith(
+      pod.create(withPid("x", TARGET, foreign)),
+      "INVALID_ARGUMENT",
+      /target_id .*another pod/,
+    );
+    await bed.shim.cri.StopContainer({ container_id: ended, timeout: "0" });
+    await rejectsWith(pod.create(withPid("x", TARGET, ended)), "FAILED_PRECONDITION", /target_id .*exited/);
+    await rejectsWith(
+      bed.shim.cri.StartContainer({ container_id: late }),
+      "FAILED_PRECONDITION",
+      /join the PID namespace: .*target_id .*exited/,
+    );
+  });
+
   test("network and IPC are the sandbox's for all containers; the pod's host name is seen in them", async () => {
     await using pod = await bed.runPod(bed.shim.cri, { hostname: "pod-host-name" });
     const first = await pod.start({ metadata: { name: "first" } });

@@ -13,6 +13,7 @@ import { gatherContainerInputs } from "./container-inputs.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
 import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
+import { checkTarget } from "./target-container.js";
 import type { Services } from "../services.js";
 
 /** The steps are those of ARCHITECTURE.md, "The life of a pod". A failed step leaves nothing behind. */
@@ -39,7 +40,11 @@ export async function createContainer(
       composeLabels: services.settings.composeLabels ?? false,
       oneContainerdShimPerPod: services.settings.oneContainerdShimPerPod,
       oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
-      resolveContainer: (id) => services.state.model.requireContainer(id).id,
+      resolveContainer: (id) => {
+        const target = services.state.model.requireContainer(id);
+        checkTarget(target, sandbox.id);
+        return target.id;
+      },
     });
     const id = await services.locks.containers.run(plan.name, call.signal, () =>
       create(plan, request, sandbox.id, services, call),

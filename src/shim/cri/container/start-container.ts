@@ -11,6 +11,7 @@ import { ulimitError } from "../../plan/ulimits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { mayHaveHappened, untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
+import { checkTarget } from "./target-container.js";
 
 /** Error of the OCI runtimes for a missing command. The kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
@@ -210,5 +211,25 @@ function requireStartable(container: Container, { state: { model } }: Services):
         sandboxId,
       },
     );
+  }
+  requireTarget(container, model);
+}
+
+/** The target may have ended, or have been removed, since the create. */
+function requireTarget(
+  { id, sandboxId, snapshot }: Container,
+  model: Pick<Services["state"]["model"], "container">,
+): void {
+  const targetId = snapshot.pidMode.replace(/^container:/, "");
+  if (targetId === snapshot.pidMode || targetId === sandboxId) return;
+  const target = model.container(targetId);
+  try {
+    // "Not found" would tell a kubelet that the container itself is gone.
+    if (target === undefined) throw new ShimError("precondition", `container "${targetId}" does not exist`);
+    checkTarget(target, sandboxId);
+  } catch (error) {
+    throw ShimError.from(error).within(`cannot start container "${id}": join the PID namespace`, {
+      containerId: id,
+    });
   }
 }

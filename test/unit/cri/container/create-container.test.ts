@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { NodeFacts } from "../../../../src/shim/domain/node-facts.js";
-import type { Mount } from "../../../../src/shim/domain/cri.js";
+import { NamespaceMode, type Mount } from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import {
   createContainer,
@@ -11,8 +11,15 @@ import {
   rejectsWith,
   runContainer,
   runSandbox,
+  startContainer,
 } from "../../../fakes/pods.js";
-import { containerResources, containerSecurity, imageSpec } from "../../../fakes/requests.js";
+import {
+  containerResources,
+  containerSecurity,
+  imageSpec,
+  namespaceOptions,
+  runRequest,
+} from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
@@ -126,6 +133,45 @@ describe("createContainer()", () => {
       );
       assert.deepEqual(shim.world.journal.names("engine.createContainer"), []);
     });
+  });
+
+  test("joins the PID namespace only of a running container of its own pod, which counts at the start, too", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const metadata = { ...runRequest().config.metadata, uid: "uid-2" };
+    const foreign = await runContainer(shim, await runSandbox(shim, runRequest({ metadata })));
+    const target = await runContainer(shim, sandbox, "target");
+    const joining = (name: string, target_id: string) => {
+      const options = namespaceOptions({ pid: NamespaceMode.TARGET, target_id });
+      const security_context = containerSecurity({ namespace_options: options });
+      const linux = { resources: null, security_context };
+      return createContainer(shim, sandbox, { metadata: { name, attempt: 0 }, linux });
+    };
+    const field = "config\\.linux\\.security_context\\.namespace_options\\.target_id";
+    await rejectsWith(
+      joining("x", foreign),
+      "invalid",
+      new RegExp(`${field} "${foreign}": is .* another pod`),
+    );
+    await rejectsWith(joining("x", sandbox), "notFound");
+    const first = await joining("first", target.slice(0, 12));
+    assert.equal(shim.engine.containers.get(first).body.HostConfig.PidMode, `container:${target}`);
+    await startContainer(shim, first);
+    const second = await joining("second", target);
+    shim.engine.containers.exit(target, 0);
+    await shim.services.state.sync.refresh(target);
+    await rejectsWith(
+      joining("x", target),
+      "precondition",
+      new RegExp(`${field} .*: the container is exited`),
+    );
+    await rejectsWith(startContainer(shim, second), "precondition", /: join the PID namespace: .* is exited/);
+    await shim.rpcs.RemoveContainer({ container_id: target }, shim.call());
+    await rejectsWith(
+      startContainer(shim, second),
+      "precondition",
+      /join the PID namespace: .* does not exist/,
+    );
   });
 
   test("refuses a sandbox that is not ready", async () => {
