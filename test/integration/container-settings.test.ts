@@ -103,6 +103,28 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     assert.deepEqual(shown.map(({ container_path }) => container_path).sort(), ["/m/", "/m/in"]);
   });
 
+  test("run_as_group with an image whose /etc/group has more than 256 KiB, and more than 4 MiB", async () => {
+    for (const [lines, expected] of [
+      [14_000, "2000 50"],
+      [170_000, "2000"],
+    ] as const) {
+      const group = Array.from(
+        { length: lines },
+        (_, index) => `group-${String(index)}:x:${String(index)}:other\n`,
+      );
+      const content = Buffer.from(`${group.join("")}staff:x:50:tester\n`);
+      const reference = `dockershim.test/groups-${String(lines)}:${bed.run}`;
+      const above = [{ path: "etc/group", type: "file", mode: 0o644, content }] as const;
+      await bed.load({ reference, marker: reference, above });
+      const id = await pod.start({
+        metadata: metadata(),
+        image: { image: reference },
+        linux: { security_context: { run_as_user: { value: "1000" }, run_as_group: { value: "2000" } } },
+      });
+      assert.equal(await pod.shell(id, "id -G"), expected);
+    }
+  });
+
   test("run_as_user, run_as_group and supplemental groups; Merge adds the image's groups, Strict does not", async () => {
     const cases = [
       {

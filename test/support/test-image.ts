@@ -16,6 +16,8 @@ export interface TestImageOptions {
   readonly config?: ImageConfig;
   /** In the place of busybox and its files, the lowest first; whiteouts as in every tar of a layer. */
   readonly layers?: readonly (readonly ArchiveEntry[])[];
+  /** A further layer, above busybox. */
+  readonly above?: readonly ArchiveEntry[];
 }
 
 /** Further users of the image, for tests of groups. */
@@ -33,6 +35,7 @@ export async function testImageArchive({
   marker,
   config = {},
   layers,
+  above = [],
 }: TestImageOptions): Promise<Buffer> {
   const { content, applets, architecture } = await findBusybox({
     cacheDirectory,
@@ -59,6 +62,7 @@ export async function testImageArchive({
     layers: layers ?? [
       busyboxLayer({ content, applets }),
       [text("etc/passwd", passwd), text("etc/group", group), text("marker", marker)],
+      ...(above.length === 0 ? [] : [above]),
     ],
   });
 }

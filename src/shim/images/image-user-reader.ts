@@ -1,14 +1,14 @@
 import { orAbort, withDeadline } from "../lib/abort.js";
 import type { Logger } from "../lib/log.js";
-import { messageOf } from "../lib/errors.js";
+import { isKind, messageOf } from "../lib/errors.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
-import { type ImageUserFiles, parseImageUserFiles } from "../domain/image-users.js";
+import { ImageUserFiles } from "../domain/image-users.js";
 import type { Engine } from "../ports/engine.js";
 import type { ScratchContainers } from "./scratch-containers.js";
 import { LruMap } from "../lib/lru-map.js";
 
-/** Largest user database that is read. */
-const userFileLimitBytes = 256 * 1024;
+/** Largest user database that is read. It has some ten thousand users. */
+const userFileLimitBytes = 4 * 1024 * 1024;
 /** How long a status waits for a user database that is being read. */
 const statusWaitMs = 1_000;
 
@@ -22,12 +22,12 @@ export interface ImageUserReaderDeps {
 
 /** Reads `/etc/passwd` and `/etc/group` of images, once per image, through a scratch container. */
 export class ImageUserReader {
-  readonly #flights = new SingleFlight<ImageUserFiles>();
+  readonly #flights = new SingleFlight<ImageUserFiles | "tooLarge">();
   readonly #inFlight = new Map<string, Promise<unknown>>();
 
   constructor(private readonly deps: ImageUserReaderDeps) {}
 
-  async read(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
+  async read(imageId: string, signal: AbortSignal): Promise<ImageUserFiles | "tooLarge"> {
     const known = this.deps.cache.get(imageId);
     if (known !== undefined) return known;
     return this.#flights.run(imageId, signal, (shared) => this.#readThroughScratch(imageId, shared));
@@ -56,7 +56,8 @@ export class ImageUserReader {
         await orAbort(reading, signal).catch(() => undefined);
       });
     }
-    return this.deps.cache.get(imageId);
+    const files = this.deps.cache.get(imageId);
+    return files === "tooLarge" ? undefined : files;
   }
 
   /** Returns when no read is running. Reads end with the scratch containers. */
@@ -64,36 +65,46 @@ export class ImageUserReader {
     await Promise.allSettled(this.#inFlight.values());
   }
 
-  async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
-    const { engine, cache, scratch } = this.deps;
+  async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles | "tooLarge"> {
+    const { engine, cache, scratch, log } = this.deps;
     // The create reports a missing image.
     const image = (await engine.inspectImage(imageId, signal)) ?? { id: imageId, volumes: [] };
     return scratch.use(image, signal, async (containerId, linked) => {
-      const [passwd, group] = await Promise.all(
-        ["/etc/passwd", "/etc/group"].map(async (path) => {
-          const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, linked);
-          return content?.toString("utf8") ?? "";
-        }),
+      const read = async (path: string): Promise<string> => {
+        const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, linked);
+        return content?.toString("utf8") ?? "";
+      };
+      const files = await Promise.all([read("/etc/passwd"), read("/etc/group")]).then(
+        ([passwd, group]) => new ImageUserFiles(passwd, group),
+        (error: unknown) => {
+          if (!isKind(error, "invalid")) throw error;
+          log.warn({ image: imageId, err: messageOf(error) }, "the image's users are not read");
+          return "tooLarge" as const;
+        },
       );
-      const files = parseImageUserFiles(passwd ?? "", group ?? "");
       cache.put(imageId, files);
       return files;
     });
   }
 }
 
-/** Number of images whose user databases are kept. */
-const capacity = 32;
+/** Of all user databases that are kept. */
+const capacityCharacters = 16 * 1024 * 1024;
+/** What an image takes beside the text. */
+const overheadCharacters = 1024;
 
-/** `/etc/passwd` and `/etc/group` of images by image id: the content of an id never changes. */
+/** Users of images by image id: the content of an id never changes. */
 export class ImageUsersCache {
-  readonly #files = new LruMap<string, ImageUserFiles>(capacity);
+  readonly #files = new LruMap<string, ImageUserFiles | "tooLarge">(
+    capacityCharacters,
+    (files) => overheadCharacters + (files === "tooLarge" ? 0 : files.characters),
+  );
 
-  get(imageId: string): ImageUserFiles | undefined {
+  get(imageId: string): ImageUserFiles | "tooLarge" | undefined {
     return this.#files.get(imageId);
   }
 
-  put(imageId: string, files: ImageUserFiles): void {
+  put(imageId: string, files: ImageUserFiles | "tooLarge"): void {
     this.#files.set(imageId, files);
   }
 }

@@ -1,8 +1,16 @@
-/** A map that forgets what was not used for longest when it grows beyond `capacity` entries. */
+/**
+ * A map that forgets what was not used for longest when it grows beyond `capacity`: entries, or what `weigh`
+ * says of each. The newest entry stays in any case.
+ */
 export class LruMap<K, V> {
   readonly #entries = new Map<K, V>();
 
-  constructor(private readonly capacity: number) {}
+  #weight = 0;
+
+  constructor(
+    private readonly capacity: number,
+    private readonly weigh: (value: V) => number = () => 1,
+  ) {}
 
   get(key: K): V | undefined {
     const value = this.#entries.get(key);
@@ -14,18 +22,18 @@ export class LruMap<K, V> {
   }
 
   set(key: K, value: V): void {
-    this.#entries.delete(key);
+    this.delete(key);
     this.#entries.set(key, value);
-    if (this.#entries.size > this.capacity) {
-      for (const oldest of this.#entries.keys()) {
-        this.#entries.delete(oldest);
-        break;
-      }
+    this.#weight += this.weigh(value);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#weight <= this.capacity || this.#entries.size === 1) break;
+      this.delete(oldest);
     }
   }
 
   delete(key: K): void {
-    this.#entries.delete(key);
+    const value = this.#entries.get(key);
+    if (this.#entries.delete(key)) this.#weight -= this.weigh(value as V);
   }
 
   get size(): number {

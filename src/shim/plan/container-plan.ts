@@ -67,8 +67,8 @@ export interface ContainerInputs {
    * Where the engine injects the devices, only their environment; undefined when the node cannot be examined.
    */
   readonly cdi?: CdiEdits | undefined;
-  /** Undefined when the image has no such user. */
-  readonly imageUser?: ResolvedImageUser | undefined;
+  /** Undefined when the image has no such user; `tooLarge` when its files are not read. */
+  readonly imageUser?: ResolvedImageUser | "tooLarge" | undefined;
 }
 
 export interface ContainerContext {

@@ -3,7 +3,7 @@ import { ShimError } from "../lib/errors.js";
 import { SupplementalGroupsPolicy, type Int64Value } from "../domain/cri.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { unlessEmpty } from "../domain/create-body.js";
-import { invalidField } from "../domain/field-errors.js";
+import { invalidField, unsupportedField } from "../domain/field-errors.js";
 import { securityContextField } from "./security-options.js";
 
 export interface UserRequest {
@@ -41,17 +41,25 @@ export interface UserFields {
 
 /**
  * `imageUser` answers `imageUserNeed`: undefined when there was no need, or when the image has no such user.
+ * When the image's files are too large, Merge means what Docker does: no groups of the image beside a named
+ * one.
  */
 export function userFields(
   request: UserRequest | null | undefined,
-  imageUser: ResolvedImageUser | undefined,
+  resolved: ResolvedImageUser | "tooLarge" | undefined,
 ): UserFields {
   if (request === null || request === undefined) return {};
   const user = userText(request);
   const group = request.run_as_group?.value;
   const need = imageUserNeed(request);
-  if (need !== undefined && imageUser === undefined) throw unknownUser(need);
+  if (need !== undefined && resolved === undefined) throw unknownUser(need);
   const strict = request.supplemental_groups_policy === SupplementalGroupsPolicy.Strict;
+  const isTooLarge = resolved === "tooLarge";
+  if (isTooLarge && strict) {
+    const reason = "the user's group is in /etc/passwd of the image, which is too large: name run_as_group";
+    throw unsupportedField(`${securityContextField}.supplemental_groups_policy`, reason, "Strict");
+  }
+  const imageUser = isTooLarge ? undefined : resolved;
   // Given by the check above wherever the two lines below use it.
   const primary = group ?? (strict && imageUser !== undefined ? String(imageUser.gid) : undefined);
   const account = user ?? (strict && imageUser !== undefined ? String(imageUser.uid) : undefined);

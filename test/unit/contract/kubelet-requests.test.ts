@@ -12,7 +12,7 @@ import type {
   UpdateContainerResourcesRequest,
   UpdatePodSandboxResourcesRequest,
 } from "../../../src/shim/domain/cri.js";
-import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/image-users.js";
+import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
 import { validateRequest } from "../../../src/shim/cri/rpcs.js";
 import { planContainer, type ContainerInputs } from "../../../src/shim/plan/container-plan.js";
 import { imageVolumeNeeds } from "../../../src/shim/plan/image-volumes.js";
@@ -60,7 +60,7 @@ function createRequest({ sandbox }: RecordedPod, config: Sparse): CreateContaine
 /** What a node and an image without surprises have to say to it. */
 function inputsFor({ config }: CreateContainerRequest): ContainerInputs {
   const user = config?.linux?.security_context?.run_as_user?.value ?? "0";
-  const imageUser = resolveImageUser(parseImageUserFiles("", ""), user);
+  const imageUser = new ImageUserFiles("", "").resolve(user);
   const volumes = imageVolumeNeeds(config?.mounts ?? []).map(
     ({ index, image }) => [index, { imageId: image, from: { volume: "v" }, subPath: "" }] as const,
   );

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/image-users.js";
+import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
 
 const passwd = `root:x:0:0:root:/root:/bin/sh
 # comment
@@ -21,9 +21,9 @@ application:x:60:application
 nogid:x::app
 padded:x:70: app , twin
 `;
-const files = parseImageUserFiles(passwd, group);
+const files = new ImageUserFiles(passwd, group);
 
-describe("resolveImageUser() follows Docker's rules for Config.User", () => {
+describe("resolve() follows Docker's rules for Config.User", () => {
   const table: readonly [
     text: string,
     uid: number,
@@ -48,7 +48,7 @@ describe("resolveImageUser() follows Docker's rules for Config.User", () => {
   ];
   for (const [text, uid, gid, supplementaryGroups, name] of table) {
     test(JSON.stringify(text), () => {
-      const { home: _home, ...resolved } = resolveImageUser(files, text) ?? {};
+      const { home: _home, ...resolved } = files.resolve(text) ?? {};
       assert.deepEqual(resolved, { uid, gid, supplementaryGroups, name });
     });
   }
@@ -65,33 +65,49 @@ describe("resolveImageUser() follows Docker's rules for Config.User", () => {
     "1000:99999999999",
   ]) {
     test(`${JSON.stringify(text)} is unknown`, () => {
-      assert.equal(resolveImageUser(files, text), undefined);
+      assert.equal(files.resolve(text), undefined);
     });
   }
 });
 
-test("resolveImageUser() knows only ids when the image has no files", () => {
-  const none = parseImageUserFiles("", "");
-  assert.deepEqual(resolveImageUser(none, ""), {
+test("resolve() knows only ids when the image has no files", () => {
+  const none = new ImageUserFiles("", "");
+  assert.deepEqual(none.resolve(""), {
     uid: 0,
     gid: 0,
     name: undefined,
     home: undefined,
     supplementaryGroups: [],
   });
-  assert.equal(resolveImageUser(none, "root"), undefined);
+  assert.equal(none.resolve("root"), undefined);
 });
 
-test("parseImageUserFiles() keeps the first 200000 lines of an endless file", () => {
-  const endless = Array.from({ length: 300_000 }, (_, index) => `u${index}:x:${index}:1::/:`).join("\n");
-  assert.equal(parseImageUserFiles(endless, "").usersByName.size, 200_000);
+test("resolve() finds the last of many lines, and gives up for a name with endless lines that are no entry", () => {
+  const passwd = Array.from({ length: 100_000 }, (_, index) => `u${index}:x:${index}:1::/:`).join("\n");
+  const groups = Array.from({ length: 100_000 }, (_, index) => `g${index}:x:${index}:u${index},x`).join("\n");
+  const many = new ImageUserFiles(passwd, groups);
+  const last = { uid: 99_999, gid: 1, name: "u99999", home: "/", supplementaryGroups: [99_999] };
+  assert.deepEqual(many.resolve("u99999"), last);
+  assert.deepEqual(many.resolve("099999"), last);
+  const broken = new ImageUserFiles(`${"app:x:\n".repeat(70_000)}app:x:1:1::/:`, "");
+  assert.equal(broken.resolve("app"), undefined);
 });
 
-test("resolveImageUser() gives each home directory and cuts the number of groups", () => {
-  assert.equal(resolveImageUser(files, "app")?.home, "/home/app");
+test("resolve() has no groups for a name of megabytes", () => {
+  const name = "n".repeat(4 * 1024 * 1024);
+  const files = new ImageUserFiles(`${name}:x:1:2::/:`, `g:x:3:${name}`);
+  assert.deepEqual(files.resolve("1")?.supplementaryGroups, []);
+  assert.equal(files.resolve(name), undefined);
+});
+
+test("resolve() takes names as they are, not as patterns", () => {
+  const odd = new ImageUserFiles("aXb:x:1:1::/:\na.b:x:2:2::/:\n(:x:3:3::/:", "g:x:9:aXb\nh:x:10:a.b,(\n");
+  assert.deepEqual([odd.resolve("a.b")?.uid, odd.resolve("a.b")?.supplementaryGroups], [2, [10]]);
+  assert.equal(odd.resolve("(")?.uid, 3);
+});
+
+test("resolve() gives each home directory and cuts the number of groups", () => {
+  assert.equal(files.resolve("app")?.home, "/home/app");
   const many = Array.from({ length: 70_000 }, (_, gid) => `g${gid}:x:${gid}:app`).join("\n");
-  assert.equal(
-    resolveImageUser(parseImageUserFiles(passwd, many), "app")?.supplementaryGroups.length,
-    65_536,
-  );
+  assert.equal(new ImageUserFiles(passwd, many).resolve("app")?.supplementaryGroups.length, 65_536);
 });

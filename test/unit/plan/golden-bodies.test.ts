@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/image-users.js";
+import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox, type SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
 import { planUpdate } from "../../../src/shim/plan/resources.js";
@@ -155,7 +155,7 @@ const cases: readonly Case[] = [
         containerContext({
           inputs: {
             hostPaths: new Map(["/h", "/h2", "/h3"].map((path) => [path, "present"])),
-            imageUser: resolveImageUser(parseImageUserFiles("root:x:0:0::/root:/bin/sh", ""), "0"),
+            imageUser: new ImageUserFiles("root:x:0:0::/root:/bin/sh", "").resolve("0"),
           },
         }),
       ),

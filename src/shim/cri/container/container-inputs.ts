@@ -3,9 +3,7 @@ import { tries } from "../../domain/reach.js";
 import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
-import type { ResolvedImageUser } from "../../domain/image-users.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
-import { resolveImageUser } from "../../domain/image-users.js";
 import type { ValidCreateContainer } from "../../domain/requests.js";
 import type { ContainerNeeds } from "../../plan/container-needs.js";
 import type { ContainerInputs } from "../../plan/container-plan.js";
@@ -79,11 +77,12 @@ async function readImageUser(
   { imageUser: need }: ContainerNeeds,
   { engine, images: { cache, users: imageUsers } }: Services,
   call: Call,
-): Promise<ResolvedImageUser | undefined> {
+): Promise<ContainerInputs["imageUser"]> {
   if (need === undefined) return undefined;
   const { signal } = call;
   const image = (await cache.find(imageName, signal)) ?? (await engine.inspectImage(imageName, signal));
   if (image === undefined)
     throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
-  return resolveImageUser(await imageUsers.read(image.id, signal), need.user ?? image.user);
+  const files = await imageUsers.read(image.id, signal);
+  return files === "tooLarge" ? files : files.resolve(need.user ?? image.user);
 }

@@ -13,7 +13,7 @@ import {
 import { type ImageMount, imageMountsOf } from "../../domain/image-mounts.js";
 import { type Container, imageSpec } from "../../domain/container.js";
 import { exitOf } from "../../domain/container-state.js";
-import { type ImageUserFiles, resolveImageUser } from "../../domain/image-users.js";
+import type { ImageUserFiles } from "../../domain/image-users.js";
 import { parseReference } from "../../domain/image-reference.js";
 import type { MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
@@ -163,7 +163,7 @@ function userOf(
 ): Answer<ContainerUser> | undefined {
   if (files === undefined) return undefined;
   // A container with a user that the image does not know cannot start, and has no ids.
-  const user = resolveImageUser(files, snapshot.user);
+  const user = files.resolve(snapshot.user);
   if (user === undefined) return undefined;
   const groups = new Set([user.gid, ...user.supplementaryGroups, ...snapshot.groupAdd.map(Number)]);
   return {

@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { NodeFacts } from "../../../../src/shim/domain/node-facts.js";
-import { NamespaceMode, type Mount } from "../../../../src/shim/domain/cri.js";
+import {
+  NamespaceMode,
+  SupplementalGroupsPolicy,
+  type LinuxContainerSecurityContext,
+  type Mount,
+} from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import {
   createContainer,
@@ -172,6 +177,48 @@ describe("createContainer()", () => {
       "precondition",
       /join the PID namespace: .* does not exist/,
     );
+  });
+
+  describe("of an image with a large /etc/group", () => {
+    const line = (index: number): string => `group-${String(index)}:x:${String(index)}:other\n`;
+    const groups = (count: number): string =>
+      Array.from({ length: count }, (_, index) => line(index)).join("");
+    const files = (group: string) => ({
+      "/etc/passwd": "root:x:0:0::/:\napp:x:1000:1000::/:\n",
+      "/etc/group": `${group}staff:x:50:app\n`,
+    });
+    const start = async (group: string) => {
+      const shim = await TestShim.start();
+      shim.engine.images.add({ tags: ["site:1"], files: files(group) });
+      const sandbox = await runSandbox(shim);
+      const create = (changes: Partial<LinuxContainerSecurityContext>) => {
+        const security_context = containerSecurity({ run_as_user: { value: "1000" }, ...changes });
+        const linux = { resources: null, security_context };
+        return createContainer(shim, sandbox, { image: imageSpec("site:1"), linux });
+      };
+      return { shim, create };
+    };
+
+    test("reads it, and the groups behind the first 256 KiB", async () => {
+      const { shim, create } = await start(groups(14_000));
+      await using _ = shim;
+      const { body } = shim.engine.containers.get(await create({ run_as_group: { value: "7" } }));
+      assert.deepEqual([body.User, body.HostConfig.GroupAdd], ["1000:7", ["50"]]);
+    });
+
+    test("leaves one of more than 4 MiB to Docker, and says that Strict needs it", async () => {
+      const { shim, create } = await start(groups(190_000));
+      await using _ = shim;
+      await rejectsWith(
+        create({ supplemental_groups_policy: SupplementalGroupsPolicy.Strict }),
+        "unsupported",
+        /config\.linux\.security_context\.supplemental_groups_policy "Strict": .* too large: name run_as_group/,
+      );
+      const { body } = shim.engine.containers.get(await create({ run_as_group: { value: "7" } }));
+      assert.deepEqual([body.User, body.HostConfig.GroupAdd], ["1000:7", undefined]);
+      const reads = shim.world.journal.names("engine.readContainerFile");
+      assert.equal(reads.length, 2, "it is read once");
+    });
   });
 
   test("refuses a sandbox that is not ready", async () => {
