@@ -103,6 +103,15 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     assert.deepEqual(shown.map(({ container_path }) => container_path).sort(), ["/m/", "/m/in"]);
   });
 
+  test("an empty DNS configuration is an empty resolv.conf, and none is the engine's", async () => {
+    const empty = { servers: [], searches: [], options: [] };
+    await using isolated = await bed.runPod(bed.shim.cri, { dns_config: empty });
+    const id = await isolated.start({ metadata: metadata() });
+    assert.equal(await isolated.shell(id, "cat /etc/resolv.conf"), "");
+    await using other = await bed.runPod(bed.shim.cri, { dns_config: null });
+    assert.match(await other.shell(await other.start({ metadata: metadata() }), "cat /etc/resolv.conf"), /./);
+  });
+
   test("run_as_group with an image whose /etc/group has more than 256 KiB, and more than 4 MiB", async () => {
     for (const [lines, expected] of [
       [14_000, "2000 50"],

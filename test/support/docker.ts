@@ -82,6 +82,7 @@ export interface InspectedContainer {
   readonly ResolvConfPath: string;
   readonly State: { readonly Status: string; readonly Running: boolean; readonly Pid: number };
   readonly Config: {
+    readonly Healthcheck?: { readonly Test: readonly string[] };
     readonly Labels: Readonly<Record<string, string>>;
     readonly User: string;
     readonly StopSignal?: string;

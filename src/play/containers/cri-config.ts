@@ -44,7 +44,8 @@ export interface NodeFacts extends NodeResources {
   readonly addresses: readonly string[];
   /** What pods can have of cpu, memory and ephemeral-storage. */
   readonly allocatable: Amounts;
-  readonly dns: DnsConfig;
+  /** Undefined when it is not known. */
+  readonly dns: DnsConfig | undefined;
   readonly hostsFile: string;
   readonly seLinux: boolean;
   readonly podCgroups: PodCgroups;

@@ -12,21 +12,25 @@ export interface DnsConfig {
 const maxServers = 3;
 
 /**
- * The pod's DNS settings, from those of the node. play knows no cluster DNS server, so ClusterFirst is the
- * same as Default, as with a kubelet without --cluster-dns.
+ * The pod's DNS settings, from those of the node. Null when the node's are not known and the pod has none: the
+ * engine's own count then, while an empty message means none. play knows no cluster DNS server, so
+ * ClusterFirst is the same as Default, as with a kubelet without --cluster-dns.
  */
-export function podDns(spec: PodSpec, node: DnsConfig): DnsConfig {
-  const base = spec.dnsPolicy === "None" ? { servers: [], searches: [], options: [] } : node;
+export function podDns(spec: PodSpec, node: DnsConfig | undefined): DnsConfig | null {
+  const none = { servers: [], searches: [], options: [] };
+  const base = spec.dnsPolicy === "None" ? none : (node ?? none);
   const { nameservers = [], searches = [], options = [] } = spec.dnsConfig ?? {};
   const own = options.map(({ name, value }) =>
     value === undefined || value === "" ? name : `${name}:${value}`,
   );
   const overridden = new Set(options.map(({ name }) => name));
-  return {
+  const dns = {
     servers: [...new Set([...base.servers, ...nameservers])].slice(0, maxServers),
     searches: [...new Set([...base.searches, ...searches])],
     options: [...base.options.filter((option) => !overridden.has(option.split(":")[0] ?? "")), ...own],
   };
+  const isEmpty = [dns.servers, dns.searches, dns.options].every((list) => list.length === 0);
+  return node === undefined && isEmpty ? null : dns;
 }
 
 /** Reads a resolv.conf; of several `search` lines the last one counts. */

@@ -56,7 +56,7 @@ export function engineNodeFacts(
     allocatable: allocatableOf(cpuCount, memoryBytes, storageBytes),
     name: hostName.toLowerCase(),
     addresses: isIP(host) === 0 ? [] : [host],
-    dns: { servers: [], searches: [], options: [] },
+    dns: undefined,
     hostsFile: "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
     seLinux: security.selinux,
     podCgroups: { reason: "the engine is elsewhere, and play reaches no cgroups there" },

@@ -90,6 +90,8 @@ export interface HostConfig extends DockerResources {
   readonly Devices?: readonly DockerDevice[];
   readonly DeviceRequests?: readonly DeviceRequest[];
   readonly RestartPolicy?: { readonly Name: "no" };
+  /** Whether an init of the engine is the first process. Absent is what the engine's configuration says. */
+  readonly Init?: boolean;
   readonly Runtime?: string;
   /** Those of the engine's configuration count for each name that is not here. */
   readonly Ulimits?: readonly DockerUlimit[];
@@ -120,6 +122,9 @@ export interface CreateBody {
   readonly Healthcheck?: { readonly Test: readonly string[] };
   readonly HostConfig: HostConfig;
 }
+
+/** No health check, whatever the image has: probes are the kubelet's. */
+export const noHealthcheck = { Test: ["NONE"] } as const;
 
 /** `T` with an optional field in place of each that may be undefined. */
 export type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {

@@ -5,6 +5,7 @@ import {
   type DockerUlimit,
   type HostConfig,
   defined,
+  noHealthcheck,
   unlessBlank,
   unlessEmpty,
 } from "../domain/create-body.js";
@@ -131,7 +132,7 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
     Tty: config.tty,
     StopSignal: stopSignalName(config.stop_signal),
     StopTimeout: gracePeriodSeconds(config.annotations),
-    Healthcheck: { Test: ["NONE"] },
+    Healthcheck: noHealthcheck,
     Labels: {
       ...(context.composeLabels === true ? composeLabels(sandbox_config.metadata, config.metadata.name) : {}),
       ...toDockerLabels(config.labels, config.annotations, {
@@ -192,6 +193,7 @@ function hostConfig(
     OomScoreAdj: context.oomScoreAdj(Number(config.linux?.resources?.oom_score_adj ?? "0")),
     ShmSize: sharedMemoryBytes,
     RestartPolicy: { Name: "no" as const },
+    Init: false,
     Mounts: unlessEmpty([...(Mounts ?? []), ...cdi.mounts]),
     Binds,
     Devices: unlessEmpty([...planDevices(config.devices, inputs.devices), ...cdi.devices]),
@@ -205,10 +207,7 @@ function hostConfig(
     // case.
     MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
     ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
-    SecurityOpt: unlessEmpty([
-      ...containerSecurityOptions(config, context),
-      ...cgroupMountOptions(security, facts),
-    ]),
+    SecurityOpt: [...containerSecurityOptions(config, context), ...cgroupMountOptions(security, facts)],
     // Snapshots name the engine's default, too, which stays the engine's choice.
     Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
     Ulimits: ulimitsField(context.defaultUlimits, requestedUlimits(security)),

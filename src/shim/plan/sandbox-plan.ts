@@ -1,6 +1,6 @@
 /** Plan of RunPodSandbox: create body, checkpoint, resolv.conf and network request, as data. */
-import { resolvConfContent } from "./resolv-conf.js";
-import { type CreateBody, defined, unlessBlank, unlessEmpty } from "../domain/create-body.js";
+import { dnsFields, resolvConfContent } from "./resolv-conf.js";
+import { type CreateBody, defined, noHealthcheck, unlessBlank } from "../domain/create-body.js";
 import { NamespaceMode } from "../domain/cri.js";
 import {
   containerNameLabel,
@@ -132,6 +132,8 @@ function createBody(
       }),
     },
     ExposedPorts,
+    // The pause image may have one, for audits.
+    Healthcheck: noHealthcheck,
     HostConfig: defined({
       ...sandboxNamespaceModes(namespaces, network.dockerNetworkMode, { facts, privileged }),
       CgroupParent: cgroupParent(
@@ -142,6 +144,7 @@ function createBody(
       CpuShares: pauseCpuShares,
       OomScoreAdj: context.oomScoreAdj(pauseOomScoreAdj),
       ShmSize: sharedMemoryBytes,
+      Init: false,
       Sysctls: podSysctls(linux?.sysctls ?? {}, namespaces),
       PortBindings,
       GroupAdd,
@@ -158,7 +161,7 @@ function createBody(
       ),
       // The pause container writes nothing: no log file for each pod.
       LogConfig: { Type: "none", Config: {} },
-      ...(context.apiOnlyDns ? dnsFields(config) : {}),
+      ...(context.apiOnlyDns ? dnsFields(config.dns_config) : {}),
     }),
   });
 }
@@ -175,16 +178,6 @@ function sandboxSecurityOptions(config: SandboxConfig, context: SandboxContext):
     appArmor: appArmorOption(appArmor, context.facts, context.loadedAppArmorProfiles),
     noNewPrivileges: true,
     seccomp: security.privileged ? undefined : seccompOption(seccomp, context.seccompProfile),
-  });
-}
-
-function dnsFields(
-  config: SandboxConfig,
-): Pick<CreateBody["HostConfig"], "Dns" | "DnsSearch" | "DnsOptions"> {
-  return defined({
-    Dns: unlessEmpty(config.dns_config?.servers ?? []),
-    DnsSearch: unlessEmpty(config.dns_config?.searches ?? []),
-    DnsOptions: unlessEmpty(config.dns_config?.options ?? []),
   });
 }
 

@@ -2,7 +2,10 @@
 import { type SELinuxOption, SecurityProfileProfileType, type SecurityProfile } from "../domain/cri.js";
 import { unreachable } from "../lib/errors.js";
 
-/** `HostConfig.SecurityOpt`, in dockershim's order. */
+/**
+ * `HostConfig.SecurityOpt`, in dockershim's order. Also that new privileges are allowed is said, because the
+ * engine's configuration may have another default.
+ */
 export function securityOptions(parts: {
   readonly selinux: SELinuxOption | null | undefined;
   readonly appArmor: string | undefined;
@@ -12,7 +15,7 @@ export function securityOptions(parts: {
   return [
     ...seLinuxLabels(parts.selinux ?? null),
     ...(parts.appArmor === undefined ? [] : [parts.appArmor]),
-    ...(parts.noNewPrivileges ? ["no-new-privileges"] : []),
+    parts.noNewPrivileges ? "no-new-privileges" : "no-new-privileges=false",
     ...(parts.seccomp === undefined ? [] : [parts.seccomp]),
   ];
 }

@@ -72,6 +72,18 @@ const noLogFile = {
   theirs: undefined,
   ours: { Type: "none" },
 };
+const noHealthcheck = {
+  id: "pause-healthcheck",
+  field: "Healthcheck",
+  theirs: undefined,
+  ours: { Test: ["NONE"] },
+};
+const newPrivileges = {
+  id: "new-privileges",
+  field: "HostConfig.SecurityOpt",
+  theirs: ["seccomp=unconfined"],
+  ours: ["no-new-privileges=false", "seccomp=unconfined"],
+};
 const privilegedSandbox = {
   id: "sandbox-privileged",
   field: "HostConfig.Privileged",
@@ -99,7 +111,7 @@ const cases: readonly Case[] = [
   {
     name: "sandbox: full",
     plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext()),
-    differences: [noLogFile, privilegedSandbox],
+    differences: [noLogFile, noHealthcheck, privilegedSandbox],
   },
   {
     name: "sandbox: without linux and dns",
@@ -110,13 +122,14 @@ const cases: readonly Case[] = [
       ),
     differences: [
       noLogFile,
+      noHealthcheck,
       { id: "sandbox-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: "default" },
     ],
   },
   {
     name: "sandbox: full, cni, systemd",
     plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext(cniOnSystemd)),
-    differences: [noLogFile, privilegedSandbox, ...unpublished],
+    differences: [noLogFile, noHealthcheck, privilegedSandbox, ...unpublished],
   },
   {
     name: "sandbox: host namespaces, cni, systemd",
@@ -134,6 +147,7 @@ const cases: readonly Case[] = [
     },
     differences: [
       noLogFile,
+      noHealthcheck,
       privilegedSandbox,
       ...unpublished,
       {
@@ -200,6 +214,7 @@ const cases: readonly Case[] = [
         containerContext(),
       ),
     differences: [
+      newPrivileges,
       {
         id: "no-log-path",
         field: "Labels.io.kubernetes.container.logpath",
@@ -212,6 +227,7 @@ const cases: readonly Case[] = [
     name: "container: without linux",
     plan: () => planContainer(createRequest({ metadata: { name: "c3", attempt: 0 } }), containerContext()),
     differences: [
+      newPrivileges,
       { id: "container-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: joined },
       { id: "container-without-linux", field: "HostConfig.IpcMode", theirs: undefined, ours: joined },
       { id: "container-without-linux", field: "HostConfig.PidMode", theirs: undefined, ours: joined },
@@ -250,7 +266,7 @@ describe("create and update bodies are those of dockershim and cri-dockerd", () 
         const expected = differences
           .filter(({ only }) => only === undefined || only === legacyShim)
           .map(({ field, theirs, ours }) => ({ field, theirs, ours }))
-          .concat(labelKeys(planned.body));
+          .concat(labelKeys(planned.body), noInit(planned.body));
         assert.deepEqual(sorted(compare(recorded.body, planned.body)), sorted(expected));
       });
     }
@@ -265,8 +281,17 @@ function labelKeys(body: { readonly Labels?: Readonly<Record<string, string>> })
   return [{ field: "Labels.dockershim.label-keys", theirs: undefined, ours }];
 }
 
+/** Every body of a container says that it has no init of the engine. */
+function noInit(body: object): readonly Found[] {
+  return "HostConfig" in body ? [{ field: "HostConfig.Init", theirs: undefined, ours: false }] : [];
+}
+
 test("docs/differences.md explains each difference in the bodies", () => {
-  const ids = new Set(["label-keys", ...cases.flatMap(({ differences }) => differences.map(({ id }) => id))]);
+  const ids = new Set([
+    "label-keys",
+    "no-init",
+    ...cases.flatMap(({ differences }) => differences.map(({ id }) => id)),
+  ]);
   for (const id of ids) assert.match(differencesDocument, new RegExp(`^\\| \`${id}\``, "m"));
 });
 
@@ -307,7 +332,8 @@ function normalize(value: unknown): unknown {
   const entries = Object.entries(value)
     .map(([key, part]) => [key, normalize(part)] as const)
     .filter(([key, part]) => {
-      if (part === null || part === undefined || part === 0 || part === false || part === "") return false;
+      if (part === false) return key === "Init"; // Absent is what the engine's configuration says.
+      if (part === null || part === undefined || part === 0 || part === "") return false;
       if (Array.isArray(part)) return part.length > 0 || significantWhenEmpty.includes(key);
       return typeof part !== "object" || Object.keys(part).length > 0 || /^\d+\/\w+$/.test(key);
     });

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { HostConfig } from "../../../src/shim/domain/create-body.js";
-import type { LinuxPodSandboxConfig, LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
+import type {
+  DNSConfig,
+  LinuxPodSandboxConfig,
+  LinuxSandboxSecurityContext,
+} from "../../../src/shim/domain/cri.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import { planSandbox, type SandboxPlan } from "../../../src/shim/plan/sandbox-plan.js";
 import { sysctlError } from "../../../src/shim/plan/sysctls.js";
@@ -100,10 +104,18 @@ describe("planSandbox()", () => {
     assert.deepEqual(plan.namespaces, { network: 2, pid: 0, ipc: 0 });
   });
 
-  test("leaves the engine's resolv.conf when the DNS configuration is absent or empty", () => {
+  test("leaves the engine's resolv.conf without a DNS configuration, and empties it for an empty one", () => {
     const empty = { servers: [], searches: [], options: [] };
-    assert.equal(planSandbox(runRequest(), sandboxContext()).resolvConf, undefined);
-    assert.equal(planSandbox(runRequest({ dns_config: empty }), sandboxContext()).resolvConf, undefined);
+    const of = (dns_config: DNSConfig | null, apiOnlyDns: boolean) => {
+      const { resolvConf, body } = planSandbox(runRequest({ dns_config }), sandboxContext({ apiOnlyDns }));
+      return [resolvConf, body.HostConfig.Dns, body.HostConfig.DnsSearch];
+    };
+    assert.deepEqual(of(null, false), [undefined, undefined, undefined]);
+    assert.deepEqual(of(empty, false), ["", undefined, undefined]);
+    assert.deepEqual(of({ ...empty, searches: ["a"] }, false), ["search a\n", undefined, undefined]);
+    // Out of reach, the engine would take empty lists for its own servers, or public ones.
+    assert.deepEqual(of(null, true), [undefined, undefined, undefined]);
+    assert.deepEqual(of(empty, true), [undefined, ["127.0.0.1"], ["."]]);
   });
 
   test("puts DNS into the body when the engine's files are out of reach", () => {

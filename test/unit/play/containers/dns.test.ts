@@ -38,6 +38,11 @@ const cases: readonly (readonly [string, object])[] = [
     },
   ],
 ];
+test("podDns() leaves the servers of an unknown node to the engine", async () => {
+  const { spec } = (await podWith("  containers: [{name: c, image: x}]")).pod;
+  assert.equal(podDns(spec, undefined), null);
+});
+
 for (const [lines, expected] of cases) {
   test(`podDns() of a pod with ${lines === "" ? "nothing" : lines}`, async () => {
     const spec = `  ${lines.replace(", dnsConfig", "\n  dnsConfig")}\n  containers: [{name: c, image: x}]`;
