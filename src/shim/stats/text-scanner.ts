@@ -92,7 +92,13 @@ export type CgroupText = (controller: string, file: string) => string | undefine
 
 /** The number in a file; undefined for `max`, for "unlimited", and for other text. */
 export function numberIn(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : numberAt(text, 0);
+  const value = countIn(text);
+  return value === undefined || value < unlimited ? value : undefined;
+}
+
+/** As `numberIn` for what only grows: CPU time of large machines exceeds what limits write for "unlimited". */
+export function countIn(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : countAt(text, 0);
 }
 
 /** Text with lines `key value`. Keys are best asked for in the order of the lines. */
@@ -108,7 +114,7 @@ export class KeyedText {
     if (at === -1 && this.#at > 0) at = this.#lineOf(key, 0);
     if (at === -1) return undefined;
     this.#at = at;
-    return numberAt(this.text, at + key.length + 1);
+    return countAt(this.text, at + key.length + 1);
   }
 
   #lineOf(key: string, from: number): number {
@@ -121,9 +127,9 @@ export class KeyedText {
   }
 }
 
-function numberAt(text: string, at: number): number | undefined {
+function countAt(text: string, at: number): number | undefined {
   const value = new TextScanner(text, at).integer();
-  return value < unlimited ? value : undefined;
+  return Number.isNaN(value) ? undefined : value;
 }
 
 /** `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`; also `full`, which older kernels lack for CPU. */

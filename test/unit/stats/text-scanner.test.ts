@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { readCpu } from "../../../src/shim/stats/cgroup/cpu-memory-io.js";
 import { KeyedText, numberIn, pressureIn } from "../../../src/shim/stats/text-scanner.js";
 
 describe("numberIn()", () => {
@@ -21,6 +22,13 @@ describe("numberIn()", () => {
       assert.equal(numberIn(text), expected);
     });
   }
+});
+
+test("readCpu() takes the CPU time of 256 processors after three months for a number", () => {
+  const nanoseconds = "1990656000000000000";
+  const text = (controller: string, file: string) =>
+    controller === "cpuacct" && file === "cpuacct.usage" ? `${nanoseconds}\n` : undefined;
+  assert.equal(readCpu(text, undefined)?.usageNanoseconds, Number(nanoseconds));
 });
 
 describe("KeyedText", () => {

@@ -5,7 +5,7 @@ import type {
   HugepageReading,
   MemoryReading,
 } from "../../domain/resource-reading.js";
-import { type CgroupText, KeyedText, numberIn, pressureIn } from "../text-scanner.js";
+import { type CgroupText, countIn, KeyedText, numberIn, pressureIn } from "../text-scanner.js";
 import { blockDeviceName } from "../../lib/linux/kernel-file.js";
 
 /** cpuacct.stat counts in hundredths of a second on every architecture (USER_HZ). */
@@ -16,7 +16,7 @@ const nanosecondsPerTick = 10_000_000;
  * is wanted. Pressure is of version 2, also on hosts that have both.
  */
 export function readCpu(text: CgroupText, details: CgroupText | undefined): CpuReading | undefined {
-  const v1 = numberIn(text("cpuacct", "cpuacct.usage"));
+  const v1 = countIn(text("cpuacct", "cpuacct.usage"));
   if (v1 !== undefined) {
     const reading = { usageNanoseconds: v1, pressure: pressureIn(text("", "cpu.pressure")) };
     return details === undefined ? reading : { ...reading, ...cpuDetailsV1(details) };
