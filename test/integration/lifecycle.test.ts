@@ -119,6 +119,17 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     await rejectsWith(bed.shim.cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
   });
 
+  test("a container ends in its own way when its grace period is the largest of all", async () => {
+    const { cri } = bed.shim;
+    await using pod = await bed.runPod(cri);
+    const id = await pod.start({
+      annotations: { "io.kubernetes.pod.terminationGracePeriod": "9223372036854775807" },
+      command: ["sh", "-c", "trap 'sleep 1; exit 7' TERM; while :; do sleep 0.1; done"],
+    });
+    await cri.StopContainer({ container_id: id, timeout: "9223372036854775807" });
+    assert.equal((await pod.containerStatus(id)).exit_code, 7);
+  });
+
   test("the log has what the container printed when it is seen as exited, and is left to the kubelet", async () => {
     const { cri } = bed.shim;
     await using pod = await bed.runPod(cri);
