@@ -29,9 +29,9 @@ export interface SkippedFile {
 }
 
 /**
- * The first file, by name, that is a valid list whose plugins are installed and speak its version. Plugins
- * are run only when a file or a binary has changed. Without a valid file the state is a problem, and the last
- * valid list is kept for tear-downs.
+ * The first file, by name, that is a valid list whose plugins are installed and speak its version, and not
+ * loopback alone. Plugins are run only when a file or a binary has changed. Without a valid file the state is
+ * a problem, and the last valid list is kept for tear-downs.
  */
 export class ConfigurationDirectory implements NetworkSource {
   readonly #versions: PluginVersions;
@@ -160,6 +160,11 @@ export class ConfigurationDirectory implements NetworkSource {
       }
       // The plugins of a list behind the chosen one need not be there.
       if (network !== undefined) continue;
+      // For lo alone, as nodes have it beside the file of their network, or before that is installed.
+      if (list.plugins.every(({ type }) => type === "loopback")) {
+        skipped.push({ path, problem: `its only plugin is "loopback", which gives pods no address` });
+        continue;
+      }
       const tools = { invoker: this.options.invoker, versions: this.#versions };
       const validation = await validateList(list, tools, this.#stopping.signal);
       if (validation.network !== undefined) ({ network } = validation);

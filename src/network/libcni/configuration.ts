@@ -24,13 +24,13 @@ export interface PluginConfiguration {
 
 export interface NetworkList {
   readonly name: string;
-  /** Never empty: a missing one is 0.1.0. With `cniVersions` the newest of `versions`. */
+  /** The newest of `versions`. */
   readonly cniVersion: string;
   /**
    * Versions that the list permits and this program knows, newest first; an unknown one only when it is the
-   * only one.
+   * only one. Never empty: a list that names none has 0.1.0.
    */
-  readonly versions: readonly string[];
+  readonly versions: Versions;
   readonly disableCheck: boolean;
   readonly disableGc: boolean;
   /** False: the directory named after the network may hold further plugins. */
@@ -41,6 +41,8 @@ export interface NetworkList {
   /** The file or other origin, for messages. */
   readonly source: string;
 }
+
+type Versions = readonly [newest: string, ...others: string[]];
 
 /** What the specification and the plugins permit as a network's name. */
 const nameForm = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
@@ -120,7 +122,7 @@ function listOf(list: JsonObject, text: string, source: string): NetworkList {
   const versions = versionsOf(list);
   return {
     name,
-    cniVersion: versions[0] ?? oldestVersion,
+    cniVersion: versions[0],
     versions,
     disableCheck: flagOf(list, "disableCheck"),
     disableGc: flagOf(list, "disableGC"),
@@ -139,15 +141,18 @@ function pluginOf(configuration: JsonObject, where = ""): PluginConfiguration {
   if (typeof type !== "string" || type === "") fail(`missing "type"${where}`);
   if (capabilities !== null && !isObject(capabilities)) fail(`"capabilities"${where} is not an object`);
   const declared = Object.entries(capabilities ?? {}).filter(([key, value]) => {
-    if (typeof value !== "boolean")
+    // The Go library reads null as false.
+    if (typeof value !== "boolean" && value !== null)
       fail(`capability ${JSON.stringify(key)}${where} is neither true nor false`);
     return value;
   });
   return { type, capabilities: new Set(declared.map(([key]) => key)), configuration };
 }
 
-function versionsOf(list: JsonObject): readonly string[] {
-  const { cniVersion = "", cniVersions = [] } = list;
+/** Lists of flannel, Multus, Weave, kube-router and old Cilium name no version, or an empty one. */
+function versionsOf(list: JsonObject): Versions {
+  const cniVersion = list["cniVersion"] ?? "";
+  const cniVersions = list["cniVersions"] ?? [];
   if (typeof cniVersion !== "string") fail(`"cniVersion" is not a string`);
   if (!isList(cniVersions)) fail(`"cniVersions" is not a list`);
   const offered = cniVersions.map((version) => {
@@ -156,7 +161,10 @@ function versionsOf(list: JsonObject): readonly string[] {
   });
   // An unknown version is kept only when it is the only one: the validation of the list reports it.
   const usable = [...offered.filter(isKnownVersion), ...(cniVersion === "" ? [] : [cniVersion])];
-  return [...new Set(usable)].sort((left, right) => compareVersions(right, left));
+  const [newest = oldestVersion, ...others] = [...new Set(usable)].sort((left, right) =>
+    compareVersions(right, left),
+  );
+  return [newest, ...others];
 }
 
 /** A boolean by the specification; existing lists have strings, too. */

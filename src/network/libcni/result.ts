@@ -26,7 +26,7 @@ export function parseResult(stdout: string, configVersion: string): JsonObject {
   }
   if (value === null) return { cniVersion: configVersion };
   if (!isObject(value)) throw problem(`the result is not a JSON object: ${quote(stdout)}`);
-  const { cniVersion = "" } = value;
+  const cniVersion = value["cniVersion"] ?? "";
   if (typeof cniVersion !== "string") throw problem(`"cniVersion" of the result is not a string`);
   if (cniVersion === "") return { ...value, cniVersion: configVersion };
   if (!isKnownVersion(cniVersion))
@@ -57,7 +57,7 @@ export function convertResult(result: JsonObject, version: string): JsonObject {
  * Addresses of the pod, without prefix length, IPv4 first: those of the interface `ifName` inside a sandbox,
  * and those without an interface. Chained plugins add interfaces of the host, so the index of the interface
  * counts, not its position. Without such addresses, those of any interface with a sandbox or of that name are
- * taken.
+ * taken. Loopback addresses are left out: an endpoint of a Service with one would lead each node to itself.
  */
 export function podAddresses(result: JsonObject, ifName: string): readonly string[] {
   const { interfaces, ips } = commonForm(result);
@@ -69,7 +69,7 @@ export function podAddresses(result: JsonObject, ifName: string): readonly strin
         return entry !== undefined && fits(entry);
       })
       .flatMap((ip) => stringAt(ip, "address")?.split("/")[0] ?? [])
-      .filter((address) => isIP(address) !== 0);
+      .filter((address) => isIP(address) !== 0 && !/^(?:127\.|::1$)/.test(address));
   const inSandbox = (entry: JsonObject): boolean => (stringAt(entry, "sandbox") ?? "") !== "";
   const strict = on((entry) => inSandbox(entry) && entry["name"] === ifName);
   const found = strict.length > 0 ? strict : on((entry) => inSandbox(entry) || entry["name"] === ifName);

@@ -79,9 +79,10 @@ function versionsIn(type: string, reply: string): readonly string[] {
     return complain(`the answer is no JSON: ${messageOf(error)}`);
   }
   if (!isObject(value)) return complain("the answer is no JSON object");
-  const { supportedVersions } = value;
-  if (supportedVersions === undefined && stringAt(value, "cniVersion") === "0.2.0") return ["0.1.0", "0.2.0"];
-  if (!isList(supportedVersions)) return complain(`the answer has no "supportedVersions"`);
+  const supportedVersions = value["supportedVersions"] ?? [];
+  const isEmpty = isList(supportedVersions) && supportedVersions.length === 0;
+  if (isEmpty && stringAt(value, "cniVersion") === "0.2.0") return ["0.1.0", "0.2.0"];
+  if (!isList(supportedVersions) || isEmpty) return complain(`the answer has no "supportedVersions"`);
   return supportedVersions.filter((version) => typeof version === "string");
 }
 

@@ -11,6 +11,7 @@ import { ConfigurationDirectory } from "../../../../src/network/cni/configuratio
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { FakePlugins } from "./fake-plugins.js";
+import { golden } from "./golden.js";
 
 const never = new AbortController().signal;
 
@@ -135,6 +136,50 @@ describe("the choice", () => {
       if (chosen === undefined) assert.match(problem(), /^no (valid )?networks found in /);
     });
   }
+
+  const { files: withoutVersion } = golden<{ files: { of: string; name: string; content: object }[] }>(
+    "files-without-version.json",
+  );
+  for (const { of, name, content } of withoutVersion) {
+    test(`a file without a version has 0.1.0: ${of}`, async () => {
+      const versions = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0"];
+      for (const type of ["flannel", "portmap", "multus", "weave-net", "bridge", "host-local", "cilium-cni"])
+        await fake.install(type, versions);
+      await put(name, JSON.stringify(content));
+      await source.start(never);
+      assert.equal(problem(), "");
+      assert.equal(source.state().network?.cniVersion, "0.1.0");
+    });
+  }
+
+  const loopback = '{"cniVersion":"0.3.1","name":"lo","type":"loopback"}';
+  test("a file of loopback alone is no network, installed or not, and the state says why", async () => {
+    await fake.install("loopback");
+    await put("99-loopback.conf", loopback);
+    await put("99-missing.conflist", '{"name":"lo","plugins":[{"type":"loopback"}]}');
+    await source.start(never);
+    assert.match(
+      problem(),
+      /99-loopback\.conf: its only plugin is "loopback", which gives pods no address; .*99-missing\.conflist/,
+    );
+  });
+
+  test("a file of loopback alone stands in no other's way, behind it without a word", async () => {
+    await fake.install("loopback");
+    await put("10-a.conf", single("a"));
+    await put("99-loopback.conf", loopback);
+    await source.start(never);
+    assert.deepEqual([network(), skipped()], ["a", []]);
+    await put("00-loopback.conf", loopback);
+    await source.refresh();
+    assert.deepEqual([network(), skipped().length], ["a", 1]);
+    await put("10-a.conflist", list("b", "loopback", "bridge"));
+    await source.refresh();
+    assert.equal(network(), "a");
+    await rm(join(directory, "10-a.conf"));
+    await source.refresh();
+    assert.equal(network(), "b", "loopback beside another plugin");
+  });
 
   test("a directory with the name of a configuration is not one, and a link to a file is", async () => {
     await mkdir(join(directory, "a.conf"));
@@ -321,6 +366,12 @@ const versionReplies: readonly (readonly [
 ])[] = [
   ["that knows no VERSION speaks 0.1.0", `echo '{"msg":"unknown CNI_COMMAND: VERSION"}'; exit 1`, "0.1.0"],
   ["of 0.2.0 without a list speaks 0.1.0 and 0.2.0", `echo '{"cniVersion":"0.2.0"}'`, "0.2.0"],
+  [
+    "of 0.2.0 with null in place of a list",
+    `echo '{"cniVersion":"0.2.0","supportedVersions":null}'`,
+    "0.1.0",
+  ],
+  ["of 0.2.0 with an empty list", `echo '{"cniVersion":"0.2.0","supportedVersions":[]}'`, "0.2.0"],
   [
     "of 1.0.0 without a list makes no sense",
     `echo '{"cniVersion":"1.0.0"}'`,

@@ -43,13 +43,25 @@ describe("parseNetworkList()", () => {
     ["the highest of cniVersions is used", { cniVersions: ["0.3.1", "1.0.0", "0.4.0"] }, "1.0.0"],
     ["cniVersion counts among cniVersions", { cniVersion: "1.1.0", cniVersions: ["0.3.1"] }, "1.1.0"],
     ["versions that are not known yet are dropped", { cniVersions: ["2.0.0", "1.0.0"] }, "1.0.0"],
+    ["null is no version", { cniVersion: null, cniVersions: null }, "0.1.0"],
+    ["an empty list of versions names none", { cniVersion: undefined, cniVersions: [] }, "0.1.0"],
     ["an unknown single version is left for the plugins to refuse", { cniVersion: "9.9.9" }, "9.9.9"],
   ];
   for (const [rule, members, expected] of versions) {
     test(rule, () => {
-      assert.equal(parseNetworkList(list(members), "x").cniVersion, expected);
+      const { cniVersion, versions: permitted } = parseNetworkList(list(members), "x");
+      assert.deepEqual([cniVersion, permitted[0]], [expected, expected]);
     });
   }
+
+  test("null is false for a capability, and none for all", () => {
+    const plugins = [
+      { type: "a", capabilities: { mac: null, ips: true } },
+      { type: "b", capabilities: null },
+    ];
+    const parsed = parseNetworkList(list({ plugins }), "x");
+    assert.deepEqual([...declaredCapabilities(parsed)], ["ips"]);
+  });
 
   const faults: readonly (readonly [string, string, RegExp])[] = [
     ["broken JSON", '{\n  "name": "demo",\n  oops\n}', /line 3, column 3: expected a key in quotes/],

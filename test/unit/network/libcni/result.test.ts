@@ -9,6 +9,7 @@ describe("parseResult()", () => {
     ["null is an empty result", "null", { cniVersion: "0.4.0" }],
     ["a missing version is the configuration's", '{"dns":{}}', { cniVersion: "0.4.0", dns: {} }],
     ["an empty version is the configuration's", '{"cniVersion":""}', { cniVersion: "0.4.0" }],
+    ["a version that is null is the configuration's", '{"cniVersion":null}', { cniVersion: "0.4.0" }],
     ["an older version is kept", '{"cniVersion":"0.2.0"}', { cniVersion: "0.2.0" }],
   ];
   for (const [rule, stdout, expected] of good) {
@@ -148,6 +149,16 @@ describe("podAddresses()", () => {
       ["10.0.0.2"],
     ],
     ["no address is no address", { interfaces: [pod] }, []],
+    ["null is no address", { interfaces: null, ips: null, routes: null, dns: {} }, []],
+    [
+      "addresses of loopback are not the pod's",
+      {
+        interfaces: [{ name: "lo", sandbox: "/x" }],
+        ips: ["127.0.0.1/8", "::1/128"].map((address) => ({ address, interface: 0 })),
+      },
+      [],
+    ],
+    ["addresses of loopback in the shape of 0.2.0 are not, either", { ip4: { ip: "127.0.0.1/8" } }, []],
     ["text that is no address is left out", { ips: [{ address: "nonsense" }, {}] }, []],
   ];
   for (const [rule, result, expected] of rows) {
