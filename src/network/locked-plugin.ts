@@ -29,8 +29,8 @@ export interface LockedPluginOptions {
  * - the lock of the sandbox (RPCs): orders the calls for one sandbox, by name or by id;
  * - the lock of the pod (here): orders the sandboxes of one pod;
  * - the lock of the container id (`Attachments.alone`): against the clean-up, which knows no pod;
- * - the semaphore of `CniNetworkPlugin`: limits the plugins that run at once; the time limit begins after it;
- * - the read lock of `Attachments`: GC, the only writer, must not run beside any ADD or DEL.
+ * - the read lock of `Attachments`: GC, the only writer, must not run beside any ADD or DEL. It ends soon
+ *   when a pod waits.
  */
 export class LockedNetworkPlugin implements NetworkPlugin {
   readonly name: string;

@@ -1,6 +1,5 @@
 /** Each plugin of a chain fails in each way, at ADD and at DEL: in the end nothing is left of the pod. */
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -8,6 +7,7 @@ import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
 import {
   chain,
+  hanging,
   kubenetChain,
   NetworkNode,
   pauseRuns,
@@ -128,13 +128,3 @@ await withOwnEngine(import.meta.url, [], () => {
     });
   }
 });
-
-/** Processes of plugins that hang. */
-async function hanging(): Promise<readonly string[]> {
-  const found: string[] = [];
-  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-    const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
-    if (line.split("\0").includes("987654")) found.push(pid);
-  }
-  return found;
-}

@@ -168,9 +168,7 @@ export class NetworkNode implements AsyncDisposable {
     const pid = await until("a plugin to reach its fault", async () =>
       existsSync(path) ? (await readFile(path, "utf8")).trim() : undefined,
     );
-    // Past the name, which may hold anything: state, parent, group.
-    const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
+    return groupOf(pid);
   }
 
   /** Every interface, rule, chain, address and cache file; files of the shim and containers. Without counters. */
@@ -269,6 +267,27 @@ export function groupLives(group: number): boolean {
   } catch {
     return false;
   }
+}
+
+/** Process ids of plugins that hang. */
+export async function hanging(): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    if (line.split("\0").includes("987654")) found.push(pid);
+  }
+  return found;
+}
+
+/** Their plugins fail. */
+export async function endHanging(): Promise<void> {
+  for (const pid of await hanging()) process.kill(-(await groupOf(pid)), "SIGKILL");
+}
+
+async function groupOf(pid: string): Promise<number> {
+  // Past the name, which may hold anything: state, parent, group.
+  const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
 }
 
 async function linkNames(): Promise<readonly string[]> {

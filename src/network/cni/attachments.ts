@@ -2,7 +2,8 @@
  * ADD, DEL, CHECK and GC with the result cache: an attachment is cached before its ADD, and DEL uses the
  * cached data.
  */
-import { aggregate, messageOf } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../shim/lib/abort.js";
+import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { Logger } from "../../shim/lib/log.js";
 import {
@@ -20,6 +21,7 @@ import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/net
 import { podAddresses } from "../libcni/result.js";
 import type { RunningPlugins } from "../libcni/running-plugins.js";
 import { ReadWriteLock } from "../../shim/lib/sync/read-write-lock.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { isAtLeast } from "../libcni/versions.js";
 
 export interface AttachmentsOptions {
@@ -29,7 +31,11 @@ export interface AttachmentsOptions {
   /** Orphaned plugins of the container are killed before each ADD and DEL. */
   readonly running: Pick<RunningPlugins, "killOrphaned">;
   readonly log: Pick<Logger, "warn" | "debug">;
+  readonly clock?: Clock;
 }
+
+/** How long a pod waits for GC, which is then ended: a plugin that hangs there must not stop all pods. */
+const garbagePatienceMs = 1000;
 
 /**
  * An attachment to remove. All members but the id are used only where the cache has no data. `netns` is
@@ -50,6 +56,8 @@ export interface Removal extends Partial<PodNamespace> {
 export class Attachments {
   /** GC must not run beside any ADD or DEL. */
   readonly #lock = new ReadWriteLock();
+  /** Ends the GC that runs now. */
+  #garbage: AbortController | undefined;
   readonly #locks = new KeyedMutex();
 
   constructor(private readonly options: AttachmentsOptions) {}
@@ -185,22 +193,42 @@ export class Attachments {
   /**
    * GC of the list, while no other command runs. `validAttachments` is called under the lock, so that no pod
    * is created in between. Plugins remove all attachments of the network that it does not name, also those of
-   * other programs.
+   * other programs. `timeout` when it is ended for a pod that waits: what it has not removed stays until the
+   * next one.
    */
   async collectGarbage(
     list: NetworkList,
-    validAttachments: () => Promise<readonly AttachmentKey[]>,
+    validAttachments: (signal: AbortSignal) => Promise<readonly AttachmentKey[]>,
     signal: AbortSignal,
   ): Promise<void> {
     await this.#lock.write(signal, async () => {
-      await this.options.runner.collectGarbage(list, await validAttachments(), signal);
+      const garbage = (this.#garbage = new AbortController());
+      using _ = linkAbort(signal, () => {
+        garbage.abort(signal.reason);
+      });
+      try {
+        await this.options.runner.collectGarbage(
+          list,
+          await validAttachments(garbage.signal),
+          garbage.signal,
+        );
+      } finally {
+        this.#garbage = undefined;
+      }
     });
   }
 
   /** Runs `work` while no GC runs, after orphaned plugins of the container were killed. */
-  #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  async #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const { clock = systemClock, running } = this.options;
+    const garbage = this.#garbage;
+    if (garbage !== undefined) {
+      clock.after(garbagePatienceMs, () => {
+        garbage.abort(new ShimError("timeout", "ended, because pods wait for their networks"));
+      });
+    }
     return this.#lock.read(signal, async () => {
-      await this.options.running.killOrphaned(signal, containerId);
+      await running.killOrphaned(signal, containerId);
       return work();
     });
   }

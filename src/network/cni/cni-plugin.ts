@@ -26,7 +26,6 @@ import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import type { NetworkSource } from "./configuration-directory.js";
 import { podAddresses } from "../libcni/result.js";
-import { Semaphore } from "../../shim/lib/sync/semaphore.js";
 import type { StatusProbe } from "./status-probe.js";
 
 /** Name of the pod's interface, always. */
@@ -38,7 +37,6 @@ export interface CniTimeouts {
 }
 
 const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000 };
-const defaultParallelism = 10;
 /** Plugins mostly answer within milliseconds; the start does not wait for one that hangs. */
 const firstLookMs = 500;
 
@@ -55,21 +53,19 @@ export interface CniPluginParts {
   /** Known before UpdateRuntimeConfig brings them, which it does only when the kubelet starts. */
   readonly podCidrs?: readonly string[];
   readonly timeouts?: Partial<CniTimeouts>;
-  /** Set-ups that may run at once, and as many tear-downs. */
-  readonly parallelism?: number;
   readonly run?: RunCommand;
 }
 
-/** Calls for one pod must come one after the other; calls for different pods may overlap. */
+/**
+ * Calls for one pod must come one after the other. Calls for different pods overlap, however many they are: a
+ * limit would be held by the pods whose plugins hang.
+ */
 export class CniNetworkPlugin implements NetworkPlugin {
   readonly name: string;
   readonly reason: string;
   readonly dockerNetworkMode = "none";
   readonly dockerPublishesPorts = false;
   readonly #timeouts: CniTimeouts;
-  /** Two semaphores, so that tear-downs do not wait for set-ups that hang. */
-  readonly #setUps: Semaphore;
-  readonly #tearDownSemaphore: Semaphore;
   #podCidrs: readonly string[];
   /** Addresses of running pods; others are in the cache on disk. */
   readonly #addresses = new Map<string, readonly string[]>();
@@ -83,9 +79,6 @@ export class CniNetworkPlugin implements NetworkPlugin {
     this.reason = parts.reason;
     this.#podCidrs = splitCidrs(parts.podCidrs ?? []);
     this.#timeouts = { ...defaultTimeouts, ...parts.timeouts };
-    const { parallelism = defaultParallelism } = parts;
-    this.#setUps = new Semaphore(parallelism);
-    this.#tearDownSemaphore = new Semaphore(parallelism);
   }
 
   /** Does not wait for plugins that hang: until they have answered, the state is a problem. */
@@ -147,10 +140,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const removal = this.#removalOf(request);
     this.#tearDowns += 1;
     await attachments.alone(removal.containerId, signal, () =>
-      this.#tearDownSemaphore.run(signal, () =>
-        withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
-          attachments.remove(removal, own),
-        ),
+      withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
+        attachments.remove(removal, own),
       ),
     );
     this.#tearDowns += 1;
@@ -220,17 +211,15 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (network !== undefined) await status.ask(network);
   }
 
-  /** The time limit begins with the permit. An abort ends the wait for the lock and for the permit. */
+  /** The time limit begins with the lock. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
     const { runner, attachments, run } = this.parts;
     const action = `set up the network of ${attachment.subject}`;
     return attachments.alone(attachment.containerId, signal, () =>
-      this.#setUps.run(signal, () =>
-        withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-          await bringUpLoopback(runner, attachment, own, run);
-          return podAddresses(await attachments.add(list, attachment, own), podInterface);
-        }),
-      ),
+      withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
+        await bringUpLoopback(runner, attachment, own, run);
+        return podAddresses(await attachments.add(list, attachment, own), podInterface);
+      }),
     );
   }
 

@@ -36,8 +36,6 @@ export interface CniPartsOptions extends Pick<
   /** Shared with other users of iptables; a new one with a detected backend when not given. */
   readonly iptables?: HostIptables;
   readonly natTables?: NatTables;
-  /** Set-ups that may run at once, and as many tear-downs. */
-  readonly parallelism?: number;
 }
 
 /** Used by network plugins and by the clean-up. */
@@ -91,7 +89,7 @@ export function createPluginOn(
   options: Omit<CniPluginOptions, "confDir">,
   parts: CniParts = createCniParts(options),
 ): CniNetworkPlugin {
-  const { reason, log, podCidrs, timeouts, parallelism } = options;
+  const { reason, log, podCidrs, timeouts } = options;
   const { runner, attachments, run } = parts;
   return new CniNetworkPlugin({
     name,
@@ -103,7 +101,6 @@ export function createPluginOn(
     open: () => openParts(parts, log),
     log,
     run,
-    ...(parallelism === undefined ? {} : { parallelism }),
     ...(podCidrs === undefined ? {} : { podCidrs }),
     ...(timeouts === undefined ? {} : { timeouts }),
   });

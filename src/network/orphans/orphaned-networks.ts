@@ -1,6 +1,6 @@
 /** Network resources of dead pods: listed by `dockershim doctor network`, removed after a start. */
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
-import { withDeadline } from "../../shim/lib/abort.js";
+import { orAbort, withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { removeOrphanedAttachments } from "./remove-orphaned-attachments.js";
 import type { NetworkList } from "../libcni/configuration.js";
@@ -103,7 +103,7 @@ export class OrphanedNetworks {
   }
 }
 
-/** All set-ups and tear-downs wait during GC, so a plugin that hangs must not hold them up for long. */
+/** For GC, with the wait for plugins that run before it. */
 const garbageTimeoutMs = 30_000;
 
 /**
@@ -121,9 +121,9 @@ export async function collectGarbage(
     await withDeadline(signal, garbageTimeoutMs, `collect garbage of network ${list.name}`, (own) =>
       attachments.collectGarbage(
         list,
-        async () => {
-          const holdings = await readHoldings({ cache, natTables, networks: [list] }, own);
-          return attachmentsToKeep(list.name, holdings, await known());
+        async (limited) => {
+          const holdings = await readHoldings({ cache, natTables, networks: [list] }, limited);
+          return attachmentsToKeep(list.name, holdings, await orAbort(known(), limited));
         },
         own,
       ),

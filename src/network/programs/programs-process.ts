@@ -25,6 +25,12 @@ interface Run {
 }
 
 /**
+ * Half of what the helper has room for: those that hang, or that cannot be killed, must not keep the others
+ * from being started. Further ones are children of this process.
+ */
+const mostRuns = 256;
+
+/**
  * Started at the first program, and anew when it was lost. It ends with this process, however that ends; the
  * programs that it has started go on, as they would without it. Where it cannot work, programs are children
  * of this process.
@@ -45,7 +51,7 @@ export class ProgramsProcess {
 
   /** A `StartProgram`. A lost helper fails all runs `unavailable`, with the field `helperLost`. */
   start(request: ProgramRequest, listener: ProgramListener): StartedProgram {
-    const child = this.#running();
+    const child = this.#runs.size < mostRuns ? this.#running() : undefined;
     if (child === undefined) return startAsChild(request, listener);
     const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
     const encoded = encodeRun(id, request);

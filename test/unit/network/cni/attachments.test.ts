@@ -14,8 +14,9 @@ import {
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { NetworkListRunner, type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { turns } from "../../../fakes/turns.js";
+import { turns, until } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
@@ -29,6 +30,7 @@ let cache: ResultCache;
 let log: ReturnType<typeof recordingLog>;
 let natTable: FakeNatTable;
 let running: RunningPlugins;
+let clock: ManualClock;
 let attachments: Attachments;
 
 beforeEach(async () => {
@@ -41,7 +43,8 @@ beforeEach(async () => {
   await cache.open();
   running = new RunningPlugins(join(directory, "running"), log);
   const runner = new NetworkListRunner(fake.invoker({ running }), log);
-  attachments = new Attachments({ runner, cache, natTables: async () => [natTable], running, log });
+  clock = new ManualClock();
+  attachments = new Attachments({ runner, cache, natTables: async () => [natTable], running, log, clock });
 });
 afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
@@ -367,6 +370,27 @@ describe("collectGarbage()", () => {
     await Promise.all([adding, collecting]);
     assert.equal(phase, "added");
     assert.equal((await files()).length, 1);
+  });
+
+  test("is ended, with a plugin that hangs, when a pod has waited for a second", async () => {
+    const newest = listOf("net", { cniVersion: "1.1.0" });
+    const begun = join(fake.directory, "begun");
+    await fake.behave("one", "GC", `: > '${begun}'; sleep 1000`);
+    let ended = false;
+    const collecting = attachments.collectGarbage(newest, async () => [], never);
+    const failed = assert
+      .rejects(collecting, { kind: "timeout", message: /because pods wait/ })
+      .finally(() => (ended = true));
+    await until("the plugin hangs", () => existsSync(begun));
+    clock.pass(20_000);
+    const adding = attachments.add(newest, attachment, never);
+    await until("the pod waits", () => clock.timers.size === 1);
+    clock.pass(999);
+    await turns(5);
+    assert.equal(ended, false);
+    clock.pass(1);
+    await Promise.all([failed, adding]);
+    assert.deepEqual(await fake.order(), ["GC one", "ADD one", "ADD two", "ADD three"]);
   });
 });
 

@@ -14,7 +14,7 @@ import {
 } from "../../../../src/network/cni/create-cni-plugin.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import type { Finding } from "../../../../src/network/orphans/find-orphans.js";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
@@ -313,58 +313,31 @@ test("start() does not wait for a source whose plugins hang; the first pod waits
   assert.deepEqual(await setUp, ["10.1.2.3"]);
 });
 
-describe("with as many pods at once as may be", () => {
-  /** Two set-ups that hang until the gate is there. */
-  async function hang(gate: string, timeouts = {}): Promise<readonly Promise<unknown>[]> {
-    plugin = await made({ parallelism: 2, timeouts });
-    await plugin.setUpPod(request, never);
-    await fake.behave("one", "ADD", `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${reply}'`);
-    const before = (await fake.calls("ADD")).length;
-    const hanging = ["b", "c"].map((digit) =>
-      plugin.setUpPod({ ...request, name: digit, sandboxId: sandboxId(digit) }, never),
+for (const verb of ["ADD", "DEL"] as const) {
+  test(`pods whose ${verb} hangs, however many, hold up no other pod`, async () => {
+    const gate = join(directory, "gate");
+    const good = sandboxId("0");
+    const of = (name: string): PodNetworkRequest => ({ ...request, name, sandboxId: sandboxId(name) });
+    const stuck = Array.from({ length: 12 }, (_, index) => of((index + 1).toString(16)));
+    if (verb === "DEL") for (const pod of stuck) await plugin.setUpPod(pod, never);
+    const wait = `while [ ! -e '${gate}' ]; do sleep 0.05; done; exec cat /dev/null`;
+    const reply = `[ $CNI_COMMAND = DEL ] || echo '${JSON.stringify(oneAddress)}'`;
+    await fake.behave("two", verb, `[ $CNI_CONTAINERID = ${good} ] || { ${wait}; }; ${reply}`);
+    const work = stuck.map((pod) =>
+      verb === "ADD" ? plugin.setUpPod(pod, never) : plugin.tearDownPod(pod, never),
     );
-    for (const each of hanging) each.catch(() => undefined);
-    let count = 0;
-    await until("both run", () => {
-      void fake.calls("ADD").then((calls) => (count = calls.length));
-      // Each has brought up lo before.
-      return count === before + 4;
+    const ended = Promise.allSettled(work);
+    let hanging = 0;
+    await until("all hang", () => {
+      void fake.calls(verb).then((calls) => (hanging = calls.filter((call) => call.plugin === "two").length));
+      return hanging === stuck.length;
     });
-    return hanging;
-  }
-  const reply = '{"ips":[{"version":"4","address":"10.1.2.4/24"}]}';
-
-  test("a tear-down does not wait for set-ups that hang", async () => {
-    const gate = join(directory, "gate");
-    const hanging = await hang(gate);
-    await plugin.tearDownPod(request, never);
+    assert.deepEqual(await plugin.setUpPod(of("0"), never), ["10.1.2.3"]);
+    await plugin.tearDownPod(of("0"), never);
     await writeFile(gate, "");
-    await Promise.all(hanging);
+    await ended;
   });
-
-  test("a further set-up waits, runs nothing, and ends with its caller", async () => {
-    const gate = join(directory, "gate");
-    const hanging = await hang(gate);
-    const caller = new AbortController();
-    const waiting = plugin.setUpPod({ ...request, sandboxId: sandboxId("d") }, caller.signal);
-    waiting.catch(() => undefined);
-    await turns(10);
-    caller.abort(new ShimError("cancelled", "the caller left"));
-    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
-    assert.ok((await fake.calls()).every(({ containerId }) => containerId !== sandboxId("d")));
-    await writeFile(gate, "");
-    await Promise.all(hanging);
-  });
-
-  test("the time limit of a set-up does not count while it waits", async () => {
-    const gate = join(directory, "gate");
-    const hanging = await hang(gate, { setUpMs: 700 });
-    const waiting = plugin.setUpPod({ ...request, sandboxId: sandboxId("d") }, never);
-    await Promise.allSettled(hanging);
-    await writeFile(gate, "");
-    assert.deepEqual(await waiting, ["10.1.2.3"]);
-  });
-});
+}
 
 test("a pod with host ports on a network without portMappings is set up with a warning", async () => {
   source.use({}, { type: "one" });

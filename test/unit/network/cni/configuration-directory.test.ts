@@ -5,40 +5,15 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import type { Clock } from "../../../../src/shim/lib/time.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
 import { ConfigurationDirectory } from "../../../../src/network/cni/configuration-directory.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { FakePlugins } from "./fake-plugins.js";
 import { golden } from "./golden.js";
 
 const never = new AbortController().signal;
-
-/** Time that passes when a test says so. */
-class ManualClock implements Clock {
-  #now = 0;
-  readonly timers = new Set<{ readonly at: number; readonly work: () => void }>();
-
-  now(): number {
-    return this.#now;
-  }
-
-  after(milliseconds: number, work: () => void): () => void {
-    const timer = { at: this.#now + milliseconds, work };
-    this.timers.add(timer);
-    return () => void this.timers.delete(timer);
-  }
-
-  pass(milliseconds: number): void {
-    this.#now += milliseconds;
-    for (const timer of [...this.timers]) {
-      if (timer.at > this.#now) continue;
-      this.timers.delete(timer);
-      timer.work();
-    }
-  }
-}
 
 let fake: FakePlugins;
 let directory: string;
