@@ -2,6 +2,7 @@ import { KeyedMutex } from "../shim/lib/sync/keyed-mutex.js";
 import { ShimError } from "../shim/lib/errors.js";
 import type { HostPortClaims } from "./hostport/host-port-claims.js";
 import type { PodCidrs } from "./pod-cidrs.js";
+import type { PodMakers } from "./pod-makers.js";
 import type { NetworkOperationEnded } from "../shim/ports/observer.js";
 import type {
   EngineWhereabouts,
@@ -15,6 +16,8 @@ import type {
 export interface LockedPluginOptions {
   /** Decides which pod CIDRs the plugin gets; all when not given. */
   readonly podCidrs?: PodCidrs;
+  /** For pods of other plugins; when not given, there are none. */
+  readonly makers?: PodMakers;
   /** For plugins that would map one host port to two pods. */
   readonly claims?: HostPortClaims;
   /** Called after each operation on a pod, with its time, the wait for the lock included. */
@@ -77,7 +80,8 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     await this.#observed("tearDownPod", () =>
       this.#locked("failed to teardown", request, signal, async () => {
-        await this.plugin.tearDownPod(request, signal);
+        const { makers } = this.options;
+        await (makers?.tearDownPod(this.plugin, request, signal) ?? this.plugin.tearDownPod(request, signal));
         this.options.claims?.release(request);
       }),
     );
@@ -86,7 +90,8 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   async podAddresses(reference: PodAddressQuestion): Promise<readonly string[] | undefined> {
     return this.#observed("podAddresses", async () => {
       try {
-        return await this.plugin.podAddresses(reference);
+        const { makers } = this.options;
+        return await (makers?.podAddresses(this.plugin, reference) ?? this.plugin.podAddresses(reference));
       } catch (error) {
         throw this.#failure("failed on the status hook for", reference, error);
       }

@@ -1,14 +1,20 @@
 /** Chooses the network plugin of this node, and builds it. */
 import { stat } from "node:fs/promises";
+import { orAbort } from "../shim/lib/abort.js";
 import { unreachable } from "../shim/lib/errors.js";
 import type { Flusher } from "../shim/lib/files/flusher.js";
 import type { Logger } from "../shim/lib/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import type { Observer } from "../shim/ports/observer.js";
-import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
+import { ConfigurationDirectory } from "./cni/configuration-directory.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
+import {
+  createCniParts,
+  createPluginOn,
+  type CniParts,
+  type CniPartsOptions,
+} from "./cni/create-cni-plugin.js";
 import type { NetworkList } from "./libcni/configuration.js";
-import type { CniParts, CniPartsOptions } from "./cni/create-cni-plugin.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
@@ -16,11 +22,13 @@ import { commandRunner } from "./iptables/run-command.js";
 import type { StartProgram } from "./programs/start-program.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/bridge-list.js";
+import type { KubenetNetworkPlugin } from "./kubenet/kubenet-plugin.js";
 import type { ReadKnownSandboxes } from "./kubenet/orphaned-addresses.js";
 import { OrphanedNetworks } from "./orphans/orphaned-networks.js";
 import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 import { PodCidrs, type PodCidrsOptions } from "./pod-cidrs.js";
+import { PodMakers, type FormerPlugin } from "./pod-makers.js";
 
 /** Values of the network flags, and callbacks of the plugins into the rest of the program. */
 export interface NetworkSelection {
@@ -45,6 +53,8 @@ export interface NetworkSelection {
   readonly flusher: Flusher;
   /** Starts CNI plugins, iptables and the like. */
   readonly start: StartProgram;
+  /** Where the host-local plugin keeps its addresses; its default when not given. */
+  readonly addressDir?: string;
   /** Called for operations on pods and for runs of CNI plugins. */
   readonly observer?: Pick<Observer, "networkOperationEnded" | "pluginRunEnded"> | undefined;
 }
@@ -55,58 +65,59 @@ export interface SelectedNetwork {
   readonly orphans: OrphanedNetworks | undefined;
 }
 
+type PluginName = Exclude<NetworkSelection["name"], "auto">;
+
+interface Choice {
+  readonly name: PluginName;
+  readonly reason: string;
+}
+
 /**
  * The plugin that the flag names, or the one that suits this node, with the reason for the choice. The choice
  * is made once: when the configuration directory is removed later, the network is not ready, and pods never
- * get Docker's bridge instead.
+ * get Docker's bridge instead. The other plugins are built to release the pods that they have set up.
  */
 export async function selectNetworkPlugin(
   selection: NetworkSelection,
   log: Logger,
 ): Promise<SelectedNetwork> {
-  const { name, cniConfDir } = selection;
+  const { name, reason } = await choose(selection);
+  const options = { ...partsOptions(selection, log), reason };
+  const parts = createCniParts(options);
+  const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
+  const cni = cniPlugin(selection, options, parts, podCidrs.current);
+  const kubenet = kubenetPlugin(selection, options, parts, podCidrs.current);
+  const formers = [cni.former, kubenet.former].filter((former) => former.name !== name);
+  const makers = new PodMakers({ ...parts, formers, log, addressDir: selection.addressDir });
+  const { observer } = selection;
+  const shared: LockedPluginOptions = {
+    makers,
+    ...(observer === undefined ? {} : { observe: (ended) => observer.networkOperationEnded(ended) }),
+  };
+  if (name === "no-op") {
+    const noop = new NoopNetworkPlugin({ reason, log, run: parts.run });
+    return { plugin: new LockedNetworkPlugin(noop, shared), orphans: undefined };
+  }
+  const { plugin } = name === "cni" ? cni : kubenet;
+  const claims = new HostPortClaims(selection.hostPortOwners);
+  const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
+  return { plugin: new LockedNetworkPlugin(plugin, { ...shared, podCidrs, claims }), orphans };
+}
+
+async function choose({ name, cniConfDir, podsOfCni }: NetworkSelection): Promise<Choice> {
   const flag = `--network-plugin=${name}`;
   switch (name) {
     case "no-op":
-      return noop(flag, selection, log);
-    case "auto":
-      if (await isDirectory(cniConfDir)) return cni(`"${cniConfDir}" exists`, selection, log);
-      if (selection.podsOfCni) return cni("pods of this node have networks of CNI", selection, log);
-      return noop(`"${cniConfDir}" does not exist, so there is no CNI`, selection, log);
     case "cni":
-      return cni(flag, selection, log);
     case "kubenet":
-      return kubenet(flag, selection, log);
+      return { name, reason: flag };
+    case "auto":
+      if (await isDirectory(cniConfDir)) return { name: "cni", reason: `"${cniConfDir}" exists` };
+      if (podsOfCni) return { name: "cni", reason: "pods of this node have networks of CNI" };
+      return { name: "no-op", reason: `"${cniConfDir}" does not exist, so there is no CNI` };
     default:
       return unreachable(name);
   }
-}
-
-function noop(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { plugin: former, parts } = cniPlugin(reason, selection, [], log);
-  const hasAttachment = async (sandboxId: string): Promise<boolean> =>
-    (await parts.cache.find(sandboxId)).entries.length > 0;
-  const plugin = new NoopNetworkPlugin({
-    reason,
-    log,
-    run: parts.run,
-    previous: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
-  });
-  return { plugin: new LockedNetworkPlugin(plugin, observing(selection)), orphans: undefined };
-}
-
-function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
-  const { plugin, parts } = cniPlugin(reason, selection, podCidrs.current, log);
-  const claims = new HostPortClaims(selection.hostPortOwners);
-  const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
-  const locks = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, locks), orphans };
-}
-
-/** For `LockedNetworkPlugin`. */
-function observing({ observer }: NetworkSelection): Pick<LockedPluginOptions, "observe"> {
-  return observer === undefined ? {} : { observe: (ended) => observer.networkOperationEnded(ended) };
 }
 
 /** For `createCniParts`. */
@@ -118,29 +129,48 @@ function partsOptions(selection: NetworkSelection, log: Logger): CniPartsOptions
   return observer === undefined ? options : { ...options, observe: (run) => observer.pluginRunEnded(run) };
 }
 
-function cniPlugin(
-  reason: string,
-  selection: NetworkSelection,
-  podCidrs: readonly string[],
-  log: Logger,
-): { readonly plugin: CniNetworkPlugin; readonly parts: CniParts } {
-  const options = { ...partsOptions(selection, log), reason, confDir: selection.cniConfDir, podCidrs };
-  const parts = createCniParts(options);
-  return { plugin: createCniPlugin(options, parts), parts };
+type PluginOptions = CniPartsOptions & { readonly reason: string };
+
+/** A plugin, and the same one without its start. */
+interface Built<T extends NetworkPlugin> {
+  readonly plugin: T;
+  readonly former: FormerPlugin;
 }
 
-function kubenet(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { networkPluginMtuBytes: mtuBytes, hairpinMode, nonMasqueradeCidr } = selection;
-  const { hostPortOwners, knownSandboxes } = selection;
-  const engineOptions = { ...partsOptions(selection, log), reason };
-  const parts = createCniParts(engineOptions);
-  const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
-  const own = { podCidrs: podCidrs.current, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
-  const plugin = createKubenetPlugin({ ...engineOptions, ...own }, parts);
-  const claims = new HostPortClaims(hostPortOwners);
-  const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
-  const locks = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, locks), orphans };
+function cniPlugin(
+  { cniConfDir: directory }: NetworkSelection,
+  options: PluginOptions,
+  parts: CniParts,
+  podCidrs: readonly string[],
+): Built<CniNetworkPlugin> {
+  const source = new ConfigurationDirectory({ directory, invoker: parts.invoker, log: options.log });
+  const plugin = createPluginOn(source, "cni", { ...options, podCidrs }, parts);
+  return { plugin, former: formerOf(plugin, (signal) => orAbort(source.refresh(), signal)) };
+}
+
+/** For DEL any range will do: the addresses are found by the id of the sandbox. */
+const anyRange = "192.0.2.0/24";
+
+function kubenetPlugin(
+  selection: NetworkSelection,
+  options: PluginOptions,
+  parts: CniParts,
+  podCidrs: readonly string[],
+): Built<KubenetNetworkPlugin> {
+  const { networkPluginMtuBytes: mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes } = selection;
+  const own = { podCidrs, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
+  const plugin = createKubenetPlugin({ ...options, ...own }, parts);
+  const subnets = podCidrs.length > 0 ? podCidrs : [anyRange];
+  return { plugin, former: formerOf(plugin, (signal) => orAbort(plugin.podCidrChanged(subnets), signal)) };
+}
+
+function formerOf(plugin: NetworkPlugin, findList: FormerPlugin["findList"]): FormerPlugin {
+  return {
+    name: plugin.name,
+    findList,
+    tearDownPod: (request, signal) => plugin.tearDownPod(request, signal),
+    podAddresses: (question) => plugin.podAddresses(question),
+  };
 }
 
 function networksOf(plugin: Pick<CniNetworkPlugin, "network">): Promise<readonly NetworkList[]> {

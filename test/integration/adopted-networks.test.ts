@@ -43,12 +43,12 @@ await withOwnEngine(import.meta.url, [], () => {
         await (await bed.runPod(shim.cri))[Symbol.asyncDispose]();
       });
 
-      function start(): Promise<ShimProcess> {
+      function start(plugin: string = kind.plugin): Promise<ShimProcess> {
         const flags = [
-          `--network-plugin=${kind.plugin}`,
+          `--network-plugin=${plugin}`,
           `--cni-conf-dir=${confDir}`,
           `--cni-bin-dir=${pluginDirs.join(",")}`,
-          ...(kind.plugin === "kubenet" ? [`--pod-cidr=${kubenetCidr}`] : []),
+          ...(plugin === "kubenet" ? [`--pod-cidr=${kubenetCidr}`] : []),
         ];
         return bed.startShim({ directory, flags });
       }
@@ -76,6 +76,22 @@ await withOwnEngine(import.meta.url, [], () => {
           await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
           await assertReleased(kind, pod);
         });
+      }
+
+      for (const present of ["no-op", "cni", "kubenet"].filter((plugin) => plugin !== kind.plugin)) {
+        for (const cache of ["with", "without"] as const) {
+          test(`${cache} a cache entry, on a node that has ${present} now: it is released at once`, async () => {
+            const pod = await makePod(bed, kind, { cached: cache === "with" });
+            if (kind.plugin === "kubenet") await openHostPort(tcpPort(pod, 18_082));
+            await using shim = await start(present);
+            const { status } = await shim.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
+            assert.equal(status?.network?.ip, pod.address);
+            await shim.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+            await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+            await assertReleased(kind, pod);
+            assert.doesNotMatch(await command("iptables-save", "-t", "nat"), /18082/);
+          });
+        }
       }
 
       if (kind.plugin !== "kubenet") return;

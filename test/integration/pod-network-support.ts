@@ -36,6 +36,7 @@ export class NetworkNode implements AsyncDisposable {
   clean: readonly string[] = [];
   #directory = "";
   #hostPort = 20_000;
+  #presentPlugin: PluginName | "no-op" | undefined;
 
   private constructor(
     readonly bed: TestBed,
@@ -84,16 +85,22 @@ export class NetworkNode implements AsyncDisposable {
   get flags(): readonly string[] {
     const { ipv4, ipv6 } = subnets.kubenet;
     return [
-      `--network-plugin=${this.plugin}`,
+      `--network-plugin=${this.#presentPlugin ?? this.plugin}`,
       `--cni-conf-dir=${this.#path("net.d")}`,
       `--cni-bin-dir=${[this.#path("bin"), ...pluginDirs].join(",")}`,
-      ...(this.plugin === "kubenet" ? [`--pod-cidr=${ipv4}.0/24,${ipv6}/64`] : []),
+      ...((this.#presentPlugin ?? this.plugin) === "kubenet" ? [`--pod-cidr=${ipv4}.0/24,${ipv6}/64`] : []),
     ];
   }
 
   /** A shim on the state of the last one, which must have ended. */
   async start(options: Partial<ShimOptions> = {}): Promise<void> {
     this.shim = await this.bed.startShim({ directory: this.#path("shim"), flags: this.flags, ...options });
+  }
+
+  /** Another plugin for new pods. */
+  async changePlugin(plugin: PluginName | "no-op"): Promise<void> {
+    this.#presentPlugin = plugin;
+    await this.restart();
   }
 
   async restart(options: Partial<ShimOptions> = {}): Promise<void> {

@@ -12,10 +12,10 @@ import {
   type PodNamespace,
 } from "../../shim/lib/linux/network-namespaces.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
-import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
+import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
-import { loopbackNetworkName } from "./loopback.js";
+import { loopbackNetworkNames } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { podAddresses } from "../libcni/result.js";
@@ -165,6 +165,12 @@ export class Attachments {
       (each) => each.ifName === ifName && !isLoopback(each) && each.phase !== "adding",
     );
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
+  }
+
+  /** The network of the container by the cache; undefined without an entry, or with one of loopback alone. */
+  async networkName(containerId: string): Promise<string | undefined> {
+    const { entries } = await this.options.cache.find(containerId);
+    return entries.find((entry) => !isLoopback(entry))?.networkName;
   }
 
   /** Whether the cache has an entry of this program for the container, whatever its phase. */
@@ -325,7 +331,7 @@ export class Attachments {
   #listOf(entry: CacheEntry, network: NetworkList | undefined): NetworkList | undefined {
     if (entry.config !== undefined) {
       try {
-        return requireUsable(parseNetworkList(entry.config, `cache of ${entry.networkName}`));
+        return parseCachedList(entry.config, `cache of ${entry.networkName}`);
       } catch (error) {
         this.options.log.warn(
           { sandboxId: entry.containerId, err: messageOf(error) },
@@ -342,7 +348,7 @@ function masquerades(list: NetworkList): boolean {
 }
 
 function isLoopback({ networkName }: CacheEntry): boolean {
-  return networkName === loopbackNetworkName;
+  return loopbackNetworkNames.includes(networkName);
 }
 
 function rememberedRemoval(entry: CacheEntry): Removal {

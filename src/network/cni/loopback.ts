@@ -7,8 +7,11 @@ import { isLoopbackUp } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
 
-/** The network name of cached loopback attachments of dockershim and cri-dockerd. */
+/** The network name of cached loopback attachments of dockershim and cri-dockerd with cni. */
 export const loopbackNetworkName = "cni-loopback";
+
+/** Theirs with cni and with kubenet. */
+export const loopbackNetworkNames: readonly string[] = [loopbackNetworkName, "kubenet-loopback"];
 
 /** 0.4.0: an older one makes the plugin print a result that contradicts its version. */
 const configuration = { cniVersion: "0.4.0", name: loopbackNetworkName, plugins: [{ type: "loopback" }] };

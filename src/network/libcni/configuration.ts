@@ -74,6 +74,12 @@ export function parseSinglePlugin(text: string, source: string): NetworkList {
   });
 }
 
+/** The list in a cached result, where kubenet of dockershim and cri-dockerd left a single plugin. */
+export function parseCachedList(text: string, source: string): NetworkList {
+  const isPlugin = within(source, () => objectOf(text)["type"] !== undefined);
+  return requireUsable((isPlugin ? parseSinglePlugin : parseNetworkList)(text, source));
+}
+
 /** One plugin of a drop-in directory. Throws as `parseNetworkList`. */
 export function parseDropIn(text: string, source: string): PluginConfiguration {
   return within(source, () => pluginOf(objectOf(text)));

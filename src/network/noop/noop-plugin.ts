@@ -1,19 +1,12 @@
 import type { Logger } from "../../shim/lib/log.js";
-import type { NetworkPlugin, PodNetworkTearDown } from "../../shim/ports/network-plugin.js";
+import { noopPluginName, type NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges } from "../host-sysctls.js";
 import type { RunCommand } from "../iptables/run-command.js";
-
-/** Tears down pods that were set up with another plugin. */
-export interface PreviousPlugin {
-  hasAttachment(sandboxId: string): Promise<boolean>;
-  tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
-}
 
 export interface NoopNetworkOptions {
   /** Why this plugin was chosen. */
   readonly reason: string;
   readonly log: Logger;
-  readonly previous?: PreviousPlugin;
   /** For tests. */
   readonly sysctlRoot?: string;
   readonly run?: RunCommand;
@@ -21,10 +14,10 @@ export interface NoopNetworkOptions {
 
 /**
  * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker
- * publishes the host ports. Sets up nothing, and tears down only pods that another plugin has set up.
+ * publishes the host ports. Sets up and tears down nothing.
  */
 export class NoopNetworkPlugin implements NetworkPlugin {
-  readonly name = "kubernetes.io/no-op";
+  readonly name = noopPluginName;
   readonly dockerNetworkMode = "default";
   readonly dockerPublishesPorts = true;
 
@@ -52,11 +45,8 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return Promise.resolve(undefined);
   }
 
-  /** A pod that was set up with another plugin is torn down with that plugin. */
-  async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    const { previous } = this.options;
-    if ((await previous?.hasAttachment(request.sandboxId)) === true)
-      await previous?.tearDownPod(request, signal);
+  tearDownPod(): Promise<void> {
+    return Promise.resolve();
   }
 
   podAddresses(): Promise<undefined> {

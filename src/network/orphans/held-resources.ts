@@ -6,7 +6,7 @@ import { namesIn } from "../../shim/lib/files/directories.js";
 import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
 import { readRegularFile } from "../../shim/lib/files/state-files.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
-import { parseNetworkList, type NetworkList } from "../libcni/configuration.js";
+import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import { isObject, stringAt } from "../../shim/lib/json/exact-json.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
 import type { NatTables } from "../cni/nat-rules.js";
@@ -92,10 +92,23 @@ export async function reservedAddresses(
   return found;
 }
 
+/** Networks in which the host-local plugin has reserved an address for the container. */
+export async function networksHolding(
+  containerId: string,
+  dataDir: string = hostLocalDirectory,
+): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const networkName of await directoriesIn(dataDir)) {
+    const addresses = await reservedAddresses(dataDir, networkName);
+    if (addresses.some((address) => address.containerId === containerId)) found.push(networkName);
+  }
+  return found;
+}
+
 function listOf(entry: CacheEntry): readonly NetworkList[] {
   if (entry.config === undefined) return [];
   try {
-    return [parseNetworkList(entry.config, `cache of ${entry.networkName}`)];
+    return [parseCachedList(entry.config, `cache of ${entry.networkName}`)];
   } catch {
     // Without a data directory. The tear-down of the attachment logs the error.
     return [];

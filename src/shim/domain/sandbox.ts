@@ -57,6 +57,11 @@ export interface Sandbox extends SandboxEntry {
   readonly snapshot: Snapshot;
 }
 
+/** Whether the pod's network is Docker's, by no-op of this program or of others. */
+export function hasDockerNetwork({ networkMode }: Pick<Snapshot, "networkMode">): boolean {
+  return networkMode !== "" && networkMode !== "none" && networkMode !== "host";
+}
+
 /** Undefined when the snapshot is no sandbox, or its pod cannot be told from record, name or labels. */
 export function toSandbox(snapshot: Snapshot, record: SandboxRecord | undefined): Sandbox | undefined {
   const entry = toSandboxEntry(snapshot, record);

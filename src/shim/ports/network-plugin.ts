@@ -1,6 +1,9 @@
 /** Pod networks, as dockershim's plugin interface with explicit types. Implemented in src/network. */
 import type { PortMapping } from "../domain/sandbox.js";
 
+/** The plugin that leaves the networks of pods to Docker. */
+export const noopPluginName = "kubernetes.io/no-op";
+
 export interface PodNetworkReference {
   readonly namespace: string;
   readonly name: string;
@@ -34,6 +37,11 @@ export interface PodNetworkTearDown extends PodNetworkReference {
    * began is remembered, and nothing else is undone. Otherwise what is not known may be there all the same.
    */
   readonly unfinished?: boolean;
+  /**
+   * Name of the plugin that has set the pod up, by its record and its container. Undefined when it is not
+   * known: a pod of another shim, on a network that is not Docker's.
+   */
+  readonly setUpBy?: string | undefined;
 }
 
 export interface EngineWhereabouts {
@@ -50,7 +58,7 @@ export interface PodAddressQuestion extends PodNetworkReference {
 }
 
 export interface NetworkPlugin {
-  /** `cni`, `kubenet` or `kubernetes.io/no-op`. */
+  /** `cni`, `kubenet` or `noopPluginName`. */
   readonly name: string;
   /** Why this plugin was chosen, for the first screen and verbose Status. */
   readonly reason: string;
@@ -76,7 +84,7 @@ export interface NetworkPlugin {
    * own: after a failure the caller tears down.
    */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
-  /** Idempotent; works with the namespace or the configuration gone. */
+  /** By the plugin that has set the pod up. Idempotent; works with the namespace or the configuration gone. */
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
   /**
    * IPs as stored at set-up, without running anything; of pods that another shim set up and that nothing is

@@ -50,7 +50,7 @@ export interface PodRecord {
 }
 
 export interface PodNetworkRecord {
-  /** Name of the plugin that set up the pod's network, or that took over its tear-down. */
+  /** Name of the plugin that set up the pod's network; empty when it is not known. */
   readonly plugin: string;
   /** settingUp: the plugin may have done any part of the set-up. tornDown: nothing is left to tear down. */
   readonly state: "none" | "settingUp" | "ready" | "tornDown";

@@ -38,23 +38,3 @@ test("NoopNetworkPlugin leaves addresses and ports to Docker", async () => {
   assert.equal(await plugin.podAddresses(pod), undefined);
   assert.equal(plugin.notReadyReason(), undefined);
 });
-
-const pod = { namespace: "default", name: "web", sandboxId: "a".repeat(64), portMappings: [] };
-
-test("no-op tears a pod down with the plugin that gave it a network, and other pods not at all", async () => {
-  const tornDown: string[] = [];
-  const plugin = new NoopNetworkPlugin({
-    reason: "test",
-    log: recordingLog(),
-    previous: {
-      hasAttachment: (id) => Promise.resolve(id === pod.sandboxId),
-      tearDownPod: ({ sandboxId }) => {
-        tornDown.push(sandboxId);
-        return Promise.resolve();
-      },
-    },
-  });
-  await plugin.tearDownPod(pod, never);
-  await plugin.tearDownPod({ ...pod, sandboxId: "b".repeat(64) }, never);
-  assert.deepEqual(tornDown, [pod.sandboxId]);
-});

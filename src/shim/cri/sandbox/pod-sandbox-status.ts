@@ -6,7 +6,7 @@ import type {
   PodSandboxStatusRequest,
   PodSandboxStatusResponse,
 } from "../../domain/cri.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import { hasDockerNetwork, type Sandbox } from "../../domain/sandbox.js";
 import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
@@ -79,12 +79,13 @@ async function addressesOf(
   const record = podRecords.get(sandbox.id);
   if (record?.network.state === "tornDown") return [];
   if (record !== undefined && record.network.ips.length > 0) return record.network.ips;
+  if (hasDockerNetwork(sandbox.snapshot)) return sandbox.snapshot.addresses;
   const stored = await network.podAddresses({
     ...sandbox.pod,
     sandboxId: sandbox.id,
     ...(record === undefined ? { look: () => host().networkNamespace(sandbox.snapshot) } : {}),
   });
-  return stored ?? sandbox.snapshot.addresses;
+  return stored ?? [];
 }
 
 function verboseInfo(sandbox: Sandbox, { records: { pods: podRecords } }: Services): Record<string, unknown> {

@@ -309,7 +309,8 @@ async function setUpNetwork(
   }
   attempt.holdsNetwork = true;
   attempt.rollback.defer("tear down pod network", async (signal) => {
-    await network.tearDownPod({ ...reference, ...namespace, unfinished: true }, signal);
+    const setUpBy = network.name;
+    await network.tearDownPod({ ...reference, ...namespace, unfinished: true, setUpBy }, signal);
     attempt.holdsNetwork = false;
   });
   return network.setUpPod({ ...reference, netns: "", ...namespace }, call.signal);

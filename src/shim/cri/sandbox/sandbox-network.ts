@@ -1,8 +1,8 @@
 import { isKind } from "../../lib/errors.js";
 import type { Call } from "../../lib/call.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import { hasDockerNetwork, type Sandbox } from "../../domain/sandbox.js";
 import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
-import type { PodNetworkReference } from "../../ports/network-plugin.js";
+import { noopPluginName, type PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";
 import { portMappingsIn } from "../../state/records.js";
 import type { Services } from "../services.js";
@@ -33,8 +33,26 @@ export async function tearDownNetwork(
   const portMappings = portMappingsIn(checkpoint);
   // RunPodSandbox did not finish: its undo failed, or the program was killed.
   const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
-  await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
+  const setUpBy = networkMaker(sandbox, record);
+  await network.tearDownPod(
+    { ...reference, portMappings, ...namespace, ...unfinished, setUpBy },
+    call.signal,
+  );
   return record !== undefined;
+}
+
+/**
+ * Name of the plugin that has set the pod up; undefined when it is not known: for pods of dockershim and
+ * cri-dockerd on a network that is not Docker's. The container proves more than the record: earlier releases
+ * wrote the plugin of the first StopPodSandbox into it.
+ */
+export function networkMaker(
+  sandbox: Sandbox | undefined,
+  record: PodRecord | undefined,
+): string | undefined {
+  if (sandbox !== undefined && hasDockerNetwork(sandbox.snapshot)) return noopPluginName;
+  const plugin = record?.network.plugin ?? "";
+  return plugin === "" || (sandbox !== undefined && plugin === noopPluginName) ? undefined : plugin;
 }
 
 function referenceOf(

@@ -3,7 +3,7 @@ import { aggregate, ShimError, messageOf } from "../../lib/errors.js";
 import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../domain/cri.js";
 import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
-import { recordTearDown, tearDownNetwork } from "./sandbox-network.js";
+import { networkMaker, recordTearDown, tearDownNetwork } from "./sandbox-network.js";
 import type { Services } from "../services.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
@@ -125,20 +125,15 @@ function startable(sandboxId: string, { state: { model } }: Services): readonly 
  * the stopped pause container is not ready, either.
  */
 async function recordStop(id: string, sandbox: Sandbox | undefined, services: Services): Promise<void> {
-  const { network, log } = services;
+  const { log } = services;
   const { model } = services.state;
   const { pods: podRecords } = services.records;
   const record = podRecords.get(id);
-  const isAdopted = record !== undefined && adopts(record, services);
   try {
     if (record === undefined) {
-      if (sandbox !== undefined) await podRecords.put(newRecord(sandbox, network.name));
-    } else if (isAdopted || record.phase !== "stopped") {
-      await podRecords.update(id, (present) => ({
-        ...present,
-        phase: "stopped",
-        network: isAdopted ? { ...present.network, plugin: network.name } : present.network,
-      }));
+      if (sandbox !== undefined) await podRecords.put(newRecord(sandbox));
+    } else if (record.phase !== "stopped") {
+      await podRecords.update(id, (present) => ({ ...present, phase: "stopped" }));
     }
   } catch (error) {
     log.warn({ sandboxId: id, err: messageOf(error) }, "cannot record the stop of the sandbox");
@@ -146,22 +141,11 @@ async function recordStop(id: string, sandbox: Sandbox | undefined, services: Se
   model.recordChanged(id);
 }
 
-/**
- * Whether another plugin set the network up. The present one then tears it down, as far as it can. The record
- * gets the present plugin, so that the log line appears once.
- */
-function adopts({ sandboxId, network: held }: PodRecord, { network, log }: Services): boolean {
-  if (held.plugin === network.name || held.state === "none" || held.state === "tornDown") return false;
-  log.warn(
-    { sandboxId, setUpBy: held.plugin, plugin: network.name },
-    "another network plugin set this pod up, the present one tears it down",
-  );
-  return true;
-}
-
 /** From Docker's description. The network may be released already; a second tear-down is harmless. */
-function newRecord({ id, pod, ...sandbox }: Sandbox, plugin: string): PodRecord {
+function newRecord(sandbox: Sandbox): PodRecord {
+  const { id, pod } = sandbox;
   const { network, pid, ipc } = sandbox.namespaces;
+  const plugin = networkMaker(sandbox, undefined) ?? "";
   return {
     version: 1,
     sandboxId: id,

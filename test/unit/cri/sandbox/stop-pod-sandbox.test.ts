@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { PodNetworkTearDown } from "../../../../src/shim/ports/network-plugin.js";
 import {
   createContainer,
   listedContainers,
@@ -14,6 +15,7 @@ import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
+const never = new AbortController().signal;
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
   shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
 
@@ -59,6 +61,7 @@ describe("stopPodSandbox()", () => {
         netns: setUp?.netns,
         netnsIdentity: setUp?.netnsIdentity,
         portMappings: [{ protocol: "udp", containerPort: 53, hostPort: 5353, hostIp: "127.0.0.1" }],
+        setUpBy: "cni",
       },
     ]);
   });
@@ -152,7 +155,8 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
     await stop(second, id);
     await stop(second, id);
     const tearDowns = shim.world.journal.argsOf("network.tearDownPod");
-    assert.deepEqual(tearDowns, [[{ namespace: "default", name: "web", sandboxId: id, portMappings: [] }]]);
+    const expected = { namespace: "default", name: "web", sandboxId: id, portMappings: [], setUpBy: "cni" };
+    assert.deepEqual(tearDowns, [[expected]]);
   });
 
   test("releases its network with the checkpoint alone, as dockershim left it", async () => {
@@ -168,6 +172,7 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
       name: "old",
       sandboxId: id,
       portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
+      setUpBy: undefined,
     });
   });
 
@@ -218,7 +223,7 @@ describe("stopPodSandbox() of a sandbox that another program made", () => {
     await stop(second, id);
     assert.equal(shim.world.journal.names("network.tearDownPod").length, 1);
     const { network, ...record } = second.services.records.pods.get(id) ?? assert.fail("no record");
-    assert.deepEqual(network, { plugin: "cni", state: "tornDown", ips: [] });
+    assert.deepEqual(network, { plugin: "", state: "tornDown", ips: [] });
     assert.deepEqual(record, {
       version: 1,
       sandboxId: id,
@@ -243,36 +248,49 @@ describe("stopPodSandbox() of a sandbox that another program made", () => {
   });
 });
 
-describe("stopPodSandbox() of a pod that another network plugin set up", () => {
-  const warnings = (shim: TestShim): readonly unknown[] =>
-    shim.log.lines.filter(({ message }) => message.includes("network plugin")).map(({ fields }) => fields);
-
-  test("uses the present plugin, and says so once", async () => {
-    await using shim = await TestShim.start();
-    const { network } = shim.world;
-    const id = await runSandbox(shim);
-    await shim.services.records.pods.update(id, (record) => ({
-      ...record,
-      network: { ...record.network, plugin: "kubenet" },
-    }));
-    network.tearDownFailure = new ShimError("unavailable", "not yet");
-    await rejectsWith(stop(shim, id), "unavailable");
-    network.tearDownFailure = undefined;
-    await stop(shim, id);
-    assert.equal(network.pods.size, 0);
-    assert.deepEqual(warnings(shim), [{ sandboxId: id, setUpBy: "kubenet", plugin: "cni" }]);
-  });
-
-  test("says nothing when no network is left to be released", async () => {
-    await using shim = await TestShim.start();
-    const id = await runSandbox(shim);
-    await shim.services.records.pods.update(id, (record) => ({
-      ...record,
-      network: { ...record.network, plugin: "kubenet", state: "tornDown" },
-    }));
-    await stop(shim, id);
-    assert.deepEqual(warnings(shim), []);
-  });
+describe("stopPodSandbox() tells the network plugin who has set the pod up", () => {
+  const noop = "kubernetes.io/no-op";
+  const rows: readonly (readonly [
+    what: string,
+    pod: { readonly mode: "default" | "bridge" | "none"; readonly recorded?: string },
+    expected: string | undefined,
+  ])[] = [
+    ["the plugin on record", { mode: "none", recorded: "kubenet" }, "kubenet"],
+    ["no-op on record", { mode: "default", recorded: noop }, noop],
+    ["Docker, whatever is on record", { mode: "default", recorded: "cni" }, noop],
+    [
+      "not no-op, whatever is on record, without Docker's network",
+      { mode: "none", recorded: noop },
+      undefined,
+    ],
+    ["no-op of another program", { mode: "default" }, noop],
+    ["no-op of another program, as newer engines call it", { mode: "bridge" }, noop],
+    ["another plugin of another program", { mode: "none" }, undefined],
+  ];
+  for (const [what, { mode, recorded }, expected] of rows) {
+    test(what, async () => {
+      await using shim = await TestShim.start();
+      const request = runRequest();
+      const id = await (recorded === undefined ? foreignSandbox : runSandbox)(shim, request);
+      Object.assign(shim.engine.containers.get(id).body.HostConfig, { NetworkMode: mode });
+      await shim.services.state.sync.refresh(id, never);
+      if (recorded !== undefined) {
+        await shim.services.records.pods.update(id, (record) => ({
+          ...record,
+          network: { ...record.network, plugin: recorded },
+        }));
+      }
+      shim.world.network.tearDownFailure = new ShimError("unavailable", "not yet");
+      await rejectsWith(stop(shim, id), "unavailable");
+      shim.world.network.tearDownFailure = undefined;
+      await stop(shim, id);
+      const told = shim.world.journal
+        .argsOf("network.tearDownPod")
+        .map(([tearDown]) => (tearDown as PodNetworkTearDown).setUpBy);
+      assert.deepEqual(told, [expected, expected]);
+      assert.equal(shim.services.records.pods.get(id)?.network.plugin, recorded ?? expected ?? "");
+    });
+  }
 });
 
 describe("stopPodSandbox() against other calls", () => {

@@ -229,7 +229,8 @@ describe("remove()", () => {
       result: oneAddress,
     };
     const loopback = { ...entry, networkName: "cni-loopback" };
-    for (const each of [entry, loopback]) {
+    const ofKubenet = { ...entry, networkName: "kubenet-loopback", ifName: "lo" };
+    for (const each of [entry, loopback, ofKubenet]) {
       await writeFile(join(directory, "legacy", cacheFileName(each)), formatCacheEntry(each));
     }
     assert.deepEqual(await attachments.addresses(id, "eth0"), ["10.1.2.3"]);
@@ -238,6 +239,25 @@ describe("remove()", () => {
     assert.equal(calls.length, 3, "lo is not torn down by plugins");
     assert.deepEqual(calls[0]?.stdin["runtimeConfig"], { portMappings });
     assert.deepEqual(await readdir(join(directory, "legacy")), []);
+  });
+
+  test("uses the single plugin that kubenet of another shim has remembered, whatever the present list is", async () => {
+    const entry: CacheEntry = {
+      containerId: id,
+      ifName: "eth0",
+      networkName: "kubenet",
+      config: '{"cniVersion":"0.1.0","name":"kubenet","type":"two","bridge":"cbr0"}',
+      cniArgs: [],
+      capabilityArgs: {},
+      result: { ip4: { ip: "10.1.2.3/24" }, dns: {} },
+    };
+    await writeFile(join(directory, "legacy", cacheFileName(entry)), formatCacheEntry(entry));
+    await attachments.remove({ ...removal, network: list }, never);
+    const calls = await fake.calls();
+    assert.deepEqual(
+      calls.map(({ plugin, stdin }) => [plugin, stdin["name"], stdin["bridge"]]),
+      [["two", "kubenet", "cbr0"]],
+    );
   });
 
   test("tears down with the present network when the entry is corrupt, and forgets it", async () => {
