@@ -141,6 +141,10 @@ export class FakeEngine implements Engine {
     return this.#call("connect", [], signal, () => this.facts);
   }
 
+  async hasDefaultNetwork(signal: AbortSignal): Promise<boolean> {
+    return this.#call("hasDefaultNetwork", [], signal, () => true);
+  }
+
   /** Finds what is on this machine: paths of tests. */
   async firstMissingPath(paths: readonly string[], signal: AbortSignal): Promise<string | undefined> {
     return this.#call("firstMissingPath", [paths], signal, () => paths.find((path) => !existsSync(path)));

@@ -108,6 +108,12 @@ export class NetworkNode implements AsyncDisposable {
     await this.start(options);
   }
 
+  /** In place of what is there. */
+  async configureWith(name: string, content: object): Promise<void> {
+    for (const present of await readdir(this.#path("net.d"))) await rm(join(this.#path("net.d"), present));
+    await writeFile(join(this.#path("net.d"), name), JSON.stringify(content));
+  }
+
   async configure(): Promise<void> {
     const { ipv4, ipv6 } = subnets.cni;
     const list = {

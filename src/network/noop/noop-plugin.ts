@@ -1,5 +1,10 @@
 import type { Logger } from "../../shim/lib/log.js";
-import { noopPluginName, type NetworkPlugin } from "../../shim/ports/network-plugin.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import {
+  noopPluginName,
+  type EngineWhereabouts,
+  type NetworkPlugin,
+} from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges } from "../host-sysctls.js";
 import type { RunCommand } from "../iptables/run-command.js";
 
@@ -12,6 +17,9 @@ export interface NoopNetworkOptions {
   readonly run?: RunCommand;
 }
 
+const noDefaultNetwork =
+  'the Docker Engine has no default network ("bridge": "none" in daemon.json), so pods of no-op get no address; remove that setting, or use --network-plugin=cni';
+
 /**
  * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker
  * publishes the host ports. Sets up and tears down nothing.
@@ -22,6 +30,7 @@ export class NoopNetworkPlugin implements NetworkPlugin {
   readonly dockerPublishesPorts = true;
 
   readonly reason: string;
+  #problem: string | undefined;
 
   constructor(private readonly options: NoopNetworkOptions) {
     this.reason = options.reason;
@@ -32,8 +41,9 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return letIptablesSeeBridges(this.options, signal);
   }
 
-  engineFound(): Promise<void> {
-    // The networks of the engine are where the engine is.
+  /** The networks of the engine are where the engine is. */
+  engineFound({ defaultNetwork = true }: EngineWhereabouts): Promise<void> {
+    this.#problem = defaultNetwork ? undefined : noDefaultNetwork;
     return Promise.resolve();
   }
 
@@ -42,7 +52,10 @@ export class NoopNetworkPlugin implements NetworkPlugin {
   }
 
   setUpPod(): Promise<undefined> {
-    return Promise.resolve(undefined);
+    const problem = this.#problem;
+    return problem === undefined
+      ? Promise.resolve(undefined)
+      : Promise.reject(new ShimError("unavailable", problem));
   }
 
   tearDownPod(): Promise<void> {
@@ -57,8 +70,8 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return Promise.resolve();
   }
 
-  notReadyReason(): undefined {
-    return undefined;
+  notReadyReason(): string | undefined {
+    return this.#problem;
   }
 
   describe(): Readonly<Record<string, unknown>> {

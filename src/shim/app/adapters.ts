@@ -21,7 +21,7 @@ import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";
 import { pullForPause } from "../cri/image/pull-image.js";
 import type { PauseImageSource } from "../images/images.js";
-import type { NetworkCleanUp } from "../ports/network-plugin.js";
+import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { initialState } from "../state/engine-state.js";
 import type { ReadModel } from "../state/read-model.js";
@@ -87,8 +87,9 @@ export async function openAdapters(
   });
   lifetime.onClose("container logs", () => logs.stop());
 
-  const useNode = async (reach: Reach): Promise<void> => {
-    nodePrepared = network.engineFound({ local: hasNetworks(reach) });
+  const useNode = async (reach: Reach, signal: AbortSignal): Promise<void> => {
+    const defaultNetwork = await hasDefaultNetwork(network, engine, log, signal);
+    nodePrepared = network.engineFound({ local: hasNetworks(reach), defaultNetwork });
     if (!reach.host || !tries(reach, "processes")) return;
     await oomScores.detect();
     // They get an OOM score and a cgroup.
@@ -106,7 +107,7 @@ export async function openAdapters(
       .then(async (changed) => {
         if (!changed || observed !== engineHost) return;
         if (!tries(observed.reach, "cgroups")) stats.useHost(observed.host);
-        await useNode(observed.reach);
+        await useNode(observed.reach, stopping.signal);
       })
       .catch((error: unknown) => {
         if (!stopping.signal.aborted)
@@ -149,10 +150,27 @@ export async function openAdapters(
         tries(before.host.reach, "cgroups") === tries(found.reach, "cgroups");
       // After a short break of the link the open files and rates of the statistics stay valid.
       if (!isSame) stats.useHost(found.host);
-      await useNode(found.reach);
+      await useNode(found.reach, signal);
       signal.throwIfAborted();
     },
   };
+}
+
+/** Asked only where pods are on it. An engine that does not say so, as behind a filter, is taken to have it. */
+async function hasDefaultNetwork(
+  { dockerNetworkMode }: NetworkPlugin,
+  engine: Engine,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (dockerNetworkMode !== "default") return true;
+  try {
+    return await engine.hasDefaultNetwork(signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    log.debug({ err: messageOf(error) }, "the engine does not list its networks");
+    return true;
+  }
 }
 
 function openNode(

@@ -1,5 +1,6 @@
 /** The calls about the engine itself: whether it answers, what it is, what happens in it. */
 import { ShimError } from "../lib/errors.js";
+import { asList, asObject, textOf } from "../lib/json/json-readers.js";
 import type { SystemCalls } from "../ports/engine.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
@@ -39,6 +40,17 @@ export function systemCalls(client: EngineClient): SystemCalls {
       const action = "read the engine's configuration";
       const info = await client.json({ action, method: "GET", path: ["info"] }, signal);
       return toNodeFacts(version, info, apiMinor);
+    },
+
+    /** By the list, which has no containers, unlike the inspect. */
+    async hasDefaultNetwork(signal) {
+      const action = "list the engine's own networks";
+      const query = { filters: JSON.stringify({ type: ["builtin"] }) };
+      const networks = await client.json(
+        { action, method: "GET", path: ["networks"], query, concurrency: "unlimited" },
+        signal,
+      );
+      return asList(networks).some((network) => textOf(asObject(network), "Name") === "bridge");
     },
 
     /**

@@ -157,6 +157,8 @@ export interface SystemCalls {
    * after each reconnect. Fails `precondition` for an engine older than API 1.41.
    */
   connect(signal: AbortSignal): Promise<NodeFacts>;
+  /** Whether it has the network of containers that name none; not with `"bridge": "none"` in daemon.json. */
+  hasDefaultNetwork(signal: AbortSignal): Promise<boolean>;
   /**
    * The first of these paths that the engine does not find on its host; undefined when its answer names none
    * of them. Nothing is made.

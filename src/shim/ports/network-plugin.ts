@@ -47,6 +47,8 @@ export interface PodNetworkTearDown extends PodNetworkReference {
 export interface EngineWhereabouts {
   /** Whether the engine's processes, and so the namespaces of pods, are on this host and visible. */
   readonly local: boolean;
+  /** Whether the engine has a network for containers that name none; true when it was not asked. */
+  readonly defaultNetwork?: boolean;
 }
 
 export interface PodAddressQuestion extends PodNetworkReference {

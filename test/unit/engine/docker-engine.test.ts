@@ -38,6 +38,20 @@ describe("DockerEngine connection", () => {
     assert.deepEqual([...docker.versions], ["none", "1.41", "1.45"]);
   });
 
+  test("hasDefaultNetwork() looks for the network bridge, which no other name stands for", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    for (const [names, expected] of [
+      [["bridge", "host", "none"], true],
+      [["host", "none", "bridge2"], false],
+    ] as const) {
+      docker.answers.set("GET /networks", json(names.map((Name) => ({ Name, Driver: "bridge" }))));
+      assert.equal(await engine.hasDefaultNetwork(never()), expected);
+    }
+    docker.answers.set("GET /networks", refuse(403, "not for you"));
+    await assert.rejects(engine.hasDefaultNetwork(never()), /not for you/);
+  });
+
   const timeoutMs = 60_000;
 
   test("ping() wants a 200", async () => {

@@ -38,3 +38,18 @@ test("NoopNetworkPlugin leaves addresses and ports to Docker", async () => {
   assert.equal(await plugin.podAddresses(pod), undefined);
   assert.equal(plugin.notReadyReason(), undefined);
 });
+
+test("NoopNetworkPlugin is not ready, and refuses pods, while the engine has no default network", async () => {
+  const plugin = noop("/nowhere");
+  await plugin.engineFound({ local: true, defaultNetwork: false });
+  assert.match(plugin.notReadyReason() ?? "", /"bridge": "none" in daemon\.json/);
+  const pod = { namespace: "default", name: "web", sandboxId: "s", uid: "u" };
+  const request = { ...pod, netns: "/proc/1/ns/net", annotations: {}, portMappings: [] };
+  await assert.rejects(plugin.setUpPod(request, never), {
+    kind: "unavailable",
+    message: /no default network/,
+  });
+  await plugin.engineFound({ local: true, defaultNetwork: true });
+  assert.equal(plugin.notReadyReason(), undefined);
+  assert.equal(await plugin.setUpPod(request, never), undefined);
+});
