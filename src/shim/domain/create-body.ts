@@ -73,6 +73,8 @@ export interface HostConfig extends DockerResources {
   readonly UTSMode?: string;
   readonly UsernsMode?: string;
   readonly CgroupParent?: string;
+  /** Without it the engine's `default-cgroupns-mode` counts, also for privileged containers. */
+  readonly CgroupnsMode?: "host" | "private";
   readonly OomScoreAdj?: number;
   readonly Sysctls?: Readonly<Record<string, string>>;
   readonly ShmSize?: number;

@@ -17,7 +17,10 @@ export function requestedNamespaces(options: NamespaceOption | null | undefined)
   return { network: options?.network ?? POD, pid: options?.pid ?? POD, ipc: options?.ipc ?? POD };
 }
 
-type NamespaceModes = Pick<HostConfig, "NetworkMode" | "IpcMode" | "PidMode" | "UTSMode" | "UsernsMode">;
+type NamespaceModes = Pick<
+  HostConfig,
+  "NetworkMode" | "IpcMode" | "PidMode" | "UTSMode" | "UsernsMode" | "CgroupnsMode"
+>;
 
 /** The sandbox owns the pod's namespaces: containers join its network and its shareable IPC namespace. */
 export function sandboxNamespaceModes(
@@ -31,6 +34,7 @@ export function sandboxNamespaceModes(
     NetworkMode: hostNetwork ? "host" : podNetworkMode,
     IpcMode: namespaces.ipc === NamespaceMode.NODE ? "host" : "shareable",
     ...(hostPid ? { PidMode: "host" } : {}),
+    CgroupnsMode: cgroupNamespaceMode(context),
     ...hostUserNamespace(context.facts, hostNetwork || hostPid || context.privileged),
   };
 }
@@ -73,6 +77,7 @@ export function containerNamespaceModes(
     IpcMode: requested.ipc === NamespaceMode.CONTAINER ? "private" : joined,
     ...pidMode(requested.pid, joined, () => context.resolveContainer(options?.target_id ?? "")),
     ...(hostNetwork ? { UTSMode: "host" } : {}),
+    CgroupnsMode: cgroupNamespaceMode(context),
     ...hostUserNamespace(context.facts, hostUsers),
   };
 }
@@ -96,4 +101,17 @@ function pidMode(mode: NamespaceMode, joined: string, target: () => string): Pic
  */
 function hostUserNamespace(facts: NodeFacts, needed: boolean): Pick<HostConfig, "UsernsMode"> {
   return facts.security.usernsRemap && needed ? { UsernsMode: "host" } : {};
+}
+
+/**
+ * As Kubernetes asks of runtimes: with cgroup v2 a namespace of its own unless privileged, with v1 the host's.
+ */
+function cgroupNamespaceMode({
+  facts,
+  privileged,
+}: {
+  readonly facts: Pick<NodeFacts, "cgroupVersion">;
+  readonly privileged: boolean;
+}): "host" | "private" {
+  return facts.cgroupVersion === 2 && !privileged ? "private" : "host";
 }

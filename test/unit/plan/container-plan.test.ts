@@ -116,6 +116,19 @@ describe("planContainer()", () => {
     assert.deepEqual(["runc", "", "runsc"].map(runtimeOf), [undefined, undefined, "runsc"]);
   });
 
+  for (const [cgroupVersion, privileged, mode] of [
+    [2, false, "private"],
+    [2, true, "host"],
+    [1, false, "host"],
+    [1, true, "host"],
+  ] as const) {
+    const what = `with cgroup v${cgroupVersion}${privileged ? " when privileged" : ""}`;
+    test(`names the cgroup namespace, whatever the engine's default is: ${mode} ${what}`, () => {
+      const facts = nodeFacts({ cgroupVersion });
+      assert.equal(secured({ privileged }, { facts }).HostConfig.CgroupnsMode, mode);
+    });
+  }
+
   test("follows its sandbox out of the engine's user namespace", () => {
     const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
     const { sandbox } = containerContext();

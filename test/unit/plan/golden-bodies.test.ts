@@ -91,6 +91,12 @@ const privilegedSandbox = {
   ours: true,
   only: "dockershim",
 } as const;
+const cgroupNamespace = {
+  id: "cgroup-namespace",
+  field: "HostConfig.CgroupnsMode",
+  theirs: undefined,
+  ours: "host",
+};
 const publishedPorts = {
   "53/udp": [{ HostIp: "127.0.0.1", HostPort: "53" }],
   "80/tcp": [{ HostPort: "8080" }, { HostPort: "8081" }],
@@ -111,7 +117,7 @@ const cases: readonly Case[] = [
   {
     name: "sandbox: full",
     plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext()),
-    differences: [noLogFile, noHealthcheck, privilegedSandbox],
+    differences: [noLogFile, noHealthcheck, cgroupNamespace, privilegedSandbox],
   },
   {
     name: "sandbox: without linux and dns",
@@ -123,13 +129,14 @@ const cases: readonly Case[] = [
     differences: [
       noLogFile,
       noHealthcheck,
+      cgroupNamespace,
       { id: "sandbox-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: "default" },
     ],
   },
   {
     name: "sandbox: full, cni, systemd",
     plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext(cniOnSystemd)),
-    differences: [noLogFile, noHealthcheck, privilegedSandbox, ...unpublished],
+    differences: [noLogFile, noHealthcheck, cgroupNamespace, privilegedSandbox, ...unpublished],
   },
   {
     name: "sandbox: host namespaces, cni, systemd",
@@ -148,6 +155,7 @@ const cases: readonly Case[] = [
     differences: [
       noLogFile,
       noHealthcheck,
+      cgroupNamespace,
       privilegedSandbox,
       ...unpublished,
       {
@@ -174,6 +182,7 @@ const cases: readonly Case[] = [
         }),
       ),
     differences: [
+      cgroupNamespace,
       {
         id: "typed-mounts",
         field: "HostConfig.Binds",
@@ -215,6 +224,7 @@ const cases: readonly Case[] = [
       ),
     differences: [
       newPrivileges,
+      cgroupNamespace,
       {
         id: "no-log-path",
         field: "Labels.io.kubernetes.container.logpath",
@@ -228,6 +238,7 @@ const cases: readonly Case[] = [
     plan: () => planContainer(createRequest({ metadata: { name: "c3", attempt: 0 } }), containerContext()),
     differences: [
       newPrivileges,
+      cgroupNamespace,
       { id: "container-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: joined },
       { id: "container-without-linux", field: "HostConfig.IpcMode", theirs: undefined, ours: joined },
       { id: "container-without-linux", field: "HostConfig.PidMode", theirs: undefined, ours: joined },

@@ -276,6 +276,14 @@ describe("planSandbox()", () => {
     });
   });
 
+  test("has the node's cgroup namespace when privileged or with cgroup v1, else its own", () => {
+    const v2 = sandboxContext({ facts: nodeFacts({ cgroupVersion: 2 }) });
+    assert.equal(securityPlan({}, v2).CgroupnsMode, "private");
+    assert.equal(securityPlan({ privileged: true }, v2).CgroupnsMode, "host");
+    assert.equal(planSandbox(runRequest(), v2).body.HostConfig.CgroupnsMode, "private");
+    assert.equal(securityPlan({}).CgroupnsMode, "host");
+  });
+
   test("an engine with remapped users needs the host's for host namespaces and privileges, and only then", () => {
     const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
     const context = sandboxContext({ facts });
