@@ -17,7 +17,7 @@ import type {
   ProvenNamespace,
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
-import { applyCgroup, presentCgroup } from "./cgroup/write-cgroup-limits.js";
+import { applyCgroup, type CgroupTarget, presentCgroup } from "./cgroup/write-cgroup-limits.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
 import type { HostPaths } from "./host-paths/host-paths.js";
 import {
@@ -51,6 +51,7 @@ export class LocalHost implements HostFunctions {
   readonly deadLogLinks = deadLogLinks;
   readonly layerDirectories = layerDirectories;
   #cgroupMounts: CgroupMounts | undefined;
+  readonly #said = new Set<string>();
   #imageDirectory: Promise<string> | undefined;
   readonly #writableLayers: WritableLayerDirectories;
 
@@ -111,15 +112,40 @@ export class LocalHost implements HostFunctions {
     return container.logPath === "" || restoreLogLink(link, container.logPath);
   }
 
-  async applyCgroup(container: Snapshot, settings: CgroupSettings): Promise<void> {
-    const { id, state } = container;
-    const { cgroupVersion } = this.facts;
-    await applyCgroup({ containerId: id, pid: state.pid, cgroupVersion }, settings);
+  async applyCgroup({ id, state }: Snapshot, settings: CgroupSettings): Promise<void> {
+    const without = await applyCgroup(await this.#cgroupTarget(id, state.pid), settings);
+    if (without.length === 0) return;
+    this.#warnOnce(
+      { containerId: id, pageSizes: without },
+      "no limits of hugepages: the host has no controller",
+    );
   }
 
-  presentCgroup({ id, state }: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined> {
+  async presentCgroup(
+    { id, state }: Snapshot,
+    settings: CgroupSettings,
+  ): Promise<CgroupSettings | undefined> {
+    return presentCgroup(await this.#cgroupTarget(id, state.pid), settings);
+  }
+
+  async #cgroupTarget(containerId: string, pid: number): Promise<CgroupTarget> {
     const { cgroupVersion } = this.facts;
-    return presentCgroup({ containerId: id, pid: state.pid, cgroupVersion }, settings);
+    return { containerId, pid, cgroupVersion, mounts: await this.#readCgroupMounts() };
+  }
+
+  /**
+   * Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a
+   * node.
+   */
+  async #readCgroupMounts(): Promise<CgroupMounts> {
+    return (this.#cgroupMounts ??= await readCgroupMounts(new ProcFiles()));
+  }
+
+  /** What is said of the node, and not of one container. */
+  #warnOnce(fields: Readonly<Record<string, unknown>>, message: string): void {
+    if (this.#said.has(message)) return;
+    this.#said.add(message);
+    this.log.warn(fields, message);
   }
 
   archiveCheckpoint(
@@ -134,11 +160,9 @@ export class LocalHost implements HostFunctions {
   async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {
     const text = state.pid > 1 ? procCgroup(state.pid) : undefined;
     if (text === undefined || !isCgroupOf(id, text)) return undefined;
-    // Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a
-    // node.
-    this.#cgroupMounts ??= await readCgroupMounts(new ProcFiles());
+    const mounts = await this.#readCgroupMounts();
     try {
-      return new ContainerCgroup(id, text, this.#cgroupMounts).directories();
+      return new ContainerCgroup(id, text, mounts).directories();
     } catch (error) {
       // The cgroup lies outside of what is mounted here: this program is in a container itself.
       if (isKind(error, "unsupported")) return undefined;

@@ -8,7 +8,7 @@ import type { Records } from "../state/records.js";
 import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 import type { Call } from "../lib/call.js";
-import { needsCgroup } from "../plan/cgroups.js";
+import { splitByNeed } from "../plan/cgroups.js";
 
 interface Deps {
   readonly state: Pick<EngineState, "model" | "sync">;
@@ -103,9 +103,9 @@ export class LimitReconciler implements ContainerLimits {
 }
 
 /**
- * Writes limits that the Engine API has no field for into the cgroup of a running container. A container that
- * has ended meanwhile needs none. Where its cgroup is out of reach, limits that kubelets send for every
- * container are skipped.
+ * Writes limits that the Engine API has no field for into the cgroup of a running container: all that can be
+ * written, then the first error. A container that has ended meanwhile needs none. Limits that kubelets send
+ * for every container are skipped where they cannot be set.
  */
 export async function applyCgroupLimits(
   container: Snapshot,
@@ -113,14 +113,22 @@ export async function applyCgroupLimits(
   { node, state }: { readonly node: HostSource; readonly state: Pick<EngineState, "sync"> },
   call: Pick<Call, "signal" | "log">,
 ): Promise<void> {
-  try {
-    await node.host().applyCgroup(container, settings, call.signal);
-  } catch (error) {
-    if (isKind(error, "unsupported") && !needsCgroup(settings)) {
-      call.log.debug({ containerId: container.id, err: messageOf(error) }, "cgroup limits not applied");
-      return;
+  const { needed, others } = splitByNeed(settings);
+  const failures: unknown[] = [];
+  for (const part of [needed, others]) {
+    if (isEmpty(part)) continue;
+    try {
+      await node.host().applyCgroup(container, part, call.signal);
+    } catch (error) {
+      if (part === needed || !isKind(error, "unsupported")) failures.push(error);
+      else call.log.debug({ containerId: container.id, err: messageOf(error) }, "cgroup limits not applied");
     }
-    const now = await state.sync.refresh(container.id).catch(() => container);
-    if (now?.state.running === true) throw error;
   }
+  if (failures.length === 0) return;
+  const now = await state.sync.refresh(container.id).catch(() => container);
+  if (now?.state.running === true) throw failures[0];
+}
+
+function isEmpty({ unified, hugepages }: CgroupSettings): boolean {
+  return Object.keys(unified).length === 0 && hugepages.length === 0;
 }

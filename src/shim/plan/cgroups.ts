@@ -62,16 +62,32 @@ function isSentForEveryContainer([key, value]: readonly [string, string]): boole
   return key === "memory.oom.group" || (key === "memory.swap.max" && value === "0");
 }
 
+/** Whether a container must not run without some of these settings. */
+export function needsCgroup(settings: CgroupSettings): boolean {
+  const { unified, hugepages } = splitByNeed(settings).needed;
+  return Object.keys(unified).length > 0 || hugepages.length > 0;
+}
+
 /**
- * Whether a container must not run without these settings. Kubelets send some of them for every container:
+ * The settings without which a container must not run, and those that kubelets send for every container:
  * hugepage limits of 0, which the pod's cgroup enforces, too; on cgroup v2 `memory.oom.group`; and, unless
  * the node lets pods swap, a `memory.swap.max` of 0, which Docker sets itself with a memory limit
  * (`MemorySwap` equals `Memory`). Where the cgroup is out of reach, a container may run without those, else
  * no pod could run.
  */
-export function needsCgroup(settings: CgroupSettings): boolean {
-  return (
-    Object.entries(settings.unified).some((setting) => !isSentForEveryContainer(setting)) ||
-    settings.hugepages.some(({ limitBytes }) => limitBytes > 0n)
-  );
+export function splitByNeed({ unified, hugepages }: CgroupSettings): {
+  readonly needed: CgroupSettings;
+  readonly others: CgroupSettings;
+} {
+  const entries = Object.entries(unified);
+  return {
+    needed: {
+      unified: Object.fromEntries(entries.filter((entry) => !isSentForEveryContainer(entry))),
+      hugepages: hugepages.filter(({ limitBytes }) => limitBytes > 0n),
+    },
+    others: {
+      unified: Object.fromEntries(entries.filter(isSentForEveryContainer)),
+      hugepages: hugepages.filter(({ limitBytes }) => limitBytes === 0n),
+    },
+  };
 }

@@ -61,8 +61,9 @@ export interface HostFunctions {
   deadLogLinks(directory: string): Promise<readonly LogLink[]>;
 
   /**
-   * Writes cgroup files of a running container. Keys are file names of cgroup v2 (`memory.high`), or of the
-   * hugetlb controller for `hugepages` (`2MB` → bytes). Unsupported when the cgroup is out of reach.
+   * Writes cgroup files of a running container: all that can be written, then the first error. Keys are file
+   * names of cgroup v2 (`memory.high`), or of the hugetlb controller for `hugepages` (`2MB` → bytes), whose
+   * limits are left out where the host has no such controller. Unsupported when the cgroup is out of reach.
    */
   applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void>;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { cgroupSettings, needsCgroup } from "../../../src/shim/plan/cgroups.js";
+import { cgroupSettings, needsCgroup, splitByNeed } from "../../../src/shim/plan/cgroups.js";
 import { createResources, planUpdate } from "../../../src/shim/plan/resources.js";
 import { containerResources as resources } from "../../fakes/requests.js";
 import { nodeFacts } from "./builders.js";
@@ -55,6 +55,16 @@ test("needsCgroup() is false for the settings that kubelets send for every conta
   assert.equal(needsCgroup({ unified: { "memory.swap.max": "4096" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: { "memory.high": "1" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: {}, hugepages: [zero, { pageSize: "1GB", limitBytes: 1n }] }), true);
+});
+
+test("splitByNeed() tells what a container may run without from what it must have", () => {
+  const [zero, some] = [0n, 1n].map((limitBytes) => ({ pageSize: "2MB", limitBytes }));
+  assert.ok(zero !== undefined && some !== undefined);
+  const unified = { "memory.oom.group": "1", "memory.swap.max": "0", "memory.high": "5" };
+  assert.deepEqual(splitByNeed({ unified, hugepages: [zero, some] }), {
+    needed: { unified: { "memory.high": "5" }, hugepages: [some] },
+    others: { unified: { "memory.oom.group": "1", "memory.swap.max": "0" }, hugepages: [zero] },
+  });
 });
 
 function current(memory: number, memorySwap: number): ResourceSnapshot {

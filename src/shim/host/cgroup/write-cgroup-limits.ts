@@ -5,7 +5,7 @@ import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { CgroupSettings } from "../../ports/host.js";
-import { ContainerCgroup, readCgroupMounts, unified } from "./cgroup-paths.js";
+import { type CgroupMounts, ContainerCgroup, readCgroupMounts, unified } from "./cgroup-paths.js";
 import { isCgroupOf, ProcFiles } from "../processes/proc-files.js";
 
 export interface CgroupTarget {
@@ -14,6 +14,8 @@ export interface CgroupTarget {
   readonly pid: number;
   /** As the engine says. */
   readonly cgroupVersion: 1 | 2;
+  /** Where they are known already. */
+  readonly mounts?: CgroupMounts;
 }
 
 /**
@@ -26,15 +28,16 @@ const unlimitedBytes = 2n ** 63n - 1n;
 const pageSizeForm = /^\d+[KMG]B$/;
 
 /**
- * Writes `settings`. `invalid` for names that are none and for values that the kernel refuses, `unsupported`
- * when the cgroup is out of reach or the host has not the controller. A hugepage limit of 0 without a
- * controller to set it is no error: kubelets send one for each page size of the node.
+ * Writes `settings`: all that can be written, then the first error. `invalid` for names that are none and for
+ * values that the kernel refuses, `unsupported` when the cgroup is out of reach or the host has not the file.
+ * Without a controller for hugepages their limits are left out, as containerd does; the answer names the
+ * sizes of those above 0. Kubelets send a limit of 0 for each page size of the node.
  */
 export async function applyCgroup(
   target: CgroupTarget,
   settings: CgroupSettings,
   proc = new ProcFiles(),
-): Promise<void> {
+): Promise<readonly string[]> {
   const cgroup = await cgroupOf(target, proc);
   if (cgroup === undefined) {
     const { containerId } = target;
@@ -46,10 +49,20 @@ export async function applyCgroup(
   if (names.length > 0 && target.cgroupVersion !== 2) {
     throw new ShimError("invalid", "linux.resources.unified needs cgroup version 2");
   }
-  for (const [name, value] of names) await writeSetting(cgroup, name, value);
-  for (const { pageSize, limitBytes } of settings.hugepages) {
-    await limitHugepages(cgroup, pageSize, limitBytes);
+  const failures: unknown[] = [];
+  const without: string[] = [];
+  for (const [name, value] of names) {
+    await writeSetting(cgroup, name, value).catch((error: unknown) => failures.push(error));
   }
+  for (const { pageSize, limitBytes } of settings.hugepages) {
+    try {
+      if (!(await limitHugepages(cgroup, pageSize, limitBytes))) without.push(pageSize);
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+  return without;
 }
 
 /**
@@ -81,10 +94,13 @@ export async function presentCgroup(
 }
 
 /** Undefined when the process is not provably of the container. */
-async function cgroupOf(target: CgroupTarget, proc: ProcFiles): Promise<ContainerCgroup | undefined> {
+export async function cgroupOf(
+  target: CgroupTarget,
+  proc = new ProcFiles(),
+): Promise<ContainerCgroup | undefined> {
   const text = target.pid > 1 ? await proc.text(target.pid, "cgroup") : undefined;
   if (text === undefined || !isCgroupOf(target.containerId, text)) return undefined;
-  return new ContainerCgroup(target.containerId, text, await readCgroupMounts(proc));
+  return new ContainerCgroup(target.containerId, text, target.mounts ?? (await readCgroupMounts(proc)));
 }
 
 async function writeSetting(cgroup: ContainerCgroup, name: string, value: string): Promise<void> {
@@ -98,15 +114,32 @@ async function writeSetting(cgroup: ContainerCgroup, name: string, value: string
   }
 }
 
-async function limitHugepages(cgroup: ContainerCgroup, pageSize: string, limitBytes: bigint): Promise<void> {
+/** False for a limit above 0 on a host without a controller for hugepages. */
+async function limitHugepages(
+  cgroup: ContainerCgroup,
+  pageSize: string,
+  limitBytes: bigint,
+): Promise<boolean> {
   if (!pageSizeForm.test(pageSize))
     throw new ShimError("invalid", `hugepages of "${pageSize}": not a page size`);
   const file = hugepagesFile(cgroup, pageSize);
   const written = file !== undefined && (await write(file.prefix + file.limit, String(limitBytes)));
-  if (!written && limitBytes > 0n) throw noController(`hugepages of "${pageSize}"`);
+  if (!written) {
+    if (limitBytes === 0n) return true;
+    if (await hasHugetlb(cgroup)) throw noController(`hugepages of "${pageSize}"`);
+    return false;
+  }
   // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may
   // not use.
-  if (written) await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
+  await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
+  return true;
+}
+
+async function hasHugetlb(cgroup: ContainerCgroup): Promise<boolean> {
+  if (cgroup.directory("hugetlb") !== undefined) return true;
+  const directory = cgroup.directory(unified);
+  if (directory === undefined) return false;
+  return (await read(join(directory, "cgroup.controllers"))).split(" ").includes("hugetlb");
 }
 
 function hugepagesFile(

@@ -81,12 +81,36 @@ describe("applyCgroup()", () => {
     assert.deepEqual(await Promise.all(texts), ["1000000", "4096", ""]);
   });
 
-  test("a host without hugepage limits accepts a limit of 0 and refuses others", async () => {
-    await using fake = await setUp(`4:memory:/docker/${id}\n`, v1Mounts.slice(0, 1), []);
-    const none = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 0n }] };
-    await applyCgroup(v1, none, fake.proc);
-    const some = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 4096n }] };
-    await assert.rejects(applyCgroup(v1, some, fake.proc), { kind: "unsupported" });
+  const mebibytes = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 4096n }] };
+
+  for (const [what, cgroup, mounts, target] of [
+    ["v1", `4:memory:/docker/${id}\n`, v1Mounts.slice(0, 1), v1],
+    ["v2", v2Cgroup, v2Mounts, v2],
+  ] as const) {
+    test(`leaves out limits of hugepages on a host of ${what} without the controller, and names those above 0`, async () => {
+      await using fake = await setUp(cgroup, mounts, [`all/kubepods.slice/docker-${id}.scope/memory.max`]);
+      const none = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 0n }] };
+      assert.deepEqual(await applyCgroup(target, none, fake.proc), []);
+      assert.deepEqual(await applyCgroup(target, mebibytes, fake.proc), ["2MB"]);
+    });
+  }
+
+  test("refuses a size of hugepages that the controller does not have", async () => {
+    await using fake = await setUp(v2Cgroup, v2Mounts, [`${scope}/cgroup.controllers`]);
+    await writeFile(join(fake.directory, scope, "cgroup.controllers"), "cpu hugetlb memory\n");
+    await assert.rejects(applyCgroup(v2, mebibytes, fake.proc), { kind: "unsupported" });
+  });
+
+  test("writes all that can be written, and then throws the first error", async () => {
+    const files = [`${scope}/memory.high`, `${scope}/memory.oom.group`, `${scope}/hugetlb.2MB.max`];
+    await using fake = await setUp(v2Cgroup, v2Mounts, files);
+    const unified = { "memory.swap.max": "0", "memory.high": "1000000", "x/y": "1", "memory.oom.group": "1" };
+    await assert.rejects(applyCgroup(v2, { ...mebibytes, unified }, fake.proc), {
+      kind: "unsupported",
+      message: /^cgroup setting "memory\.swap\.max"/,
+    });
+    const texts = files.map((file) => readFile(join(fake.directory, file), "utf8"));
+    assert.deepEqual(await Promise.all(texts), ["1000000", "1", "4096"]);
   });
 
   const refused: readonly (readonly [
