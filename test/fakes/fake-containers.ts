@@ -1,7 +1,11 @@
 import type { ContainerFilter } from "../../src/shim/ports/engine.js";
 import { createHash } from "node:crypto";
 import { ShimError } from "../../src/shim/lib/errors.js";
-import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
+import {
+  type CreateBody,
+  type DockerResources,
+  scopePropertyPrefix,
+} from "../../src/shim/domain/create-body.js";
 import type { DockerStatus, ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
 import { madeLabels, type Labels } from "../../src/shim/domain/labels.js";
@@ -236,6 +240,13 @@ function mergedLabels({ body, imageLabels }: FakeContainer): Labels {
   return { ...imageLabels, ...body.Labels };
 }
 
+function scopePropertiesOf(annotations: Labels = {}): Pick<Snapshot, "scopeProperties"> {
+  const found = Object.entries(annotations).flatMap(([key, value]) =>
+    key.startsWith(scopePropertyPrefix) ? [[key.slice(scopePropertyPrefix.length), value] as const] : [],
+  );
+  return found.length > 0 ? { scopeProperties: Object.fromEntries(found) } : {};
+}
+
 function toSnapshot(container: FakeContainer): Snapshot {
   const { id, name, body, program, imageId, created, state, resources } = container;
   const { HostConfig: host } = body;
@@ -261,6 +272,7 @@ function toSnapshot(container: FakeContainer): Snapshot {
     networkMode: host.NetworkMode ?? "default",
     pidMode: host.PidMode ?? "",
     ipcMode: host.IpcMode ?? "private",
+    ...scopePropertiesOf(host.Annotations),
     cgroupParent: host.CgroupParent ?? "",
     groupAdd: host.GroupAdd ?? [],
     privileged: host.Privileged ?? false,

@@ -37,6 +37,8 @@ export class FakeHost implements HostAccess {
   readonly resolvConfs = new Map<string, string>();
   /** Cgroup settings by container id. */
   readonly cgroups = new Map<string, CgroupSettings>();
+  /** Another one: systemd has loaded its units again. */
+  unitsMark: string | undefined = "1";
   /** What archives of checkpoints hold, by location. */
   readonly checkpointArchives = new Map<string, CheckpointContent>();
   /** Of the first process of every container that runs. */
@@ -117,6 +119,18 @@ export class FakeHost implements HostAccess {
 
   presentCgroup({ id }: Snapshot): Promise<CgroupSettings | undefined> {
     return Promise.resolve(this.local ? this.cgroups.get(id) : undefined);
+  }
+
+  async setScopeProperties(
+    { id }: Snapshot,
+    assignments: readonly string[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#do("setScopeProperties", [id, assignments], signal, () => undefined);
+  }
+
+  unitsLoaded(): Promise<string | undefined> {
+    return Promise.resolve(this.unitsMark);
   }
 
   /** Notes what the archive would hold, by its location. */

@@ -138,6 +138,7 @@ export class TestShim implements AsyncDisposable {
       /** Of the logs of containers that this shim creates: links unless given. */
       readonly logFormat?: "cri" | "docker";
       readonly adoptedLogs?: "keep" | "convert";
+      readonly resyncIntervalMs?: number;
     } = {},
   ): Promise<TestShim> {
     const log = recordingLog();
@@ -192,7 +193,11 @@ export class TestShim implements AsyncDisposable {
           cleanUpMs: 5_000,
           ...options.imageVolumeLimits,
         },
-        sync: { ...defaultStateSyncOptions, reconnectMs: { first: 1, longest: 5 } },
+        sync: {
+          ...defaultStateSyncOptions,
+          reconnectMs: { first: 1, longest: 5 },
+          resyncIntervalMs: options.resyncIntervalMs ?? defaultStateSyncOptions.resyncIntervalMs,
+        },
       },
       log,
       lifetime,

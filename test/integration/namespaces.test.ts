@@ -5,8 +5,9 @@ import { hostname } from "node:os";
 import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectContainer } from "../support/docker.js";
+import { dockerJson, inspectContainer } from "../support/docker.js";
 import { hostNamespace, onEngineHost } from "../support/engine-host.js";
+import { reasonForNoPrivileged } from "../support/privileged.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 const { POD, CONTAINER, NODE, TARGET } = NamespaceMode;
@@ -114,6 +115,27 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
     assert.equal(await namespaceOf(id, "ipc"), await hostNamespace("ipc"));
     assert.equal(await namespaceOf(id, "pid"), await hostNamespace("pid"));
+  });
+
+  test("cgroup: the node's when privileged or with cgroup version 1, else one of its own", async (context) => {
+    const { CgroupVersion: version } = (await dockerJson("GET", "/info")) as {
+      readonly CgroupVersion: string;
+    };
+    const host = await hostNamespace("cgroup");
+    const isHosts = async (id: string): Promise<boolean> => (await namespaceOf(id, "cgroup")) === host;
+    await using pod = await bed.runPod(bed.shim.cri);
+    for (const id of [pod.id, await pod.start()]) assert.equal(await isHosts(id), version === "1");
+    const reason = await reasonForNoPrivileged();
+    if (reason !== false) {
+      context.diagnostic(reason);
+      return;
+    }
+    const linux = { security_context: { privileged: true } };
+    await using privileged = await bed.runPod(bed.shim.cri, { linux });
+    const usual = await privileged.start({ metadata: { name: "usual" } });
+    const same = await privileged.start({ metadata: { name: "privileged" }, linux });
+    assert.deepEqual(await Promise.all([privileged.id, same].map(isHosts)), [true, true]);
+    assert.equal(await isHosts(usual), version === "1");
   });
 
   test("sysctls apply to the pod alone", async () => {

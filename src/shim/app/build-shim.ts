@@ -105,6 +105,7 @@ export function buildShim(
       onConnect: async (facts, signal) => {
         requireCgroupDriver(settings.cgroupDriver, facts);
         resolvConfs.engineConnected();
+        limits.engineConnected(facts);
         warnOfIgnoredAnnotations(settings.allowedAnnotations, facts, log);
         warnOfMissingCgroups(facts, log);
         await adapters.engineConnected(facts, signal);
@@ -116,7 +117,11 @@ export function buildShim(
         // Here and not at the connect: what was read before the subscription may have changed before it.
         forgetImages();
         firstConnection.wentLive(facts);
+        limits.engineCompared();
         for (const listener of liveListeners) listener(facts);
+      },
+      onCompared: () => {
+        limits.engineCompared();
       },
       onImageEvent: forgetImages,
       onOtherContainer: () => {

@@ -84,6 +84,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
     openNetworkNamespace: (...given) => host.openNetworkNamespace(...given),
     deadLogLinks: (...given) => host.deadLogLinks(...given),
     presentCgroup: (...given) => host.presentCgroup(...given),
+    unitsLoaded: () => host.unitsLoaded(),
     cgroupDirectories: (...given) => host.cgroupDirectories(...given),
     openFileLimits: (...given) => host.openFileLimits(...given),
     writableLayer: (...given) => host.writableLayer(...given),
@@ -100,6 +101,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
     linkLog: () => refuse("link a log"),
     restoreLogLink: () => refuse("link a log"),
     applyCgroup: () => refuse("set limits of a container"),
+    setScopeProperties: () => refuse("set limits of a container"),
     findPaths: () => refuse("look at paths of the node"),
     archiveCheckpoint: () => refuse("archive a checkpoint"),
   };

@@ -5,6 +5,9 @@
  */
 import type { Labels } from "./labels.js";
 
+/** Of annotations by which OCI runtimes set properties of a container's systemd scope. */
+export const scopePropertyPrefix = "org.systemd.property.";
+
 export interface PortBinding {
   readonly HostIp: string;
   readonly HostPort: string;

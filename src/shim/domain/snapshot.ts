@@ -75,6 +75,11 @@ export interface Snapshot {
   readonly privileged: boolean;
   readonly resources: ResourceSnapshot;
   /**
+   * Properties of the systemd scope that the container was created with, from its annotations:
+   * `MemoryHigh` → `uint64 1000`. Absent when there are none, and in what is trimmed.
+   */
+  readonly scopeProperties?: Labels;
+  /**
    * Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container.
    */
   readonly addresses: readonly string[];

@@ -1,7 +1,8 @@
 /** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
 import { ShimError } from "../lib/errors.js";
 import { parseTimestamp } from "../lib/time.js";
-import { essentialLabels, madeLabels } from "../domain/labels.js";
+import { scopePropertyPrefix } from "../domain/create-body.js";
+import { essentialLabels, type Labels, madeLabels } from "../domain/labels.js";
 import type {
   DockerStatus,
   ListedContainer,
@@ -35,7 +36,7 @@ const statuses: readonly DockerStatus[] = [
 
 /*
  * What is kept of answers that are too large: labels and environments have no limit. All that is read below
- * must be here, but for the port bindings, which have no limit either.
+ * must be here, but for port bindings and annotations, which have no limit either.
  */
 
 /** Of `GET /containers/{id}/json`. */
@@ -102,6 +103,7 @@ export function toSnapshot(answer: unknown): Snapshot {
     groupAdd: textsOf(host, "GroupAdd"),
     privileged: flagOf(host, "Privileged"),
     resources: toResources(host),
+    ...scopeProperties(labelsOf(host, "Annotations")),
     addresses: toAddresses(objectOf(json, "NetworkSettings")),
     graphDriver: labelsOf(objectOf(json, "GraphDriver"), "Data"),
   };
@@ -158,6 +160,14 @@ function toMount(mount: Json): MountSnapshot {
     propagation: textOf(mount, "Propagation"),
     name: textOf(mount, "Name"),
   };
+}
+
+/** Absent where there are none: each snapshot stays in memory. */
+function scopeProperties(annotations: Labels): Pick<Snapshot, "scopeProperties"> {
+  const properties = Object.entries(annotations)
+    .filter(([key]) => key.startsWith(scopePropertyPrefix))
+    .map(([key, value]) => [key.slice(scopePropertyPrefix.length), value] as const);
+  return properties.length > 0 ? { scopeProperties: Object.fromEntries(properties) } : {};
 }
 
 /** Absent where there is none, as in most containers: each snapshot stays in memory. */

@@ -26,6 +26,8 @@ export function composeHost(reach: () => Reach, local: HostFunctions, remote: Ho
     openNetworkNamespace: (...given) => by("networkNamespaces").openNetworkNamespace(...given),
     applyCgroup: (...given) => by("cgroups").applyCgroup(...given),
     presentCgroup: (...given) => by("cgroups").presentCgroup(...given),
+    setScopeProperties: (...given) => by("cgroups").setScopeProperties(...given),
+    unitsLoaded: () => by("cgroups").unitsLoaded(),
     cgroupDirectories: (...given) => by("cgroups").cgroupDirectories(...given),
     // A path below the state directory proves nothing of others: Docker Desktop shares some directories only.
     findPaths: (...given) => by("files", "hostPaths").findPaths(...given),

@@ -1,5 +1,5 @@
 import { rewriteInPlace } from "./resolv-conf.js";
-import { isKind, ShimError } from "../lib/errors.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
 import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../lib/linux/network-namespaces.js";
@@ -17,7 +17,8 @@ import type {
   ProvenNamespace,
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
-import { applyCgroup, type CgroupTarget, presentCgroup } from "./cgroup/write-cgroup-limits.js";
+import { setUnitProperties, unitsLoadedMark } from "./cgroup/scope-units.js";
+import { applyCgroup, cgroupOf, type CgroupTarget, presentCgroup } from "./cgroup/write-cgroup-limits.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
 import type { HostPaths } from "./host-paths/host-paths.js";
 import {
@@ -126,6 +127,31 @@ export class LocalHost implements HostFunctions {
     settings: CgroupSettings,
   ): Promise<CgroupSettings | undefined> {
     return presentCgroup(await this.#cgroupTarget(id, state.pid), settings);
+  }
+
+  async setScopeProperties(
+    { id, state }: Snapshot,
+    assignments: readonly string[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const target = await this.#cgroupTarget(id, state.pid);
+    const scope = (await cgroupOf(target))?.scope;
+    if (scope === undefined) return;
+    try {
+      await setUnitProperties(scope, assignments, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      // The scope ends with the container.
+      if ((await cgroupOf(target)) === undefined) return;
+      this.#warnOnce(
+        { containerId: id, err: messageOf(error) },
+        "limits are no properties of the container's scope: they are written again when systemd has reset them",
+      );
+    }
+  }
+
+  unitsLoaded(): Promise<string | undefined> {
+    return unitsLoadedMark();
   }
 
   async #cgroupTarget(containerId: string, pid: number): Promise<CgroupTarget> {

@@ -23,6 +23,8 @@ export class RemoteHost implements HostFunctions {
   readonly unlinkLog = unknown;
   readonly deadLogLinks = (): Promise<readonly never[]> => Promise.resolve([]);
   readonly presentCgroup = unknown;
+  readonly setScopeProperties = unknown;
+  readonly unitsLoaded = unknown;
   readonly cgroupDirectories = unknown;
   readonly openFileLimits = unknown;
   readonly writableLayer = unknown;

@@ -1,14 +1,22 @@
 import { withDeadline } from "../lib/abort.js";
 import { messageOf, ShimError, isKind } from "../lib/errors.js";
 import type { Nanoseconds } from "../lib/time.js";
+import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { CgroupSettings, HostSource } from "../ports/host.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { Records } from "../state/records.js";
 import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import type { Logger } from "../lib/log.js";
 import type { Call } from "../lib/call.js";
-import { splitByNeed } from "../plan/cgroups.js";
+import { needsCgroup, splitByNeed } from "../plan/cgroups.js";
+import {
+  lostLimits,
+  scopeProperties,
+  type ScopeProperty,
+  systemdResetsCgroups,
+} from "../plan/scope-properties.js";
 
 interface Deps {
   readonly state: Pick<EngineState, "model" | "sync">;
@@ -20,19 +28,25 @@ interface Deps {
   readonly timeoutMs: number;
 }
 
-/** Limits that the Engine API has no field for. */
+/** Limits that the Engine API has no field for, and those that systemd resets. */
 export interface ContainerLimits {
   /**
-   * Writes the recorded limits of a running container into its cgroup. Throws when that fails, unless the
-   * container has ended. The caller holds the container's lock.
+   * Gives its limits to a container that was just started. Throws when that fails, unless the container has
+   * ended. The caller holds the container's lock.
    */
   apply(container: Snapshot, signal: AbortSignal): Promise<void>;
+  /** The same after a change of the limits on record, or of the engine's. */
+  applyChanged(container: Snapshot, signal: AbortSignal): Promise<void>;
 }
+
+/** Containers whose limits are compared at the same time in the background. */
+const concurrentLooks = 2;
 
 /**
  * Applies the limits that Docker cannot set after each start of a container, also after a start that
- * StartContainer could not complete or that another program made. Containers that run when this program
- * starts get them once more: no record says whether they have them.
+ * StartContainer could not complete or that another program made. Those of containers that run when this
+ * program starts are compared: no record says whether they have them. So are those of all containers when
+ * systemd has loaded its units again, which resets what is no property of a scope.
  */
 export class LimitReconciler implements ContainerLimits {
   /** Container id → the start for which the limits were applied or failed. */
@@ -40,17 +54,37 @@ export class LimitReconciler implements ContainerLimits {
   /** Containers whose lock is awaited. */
   readonly #waiting = new Set<string>();
   readonly #running = new Set<Promise<void>>();
+  readonly #looks = new Semaphore(concurrentLooks);
   readonly #stop = new AbortController();
+  /** Whether systemd writes the files of containers' cgroups, too. */
+  #systemdResets = false;
+  /**
+   * Containers whose limits were just written. systemd writes all files of a scope when properties of it are
+   * set, and that may end after the call has been answered: they are compared once more.
+   */
+  #written = new Set<string>();
+  /** What the host told when all containers were compared. */
+  #units: { readonly mark: string | undefined; readonly times: number } = { mark: undefined, times: 0 };
 
   constructor(private readonly deps: Deps) {}
 
+  /** Called before all containers are inspected again. */
+  engineConnected(facts: NodeFacts): void {
+    this.#systemdResets = systemdResetsCgroups(facts);
+  }
+
   async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
-    const { id, state } = container;
-    const record = this.deps.records.containers.get(id);
-    if (record === undefined || !state.running) return;
-    this.#done.set(id, state.started);
-    const { log } = this.deps;
-    await applyCgroupLimits(container, record.cgroup, this.deps, { log, signal });
+    const wanted = this.#wanted(container);
+    const given = container.scopeProperties ?? {};
+    const properties = scopeProperties(wanted.unified).filter(
+      ({ name, annotation }) => annotation === undefined || given[name] !== annotation,
+    );
+    await this.#write(container, wanted, properties, signal);
+  }
+
+  async applyChanged(container: Snapshot, signal: AbortSignal): Promise<void> {
+    const wanted = this.#wanted(container);
+    await this.#write(container, wanted, scopeProperties(wanted.unified), signal);
   }
 
   /** Called for every inspected container, and with undefined for a removed one. */
@@ -60,17 +94,61 @@ export class LimitReconciler implements ContainerLimits {
       this.#inBackground(id);
   }
 
+  /** Called when the engine is live, and every 30 s. */
+  engineCompared(): void {
+    if (!this.#systemdResets || this.#stop.signal.aborted) return;
+    const work = this.#compareReset().finally(() => this.#running.delete(work));
+    this.#running.add(work);
+  }
+
   async stop(): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
     await Promise.all(this.#running);
   }
 
-  #lacks({ id, state }: Snapshot): boolean {
-    return (
-      state.running &&
-      this.#done.get(id) !== state.started &&
-      this.deps.records.containers.get(id) !== undefined
-    );
+  /** A systemd that still loads its units resets limits after the first comparison: there is a second one. */
+  async #compareReset(): Promise<void> {
+    const { model } = this.deps.state;
+    const mark = await this.deps.node.host().unitsLoaded();
+    const times = mark === this.#units.mark ? this.#units.times + 1 : 1;
+    const mayBeReset = mark === undefined || times <= 2;
+    this.#units = { mark, times };
+    const ids = mayBeReset ? model.ids() : this.#written;
+    this.#written = new Set();
+    for (const id of ids) {
+      this.#done.delete(id);
+      const container = model.snapshot(id);
+      if (container !== undefined) this.observe(id, container);
+    }
+  }
+
+  #wanted({ id, resources }: Snapshot): CgroupSettings {
+    const { unified = {}, hugepages = [] } = this.deps.records.containers.get(id)?.cgroup ?? {};
+    return { unified: { ...(this.#systemdResets ? lostLimits(resources) : {}), ...unified }, hugepages };
+  }
+
+  #lacks(container: Snapshot): boolean {
+    const { id, state } = container;
+    return state.running && this.#done.get(id) !== state.started && !isEmpty(this.#wanted(container));
+  }
+
+  /** `properties` come first: with them systemd writes the files. */
+  async #write(
+    container: Snapshot,
+    wanted: CgroupSettings,
+    properties: readonly ScopeProperty[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { id, state } = container;
+    const { log, node } = this.deps;
+    if (!state.running || isEmpty(wanted)) return;
+    this.#done.set(id, state.started);
+    if (this.#systemdResets) {
+      this.#written.add(id);
+      const assignments = properties.map(({ assignment }) => assignment);
+      if (assignments.length > 0) await node.host().setScopeProperties(container, assignments, signal);
+    }
+    await applyCgroupLimits(container, wanted, this.deps, { log, signal });
   }
 
   /**
@@ -79,19 +157,13 @@ export class LimitReconciler implements ContainerLimits {
    * later inspect to try again.
    */
   #inBackground(id: string): void {
-    const { state, locks, log, timeoutMs } = this.deps;
+    const { locks, log } = this.deps;
+    const { signal } = this.#stop;
     this.#waiting.add(id);
     const work = locks.containers
-      .run(id, this.#stop.signal, async () => {
-        this.#waiting.delete(id);
-        const container = state.model.snapshot(id);
-        if (container === undefined || !this.#lacks(container)) return;
-        await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
-          this.apply(container, signal),
-        );
-      })
+      .run(id, signal, () => this.#looks.run(signal, () => this.#compare(id)))
       .catch((error: unknown) => {
-        if (this.#stop.signal.aborted) return;
+        if (signal.aborted) return;
         log.error(
           { containerId: id, err: messageOf(error) },
           "cannot apply the cgroup limits of a running container",
@@ -100,6 +172,40 @@ export class LimitReconciler implements ContainerLimits {
       .finally(() => this.#running.delete(work));
     this.#running.add(work);
   }
+
+  async #compare(id: string): Promise<void> {
+    const { state, node, log, timeoutMs } = this.deps;
+    this.#waiting.delete(id);
+    const container = state.model.snapshot(id);
+    if (container === undefined || !this.#lacks(container)) return;
+    this.#done.set(id, container.state.started);
+    const wanted = this.#wanted(container);
+    const present = await node.host().presentCgroup(container, wanted);
+    if (present === undefined && !needsCgroup(wanted)) return;
+    const lost = lostSettings(wanted, present ?? { unified: {}, hugepages: [] });
+    if (isEmpty(lost)) return;
+    await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
+      this.#write(container, wanted, scopeProperties(lost.unified), signal),
+    );
+    log.debug({ containerId: id, settings: Object.keys(lost.unified) }, "cgroup limits written");
+  }
+}
+
+function isEmpty({ unified, hugepages }: CgroupSettings): boolean {
+  return Object.keys(unified).length === 0 && hugepages.length === 0;
+}
+
+/** Those of `wanted` that are not in force. A value that the kernel shows in another form counts as lost. */
+function lostSettings(wanted: CgroupSettings, present: CgroupSettings): CgroupSettings {
+  return {
+    unified: Object.fromEntries(
+      Object.entries(wanted.unified).filter(([name, value]) => present.unified[name] !== value),
+    ),
+    hugepages: wanted.hugepages.filter(
+      ({ pageSize, limitBytes }) =>
+        !present.hugepages.some((one) => one.pageSize === pageSize && one.limitBytes === limitBytes),
+    ),
+  };
 }
 
 /**
@@ -127,8 +233,4 @@ export async function applyCgroupLimits(
   if (failures.length === 0) return;
   const now = await state.sync.refresh(container.id).catch(() => container);
   if (now?.state.running === true) throw failures[0];
-}
-
-function isEmpty({ unified, hugepages }: CgroupSettings): boolean {
-  return Object.keys(unified).length === 0 && hugepages.length === 0;
 }

@@ -44,6 +44,7 @@ import {
   stopTimeoutProperty,
 } from "./oci-annotations.js";
 import { createResources } from "./resources.js";
+import { scopeAnnotations } from "./scope-properties.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
 import { securityOptions, securityContextField } from "./security-options.js";
 import { ulimitsField } from "./ulimits.js";
@@ -107,16 +108,22 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
   const { config, sandbox_config } = request;
   const name = containerName(sandbox_config.metadata, config.metadata);
   const logPath = containerLogPath(sandbox_config.log_directory, config.log_path);
+  const cgroup = cgroupSettings(config.linux?.resources, context.facts, "config.linux.resources");
   return defined({
     name,
     alternativeName: (random: number) => alternativeName(name, random),
-    body: createBody(request, logPath, context),
+    body: createBody(request, logPath, cgroup, context),
     logPath,
-    cgroup: cgroupSettings(config.linux?.resources, context.facts, "config.linux.resources"),
+    cgroup,
   });
 }
 
-function createBody(request: ValidCreateContainer, logPath: string, context: ContainerContext): CreateBody {
+function createBody(
+  request: ValidCreateContainer,
+  logPath: string,
+  cgroup: CgroupSettings | undefined,
+  context: ContainerContext,
+): CreateBody {
   const { config, sandbox_config } = request;
   const { User, GroupAdd } = userFields(config.linux?.security_context, context.inputs.imageUser);
   const cdi = cdiEdits(config, context);
@@ -142,7 +149,7 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
         ...imageMountsLabels(config, context.inputs.imageVolumes),
       }),
     },
-    HostConfig: hostConfig(request, [...(GroupAdd ?? []), ...cdi.groups], cdi, context),
+    HostConfig: hostConfig(request, { groups: [...(GroupAdd ?? []), ...cdi.groups], cdi, cgroup }, context),
   });
 }
 
@@ -159,10 +166,15 @@ function imageMountsLabels(
   return imageMounts.length === 0 ? {} : { [imageMountsLabel]: formatImageMounts(imageMounts) };
 }
 
+interface HostConfigParts {
+  readonly groups: readonly string[];
+  readonly cdi: CdiEdits;
+  readonly cgroup: CgroupSettings | undefined;
+}
+
 function hostConfig(
   request: ValidCreateContainer,
-  groups: readonly string[],
-  cdi: CdiEdits,
+  { groups, cdi, cgroup }: HostConfigParts,
   context: ContainerContext,
 ): HostConfig {
   const { config, sandbox_config } = request;
@@ -170,6 +182,7 @@ function hostConfig(
   const security = config.linux?.security_context ?? null;
   const privileged = security?.privileged ?? false;
   const { runtime } = sandbox.snapshot;
+  const resources = createResources(config.linux?.resources);
   const { Mounts, Binds } = planMounts(config.mounts, {
     facts,
     runtime,
@@ -189,7 +202,7 @@ function hostConfig(
       facts.cgroupDriver,
       "sandbox_config.linux.cgroup_parent",
     ),
-    ...createResources(config.linux?.resources),
+    ...resources,
     OomScoreAdj: context.oomScoreAdj(Number(config.linux?.resources?.oom_score_adj ?? "0")),
     ShmSize: sharedMemoryBytes,
     RestartPolicy: { Name: "no" as const },
@@ -216,6 +229,7 @@ function hostConfig(
         ...stopTimeoutProperty(gracePeriodSeconds(config.annotations), facts),
         ...allowedAnnotations([sandbox_config.annotations, config.annotations], context.allowedAnnotations),
         ...containerAnnotations(request, { id: sandbox.id, runtime }, context),
+        ...scopeAnnotations(cgroup?.unified ?? {}, resources, facts),
       },
       facts,
     ),

@@ -1,5 +1,5 @@
 /** Annotations of the OCI specification of a container, which containerd's shim and the OCI runtime act upon. */
-import type { HostConfig } from "../domain/create-body.js";
+import { type HostConfig, scopePropertyPrefix } from "../domain/create-body.js";
 import type { Labels } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { SandboxConfig, ValidCreateContainer } from "../domain/requests.js";
@@ -100,5 +100,5 @@ function podAnnotations({ metadata, log_directory }: SandboxConfig): Labels {
  */
 export function stopTimeoutProperty(graceSeconds: number | undefined, facts: NodeFacts): Labels {
   if (graceSeconds === undefined || facts.cgroupDriver !== "systemd") return {};
-  return { "org.systemd.property.TimeoutStopUSec": `uint64 ${graceSeconds}000000` };
+  return { [`${scopePropertyPrefix}TimeoutStopUSec`]: `uint64 ${graceSeconds}000000` };
 }

@@ -70,6 +70,17 @@ export interface HostFunctions {
   /** Present values of the limits in `settings`; undefined when the cgroup is out of reach. */
   presentCgroup(container: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined>;
 
+  /**
+   * Makes limits properties of the container's scope, as `MemoryHigh=1000`: what systemd writes into its files
+   * when it loads its units again. A failure is logged once, and not thrown.
+   */
+  setScopeProperties(container: Snapshot, assignments: readonly string[], signal: AbortSignal): Promise<void>;
+  /**
+   * Differs after each time that systemd has loaded its units again (`systemctl daemon-reload`), and perhaps
+   * more often. Undefined when that cannot be told.
+   */
+  unitsLoaded(): Promise<string | undefined>;
+
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
   cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
   /** Of its first process; undefined when that is out of reach or not provably the container's. */

@@ -32,6 +32,8 @@ export interface StateSyncDeps {
   readonly onConnectError?: (error: ShimError) => "stop" | "retry";
   /** Called each time that the model becomes live. */
   readonly onLive: (facts: NodeFacts) => void;
+  /** Called after each further comparison with the engine's list. */
+  readonly onCompared?: () => void;
   /** Called for each image event. */
   readonly onImageEvent: (event: EngineEvent) => void;
   /** Called when an unmanaged container (not part of a pod) was created or removed. */
@@ -313,6 +315,7 @@ export class StateSync {
         if (areFactsDue) known = await this.#readFactsAgain(known, signal);
         await this.#resync.run(signal, { only: "different" });
         this.#isLate = false;
+        this.deps.onCompared?.();
       } catch (error) {
         // A loaded engine that answers other requests is slow. What its events tell is known in the meantime.
         if (!isKind(error, "timeout") || !this.deps.engine.hasAnswered(silenceMs)) throw error;

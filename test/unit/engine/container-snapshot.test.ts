@@ -6,6 +6,15 @@ import { fullContainer } from "./full-answers.js";
 describe("toSnapshot()", () => {
   const minimal = { Id: "a".repeat(64) };
 
+  test("of annotations only the properties of a systemd scope are kept", () => {
+    const snapshot = (annotations?: object) =>
+      toSnapshot({ ...minimal, HostConfig: { Annotations: annotations } });
+    const annotations = { "org.systemd.property.MemoryHigh": "uint64 5", "a.b/c": "d" };
+    assert.deepEqual(snapshot(annotations).scopeProperties, { MemoryHigh: "uint64 5" });
+    assert.equal("scopeProperties" in snapshot({ "a.b/c": "d" }), false);
+    assert.equal("scopeProperties" in snapshot(), false);
+  });
+
   test("a full answer is read, in the shape of API 1.41 and in that of 1.52", () => {
     const expected = {
       id: "a".repeat(64),

@@ -40,7 +40,7 @@ export async function updateContainerResources(
     using _ = sync.changing(snapshot.name);
     try {
       await change(snapshot, plan, services, call);
-      await settle(id, plan, services, call);
+      await settle(id, plan, services);
     } catch (error) {
       throw ShimError.from(error).within(`failed to update container "${id}"`, { containerId: id });
     }
@@ -96,20 +96,14 @@ async function restore(
  * cgroup v2 `memory.swap.max` is now Docker's MemorySwap, no longer the swap limit of the kubelet. So the
  * limits of the record are applied again.
  */
-async function settle(
-  id: string,
-  { body, cgroup }: UpdatePlan,
-  services: Services,
-  call: Call,
-): Promise<void> {
+async function settle(id: string, { body, cgroup }: UpdatePlan, services: Services): Promise<void> {
   const { settings } = services;
   const { sync } = services.state;
   const { containers: containerRecords } = services.records;
   await withDeadline(undefined, settings.cleanUpTimeoutMs, "apply its cgroup limits", async (signal) => {
     if (cgroup !== undefined) await containerRecords.merge(id, cgroup);
     const container = await sync.refresh(id, signal);
-    const record = containerRecords.get(id);
-    if (Object.keys(body).length === 0 || record === undefined || container?.state.running !== true) return;
-    await applyCgroupLimits(container, record.cgroup, services, { ...call, signal });
+    if (container === undefined || (cgroup === undefined && Object.keys(body).length === 0)) return;
+    await services.node.limits.applyChanged(container, signal);
   });
 }

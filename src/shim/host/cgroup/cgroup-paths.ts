@@ -1,5 +1,5 @@
 /** Where the cgroup hierarchies of this host are mounted. */
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { ShimError } from "../../lib/errors.js";
 import { type ProcFiles, readMounts } from "../processes/proc-files.js";
 import type { CgroupDirectories } from "../../ports/host.js";
@@ -77,6 +77,13 @@ export class ContainerCgroup {
     });
     const path = this.#ownPath("memory") ?? this.#ownPath(unified);
     return found.length === 0 || path === undefined ? undefined : { path, directories: new Map(found) };
+  }
+
+  /** The unit of the system's systemd that this cgroup of v2 is, if it is one. */
+  get scope(): string | undefined {
+    const path = this.#ownPath(unified) ?? "";
+    // Those of a rootless engine are units of the user's systemd.
+    return path.endsWith(".scope") && !path.includes("/user@") ? basename(path) : undefined;
   }
 
   /** Up to the part with the id: processes such as systemd make cgroups of their own below it. */

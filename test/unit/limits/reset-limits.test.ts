@@ -1,0 +1,206 @@
+/** Limits that systemd resets: those of cgroup v2 with the systemd driver. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import type { LinuxContainerResources } from "../../../src/shim/domain/cri.js";
+import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import { runContainer, runSandbox } from "../../fakes/pods.js";
+import { containerResources } from "../../fakes/requests.js";
+import { TestShim } from "../../fakes/services.js";
+import { until } from "../../fakes/turns.js";
+
+const systemd: Partial<NodeFacts> = { cgroupDriver: "systemd", cgroupVersion: 2 };
+
+function start(
+  facts: Partial<NodeFacts>,
+  options: Parameters<typeof TestShim.start>[0] = {},
+): Promise<TestShim> {
+  return TestShim.start({
+    ...options,
+    prepare: ({ engine }) => {
+      engine.facts = { ...engine.facts, ...facts };
+    },
+  });
+}
+
+async function run(shim: TestShim, resources: Partial<LinuxContainerResources>): Promise<string> {
+  const linux = { resources: containerResources(resources), security_context: null };
+  return runContainer(shim, await runSandbox(shim), "main", { linux });
+}
+
+/** Properties that were set of the container's scope, call by call. */
+function setProperties(shim: TestShim, id: string): readonly unknown[] {
+  return shim.world.journal.steps
+    .filter(({ verb, args }) => verb === "setScopeProperties" && args[0] === id)
+    .map(({ args }) => args[1]);
+}
+
+function unifiedOf(shim: TestShim, id: string): Readonly<Record<string, string>> | undefined {
+  return shim.world.host.cgroups.get(id)?.unified;
+}
+
+const unified = { "memory.high": "4096", "memory.swap.max": "0", "memory.oom.group": "1" };
+const asReset = { "memory.high": "max", "memory.swap.max": "max", "memory.oom.group": "0" };
+
+describe("StartContainer", () => {
+  test("makes limits properties of the scope before it writes the files, where the engine takes no annotations", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 42 });
+    const id = await run(shim, { unified });
+    assert.deepEqual(setProperties(shim, id), [["MemoryHigh=4096", "MemorySwapMax=0"]]);
+    assert.deepEqual(unifiedOf(shim, id), unified);
+    const verbs = shim.world.journal.steps.map(({ verb }) => verb);
+    assert.ok(verbs.indexOf("setScopeProperties") < verbs.indexOf("applyCgroup"));
+  });
+
+  test("sets no property that the scope was created with", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 });
+    const id = await run(shim, { unified });
+    assert.deepEqual(setProperties(shim, id), []);
+    assert.deepEqual(unifiedOf(shim, id), unified);
+  });
+
+  test("sets those that the runtime has set by fields of the engine", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 });
+    const id = await run(shim, { cpu_shares: "512", unified: { ...unified, "cpu.weight": "250" } });
+    assert.deepEqual(setProperties(shim, id), [["CPUWeight=250"]]);
+  });
+
+  test("repairs the engine's limit of no swap", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 42 });
+    const memory = { memory_limit_in_bytes: "67108864" };
+    assert.deepEqual(setProperties(shim, await run(shim, memory)), [["MemorySwapMax=0"]]);
+  });
+
+  for (const facts of [
+    { ...systemd, cgroupVersion: 1 },
+    { ...systemd, cgroupDriver: "cgroupfs" },
+  ] as const) {
+    const what = `${facts.cgroupDriver} and version ${facts.cgroupVersion}`;
+    test(`sets no properties and writes nothing of the engine's with ${what}`, async () => {
+      await using shim = await start(facts);
+      const id = await run(shim, { memory_limit_in_bytes: "67108864" });
+      assert.deepEqual(setProperties(shim, id), []);
+      assert.equal(shim.world.host.cgroups.has(id), false);
+    });
+  }
+
+  test("starts the container when only limits that every container gets cannot be set, and sets the others", async () => {
+    await using shim = await start({ cgroupVersion: 2 });
+    const { host } = shim.world;
+    const apply = host.applyCgroup.bind(host);
+    host.applyCgroup = (container, settings, signal) =>
+      "memory.swap.max" in settings.unified
+        ? Promise.reject(new ShimError("unsupported", "no swap accounting"))
+        : apply(container, settings, signal);
+    const id = await run(shim, { unified: { "memory.high": "4096", "memory.swap.max": "0" } });
+    assert.deepEqual(unifiedOf(shim, id), { "memory.high": "4096" });
+  });
+});
+
+describe("UpdateContainerResources", () => {
+  test("sets changed limits as properties, back to the first value, too", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 });
+    const id = await run(shim, { unified });
+    for (const high of ["8192", "4096"]) {
+      await shim.rpcs.UpdateContainerResources(
+        {
+          container_id: id,
+          linux: containerResources({ unified: { "memory.high": high } }),
+          windows: null,
+          annotations: {},
+        },
+        shim.call(),
+      );
+    }
+    assert.deepEqual(setProperties(shim, id), [
+      ["MemoryHigh=8192", "MemorySwapMax=0"],
+      ["MemoryHigh=4096", "MemorySwapMax=0"],
+    ]);
+    assert.deepEqual(unifiedOf(shim, id), unified);
+  });
+
+  test("sets no swap for a container that gets its memory limit now", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 });
+    const id = await run(shim, {});
+    const linux = containerResources({ memory_limit_in_bytes: "67108864" });
+    const request = { container_id: id, linux, windows: null, annotations: {} };
+    await shim.rpcs.UpdateContainerResources(request, shim.call());
+    assert.deepEqual(setProperties(shim, id), [["MemorySwapMax=0"]]);
+  });
+});
+
+describe("after systemd has loaded its units again", () => {
+  const often = { resyncIntervalMs: 5 };
+
+  test("what is no property is written again, and what turned out to be none is made one", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    const id = await run(shim, { unified });
+    const { host } = shim.world;
+    // As of an engine that has lost one of the annotations.
+    host.cgroups.set(id, { unified: { ...asReset, "memory.high": "4096" }, hugepages: [] });
+    host.unitsMark = "2";
+    await until("its limits are in force", () => unifiedOf(shim, id)?.["memory.oom.group"] === "1");
+    assert.deepEqual(unifiedOf(shim, id), unified);
+    assert.deepEqual(setProperties(shim, id), [["MemorySwapMax=0"]]);
+  });
+
+  test("limits are compared twice: systemd may still be at it", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    const id = await run(shim, { unified });
+    const { host } = shim.world;
+    let looks = 0;
+    const present = host.presentCgroup.bind(host);
+    host.presentCgroup = async (container) => {
+      const found = await present(container);
+      looks += 1;
+      if (looks === 1) host.cgroups.set(id, { unified: asReset, hugepages: [] });
+      return found;
+    };
+    host.unitsMark = "2";
+    await until(
+      "its limits are in force",
+      () => looks > 1 && unifiedOf(shim, id)?.["memory.high"] === "4096",
+    );
+  });
+
+  test("without a reload another program's limits stay", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    const id = await run(shim, { unified });
+    const { host } = shim.world;
+    let marks = 0;
+    host.unitsLoaded = () => Promise.resolve(String((marks += 1) > 0));
+    await until("the comparisons after the start are over", () => marks > 5);
+    host.cgroups.set(id, { unified: asReset, hugepages: [] });
+    marks = 0;
+    await until("there were more of them", () => marks > 5);
+    assert.deepEqual(unifiedOf(shim, id), asReset);
+  });
+
+  test("the engine's limit of no swap is repaired in containers of other programs, too", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    const id = await run(shim, { memory_limit_in_bytes: "67108864" });
+    await shim.services.records.containers.remove(id);
+    const { host } = shim.world;
+    host.cgroups.set(id, { unified: { "memory.swap.max": "max" }, hugepages: [] });
+    host.unitsMark = "2";
+    await until("it may not swap", () => unifiedOf(shim, id)?.["memory.swap.max"] === "0");
+    assert.deepEqual(setProperties(shim, id), [["MemorySwapMax=0"]]);
+  });
+});
+
+test("limits that systemd overwrote after StartContainer had written them are in force a comparison later", async () => {
+  await using shim = await start({ ...systemd, apiMinor: 43 }, { resyncIntervalMs: 5 });
+  let marks = 0;
+  const { host } = shim.world;
+  host.unitsLoaded = () => Promise.resolve(String((marks += 1) > 0));
+  await until("the comparisons after the connect are over", () => marks > 5);
+  const apply = host.applyCgroup.bind(host);
+  let count = 0;
+  host.applyCgroup = async (container, settings, signal) => {
+    await apply(container, settings, signal);
+    count += 1;
+    if (count === 1) host.cgroups.set(container.id, { unified: asReset, hugepages: [] });
+  };
+  const id = await run(shim, { unified: { "memory.oom.group": "1" } });
+  await until("its limits are in force", () => unifiedOf(shim, id)?.["memory.oom.group"] === "1");
+});
