@@ -29,7 +29,7 @@ const adapters = [
   "stats",
   "streaming",
 ];
-const daemon = [...rules, ...helpers, ...adapters, "cri", "grpc", "config"];
+const daemon = [...rules, ...helpers, ...adapters, "cri", "cadvisor", "grpc", "config"];
 
 /**
  * What each layer may import beside itself, from the bottom to the top.
@@ -47,6 +47,7 @@ export const layers = {
   images: [...rules, "recovery"],
   grpc: ["lib", "domain", "ports", "plan"],
   cri: [...rules, ...helpers, "grpc"],
+  cadvisor: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
   client: ["lib", "domain", "grpc"],

@@ -54,6 +54,8 @@ const child = spawn(
     join(directory, "state"),
     "--container-runtime-endpoint",
     `unix://${join(directory, "dockershim.sock")}`,
+    "--cadvisor-socket",
+    join(directory, "cadvisor.sock"),
     ...argv.filter((argument) => !forNode.test(argument)),
   ],
   { cwd: repositoryRoot, stdio: ["inherit", "inherit", "pipe"] },

@@ -175,10 +175,10 @@ export const wayBack: readonly WayBackRow[] = [
   },
   {
     id: "way-back-label-keys",
-    what: "the label dockershim.label-keys, and labels of images",
+    what: "the labels dockershim.label-keys and dockershim.image-name, and labels of images",
     targets: both,
     level: "note",
-    text: "CRI clients see the label dockershim.label-keys and the image's labels",
+    text: "CRI clients see these labels",
     reason: "the target takes every Docker label for a label of the request; kubelets ignore these",
     next: "",
     pod: () => true,

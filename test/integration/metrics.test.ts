@@ -43,13 +43,14 @@ async function listening(pid: number): Promise<readonly string[]> {
 describe("metrics", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
 
-  test("by default nothing listens but the CRI, the claim of the state directory and the streaming server", async () => {
+  test("by default nothing listens but the CRI, cAdvisor's socket, the claim of the state directory and the streaming server", async () => {
     const shim = await bed.startShim();
     // Unix sockets are bound under temporary names beside their own.
     const all = (await listening(shim.pid)).map((one) => (one === "tcp" ? one : dirname(one)));
     // Over ssh, the way to the engine is a private socket.
     const places = all.filter((one) => !basename(one).startsWith("dockershim-ssh-"));
-    assert.deepEqual(places.sort(), [dirname(shim.socket), shim.stateDirectory, "tcp"].sort());
+    const expected = [dirname(shim.socket), dirname(shim.cadvisorSocket), shim.stateDirectory, "tcp"];
+    assert.deepEqual(places.sort(), expected.sort());
   });
 
   test("values follow what a kubelet does, and /readyz the engine", async () => {

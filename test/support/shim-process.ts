@@ -132,6 +132,7 @@ export class CommandProcess {
 export class ShimProcess implements AsyncDisposable {
   readonly socket: string;
   readonly endpoint: string;
+  readonly cadvisorSocket: string;
   readonly stateDirectory: string;
   readonly #child: ChildProcess;
   readonly #clients: CriClient[] = [];
@@ -144,6 +145,7 @@ export class ShimProcess implements AsyncDisposable {
   private constructor(options: ShimOptions) {
     this.socket = join(options.directory, "cri.sock");
     this.endpoint = `unix://${this.socket}`;
+    this.cadvisorSocket = join(options.directory, "cadvisor.sock");
     this.stateDirectory = join(options.directory, "state");
     this.#child = spawnProgram(
       [
@@ -151,6 +153,7 @@ export class ShimProcess implements AsyncDisposable {
         `--pod-infra-container-image=${builtinPauseReference}`,
         `--state-dir=${this.stateDirectory}`,
         `--container-runtime-endpoint=${this.endpoint}`,
+        `--cadvisor-socket=${this.cadvisorSocket}`,
         `--docker-endpoint=${options.dockerEndpoint ?? dockerEndpoint}`,
         // The process behind a proxy's socket is no engine, so that the shim would learn only from a failed
         // start what scores the engine may set.

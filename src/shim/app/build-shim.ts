@@ -17,6 +17,7 @@ import {
 } from "../cri/runtime/engine-checks.js";
 import type { Services, ServiceSettings, Stats, Streaming } from "../cri/services.js";
 import { ImageDiskUsage } from "../images/image-disk-usage.js";
+import { ImageNames } from "../images/image-names.js";
 import { ImagePins } from "../images/image-pins.js";
 import { AbandonedRequests } from "../recovery/abandoned-requests.js";
 import { LimitReconciler } from "../limits/cgroup-limits.js";
@@ -24,6 +25,7 @@ import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import { ImageCache } from "../images/image-cache.js";
 import { UnmanagedImages } from "../images/unmanaged-images.js";
 import { EngineLiveness } from "../state/engine-liveness.js";
+import { Arrivals } from "../state/arrivals.js";
 import { StateSync } from "../state/state-sync.js";
 import type { StateSyncOptions } from "../state/state-sync-options.js";
 import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js";
@@ -91,6 +93,9 @@ export function buildShim(
     isLive: () => link.state.phase === "live",
     now: () => performance.now(),
   });
+  const imageNames = new ImageNames(imageCache);
+  lifetime.onClose("names of images", () => imageNames.stop());
+  const arrivals = new Arrivals();
   const forgetImages = (): void => {
     imageCache.forget();
     adapters.pauseImages.invalidate();
@@ -131,7 +136,9 @@ export function buildShim(
         if (snapshot !== undefined) {
           abandonedRequests.observe(snapshot);
           openFiles.observe(snapshot);
+          imageNames.observe(snapshot);
         }
+        arrivals.noticed(id);
         limits.observe(id, snapshot);
         resolvConfs.observe(id, snapshot);
       },
@@ -142,7 +149,7 @@ export function buildShim(
     },
     settings.sync,
   );
-  const state: EngineState = { link, model, sync };
+  const state: EngineState = { link, model, sync, arrivals };
   const resolvConfs = new ResolvConfReconciler({ records, node: { host }, log });
   lifetime.onClose("resolv.conf of sandboxes", () => resolvConfs.stop());
   const locks = { sandboxes: new KeyedMutex(), containers: new KeyedMutex() };
@@ -161,7 +168,14 @@ export function buildShim(
     engineLiveness: new EngineLiveness(engine),
     state,
     records,
-    images: buildImages(adapters, imageCache, unmanagedImages, settings, log, lifetime),
+    images: buildImages(
+      adapters,
+      { cache: imageCache, names: imageNames },
+      unmanagedImages,
+      settings,
+      log,
+      lifetime,
+    ),
     network,
     node: { host, oomScores, limits },
     logs,
@@ -184,7 +198,7 @@ export function buildShim(
 
 function buildImages(
   { engine, model, host, pauseImages }: Adapters,
-  cache: ImageCache,
+  { cache, names }: Pick<Images, "cache" | "names">,
   unmanagedImages: UnmanagedImages,
   { cleanUpTimeoutMs, place, pinnedImages, imageVolumeLimits }: ShimSettings,
   log: Logger,
@@ -217,6 +231,7 @@ function buildImages(
   });
   return {
     cache,
+    names,
     pins: new ImagePins({ pauseImages, unmanagedImages, patterns: pinnedImages }),
     users,
     volumes,

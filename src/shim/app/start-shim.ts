@@ -19,6 +19,7 @@ import type { EngineLink } from "../state/engine-link.js";
 import { openAdapters } from "./adapters.js";
 import { buildShim, type ShimSettings } from "./build-shim.js";
 import type { Environment } from "./open-engine.js";
+import { openCadvisor } from "./open-cadvisor.js";
 import { openMetrics } from "./open-metrics.js";
 import { readOnlyRpcs } from "./read-only.js";
 
@@ -39,6 +40,8 @@ export interface Shim {
   readonly streamingAddress: string;
   /** URL or path of the metrics; empty when they are off. */
   readonly metricsAddress: string;
+  /** For example `unix:///run/dockershim/cadvisor.sock`; empty when cAdvisor is not served. */
+  readonly cadvisorSocket: string;
   /** Resolves at the first time that the engine is live. */
   readonly firstLive: Promise<NodeFacts>;
   /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
@@ -54,11 +57,17 @@ export interface Shim {
   stop(timeoutMs: number): Promise<readonly string[]>;
 }
 
+export interface Process {
+  readonly environment: Environment;
+  /** Of this program. */
+  readonly version: string;
+}
+
 /** Serves as soon as it returns, with or without an engine. */
-export async function startShim(config: Config, log: Logger, environment: Environment): Promise<Shim> {
+export async function startShim(config: Config, log: Logger, process: Process): Promise<Shim> {
   const lifetime = new Lifetime(log);
   try {
-    return await start(config, log, environment, lifetime);
+    return await start(config, log, process, lifetime);
   } catch (error) {
     await lifetime.close();
     throw error;
@@ -68,7 +77,7 @@ export async function startShim(config: Config, log: Logger, environment: Enviro
 async function start(
   config: Config,
   log: Logger,
-  environment: Environment,
+  { environment, version }: Process,
   lifetime: Lifetime,
 ): Promise<Shim> {
   const metrics = await openMetrics(config, log, lifetime);
@@ -93,6 +102,8 @@ async function start(
     },
     (signal) => readConditions(services, signal),
   );
+  const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
+  lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
   const server = await serve(config, services, log, environment, metrics?.observer);
   sync.start();
   lifetime.onClose("sync", async () => {
@@ -108,6 +119,7 @@ async function start(
     pauseImageReference: config.pauseImage,
     streamingAddress: streamingServer.urlBase,
     metricsAddress: metricsServer?.endpoint ?? "",
+    cadvisorSocket: cadvisor?.endpoint ?? "",
     firstLive: firstConnection.live,
     failed: firstConnection.failed,
     nodePrepared: () => adapters.nodePrepared(),

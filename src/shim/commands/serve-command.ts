@@ -37,7 +37,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
   const log = createLogger(config.logLevel);
   for (const warning of warnings) log.warn(warning);
   const example = config.readOnly ? undefined : await writeExampleNetwork(config, log);
-  const shim = await startShim(config, log, environment);
+  const shim = await startShim(config, log, io);
   let stopping = false;
   let first = { name: "", atMs: 0 };
   const signalled = new Promise<string>((resolve) => {

@@ -6,7 +6,8 @@
 import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../lib/errors.js";
 import { containerOptions } from "./container-options.js";
-import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
+import { bindAddressKind, dockerEndpointKind, listenEndpointKind } from "./endpoints.js";
+import { metricsOptions } from "./metrics-options.js";
 import {
   booleanKind,
   cidrKind,
@@ -361,18 +362,6 @@ const logging = {
   }),
 };
 
-const metrics = {
-  metricsBindAddress: option({
-    name: "metrics-bind-address",
-    group: "Metrics",
-    kind: optional(localEndpointKind),
-    default: "",
-    defaultShown: "none: not served",
-    help: "Address of /metrics (Prometheus), /healthz and /readyz: IP:port of the loopback interface, or unix:///path",
-    why: "metrics cost memory and time, and an unused listener is a risk",
-  }),
-};
-
 export const options = {
   ...serving,
   ...observing,
@@ -382,7 +371,7 @@ export const options = {
   ...network,
   ...streaming,
   ...logging,
-  ...metrics,
+  ...metricsOptions,
 };
 
 export type Options = typeof options;

@@ -13,6 +13,8 @@ import { ignoredFlags } from "./other-flags.js";
  * The checked values of all options. Durations are milliseconds, paths are absolute. Fields as in `options`.
  */
 export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
+  /** Whether the start fails without the socket for cAdvisor: it was asked for. */
+  readonly cadvisorSocketRequired: boolean;
   readonly dockerEndpoint: DockerEndpoint;
   /** Of Docker's command line, which the endpoint is from. */
   readonly dockerContext: DockerContext | undefined;
@@ -152,7 +154,14 @@ async function settle(
       '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
     );
   }
-  refuseSharedSocket(values);
+  const cadvisorSocketRequired = chosen.cadvisorSocket.source !== "default";
+  let { cadvisorSocket } = values;
+  // A server beside another runtime may not be the only one: which of them tells names is to be said.
+  if (values.readOnly && !cadvisorSocketRequired) {
+    cadvisorSocket = undefined;
+    chosen.cadvisorSocket = { ...chosen.cadvisorSocket, value: "" };
+  }
+  refuseSharedSocket({ ...values, cadvisorSocket });
   const { dockerEndpoint, dockerContext, ...where } = await settleDockerEndpoint(
     values.dockerEndpoint,
     environment,
@@ -164,18 +173,33 @@ async function settle(
     value: dockerEndpointKind.format(dockerEndpoint),
   };
   const sources = Object.fromEntries(optionList.map(([field, { name }]) => [name, chosen[field]]));
-  return { config: { ...values, dockerEndpoint, dockerContext, logLevel }, sources, warnings };
+  const config = {
+    ...values,
+    cadvisorSocket,
+    cadvisorSocketRequired,
+    dockerEndpoint,
+    dockerContext,
+    logLevel,
+  };
+  return { config, sources, warnings };
 }
 
-function refuseSharedSocket({
-  containerRuntimeEndpoint: cri,
-  metricsBindAddress: metrics,
-}: Pick<OptionValues, "containerRuntimeEndpoint" | "metricsBindAddress">): void {
-  if (cri.kind !== "unix" || metrics?.kind !== "unix" || cri.path !== metrics.path) return;
-  throw new ShimError(
-    "invalid",
-    `"container-runtime-endpoint" and "metrics-bind-address": both are the socket ${JSON.stringify(cri.path)}`,
-  );
+function refuseSharedSocket(
+  values: Pick<OptionValues, "containerRuntimeEndpoint" | "metricsBindAddress" | "cadvisorSocket">,
+): void {
+  const users = new Map<string, string>();
+  for (const field of ["containerRuntimeEndpoint", "metricsBindAddress", "cadvisorSocket"] as const) {
+    const endpoint = values[field];
+    if (endpoint?.kind !== "unix") continue;
+    const { name } = options[field];
+    const other = users.get(endpoint.path);
+    if (other !== undefined)
+      throw new ShimError(
+        "invalid",
+        `"${other}" and "${name}": both are the socket ${JSON.stringify(endpoint.path)}`,
+      );
+    users.set(endpoint.path, name);
+  }
 }
 
 /** A missing or empty endpoint means `DOCKER_HOST`, then Docker's context, as in Docker's own clients. */

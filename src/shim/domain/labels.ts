@@ -13,6 +13,8 @@ export const sandboxIdLabel = "io.kubernetes.sandbox.id";
 export const logPathLabel = "io.kubernetes.container.logpath";
 /** Which mounts of a container are image volumes: see image-mounts.ts. */
 export const imageMountsLabel = "dockershim.image-mounts";
+/** The name of a container's image as the kubelet says it beside the image's id. */
+export const imageNameLabel = "dockershim.image-name";
 /** Label of the containers that keep an image for its volume: the id of the image. */
 export const pinnedImageLabel = "dockershim.image-volume.image";
 /** JSON list of those Docker labels that begin with `annotationPrefix` and are labels of the request. */
@@ -71,7 +73,12 @@ export function hasPodType(docker: Labels): boolean {
 }
 
 /** Labels of this program alone: on a container of dockershim or cri-dockerd they come from the image. */
-const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
+const unsharedLabels: readonly string[] = [
+  imageMountsLabel,
+  imageNameLabel,
+  prefixedLabelsLabel,
+  madeKeysLabel,
+];
 
 /**
  * Labels that are kept of a container whose labels are too large: this program needs them to know its pod and

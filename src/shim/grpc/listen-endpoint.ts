@@ -1,11 +1,11 @@
-/** Where the CRI server listens, as the flags write it. */
+/** Where a server listens, as the flags write it. */
 import { ShimError } from "../lib/errors.js";
 
 export type Endpoint =
   /** A unix socket of this absolute path. */
   | { readonly kind: "unix"; readonly path: string }
-  /** The first socket that systemd hands over (socket activation). */
-  | { readonly kind: "fd" };
+  /** A socket that systemd hands over (socket activation): `activatedDescriptor` says which. */
+  | { readonly kind: "fd"; readonly name?: "cadvisor" };
 
 /**
  * `unix:///path`, a bare `/path` (as dockershim took it) or `fd://`. Everything else is an `invalid` error of

@@ -1,4 +1,4 @@
-/** The CRI server: four gRPC services on one unix socket. */
+/** A gRPC server on one unix socket: the CRI's four services, or what cAdvisor asks. */
 import {
   Server as Http2GrpcServer,
   ServerCredentials,
@@ -27,7 +27,7 @@ export interface GrpcServerOptions extends InstrumentOptions {
   readonly mode?: number;
   /** Where `fd://` finds what systemd passed. */
   readonly environment?: Environment;
-  readonly api: CriApi;
+  readonly api: Pick<CriApi, "methods">;
   readonly rpcs: Rpcs;
   /** Memory of all requests whose message is not complete. */
   readonly unfinishedBytes?: number;
@@ -125,7 +125,7 @@ class RunningServer implements GrpcServer {
 
   async listen({ endpoint, mode, environment = {} }: GrpcServerOptions): Promise<void> {
     if (endpoint.kind === "fd") {
-      await listenOnDescriptor(this.#listener, activatedDescriptor(environment, process.pid));
+      await listenOnDescriptor(this.#listener, activatedDescriptor(environment, process.pid, endpoint.name));
     } else {
       const bound = await bindUnixSocket(this.#listener, endpoint.path, mode);
       this.#unlink = () => bound.unlink();

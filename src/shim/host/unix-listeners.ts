@@ -1,5 +1,5 @@
 /** Proof that a process listens on a unix socket that this program knows by its path. */
-import { lstat, readlink, stat } from "node:fs/promises";
+import { lstat, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
 import type { ProcFiles } from "./processes/proc-files.js";
 
@@ -32,6 +32,26 @@ export async function listensOn(proc: ProcFiles, pid: number, socketPath: string
     }
   }
   return false;
+}
+
+/**
+ * The process that listens at `socketPath`, as `containerd, process 12`: for messages. Undefined where it is in
+ * another network namespace, or not visible here. Of a socket that systemd passed on, the service.
+ */
+export async function listenerOf(proc: ProcFiles, socketPath: string): Promise<string | undefined> {
+  const wanted = await realpath(socketPath).catch(() => socketPath);
+  const inodes = new Set<string>();
+  for await (const lines of proc.lines("self", "net/unix", socketsLimitBytes)) {
+    for (const { inode, path } of parseListeningSockets(lines)) {
+      if (path === wanted || (await realpath(path).catch(() => path)) === wanted)
+        inodes.add(`socket:[${inode}]`);
+    }
+  }
+  const holders = await proc.mapDefined(inodes.size === 0 ? [] : await proc.pids(), async (pid) => {
+    const files = await proc.openFiles(pid, mostOpenFiles);
+    return files.some((name) => inodes.has(name)) ? `${await proc.command(pid)}, process ${pid}` : undefined;
+  });
+  return holders.findLast((holder) => !holder.startsWith("systemd,")) ?? holders[0];
 }
 
 /**

@@ -72,6 +72,11 @@ export class ImageCache {
     return this.#flights.run(`${this.#generation} ${id}`, signal, (shared) => this.#ask(id, shared));
   }
 
+  /** What the engine said last of the image with this id, perhaps long ago. */
+  known(id: string): KnownImage | undefined {
+    return this.#images.get(id)?.image;
+  }
+
   /** As `findImage`. An absence makes everything stale: it may have made no event. */
   async inspect(text: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
     const image = await findImage(this.deps.engine, text, signal);

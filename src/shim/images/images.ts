@@ -2,6 +2,7 @@ import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { SingleFlight } from "../lib/sync/single-flight.js";
 import type { ImageCache } from "./image-cache.js";
 import type { ImageDiskUsage } from "./image-disk-usage.js";
+import type { ImageNames } from "./image-names.js";
 import type { ImagePins } from "./image-pins.js";
 import type { ImageUserReader } from "./image-user-reader.js";
 import type { ImageVolumes } from "./image-volumes.js";
@@ -11,6 +12,8 @@ import type { ScratchContainers } from "./scratch-containers.js";
 /** What this program knows of images, and does with them beside pulling and removing them. */
 export interface Images {
   readonly cache: ImageCache;
+  /** For metrics. */
+  readonly names: ImageNames;
   readonly pins: ImagePins;
   readonly users: ImageUserReader;
   readonly volumes: ImageVolumes;

@@ -12,6 +12,7 @@ import {
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { formatImageMounts } from "../domain/image-mounts.js";
 import {
+  imageNameLabel,
   containerType,
   imageMountsLabel,
   logPathLabel,
@@ -20,6 +21,7 @@ import {
   typeLabel,
   type Labels,
 } from "../domain/labels.js";
+import { parseReference } from "../domain/image-reference.js";
 import { alternativeName, containerName } from "../domain/names.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
@@ -146,11 +148,19 @@ function createBody(
         [typeLabel]: containerType,
         [sandboxIdLabel]: context.sandbox.id,
         [logPathLabel]: logPath,
+        ...imageNameLabels(config.image),
         ...imageMountsLabels(config, context.inputs.imageVolumes),
       }),
     },
     HostConfig: hostConfig(request, { groups: [...(GroupAdd ?? []), ...cdi.groups], cdi, cgroup }, context),
   });
+}
+
+/** For the metrics: Docker keeps the id alone. */
+function imageNameLabels({ image, user_specified_image: name }: ValidContainerConfig["image"]): Labels {
+  return parseReference(image) === undefined && parseReference(name) !== undefined
+    ? { [imageNameLabel]: name }
+    : {};
 }
 
 function imageMountsLabels(

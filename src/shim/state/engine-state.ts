@@ -1,3 +1,4 @@
+import type { Arrivals } from "./arrivals.js";
 import { EngineLink } from "./engine-link.js";
 import { ReadModel } from "./read-model.js";
 import type { Records } from "./records.js";
@@ -7,7 +8,8 @@ import type { StateSync } from "./state-sync.js";
 export interface EngineState {
   readonly link: EngineLink;
   readonly model: ReadModel;
-  readonly sync: Pick<StateSync, "refresh" | "changing" | "remove">;
+  readonly sync: Pick<StateSync, "refresh" | "changing" | "remove" | "isInspecting">;
+  readonly arrivals: Arrivals;
 }
 
 /** Without a connection to the engine, and empty. */

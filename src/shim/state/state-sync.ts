@@ -102,7 +102,7 @@ export class StateSync {
     });
     this.#ownChanges = new OwnChanges({
       model: deps.model,
-      isRefreshing: (id) => this.#refresher.has(id),
+      isRefreshing: (id) => this.isInspecting(id),
       refresh: (id) => {
         this.#refreshInBackground(id);
       },
@@ -115,6 +115,11 @@ export class StateSync {
    */
   get comparedAtMs(): number | undefined {
     return this.#resync.comparedAtMs;
+  }
+
+  /** Whether an inspect of the container is under way. */
+  isInspecting(id: string): boolean {
+    return this.#refresher.has(id);
   }
 
   /** Starts to follow the engine in the background. */
@@ -282,7 +287,7 @@ export class StateSync {
 
   #expectUnlessInspected(id: string): void {
     const { connectTimeoutMs: timeoutMs, firstInspectMs: patienceMs } = this.options;
-    const isInspecting = (one: string): boolean => this.#refresher.has(one);
+    const isInspecting = (one: string): boolean => this.isInspecting(one);
     expectUnlessInspected(id, { ...this.deps, isInspecting, patienceMs, timeoutMs }, this.#stop.signal).catch(
       // The inspect that is under way, or the next comparison, tells of the container as well.
       () => undefined,

@@ -76,6 +76,8 @@ describe("resolveConfig() without anything given", () => {
       adoptedLogs: "keep",
       logLevel: "info",
       metricsBindAddress: undefined,
+      cadvisorSocket: { kind: "unix", path: "/run/dockershim/cadvisor.sock" },
+      cadvisorSocketRequired: false,
     });
     assert.deepEqual(warnings, []);
   });
@@ -242,6 +244,26 @@ describe("resolveConfig() options that depend on others", () => {
       },
       '"container-runtime-endpoint" and "metrics-bind-address": both are the socket "/run/x.sock"',
     ));
+
+  test("refuses one socket for the CRI and for cAdvisor", () =>
+    assertRefused(
+      { flags: { "container-runtime-endpoint": "/run/x.sock", "cadvisor-socket": "/run/x.sock" } },
+      '"container-runtime-endpoint" and "cadvisor-socket": both are the socket "/run/x.sock"',
+    ));
+
+  for (const { given, path, required } of [
+    { given: {}, path: "/run/dockershim/cadvisor.sock", required: false },
+    { given: { "read-only": "true" }, path: undefined, required: false },
+    { given: { "read-only": "true", "cadvisor-socket": "/run/x.sock" }, path: "/run/x.sock", required: true },
+    { given: { "cadvisor-socket": "" }, path: undefined, required: true },
+  ]) {
+    test(`has the socket ${path ?? "of none"} for cAdvisor given ${JSON.stringify(given)}`, async () => {
+      const { config, sources } = await resolve({ flags: given });
+      assert.deepEqual(config.cadvisorSocket, path === undefined ? undefined : { kind: "unix", path });
+      assert.equal(config.cadvisorSocketRequired, required);
+      assert.equal(sources["cadvisor-socket"]?.value, path === undefined ? "" : `unix://${path}`);
+    });
+  }
 
   const levels: [Given, string][] = [
     [{ flags: { v: "0" } }, "info"],

@@ -21,12 +21,11 @@ import { UnknownFieldsOfRequest, type UnknownFields } from "./unknown-fields.js"
  * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as
  * numbers (the names of some have changed, the numbers never), a missing message as null.
  */
-const loadOptions: Options = { keepCase: true, longs: String, defaults: true, oneofs: true };
+export const loadOptions: Options = { keepCase: true, longs: String, defaults: true, oneofs: true };
 
-export type ServiceName = "RuntimeService" | "ImageService";
+type ServiceName = "RuntimeService" | "ImageService";
 
 export interface Method {
-  readonly service: ServiceName;
   /** `RunPodSandbox` */
   readonly name: string;
   /** `/runtime.v1.RuntimeService/RunPodSandbox` */
@@ -74,7 +73,7 @@ export function loadCriApi(options: CriApiOptions = {}): CriApi {
   const methods = (["RuntimeService", "ImageService"] as const).flatMap((service) => {
     // The type of a package entry cannot be told apart by its fields; a service is one by its name.
     const definition = v1[`runtime.v1.${service}`] as ServiceDefinition;
-    const own = methodsOf(service, definition, findMessage, unknownFields);
+    const own = methodsOf(definition, findMessage, unknownFields);
     // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also
     // have the fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
     const names = rpcNames(older, service);
@@ -128,17 +127,16 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-function methodsOf(
-  service: ServiceName,
+/** The methods of a service as @grpc/proto-loader reads it. */
+export function methodsOf(
   definition: ServiceDefinition,
   findMessage: FindMessage,
-  unknownFields: CriApiOptions["unknownFields"],
+  unknownFields?: CriApiOptions["unknownFields"],
 ): Method[] {
   return Object.entries(definition).map(([name, method]) => {
     const { type } = method.requestType as { readonly type: MessageDescriptor };
     const { type: responseType } = method.responseType as { readonly type: MessageDescriptor };
     return {
-      service,
       name,
       path: method.path,
       responseStream: method.responseStream,

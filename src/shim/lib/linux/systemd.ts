@@ -11,19 +11,32 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const firstDescriptor = 3;
 const notifyTimeoutMs = 5000;
 
+/** `FileDescriptorName=` of the socket for cAdvisor. All others are for the CRI. */
+const cadvisorName = "cadvisor";
+
 /**
- * The descriptor of the first socket of a socket unit. `precondition` when this process (`pid`) was not
- * started by socket activation; the variables count only for the process that LISTEN_PID names, a child may
- * have inherited them.
+ * The descriptor of the first socket that systemd passes for the CRI, or of the one for cAdvisor.
+ * `precondition` when there is none, or when this process (`pid`) was not started by socket activation; the
+ * variables count only for the process that LISTEN_PID names, a child may have inherited them.
  */
-export function activatedDescriptor(environment: Environment, pid: number): number {
+export function activatedDescriptor(
+  environment: Environment,
+  pid: number,
+  wanted?: typeof cadvisorName,
+): number {
   const listenPid = environment["LISTEN_PID"];
   const listenFds = environment["LISTEN_FDS"];
   if (listenPid === undefined || listenFds === undefined)
     throw notActivated("LISTEN_PID and LISTEN_FDS are not set");
   if (listenPid !== String(pid)) throw notActivated(`LISTEN_PID is "${listenPid}", this process is ${pid}`);
   if (!/^[1-9]\d{0,4}$/.test(listenFds)) throw notActivated(`LISTEN_FDS is "${listenFds}"`);
-  return firstDescriptor;
+  const names = (environment["LISTEN_FDNAMES"] ?? "").split(":");
+  for (let index = 0; index < Number(listenFds); index += 1) {
+    if ((names[index] === cadvisorName) === (wanted === cadvisorName)) return firstDescriptor + index;
+  }
+  throw notActivated(
+    `no socket ${wanted === undefined ? "without" : "with"} FileDescriptorName=${cadvisorName}`,
+  );
 }
 
 /**

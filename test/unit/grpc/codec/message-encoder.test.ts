@@ -237,7 +237,8 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
   });
 
   test("the answers of every method", () => {
-    for (const { name, service, encodeResponse } of api.methods) {
+    for (const { name, path, encodeResponse } of api.methods) {
+      const service = path.split(/[./]/).at(-2) ?? "";
       const { [name]: method } = types[`runtime.v1.${service}`] as ServiceDefinition;
       const responseName = (method!.responseType as { type: { name: string } }).type.name;
       for (const message of fc.sample(anyMessage(descriptorOf(responseName)), 3)) {

@@ -16,6 +16,33 @@ describe("activatedDescriptor()", () => {
     assert.equal(activatedDescriptor({ LISTEN_PID: "42", LISTEN_FDS: "2" }, 42), 3);
   });
 
+  const activated = { LISTEN_PID: "42", LISTEN_FDS: "2" };
+  for (const { names, wanted, descriptor } of [
+    { names: "cadvisor:dockershim.socket", wanted: undefined, descriptor: 4 },
+    { names: "cadvisor:dockershim.socket", wanted: "cadvisor", descriptor: 3 },
+    { names: "dockershim.socket:cadvisor", wanted: "cadvisor", descriptor: 4 },
+  ] as const) {
+    test(`is that of ${wanted ?? "the CRI"} of ${names}`, () => {
+      assert.equal(activatedDescriptor({ ...activated, LISTEN_FDNAMES: names }, 42, wanted), descriptor);
+    });
+  }
+  for (const { names, wanted, reason } of [
+    { names: "a:b", wanted: "cadvisor", reason: /no socket with FileDescriptorName=cadvisor/ },
+    {
+      names: "cadvisor:cadvisor",
+      wanted: undefined,
+      reason: /no socket without FileDescriptorName=cadvisor/,
+    },
+  ] as const) {
+    test(`is none for ${wanted ?? "the CRI"} of ${names}`, () => {
+      const environment = { ...activated, LISTEN_FDNAMES: names };
+      assert.throws(() => activatedDescriptor(environment, 42, wanted), {
+        kind: "precondition",
+        message: reason,
+      });
+    });
+  }
+
   const refused: readonly (readonly [environment: Record<string, string>, reason: RegExp])[] = [
     [{}, /LISTEN_PID and LISTEN_FDS are not set/],
     [{ LISTEN_PID: "42" }, /are not set/],

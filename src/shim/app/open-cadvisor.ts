@@ -1,0 +1,51 @@
+/** The server for cAdvisor: the names of containers, on a socket of its own. */
+import { cadvisorRpcs, type CadvisorServices } from "../cadvisor/cadvisor-rpcs.js";
+import type { Config } from "../config/resolve.js";
+import { loadCadvisorApi } from "../grpc/codec/cadvisor-api.js";
+import { type GrpcServer, startGrpcServer } from "../grpc/server.js";
+import { ProcFiles } from "../host/processes/proc-files.js";
+import { listenerOf } from "../host/unix-listeners.js";
+import { ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import type { Observer } from "../ports/observer.js";
+import type { Environment } from "./open-engine.js";
+
+/**
+ * Undefined when it is off, or when the socket of the default cannot be had: pods run without it. Rejects when
+ * a socket that was asked for cannot be had.
+ */
+export async function openCadvisor(
+  {
+    cadvisorSocket: socket,
+    cadvisorSocketRequired,
+  }: Pick<Config, "cadvisorSocket" | "cadvisorSocketRequired">,
+  services: CadvisorServices,
+  log: Logger,
+  environment: Environment,
+  observer?: Observer,
+): Promise<GrpcServer | undefined> {
+  if (socket === undefined) return undefined;
+  try {
+    return await startGrpcServer({
+      endpoint: socket.kind === "unix" ? socket : { kind: "fd", name: "cadvisor" },
+      environment,
+      api: loadCadvisorApi(),
+      log,
+      observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
+      rpcs: cadvisorRpcs(services),
+    });
+  } catch (error) {
+    const refused = await withListener(error, socket.kind === "unix" ? socket.path : "");
+    if (cadvisorSocketRequired) throw refused.within('"--cadvisor-socket"');
+    log.warn({ err: refused.message }, "container metrics have no names: give --cadvisor-socket, or empty");
+    return undefined;
+  }
+}
+
+/** Names the process that has the socket, as far as it is of this node. */
+async function withListener(error: unknown, path: string): Promise<ShimError> {
+  const refused = ShimError.from(error);
+  if (refused.kind !== "conflict") return refused;
+  const listener = await listenerOf(new ProcFiles(), path).catch(() => undefined);
+  return listener === undefined ? refused : new ShimError("conflict", `${refused.message}: ${listener}`);
+}

@@ -1,0 +1,110 @@
+/** What cAdvisor asks: from the read model alone, without an engine request. */
+import type { Container } from "../domain/container.js";
+import { sandboxType, typeLabel } from "../domain/labels.js";
+import type { Sandbox } from "../domain/sandbox.js";
+import type { Rpc, Rpcs } from "../grpc/handlers.js";
+import { ofContainer, ofNothing } from "../grpc/request-subject.js";
+import type { ImageNames } from "../images/image-names.js";
+import { withDeadline } from "../lib/abort.js";
+import type { Call } from "../lib/call.js";
+import { ShimError } from "../lib/errors.js";
+import type { EngineState } from "../state/engine-state.js";
+import { describeContainer, describeTask } from "./describe-container.js";
+import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } from "./messages.js";
+
+export interface CadvisorServices {
+  readonly state: Pick<EngineState, "link" | "model" | "sync" | "arrivals">;
+  readonly images: { readonly names: Pick<ImageNames, "nameOf"> };
+  /** Of this program. */
+  readonly version: string;
+}
+
+export function cadvisorRpcs(services: CadvisorServices): Rpcs {
+  const row = <Request>(
+    handle: (request: Request, call: Call) => Promise<object>,
+    idOf?: (request: Request) => string,
+  ): Rpc => ({
+    handle: (request, call) => handle(request as Request, call),
+    readOnly: true,
+    subject:
+      idOf === undefined ? ofNothing : (request) => ofContainer({ container_id: idOf(request as Request) }),
+  });
+  return new Map([
+    ["GetVersion", row(() => Promise.resolve({ version: services.version, revision: "" }))],
+    [
+      "GetContainer",
+      row<ContainerRequest>(
+        (...given) => getContainer(...given, services),
+        ({ id }) => id,
+      ),
+    ],
+    [
+      "GetTask",
+      row<TaskRequest>(
+        (...given) => getTask(...given, services),
+        (request) => request.container_id,
+      ),
+    ],
+  ]);
+}
+
+/**
+ * cAdvisor leaves a cgroup without a name for good when this fails, so a container that is on its way is
+ * waited for.
+ */
+async function getContainer(
+  { id }: ContainerRequest,
+  { signal }: Call,
+  { state, images }: CadvisorServices,
+): Promise<ContainerResponse> {
+  const found = findEntity(id, state) ?? (await arrival(id, state, signal));
+  if (found === undefined) throw notFound(id);
+  return describeContainer(found, images.names.nameOf(found.snapshot));
+}
+
+/** NOT_FOUND also for what has not been started: cAdvisor asks five times more then, for 6 s. */
+function getTask(
+  { container_id: id, exec_id }: TaskRequest,
+  _call: Call,
+  { state }: CadvisorServices,
+): Promise<TaskResponse> {
+  const found = exec_id === "" ? findEntity(id, state) : undefined;
+  const task = found === undefined ? undefined : describeTask(found.snapshot);
+  return task === undefined ? Promise.reject(notFound(id)) : Promise.resolve(task);
+}
+
+/** By full id: cgroups have no others. */
+function findEntity(id: string, { model }: Pick<EngineState, "model">): Sandbox | Container | undefined {
+  const snapshot = model.snapshot(id);
+  if (snapshot === undefined) return undefined;
+  return snapshot.labels[typeLabel] === sandboxType ? model.sandbox(id) : model.container(id);
+}
+
+/** cAdvisor waits for 2 s. */
+const arrivalMs = 1_500;
+
+/**
+ * Waits for the engine, and for a container that it, a call or an event has told of. Undefined when there is
+ * none; `unavailable` or `timeout` when that is not known in time.
+ */
+async function arrival(
+  id: string,
+  state: CadvisorServices["state"],
+  signal: AbortSignal,
+): Promise<Sandbox | Container | undefined> {
+  const { link, model, sync, arrivals } = state;
+  const isComing = (): boolean => model.has(id) || sync.isInspecting(id);
+  if (link.state.phase === "live" && !isComing()) return undefined;
+  return withDeadline(signal, arrivalMs, "read the container", async (limited) => {
+    await link.live(limited);
+    for (;;) {
+      const found = findEntity(id, state);
+      if (found !== undefined || !isComing()) return found;
+      await arrivals.next(id, limited);
+    }
+  });
+}
+
+function notFound(id: string): ShimError {
+  return new ShimError("notFound", `no container of a pod: "${id}"`, { containerId: id });
+}

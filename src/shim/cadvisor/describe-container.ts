@@ -1,0 +1,60 @@
+/** A sandbox or container of a pod as containerd would describe it to cAdvisor. Pure. */
+import type { Container } from "../domain/container.js";
+import { containerStateOf } from "../domain/container-state.js";
+import { ContainerState } from "../domain/cri.js";
+import { normalizeReference } from "../domain/image-reference.js";
+import { sandboxType, typeLabel } from "../domain/labels.js";
+import type { Sandbox } from "../domain/sandbox.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import { type ContainerResponse, type TaskResponse, type TaskStatus, taskStatus } from "./messages.js";
+
+/** By it cAdvisor knows which container has the network of the pod. */
+const kindLabel = "io.cri-containerd.kind";
+
+/**
+ * cAdvisor reads an OCI specification for environment variables alone, and takes `process` for granted then.
+ * It has none: they may be secrets.
+ */
+const emptySpec = {
+  type_url: "types.containerd.io/opencontainers/runtime-spec/1/Spec",
+  value: Buffer.from('{"ociVersion":"1.0.2","process":{"args":[],"cwd":"/","env":[]}}'),
+};
+
+/** `imageName`: as the kubelet wrote it, or the image's id. */
+export function describeContainer(
+  { id, labels, snapshot }: Sandbox | Container,
+  imageName: string,
+): ContainerResponse {
+  const kind = snapshot.labels[typeLabel] === sandboxType ? "sandbox" : "container";
+  return {
+    container: {
+      id,
+      labels: { ...labels, [kindLabel]: kind },
+      image: normalizeReference(imageName),
+      spec: emptySpec,
+    },
+  };
+}
+
+/** Undefined while the container has not been started: cAdvisor asks again then. */
+export function describeTask({ id, state }: Snapshot): TaskResponse | undefined {
+  const status = statusOf(state);
+  if (status === undefined) return undefined;
+  const exit_status = status === taskStatus.stopped ? state.exitCode : 0;
+  return { process: { container_id: id, id, pid: state.pid, status, exit_status } };
+}
+
+function statusOf(state: Snapshot["state"]): TaskStatus | undefined {
+  if (state.status === "paused") return taskStatus.paused;
+  switch (containerStateOf({ state })) {
+    case ContainerState.CONTAINER_CREATED:
+      return undefined;
+    case ContainerState.CONTAINER_RUNNING:
+      // Without a process there is nothing to measure yet.
+      return state.pid === 0 ? undefined : taskStatus.running;
+    case ContainerState.CONTAINER_EXITED:
+      return taskStatus.stopped;
+    case ContainerState.CONTAINER_UNKNOWN:
+      return taskStatus.unknown;
+  }
+}

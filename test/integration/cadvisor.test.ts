@@ -1,0 +1,250 @@
+/** What a kubelet's cAdvisor is told of containers, in the order of its calls. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { status, type ServiceError } from "@grpc/grpc-js";
+import { normalizeReference } from "../../src/shim/domain/image-reference.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
+import { CadvisorClient, idOfCgroup } from "../support/cadvisor.js";
+import {
+  createContainer,
+  inspectContainer,
+  pidOfContainer,
+  removeContainer,
+  startContainer,
+} from "../support/docker.js";
+import { isEngineElsewhere } from "../support/engine-host.js";
+import { makeLegacyPod } from "../support/legacy-pod.js";
+import { residentBytes } from "../support/processes.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+interface Vector {
+  readonly name: string;
+  readonly dockershim: { readonly file: string };
+  readonly criDockerd: { readonly file: string };
+}
+
+/** The name of the container's own cgroup, as the engine's driver made it; where /proc is that of this host. */
+async function cgroupOf(id: string): Promise<string> {
+  if (isEngineElsewhere) return `/kubepods/${id}`;
+  const text = await readFile(`/proc/${await pidOfContainer(id)}/cgroup`, "utf8");
+  const path = text
+    .split("\n")
+    .find((line) => line.includes(id))
+    ?.split(":")
+    .slice(2)
+    .join(":");
+  assert.ok(path !== undefined, `no cgroup of ${id} in ${text}`);
+  return path;
+}
+
+describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
+  const bed = TestBed.ofSuite();
+
+  test("name sandboxes and containers of this program, of dockershim and of cri-dockerd, without an engine request", async () => {
+    const directory = await bed.newDirectory();
+    const proxy = await bed.startProxy();
+    await using shim = await bed.startShim({ directory, dockerEndpoint: proxy.endpoint });
+    await using own = await bed.runPod(shim.cri, {
+      labels: { "io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "shop" },
+    });
+    const image = (await inspectImageId()) ?? "";
+    const ownContainer = await own.start({
+      image: { image, user_specified_image: bed.image },
+      labels: {
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "shop",
+        "io.kubernetes.container.name": "main",
+      },
+      envs: [{ key: "PASSWORD", value: Buffer.from("secret") }],
+    });
+    const golden = new URL("../golden/checkpoint-vectors.json", import.meta.url);
+    const { vectors } = JSON.parse(await readFile(fileURLToPath(golden), "utf8")) as { vectors: Vector[] };
+    const vector = vectors.find(({ name }) => name === "one tcp mapping");
+    assert.ok(vector);
+    const legacy = await Promise.all(
+      (["dockershim", "criDockerd"] as const).map(async (maker) => {
+        const pod = await makeLegacyPod(bed);
+        await writeFile(join(shim.stateDirectory, "sandbox", pod.sandbox), vector[maker].file, {
+          mode: 0o600,
+        });
+        return pod;
+      }),
+    );
+    const pods = [
+      { sandbox: own.id, container: ownContainer, pod: "web", namespace: "shop", name: "main" },
+      ...legacy.map((one) => ({ ...one, pod: one.name, namespace: "old-ns", name: "web" })),
+    ];
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    assert.match(await client.version(), /^\d+\.\d+\.\d+/);
+    // The events of containers that other programs made.
+    for (const { container } of legacy)
+      await until("the container in the list", async () => {
+        const { containers } = await shim.cri.ListContainers({ filter: { id: container } });
+        return containers.length === 1;
+      });
+    proxy.forget();
+    for (const { sandbox, container, pod, namespace, name } of pods) {
+      for (const [id, kind] of [
+        [sandbox, "sandbox"],
+        [container, "container"],
+      ] as const) {
+        const cgroup = await cgroupOf(id);
+        assert.equal(idOfCgroup(cgroup), id);
+        // As the systemd driver names them.
+        for (const path of [cgroup, `/kubepods.slice/kubepods-pod1.slice/docker-${id}.scope`]) {
+          const handled = await client.handle(path);
+          assert.ok(handled, path);
+          const { labels, image: imageName } = handled.container;
+          assert.equal(handled.pid, await pidOfContainer(id));
+          assert.equal(labels["io.kubernetes.pod.name"], pod);
+          assert.equal(labels["io.kubernetes.pod.namespace"], namespace);
+          assert.equal(labels["io.kubernetes.container.name"], kind === "sandbox" ? undefined : name);
+          assert.equal(labels["io.cri-containerd.kind"], kind);
+          assert.equal(imageName, normalizeReference(kind === "sandbox" ? builtinPauseReference : bed.image));
+          assert.doesNotMatch(JSON.stringify(handled.container), /secret|PASSWORD/);
+        }
+      }
+    }
+    assert.deepEqual(proxy.calls, []);
+
+    async function inspectImageId(): Promise<string | undefined> {
+      return (await shim.cri.ImageStatus({ image: { image: bed.image } })).image?.id;
+    }
+  });
+
+  test("find no container outside of pods, and no other cgroup", async () => {
+    await using shim = await bed.startShim();
+    const outside = await createContainer(bed.newName("outside"), {
+      Image: bed.image,
+      Entrypoint: ["sleep", "1000"],
+      Labels: { [runLabel]: bed.run },
+    });
+    await startContainer(outside);
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    assert.equal(await client.handle(`/docker/${outside}`), undefined);
+    await assert.rejects(client.container(outside), (error: ServiceError) => error.code === status.NOT_FOUND);
+    assert.equal(await client.handle("/system.slice/docker.service"), undefined);
+  });
+
+  test("find each new container in time, while it starts", async () => {
+    await using shim = await bed.startShim();
+    await using pod = await bed.runPod(shim.cri);
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    for (let count = 0; count < 5; count += 1) {
+      const id = await pod.create({ metadata: { name: `c${count}` } });
+      // Before it has a process, cAdvisor sees nothing of it, but its calls may come at any moment from then on.
+      const [handled] = await Promise.all([
+        client.handle(`/kubepods/${id}`),
+        shim.cri.StartContainer({ container_id: id }),
+      ]);
+      assert.equal(handled?.pid, await pidOfContainer(id));
+    }
+  });
+
+  test("a container that ends has its exit code, and one that vanishes between the calls is not found", async () => {
+    await using shim = await bed.startShim();
+    await using pod = await bed.runPod(shim.cri);
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    const ended = await pod.start({ command: ["sh", "-c", "exit 3"] });
+    await pod.untilExited(ended);
+    assert.equal(await client.exitCode(ended), 3);
+    const vanishing = await pod.start({ metadata: { name: "vanishing" } });
+    assert.equal((await client.container(vanishing)).id, vanishing);
+    await shim.cri.RemoveContainer({ container_id: vanishing });
+    await assert.rejects(client.container(vanishing, Infinity), { code: status.NOT_FOUND });
+    await assert.rejects(client.task(vanishing), { code: status.NOT_FOUND });
+    assert.equal(await inspectContainer(vanishing), undefined);
+  });
+
+  test("after a kill and a restart the same client gets names again, also of new containers", async () => {
+    const directory = await bed.newDirectory();
+    const first = await bed.startShim({ directory });
+    const pod = await bed.runPod(first.cri);
+    const before = await pod.start();
+    using client = new CadvisorClient(first.cadvisorSocket);
+    assert.ok(await client.handle(`/kubepods/${before}`));
+    await first.kill();
+    await using second = await bed.startShim({ directory });
+    const after = await pod.through(second.cri).start({ metadata: { name: "after" } });
+    for (const id of [before, after]) assert.ok(await client.handle(`/kubepods/${id}`));
+    await pod.through(second.cri)[Symbol.asyncDispose]();
+  });
+
+  test("--read-only tells the names of another runtime's containers, and changes nothing", async () => {
+    const directory = await bed.newDirectory();
+    await using shim = await bed.startShim({ directory, flags: ["--read-only"] });
+    const pods = await Promise.all([makeLegacyPod(bed), makeLegacyPod(bed)]);
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    for (const { sandbox, container, name } of pods) {
+      for (const id of [sandbox, container]) {
+        const handled = await until("the container's name", () =>
+          client.handle(`/kubepods/docker-${id}.scope`),
+        );
+        assert.equal(handled.container.labels["io.kubernetes.pod.name"], name);
+      }
+      assert.equal((await client.container(container)).image, normalizeReference(bed.image));
+    }
+    await removeContainer(pods[0].container);
+    await until("the container to be gone", async () =>
+      client.container(pods[0].container).then(
+        () => false,
+        (error: unknown) => (error as ServiceError).code === status.NOT_FOUND,
+      ),
+    );
+  });
+
+  test("ten thousand unknown ids, garbage and another user change nothing for cAdvisor", async (t) => {
+    await using shim = await bed.startShim();
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start();
+    using client = new CadvisorClient(shim.cadvisorSocket);
+    assert.ok(await client.handle(`/kubepods/${id}`));
+    const before = await residentBytes(shim.pid);
+    for (let round = 0; round < 100; round += 1) {
+      const answers = await Promise.all(
+        Array.from({ length: 100 }, (_, index) =>
+          client.container(`${round}f${index}`.padStart(64, "0")).then(
+            () => "found",
+            (error: unknown) => (error as ServiceError).code,
+          ),
+        ),
+      );
+      assert.deepEqual([...new Set(answers)], [status.NOT_FOUND]);
+    }
+    for (const bytes of [
+      Buffer.alloc(1 << 20, "GET / "),
+      Buffer.alloc(4096, 0xff),
+      Buffer.from("PRI * HTTP/2.0"),
+    ]) {
+      const socket = connect(shim.cadvisorSocket);
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      // The server may hang up before all is written.
+      socket.on("error", () => undefined);
+      socket.resume().end(bytes);
+      await closed;
+    }
+    const asNobody = spawn(
+      process.execPath,
+      [
+        "-e",
+        "require('net').connect(process.argv[1]).on('error', ({ code }) => console.log(code))",
+        shim.cadvisorSocket,
+      ],
+      { uid: 65534, gid: 65534, stdio: ["ignore", "pipe", "inherit"] },
+    );
+    const [code] = (await once(asNobody.stdout, "data")) as [Buffer];
+    assert.equal(code.toString().trim(), "EACCES");
+    assert.ok(await client.handle(`/kubepods/${id}`));
+    const grown = (await residentBytes(shim.pid)) - before;
+    t.diagnostic(`resident memory grew by ${Math.round(grown / 1024)} KiB`);
+    assert.ok(grown < 64 * 1024 * 1024, `resident memory grew by ${grown} bytes`);
+    assert.doesNotMatch(shim.log, /"level":[56]0/);
+  });
+});
