@@ -52,7 +52,7 @@ export interface CheckReport {
 
 /** Flags of the kubelet that are shown: no other flag concerns the runtime, and some name secrets. */
 const shownFlags =
-  /^(container-runtime|container-runtime-endpoint|image-service-endpoint|network-plugin|network-plugin-mtu|cni-.*|docker-endpoint|pod-infra-container-image|config|cgroup-driver|hairpin-mode|non-masquerade-cidr|pod-cidr|pod-manifest-path|hostname-override|runtime-cgroups|experimental-dockershim-root-directory)$/;
+  /^(container-runtime|container-runtime-endpoint|image-service-endpoint|network-plugin|network-plugin-mtu|cni-.*|docker-endpoint|pod-infra-container-image|config|containerd|cgroup-driver|hairpin-mode|non-masquerade-cidr|pod-cidr|pod-manifest-path|hostname-override|runtime-cgroups|experimental-dockershim-root-directory)$/;
 
 export function judge(
   facts: MigrationFacts,

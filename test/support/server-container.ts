@@ -46,6 +46,7 @@ export class ServerContainer {
       Cmd: ["--compose-labels", "--network-plugin=no-op", `--state-dir=${this.directory}`],
       Env: [
         `DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT=unix:///run/dockershim-test-${this.testRun}.sock`,
+        `DOCKERSHIM_CADVISOR_SOCKET=/run/dockershim-test-${this.testRun}.cadvisor`,
         `DOCKERSHIM_DOCKER_ENDPOINT=${dockerEndpoint}`,
       ],
       HostConfig: {

@@ -1,6 +1,12 @@
 /** The kubelet and the units of the runtimes against the target. Pure. */
 import type { MigrationFacts, ServiceFacts } from "../facts.js";
 import type { Finding } from "../finding.js";
+import {
+  cadvisorPath,
+  firstMinorWithoutDocker,
+  lacksContainerdFlag,
+  shimFlags,
+} from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
 import {
   configuredRuntime,
@@ -137,6 +143,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
     });
   judgeSocket(facts, configured, add);
+  judgeContainerdFlag(facts, target, add);
   judgeServices(facts, add);
 }
 
@@ -158,6 +165,20 @@ function judgeSocket(facts: MigrationFacts, { runtime, endpoint, source }: Kubel
     text: `no program serves ${endpoint}: ${socketProblem}`,
     reason: "the kubelet's files name this socket",
     next: `systemctl status ${unit === "unknown" ? "of its service" : unit}, or change the endpoint`,
+  });
+}
+
+function judgeContainerdFlag({ kubelet, services }: MigrationFacts, target: Target, add: Add): void {
+  const path = cadvisorPath(shimFlags(services));
+  const { service, version } = kubelet;
+  if (target !== "dockershim" || path === undefined || service === undefined) return;
+  if (version === undefined || version.minor < firstMinorWithoutDocker) return;
+  if (!lacksContainerdFlag(service.flags, path)) return;
+  add({
+    ...{ id: "container-metrics", level: "note", source: service.unit.path },
+    text: `the kubelet lacks --containerd=${path}: its container metrics have no names`,
+    reason: "from 1.24 on kubelets ask containerd for them, never Docker",
+    next: "dockershim migrate plan --to dockershim (docs/container-metrics.md)",
   });
 }
 

@@ -54,7 +54,7 @@ export function parseVersion(text: string | undefined, source: string): KubeletV
   return version === undefined ? undefined : { text: version, minor: Number(minor), source };
 }
 
-async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts["running"]> {
+export async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts["running"]> {
   for (const name of await files.names("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     const file = join("/proc", name, "cmdline");

@@ -1,5 +1,6 @@
 /** Which flags the kubelet has to have for a runtime, by its version. Pure. */
 import type { FlagFact } from "../facts.js";
+import { containerdFlag, firstMinorWithoutDocker, lacksContainerdFlag } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
 import type { Target } from "../target.js";
 
@@ -15,6 +16,8 @@ const withoutRuntimeFlagMinor = 27;
 export interface KubeletChange {
   /** Undefined: the flag goes. */
   readonly flags: ReadonlyMap<string, string | undefined>;
+  /** The same for the flag that leads cAdvisor to the names of containers. */
+  readonly containerdFlag: ReadonlyMap<string, string | undefined>;
   /** `containerRuntimeEndpoint` of the configuration file; undefined: it stays as it is. */
   readonly configEndpoint: string | undefined;
 }
@@ -27,14 +30,38 @@ export interface KubeletState {
   readonly hasConfigEndpoint: boolean;
 }
 
+/** What brings the names of containers, and takes them away where no program would answer. */
+function containerdFlagFor(
+  { minor, flags }: KubeletState,
+  target: Target,
+  cadvisorPath: string | undefined,
+): KubeletChange["flags"] {
+  const change = new Map<string, string | undefined>();
+  if (cadvisorPath === undefined) return change;
+  const lacks = lacksContainerdFlag(flags, cadvisorPath);
+  if (target !== "dockershim") {
+    if (!lacks) change.set(containerdFlag, undefined);
+  } else if (lacks && minor >= firstMinorWithoutDocker) change.set(containerdFlag, cadvisorPath);
+  return change;
+}
+
 /** `networkFlags`: what the dockershim inside the kubelet needs where the kubelet has none. */
 export function kubeletChange(
-  { minor, flags, hasConfig, hasConfigEndpoint }: KubeletState,
+  state: KubeletState,
   target: Target,
   endpoint: string,
-  networkFlags: ReadonlyMap<string, string>,
+  {
+    networkFlags,
+    cadvisorPath,
+  }: {
+    readonly networkFlags: ReadonlyMap<string, string>;
+    /** Where this program tells the names of containers. */
+    readonly cadvisorPath: string | undefined;
+  },
 ): KubeletChange {
+  const { minor, flags, hasConfig, hasConfigEndpoint } = state;
   const change = new Map<string, string | undefined>();
+  const ofCadvisor = containerdFlagFor(state, target, cadvisorPath);
   const remove = (name: string): void => {
     if (lastFlag(flags, name) !== undefined) change.set(name, undefined);
   };
@@ -44,7 +71,7 @@ export function kubeletChange(
     remove("container-runtime-endpoint");
     for (const [name, value] of networkFlags)
       if (lastFlag(flags, name) === undefined) change.set(name, value);
-    return { flags: change, configEndpoint: undefined };
+    return { flags: change, configEndpoint: undefined, containerdFlag: ofCadvisor };
   }
   if (minor >= withoutDockershimMinor) for (const name of dockershimFlags) remove(name);
   if (minor < withoutDockershimMinor) change.set("container-runtime", "remote");
@@ -55,5 +82,9 @@ export function kubeletChange(
   const inConfig = minor >= withoutRuntimeFlagMinor && hasConfig;
   if (flag !== undefined || !inConfig) change.set("container-runtime-endpoint", endpoint);
   const setsConfig = inConfig && (flag === undefined || hasConfigEndpoint);
-  return { flags: change, configEndpoint: setsConfig ? endpoint : undefined };
+  return {
+    flags: change,
+    configEndpoint: setsConfig ? endpoint : undefined,
+    containerdFlag: ofCadvisor,
+  };
 }

@@ -1,6 +1,7 @@
 /** The edits and commands that change the runtime of a node. Reads the node, writes nothing. */
 import { ShimError } from "../../shim/lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts.js";
+import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import { listValues } from "../systemd/load-unit.js";
@@ -78,13 +79,20 @@ export async function makePlan(
     },
     target,
     endpoint,
-    target === "dockershim-in-tree" ? networkFlags(services.dockershim ?? services.criDocker) : new Map(),
+    {
+      networkFlags:
+        target === "dockershim-in-tree" ? networkFlags(services.dockershim ?? services.criDocker) : new Map(),
+      cadvisorPath: cadvisorPath(shimFlags(services)),
+    },
   );
   const isThere =
     from.runtime === target && (endpoint === "" || socketPath(from.endpoint) === socketPath(endpoint));
   const notUnderstood = isThere ? [] : [...(await editKubeletFlags(files, service, change.flags))];
   if (!isThere && change.configEndpoint !== undefined)
     notUnderstood.push(...(await editConfigs(files, facts, change.configEndpoint)));
+  // A node that is there already may lack it. The runtime's own flags come first.
+  if (notUnderstood.length === 0)
+    notUnderstood.push(...(await editKubeletFlags(files, service, change.containerdFlag)));
   const notes: string[] = [];
   if (target === "dockershim" && services.dockershim === undefined && !servedByCriDockerUnit(facts)) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
@@ -209,7 +217,7 @@ function commandsFor(
   return [
     "systemctl stop kubelet.service",
     ...(hasEdits ? [applyDiff] : []),
-    ...(from === "cri-dockerd" || from === "dockershim" ? [disable] : []),
+    ...(from !== to && (from === "cri-dockerd" || from === "dockershim") ? [disable] : []),
     "systemctl daemon-reload",
     ...(to === "cri-dockerd" || to === "dockershim" ? [enable] : []),
     "systemctl start kubelet.service",

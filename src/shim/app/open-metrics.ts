@@ -14,18 +14,24 @@ import {
 import type { Observer } from "../ports/observer.js";
 import { presentMetrics, type PresentState } from "../metrics/present-metrics.js";
 
+export interface MetricsSources {
+  readonly readConditions: (signal: AbortSignal) => Promise<readonly Condition[]>;
+  /** In the text format of Prometheus. */
+  readonly containerMetrics: (signal: AbortSignal) => Promise<string>;
+}
+
 export interface OpenMetrics {
   readonly observer: Observer;
   /** Listens when it returns; the errors are those of `startMetricsServer`. */
-  serve(
-    state: PresentState,
-    readConditions: (signal: AbortSignal) => Promise<readonly Condition[]>,
-  ): Promise<MetricsServer>;
+  serve(state: PresentState, sources: MetricsSources): Promise<MetricsServer>;
 }
 
 /** Undefined when metrics are off: then nothing is loaded, counted or served. */
 export async function openMetrics(
-  { metricsBindAddress: address }: Pick<Config, "metricsBindAddress">,
+  {
+    metricsBindAddress: address,
+    metricsContainers,
+  }: Pick<Config, "metricsBindAddress" | "metricsContainers">,
   log: Logger,
   lifetime: Lifetime,
 ): Promise<OpenMetrics | undefined> {
@@ -34,12 +40,21 @@ export async function openMetrics(
   const metricsPage = async (): Promise<Page> => ({ status: 200, ...(await registry.text()) });
   return {
     observer: registry.observer,
-    serve: async (state, readConditions) => {
+    serve: async (state, { readConditions, containerMetrics }) => {
       registry.add(presentMetrics(state));
       const server = await startMetricsServer({
         address,
         pages: {
           "/metrics": metricsPage,
+          ...(metricsContainers
+            ? {
+                "/metrics/containers": async (signal) => ({
+                  status: 200,
+                  contentType: "text/plain; version=0.0.4; charset=utf-8",
+                  body: await containerMetrics(signal),
+                }),
+              }
+            : {}),
           "/healthz": () => Promise.resolve(healthPage),
           "/readyz": async (signal) => readinessPage(await readConditions(signal)),
         },

@@ -10,6 +10,7 @@ import type { Observer } from "../ports/observer.js";
 import { bindRpcs } from "../cri/bind-rpcs.js";
 import { readConditions } from "../cri/runtime/status.js";
 import type { Services } from "../cri/services.js";
+import { metricsPage } from "../cri/stats/metrics-page.js";
 import { loadCriApi } from "../grpc/codec/proto.js";
 import { UnknownFields } from "../grpc/codec/unknown-fields.js";
 import { startGrpcServer, type GrpcServer } from "../grpc/server.js";
@@ -100,7 +101,10 @@ async function start(
       statsCounts: () => adapters.statsCounts(),
       corruptCheckpoints: () => adapters.corruptCheckpoints(),
     },
-    (signal) => readConditions(services, signal),
+    {
+      readConditions: (signal) => readConditions(services, signal),
+      containerMetrics: (signal) => metricsPage(services, signal),
+    },
   );
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());

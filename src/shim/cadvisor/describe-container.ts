@@ -2,7 +2,6 @@
 import type { Container } from "../domain/container.js";
 import { containerStateOf } from "../domain/container-state.js";
 import { ContainerState } from "../domain/cri.js";
-import { normalizeReference } from "../domain/image-reference.js";
 import { sandboxType, typeLabel } from "../domain/labels.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { Snapshot } from "../domain/snapshot.js";
@@ -20,17 +19,17 @@ const emptySpec = {
   value: Buffer.from('{"ociVersion":"1.0.2","process":{"args":[],"cwd":"/","env":[]}}'),
 };
 
-/** `imageName`: as the kubelet wrote it, or the image's id. */
+/** `image`: its name with the registry. */
 export function describeContainer(
   { id, labels, snapshot }: Sandbox | Container,
-  imageName: string,
+  image: string,
 ): ContainerResponse {
   const kind = snapshot.labels[typeLabel] === sandboxType ? "sandbox" : "container";
   return {
     container: {
       id,
       labels: { ...labels, [kindLabel]: kind },
-      image: normalizeReference(imageName),
+      image,
       spec: emptySpec,
     },
   };

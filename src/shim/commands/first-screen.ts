@@ -43,6 +43,10 @@ export interface FirstScreen {
   readonly socket: string;
   /** Address of the server for exec, attach and port-forward. */
   readonly streaming: string;
+  /** Socket for the kubelet's cAdvisor; empty when it is not served. */
+  readonly cadvisor: string;
+  /** Why the kubelet of this node does not use it; undefined when it does, or when there is no kubelet. */
+  readonly cadvisorProblem: string | undefined;
   /** Address of the metrics; empty when they are not served. */
   readonly metrics: string;
   readonly setup: SetupReport | undefined;
@@ -71,6 +75,8 @@ export function renderFirstScreen(screen: FirstScreen): string {
     ["state directory", screen.stateDirectory],
     ["socket", screen.socket],
     ["streaming", screen.streaming],
+    ...(screen.cadvisor === "" ? [] : [["cAdvisor", screen.cadvisor] as const]),
+    ...(screen.cadvisorProblem === undefined ? [] : [["", screen.cadvisorProblem] as const]),
     ...(screen.metrics === "" ? [] : [["metrics", screen.metrics] as const]),
     ...(setup === undefined ? [] : setupRows(setup)),
   ];

@@ -173,6 +173,7 @@ function programWords(
     ...[process.execPath, ...process.execArgv, process.argv[1] ?? "", "serve", ...network],
     `--state-dir=${join(directory, "state")}`,
     `--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`,
+    "--cadvisor-socket=",
     `--docker-endpoint=${dockerEndpoint}`,
     `--pod-infra-container-image=${builtinPauseReference}`,
   ];

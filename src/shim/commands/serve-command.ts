@@ -62,6 +62,9 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
     const problem = shim.network.notReadyReason();
     const offers = name === "cni" && problem !== undefined;
     const offer = offers ? await offerExampleNetwork(config, log) : undefined;
+    // Loaded when it is needed: it reads kubelets as the commands about migration do.
+    const { kubeletWithoutNames } = await import("./kubelet-without-names.js");
+    const cadvisorProblem = await kubeletWithoutNames(shim.cadvisorSocket);
     if (stopping) return;
     io.writeOut(
       renderFirstScreen({
@@ -81,6 +84,8 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
         stateDirectory: config.stateDir,
         socket: shim.endpoint,
         streaming: shim.streamingAddress,
+        cadvisor: shim.cadvisorSocket,
+        cadvisorProblem,
         metrics: shim.metricsAddress,
         setup: parseSetupReport(environment["DOCKERSHIM_SETUP_REPORT"]),
       }),

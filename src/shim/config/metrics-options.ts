@@ -1,7 +1,7 @@
 /** The options about metrics: of this program, and of containers. Part of the table in options.ts. */
 import { listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import { option } from "./option.js";
-import { optional } from "./value-kinds.js";
+import { booleanKind, optional } from "./value-kinds.js";
 
 export const metricsOptions = {
   metricsBindAddress: option({
@@ -12,6 +12,14 @@ export const metricsOptions = {
     defaultShown: "none: not served",
     help: "Address of /metrics (Prometheus), /healthz and /readyz: IP:port of the loopback interface, or unix:///path",
     why: "metrics cost memory and time, and an unused listener is a risk",
+  }),
+  metricsContainers: option({
+    name: "metrics-containers",
+    group: "Metrics",
+    kind: booleanKind,
+    default: "false",
+    help: "Serve /metrics/containers as well: cAdvisor's metrics of pods and containers",
+    why: "kubelets serve these metrics: see --cadvisor-socket",
   }),
   cadvisorSocket: option({
     name: "cadvisor-socket",

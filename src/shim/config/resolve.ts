@@ -154,6 +154,8 @@ async function settle(
       '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
     );
   }
+  if (values.metricsContainers && values.metricsBindAddress === undefined)
+    throw new ShimError("invalid", '"metrics-containers": needs "metrics-bind-address"');
   const cadvisorSocketRequired = chosen.cadvisorSocket.source !== "default";
   let { cadvisorSocket } = values;
   // A server beside another runtime may not be the only one: which of them tells names is to be said.

@@ -1,7 +1,9 @@
-import { parseReference } from "../domain/image-reference.js";
+import { normalizeReference, parseReference } from "../domain/image-reference.js";
 import { imageNameLabel } from "../domain/labels.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ImageCache } from "./image-cache.js";
+
+type NamedImage = Pick<Snapshot, "labels" | "imageName" | "imageId">;
 
 /**
  * The names of containers' images, for metrics. Kubelets create containers from ids of images; newer ones also
@@ -15,21 +17,19 @@ export class ImageNames {
 
   constructor(private readonly cache: Pick<ImageCache, "get" | "known">) {}
 
-  /** Without an engine request. The id of an image whose name is not known. */
-  nameOf({ labels, imageName, imageId }: Pick<Snapshot, "labels" | "imageName" | "imageId">): string {
-    const asked = labels[imageNameLabel];
-    if (asked !== undefined) return asked;
-    if (parseReference(imageName) !== undefined) return imageName;
-    const image = this.cache.known(imageId);
-    return image?.repoTags[0] ?? image?.repoDigests[0] ?? imageName;
+  /** With its registry, as containerd has it. Without an engine request; an image that has no name by its id. */
+  nameOf(snapshot: NamedImage): string {
+    const image = this.cache.known(snapshot.imageId);
+    return normalizeReference(
+      givenName(snapshot) ?? image?.repoTags[0] ?? image?.repoDigests[0] ?? snapshot.imageName,
+    );
   }
 
   /** Asks about the image of a container without a name that no call has asked about before. */
-  observe(snapshot: Pick<Snapshot, "labels" | "imageName" | "imageId">): void {
+  observe(snapshot: NamedImage): void {
     const { imageId } = snapshot;
-    if (this.nameOf(snapshot) !== snapshot.imageName || parseReference(snapshot.imageName) !== undefined)
-      return;
-    if (this.cache.known(imageId) !== undefined || this.#stop.signal.aborted) return;
+    if (givenName(snapshot) !== undefined || this.cache.known(imageId) !== undefined) return;
+    if (this.#stop.signal.aborted) return;
     this.#wanted.add(imageId);
     this.#asking ??= this.#ask();
   }
@@ -49,4 +49,9 @@ export class ImageNames {
     }
     this.#asking = undefined;
   }
+}
+
+/** As the request for the container had it. */
+function givenName({ labels, imageName }: NamedImage): string | undefined {
+  return labels[imageNameLabel] ?? (parseReference(imageName) === undefined ? undefined : imageName);
 }

@@ -5,6 +5,7 @@ import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import { openMetrics } from "../../../src/shim/app/open-metrics.js";
 import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
+import { metricsPage } from "../../../src/shim/cri/stats/metrics-page.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";
 import { runSandbox } from "../../fakes/pods.js";
 import { configOf } from "../../fakes/config.js";
@@ -32,12 +33,19 @@ function stateOf({ services, sync }: TestShim): PresentState {
 }
 
 /** Metrics of the shim of `TestShim`, served on a port of this host. */
-async function serve(shim: TestShim) {
+async function serve(shim: TestShim, flags: Readonly<Record<string, string>> = {}) {
   const log = recordingLog();
   const lifetime = new Lifetime(log);
-  const metrics = await openMetrics(await configOf({ "metrics-bind-address": "127.0.0.1:0" }), log, lifetime);
+  const metrics = await openMetrics(
+    await configOf({ "metrics-bind-address": "127.0.0.1:0", ...flags }),
+    log,
+    lifetime,
+  );
   assert.ok(metrics !== undefined);
-  const server = await metrics.serve(stateOf(shim), (signal) => readConditions(shim.services, signal));
+  const server = await metrics.serve(stateOf(shim), {
+    readConditions: (signal) => readConditions(shim.services, signal),
+    containerMetrics: (signal) => metricsPage(shim.services, signal),
+  });
   return {
     server,
     observer: metrics.observer,
@@ -76,6 +84,15 @@ describe("openMetrics()", () => {
     assert.ok((found.value("process_resident_memory_bytes") ?? 0) > 0);
     await bed[Symbol.asyncDispose]();
     await assert.rejects(bed.get("/metrics"));
+  });
+
+  test("/metrics/containers is there when it was asked for", async () => {
+    await using shim = await TestShim.start();
+    await using without = await serve(shim);
+    assert.equal((await without.get("/metrics/containers")).status, 404);
+    await using bed = await serve(shim, { "metrics-containers": "true" });
+    const { status, type } = await bed.get("/metrics/containers");
+    assert.deepEqual([status, type], [200, "text/plain; version=0.0.4; charset=utf-8"]);
   });
 
   test("/readyz follows the conditions of Status and says why; /healthz is always ok", async () => {

@@ -30,6 +30,8 @@ const screen: FirstScreen = {
   stateDirectory: "/var/lib/dockershim",
   socket: "unix:///var/run/dockershim.sock",
   streaming: "http://127.0.0.1:41234",
+  cadvisor: "",
+  cadvisorProblem: undefined,
   metrics: "",
   setup: undefined,
 };
@@ -79,6 +81,16 @@ describe("renderFirstScreen()", () => {
   test("shows below the plugin why pods get no network", () => {
     const text = renderFirstScreen({ ...screen, network: { ...screen.network, problem: "no networks" } });
     assert.match(text, /--network-plugin=cni\)\n +not ready: no networks\n/);
+  });
+
+  test("says where cAdvisor finds names, and what the kubelet lacks", () => {
+    assert.doesNotMatch(renderFirstScreen(screen), /cAdvisor/);
+    const text = renderFirstScreen({
+      ...screen,
+      cadvisor: "unix:///run/x.sock",
+      cadvisorProblem: "it lacks x",
+    });
+    assert.match(text, /^ {2}cAdvisor +unix:\/\/\/run\/x\.sock\n +it lacks x$/m);
   });
 
   test("says where metrics are, when they are anywhere", () => {

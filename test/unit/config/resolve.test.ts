@@ -76,6 +76,7 @@ describe("resolveConfig() without anything given", () => {
       adoptedLogs: "keep",
       logLevel: "info",
       metricsBindAddress: undefined,
+      metricsContainers: false,
       cadvisorSocket: { kind: "unix", path: "/run/dockershim/cadvisor.sock" },
       cadvisorSocketRequired: false,
     });
@@ -233,6 +234,12 @@ describe("resolveConfig() options that depend on others", () => {
         '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
       ));
   }
+
+  test("refuses --metrics-containers without an address", () =>
+    assertRefused(
+      { flags: { "metrics-containers": "true" } },
+      '"metrics-containers": needs "metrics-bind-address"',
+    ));
 
   test("refuses one socket for the CRI and for metrics", () =>
     assertRefused(

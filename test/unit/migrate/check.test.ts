@@ -18,7 +18,7 @@ describe("migrate check", () => {
       "/var/log/pods/web/0.log": { linkTo: "/var/lib/docker/x-json.log" },
     };
     const report = await check(t, { tree, engine: engineWith(pod({ name: "web", id: "a1" })) });
-    assert.deepEqual(report.summary.counts, { ok: 1, note: 4, change: 0, restart: 0, blocked: 0, lost: 0 });
+    assert.deepEqual(report.summary.counts, { ok: 1, note: 5, change: 0, restart: 0, blocked: 0, lost: 0 });
     assert.equal(report.summary.exitCode, 0);
     assert.deepEqual(
       report.pods.map(({ verdict, network, findings }) => [verdict, network, findings]),

@@ -49,7 +49,7 @@ describe("makePlan()", () => {
         "dockershim",
         {
           [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime-endpoint=unix:///var/run/dockershim.sock"\n',
+            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime-endpoint=unix:///var/run/dockershim.sock --containerd=/run/dockershim/cadvisor.sock"\n',
         },
       ],
       [
@@ -59,7 +59,7 @@ describe("makePlan()", () => {
         "dockershim",
         {
           [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --pod-infra-container-image=registry.k8s.io/pause:3.9"\n',
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --pod-infra-container-image=registry.k8s.io/pause:3.9 --containerd=/run/dockershim/cadvisor.sock"\n',
         },
       ],
       [
@@ -76,7 +76,8 @@ shutdownGracePeriod:   0s
 `,
           "/var/lib/kubelet/instance-config.yaml":
             "containerRuntimeEndpoint: unix:///var/run/dockershim.sock\n",
-          [kubeadmFlags]: undefined,
+          [kubeadmFlags]:
+            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --containerd=/run/dockershim/cadvisor.sock"\n',
         },
       ],
       [
@@ -167,9 +168,51 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
     );
   });
 
-  test("a node that is there has neither edits nor commands", async (t) => {
-    const { edits, commands } = await planOf(await makeNode(t, ours), "1.30.0");
-    assert.deepEqual([edits, commands], [[], []]);
+  const withNames = (words: string, flags: string): NodeTree => ({
+    ...ours,
+    "/etc/systemd/system/dockershim.service": `[Service]\nExecStart=/opt/dockershim/bin/dockershim ${words}\n`,
+    [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock ${flags}"\n`,
+  });
+  for (const { words, flags } of [
+    { words: "", flags: "--containerd=/run/dockershim/cadvisor.sock" },
+    { words: "--cadvisor-socket=/run/x.sock", flags: "--containerd /run/x.sock" },
+    { words: "--cadvisor-socket=fd://", flags: "--containerd=/var/run/dockershim/cadvisor.sock" },
+    { words: "--cadvisor-socket=", flags: "--v=2" },
+  ]) {
+    test(`a node that is there has neither edits nor commands, with ${flags}`, async (t) => {
+      const { edits, commands } = await planOf(await makeNode(t, withNames(words, flags)), "1.30.0");
+      assert.deepEqual([edits, commands], [[], []]);
+    });
+  }
+
+  test("a node that is there and lacks the flag for cAdvisor gets it, and back", async (t) => {
+    const root = await makeNode(
+      t,
+      withNames("--cadvisor-socket=/run/x.sock", "--containerd=/run/other.sock"),
+    );
+    const plan = await planOf(root, "1.30.0");
+    const text = (flag: string): string =>
+      `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --containerd=${flag}"\n`;
+    assert.deepEqual(
+      plan.edits.map(({ path, before, after }) => [path, before, after]),
+      [[kubeadmFlags, text("/run/other.sock"), text("/run/x.sock")]],
+    );
+    assert.ok(!plan.commands.some((command) => command.includes("disable")), plan.commands.join("\n"));
+    const [edit] = reversePlan(plan, await factsOf(root, "1.30.0")).edits;
+    assert.deepEqual([edit?.before, edit?.after], [text("/run/x.sock"), text("/run/other.sock")]);
+  });
+
+  test("back to cri-dockerd the flag for cAdvisor goes, and that of another program stays", async (t) => {
+    for (const { flags, left } of [
+      { flags: "--containerd=/run/dockershim/cadvisor.sock", left: "" },
+      { flags: "--containerd=/run/other.sock", left: " --containerd=/run/other.sock" },
+    ]) {
+      const { edits } = await planOf(await makeNode(t, withNames("", flags)), "1.30.0", "cri-dockerd");
+      assert.deepEqual(
+        edits.map(({ after }) => after),
+        [`KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock${left}"\n`],
+      );
+    }
   });
 
   test("a flag that is not understood is left alone and named", async (t) => {

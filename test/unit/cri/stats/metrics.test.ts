@@ -7,11 +7,14 @@ import {
   listMetricDescriptors,
   listPodSandboxMetrics,
 } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
-import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
+import { criSample, takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
+import { metricsPage } from "../../../../src/shim/cri/stats/metrics-page.js";
+import { parsePrometheusText } from "../../../support/prometheus-text.js";
+import { runRequest } from "../../../fakes/requests.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
 import { collect } from "../../../../src/shim/lib/streams.js";
 import { TestShim } from "../../../fakes/services.js";
@@ -41,10 +44,16 @@ const namesIn = (text: string): readonly string[] =>
     .split(/\s+/)
     .map((name) => `container_${name}`);
 
-/** Metrics of a pod with one container, read from the recorded files. */
-async function recordedMetrics(
+/** What `work` makes of a pod with one container, whose statistics are read from the recorded files. */
+async function withRecordedPod<Result>(
   version: "v1" | "v2",
-): Promise<{ readonly pod: readonly Answer<Metric>[]; readonly container: readonly Answer<Metric>[] }> {
+  work: (pod: {
+    readonly shim: TestShim;
+    readonly services: TestShim["services"];
+    readonly sandbox: string;
+    readonly container: string;
+  }) => Promise<Result>,
+): Promise<Result> {
   await using shim = await TestShim.start();
   await using files = await layOut(version);
   const sandbox = await runSandbox(shim);
@@ -77,13 +86,21 @@ async function recordedMetrics(
     ...shim.services,
     stats: { ...shim.services.stats, source: () => stats as StatsSource },
   };
-  const pod_metrics = await collect(listPodSandboxMetrics({}, services, shim.call()));
-  const [only, ...others] = pod_metrics;
-  assert.ok(only !== undefined && others.length === 0);
-  assert.equal(only.pod_sandbox_id, sandbox);
-  const [own] = only.container_metrics ?? [];
-  assert.equal(own?.container_id, container);
-  return { pod: only.metrics ?? [], container: own.metrics ?? [] };
+  return await work({ shim, services, sandbox, container });
+}
+
+function recordedMetrics(
+  version: "v1" | "v2",
+): Promise<{ readonly pod: readonly Answer<Metric>[]; readonly container: readonly Answer<Metric>[] }> {
+  return withRecordedPod(version, async ({ shim, services, sandbox, container }) => {
+    const pod_metrics = await collect(listPodSandboxMetrics({}, services, shim.call()));
+    const [only, ...others] = pod_metrics;
+    assert.ok(only !== undefined && others.length === 0);
+    assert.equal(only.pod_sandbox_id, sandbox);
+    const [own] = only.container_metrics ?? [];
+    assert.equal(own?.container_id, container);
+    return { pod: only.metrics ?? [], container: own.metrics ?? [] };
+  });
 }
 
 describe("metrics", () => {
@@ -141,10 +158,66 @@ describe("metrics", () => {
     assert.deepEqual(labels(container, "container_memory_rss"), [
       `/kubepods/pod1/${"c0".padEnd(64, "0")}`,
       "k8s_main_web_default_uid-1_0",
-      "busybox",
+      "docker.io/library/busybox:latest",
       ...["main", "web", "default"],
     ]);
     assert.deepEqual(labels(pod, "container_memory_rss"), ["/kubepods/pod1", "", "", "", "web", "default"]);
+  });
+});
+
+describe("metricsPage()", () => {
+  test("is what Prometheus reads: each metric of the CRI, by the same labels, with fractions of seconds", async () => {
+    const { page, answered } = await withRecordedPod("v2", async ({ shim, services }) => ({
+      page: parsePrometheusText(await metricsPage(services, shim.call().signal)),
+      answered: await collect(listPodSandboxMetrics({}, services, shim.call())),
+    }));
+    const { descriptors = [] } = await listMetricDescriptors();
+    const keysOf = new Map(descriptors.map(({ name, label_keys }) => [name, label_keys ?? []]));
+    const labels = { pod: "web", namespace: "default", container: "main" };
+    const metrics = answered.flatMap((pod) => [
+      ...(pod.metrics ?? []),
+      ...(pod.container_metrics ?? []).flatMap((one) => one.metrics ?? []),
+    ]);
+    assert.equal(page.samples.length, metrics.length);
+    for (const { name = "", label_values = [], value } of metrics) {
+      if (name === "container_last_seen") continue;
+      const keys = keysOf.get(name) ?? [];
+      const found = page.value(
+        name,
+        Object.fromEntries(keys.map((key, index) => [key, label_values[index] ?? ""])),
+      );
+      assert.equal(String(Math.trunc(found ?? NaN)), value?.value, name);
+    }
+    assert.equal(page.value("container_cpu_usage_seconds_total", { ...labels, cpu: "total" }), 5.26329);
+    assert.equal(page.types.get("container_cpu_usage_seconds_total"), "counter");
+    assert.equal(page.types.get("container_memory_working_set_bytes"), "gauge");
+  });
+
+  test("is an empty page without pods", async () => {
+    await using shim = await TestShim.start();
+    assert.equal(await metricsPage(shim.services, shim.call().signal), "");
+  });
+
+  test("writes what a tenant has in labels as text", async () => {
+    await using shim = await TestShim.start();
+    await runSandbox(
+      shim,
+      runRequest({ metadata: { name: 'a"\\\n', namespace: "default", uid: "u", attempt: 0 } }),
+    );
+    const reading = {
+      resources: undefined,
+      interfaces: parseInterfaces("eth0: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n"),
+      containers: new Map(),
+    };
+    const stats: Pick<StatsSource, "readPods"> = {
+      readPods: ([pod]) => Readable.from([[pod?.sandbox.id ?? "", reading] as const]),
+    };
+    const services = {
+      ...shim.services,
+      stats: { ...shim.services.stats, source: () => stats as StatsSource },
+    };
+    const { samples } = parsePrometheusText(await metricsPage(services, shim.call().signal));
+    assert.equal(samples[0]?.labels["pod"], 'a\\"\\\\\\n');
   });
 });
 
@@ -152,7 +225,7 @@ test("takeSamples() gives the CRI whole numbers, whatever was read", () => {
   const labels = { id: "/a", name: "", image: "", container: "", pod: "", namespace: "" };
   const samples = (): readonly Sample[] => [1.9, -1, NaN, Infinity, 1e21].map((value) => ({ value }));
   const definition = { name: "odd", help: "", type: MetricType.GAUGE, samples };
-  const metrics = takeSamples([definition], undefined, labels, 1n);
+  const metrics = takeSamples([definition], undefined, labels, 1n, criSample);
   assert.deepEqual(
     metrics.map(({ value }) => value?.value),
     ["1", "0", "0", "9007199254740991", "9007199254740991"],

@@ -21,7 +21,7 @@ export interface CommonLabels {
 export interface Sample {
   /** As many as the definition has labels. */
   readonly labels?: readonly string[];
-  /** The CRI has whole numbers only; a fraction is cut off. */
+  /** The CRI has whole numbers only, where a fraction is cut off. */
   readonly value: number;
 }
 
@@ -38,25 +38,45 @@ export function describe({ name, help, labels = [] }: MetricDefinition<never>): 
   return { name, help, label_keys: [...commonLabels, ...labels] };
 }
 
+/** A sample with all of its labels, in the form in which it is answered. */
+export type MakeSample<Made> = (
+  definition: MetricDefinition<never>,
+  labelValues: readonly string[],
+  value: number,
+  timestamp: Nanoseconds,
+) => Made;
+
 /** All samples of the definitions for one subject. */
-export function takeSamples<Subject>(
+export function takeSamples<Subject, Made>(
   definitions: readonly MetricDefinition<Subject>[],
   subject: Subject,
   labels: CommonLabels,
   timestamp: Nanoseconds,
-): readonly Answer<Metric>[] {
+  make: MakeSample<Made>,
+): readonly Made[] {
   const common = commonLabels.map((label) => labels[label]);
-  const time = String(timestamp);
-  return definitions.flatMap(({ name, type, samples }) =>
-    samples(subject).map((sample) => ({
-      name,
-      timestamp: time,
-      metric_type: type,
-      label_values: sample.labels === undefined ? common : [...common, ...sample.labels],
-      value: { value: String(wholeNumber(sample.value)) },
-    })),
+  return definitions.flatMap((definition) =>
+    definition
+      .samples(subject)
+      .map((sample) =>
+        make(
+          definition,
+          sample.labels === undefined ? common : [...common, ...sample.labels],
+          sample.value,
+          timestamp,
+        ),
+      ),
   );
 }
+
+/** In the form of the CRI. */
+export const criSample: MakeSample<Answer<Metric>> = ({ name, type }, label_values, value, timestamp) => ({
+  name,
+  timestamp: String(timestamp),
+  metric_type: type,
+  label_values,
+  value: { value: String(wholeNumber(value)) },
+});
 
 /** Limits the value to those of the CRI: one invalid value must not make the whole answer fail. */
 function wholeNumber(value: number): number {
