@@ -46,10 +46,7 @@ export function systemCalls(client: EngineClient): SystemCalls {
     async hasDefaultNetwork(signal) {
       const action = "list the engine's own networks";
       const query = { filters: JSON.stringify({ type: ["builtin"] }) };
-      const networks = await client.json(
-        { action, method: "GET", path: ["networks"], query, concurrency: "unlimited" },
-        signal,
-      );
+      const networks = await client.json({ action, method: "GET", path: ["networks"], query }, signal);
       return asList(networks).some((network) => textOf(asObject(network), "Name") === "bridge");
     },
 
