@@ -78,10 +78,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           const ready = runtimeReady(await cri.Status({}, { timeoutMs: statusTimeoutMs }));
           return ready !== true && ready;
         });
-        assert.match(
-          reason,
-          /^DockerDaemonNotReady: docker: /,
-        );
+        assert.match(reason, /^DockerDaemonNotReady: docker: /);
       } finally {
         engine.signal("SIGCONT");
       }

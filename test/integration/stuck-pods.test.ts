@@ -16,6 +16,8 @@ import { until } from "../support/wait.js";
 
 /** Calls that hang at the same time. */
 const stuckCount = 40;
+/** As many of their requests reach the engine also where further ones would wait for them. */
+const leastStuck = 32;
 const samples = 5;
 /** Other work of the machine may take so long. */
 const noiseMs = 500;
@@ -33,7 +35,6 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
   let pod: Pod;
   let containerId: string;
   let stuckPod: Pod;
-  let alone: Times;
 
   before(async () => {
     proxy = await bed.startFaultProxy();
@@ -42,7 +43,6 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
     stuckPod = await bed.runPod(cri);
     containerId = await pod.start();
     await measure();
-    alone = await measure();
   });
 
   /** Median times of an exec, of a create with start and removal, and of a whole pod. */
@@ -72,11 +72,15 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
     return times.sort((one, other) => one - other)[Math.floor(samples / 2)] ?? Infinity;
   }
 
-  /** The engine answers none of these requests while another pod works; then their callers leave. */
+  /**
+   * The engine answers none of these requests while another pod works; then their callers leave. The pod's times
+   * alone are the longer ones of before and after: other work of the machine comes and goes.
+   */
   async function feelsNothing(
     matches: (request: ProxiedRequest) => boolean,
     calls: readonly ((options: CallOptions) => Promise<unknown>)[],
   ): Promise<void> {
+    const before = await measure();
     const injection = proxy.inject({ fault: "stall", matches });
     const callers = new AbortController();
     const ended = Promise.all(
@@ -84,14 +88,16 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
     );
     ended.catch(() => undefined); // Awaited below.
     try {
-      await until("all of them to hang", () => injection.strikes >= calls.length);
+      await until("them to hang", () => injection.strikes >= leastStuck);
       const meanwhile = await measure();
       callers.abort();
       await ended;
-      const text = `alone ${JSON.stringify(alone)}, meanwhile ${JSON.stringify(meanwhile)}`;
-      assert.ok(meanwhile.exec < Math.max(2 * alone.exec, alone.exec + noiseMs), text);
-      assert.ok(meanwhile.create < alone.create + 1_000, text);
-      assert.ok(meanwhile.run < alone.run + 1_000, text);
+      const after = await measure();
+      const alone = (what: keyof Times): number => Math.max(before[what], after[what]);
+      const text = JSON.stringify({ before, meanwhile, after });
+      assert.ok(meanwhile.exec < Math.max(2 * alone("exec"), alone("exec") + noiseMs), text);
+      assert.ok(meanwhile.create < alone("create") + 1_000, text);
+      assert.ok(meanwhile.run < alone("run") + 1_000, text);
     } finally {
       callers.abort();
       injection.remove();
