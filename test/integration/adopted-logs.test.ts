@@ -20,10 +20,11 @@ import { outputOf } from "./log-support.js";
 const killPoints = fileURLToPath(new URL("../support/kill-points.mjs", import.meta.url));
 const floodLines = 4_000;
 const slowLines = 150;
-/** Most lines at once, the rest while the shim is killed and started. */
+/** Most lines at once, the rest while the shim is killed and started. It runs until the test stops it. */
 const script = [
   `i=0; while [ $i -lt ${String(floodLines)} ]; do echo $i; i=$((i+1)); done`,
   `while [ $i -lt ${String(floodLines + slowLines)} ]; do echo $i; i=$((i+1)); sleep 0.02; done`,
+  "exec sleep 1000",
 ].join("\n");
 const output = Array.from({ length: floodLines + slowLines }, (_, line) => `${String(line)}\n`).join("");
 /** Steps of the shim that are killed; each is tried with DOCKERSHIM_TEST_LONG. */
@@ -155,6 +156,9 @@ describe("--adopted-logs=convert", { skip: (await reasonToSkip()) || needsEngine
     for (; rotations < 2; rotations += 1)
       await until("the rotation", () => rotateOnce(id, path, `${path}.20260102-15050${String(rotations)}`));
     await until("the conversion", () => isConverted(id));
+    const last = ` ${String(floodLines + slowLines - 1)}\n`;
+    await until("the last line", async () => (await wholeLog(path)).includes(last));
+    await shim.cri.StopContainer({ container_id: id, timeout: "0" });
     await until("the container's end", async () => {
       const { containers } = await shim.cri.ListContainers({ filter: { id } });
       return containers[0]?.state === ContainerState.CONTAINER_EXITED ? true : undefined;
