@@ -25,7 +25,6 @@ import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import { ImageCache } from "../images/image-cache.js";
 import { UnmanagedImages } from "../images/unmanaged-images.js";
 import { EngineLiveness } from "../state/engine-liveness.js";
-import { Arrivals } from "../state/arrivals.js";
 import { StateSync } from "../state/state-sync.js";
 import type { StateSyncOptions } from "../state/state-sync-options.js";
 import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js";
@@ -95,7 +94,6 @@ export function buildShim(
   });
   const imageNames = new ImageNames(imageCache);
   lifetime.onClose("names of images", () => imageNames.stop());
-  const arrivals = new Arrivals();
   const forgetImages = (): void => {
     imageCache.forget();
     adapters.pauseImages.invalidate();
@@ -138,7 +136,6 @@ export function buildShim(
           openFiles.observe(snapshot);
           imageNames.observe(snapshot);
         }
-        arrivals.noticed(id);
         limits.observe(id, snapshot);
         resolvConfs.observe(id, snapshot);
       },
@@ -149,7 +146,7 @@ export function buildShim(
     },
     settings.sync,
   );
-  const state: EngineState = { link, model, sync, arrivals };
+  const state: EngineState = { link, model, sync };
   const resolvConfs = new ResolvConfReconciler({ records, node: { host }, log });
   lifetime.onClose("resolv.conf of sandboxes", () => resolvConfs.stop());
   const locks = { sandboxes: new KeyedMutex(), containers: new KeyedMutex() };

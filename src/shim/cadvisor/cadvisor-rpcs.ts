@@ -1,7 +1,6 @@
 /** What cAdvisor asks: from the read model alone, without an engine request. */
-import type { Container } from "../domain/container.js";
-import { sandboxType, typeLabel } from "../domain/labels.js";
-import type { Sandbox } from "../domain/sandbox.js";
+import type { ContainerEntry } from "../domain/container.js";
+import type { SandboxEntry } from "../domain/sandbox.js";
 import type { Rpc, Rpcs } from "../grpc/handlers.js";
 import { ofContainer, ofNothing } from "../grpc/request-subject.js";
 import type { ImageNames } from "../images/image-names.js";
@@ -13,7 +12,7 @@ import { describeContainer, describeTask } from "./describe-container.js";
 import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } from "./messages.js";
 
 export interface CadvisorServices {
-  readonly state: Pick<EngineState, "link" | "model" | "sync" | "arrivals">;
+  readonly state: Pick<EngineState, "link" | "model" | "sync">;
   readonly images: { readonly names: Pick<ImageNames, "nameOf"> };
   /** Of this program. */
   readonly version: string;
@@ -49,15 +48,15 @@ export function cadvisorRpcs(services: CadvisorServices): Rpcs {
 }
 
 /**
- * cAdvisor leaves a cgroup without a name for good when this fails, so a container that is on its way is
- * waited for.
+ * cAdvisor leaves a cgroup without a name for good when this fails. The engine answers no inspect while it
+ * starts a container, but what the create request or its list says of it is enough, and waited for.
  */
 async function getContainer(
   { id }: ContainerRequest,
   { signal }: Call,
   { state, images }: CadvisorServices,
 ): Promise<ContainerResponse> {
-  const found = findEntity(id, state) ?? (await arrival(id, state, signal));
+  const found = state.model.entry(id) ?? (await arrival(id, state, signal));
   if (found === undefined) throw notFound(id);
   return describeContainer(found, images.names.nameOf(found.snapshot));
 }
@@ -68,16 +67,9 @@ function getTask(
   _call: Call,
   { state }: CadvisorServices,
 ): Promise<TaskResponse> {
-  const found = exec_id === "" ? findEntity(id, state) : undefined;
-  const task = found === undefined ? undefined : describeTask(found.snapshot);
+  const found = exec_id === "" ? state.model.snapshot(id) : undefined;
+  const task = found === undefined ? undefined : describeTask(found);
   return task === undefined ? Promise.reject(notFound(id)) : Promise.resolve(task);
-}
-
-/** By full id: cgroups have no others. */
-function findEntity(id: string, { model }: Pick<EngineState, "model">): Sandbox | Container | undefined {
-  const snapshot = model.snapshot(id);
-  if (snapshot === undefined) return undefined;
-  return snapshot.labels[typeLabel] === sandboxType ? model.sandbox(id) : model.container(id);
 }
 
 /** cAdvisor waits for 2 s. */
@@ -91,16 +83,16 @@ async function arrival(
   id: string,
   state: CadvisorServices["state"],
   signal: AbortSignal,
-): Promise<Sandbox | Container | undefined> {
-  const { link, model, sync, arrivals } = state;
+): Promise<SandboxEntry | ContainerEntry | undefined> {
+  const { link, model, sync } = state;
   const isComing = (): boolean => model.has(id) || sync.isInspecting(id);
   if (link.state.phase === "live" && !isComing()) return undefined;
   return withDeadline(signal, arrivalMs, "read the container", async (limited) => {
     await link.live(limited);
     for (;;) {
-      const found = findEntity(id, state);
+      const found = model.entry(id);
       if (found !== undefined || !isComing()) return found;
-      await arrivals.next(id, limited);
+      await model.arrivals.next(id, limited);
     }
   });
 }

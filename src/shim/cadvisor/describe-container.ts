@@ -1,9 +1,9 @@
 /** A sandbox or container of a pod as containerd would describe it to cAdvisor. Pure. */
-import type { Container } from "../domain/container.js";
+import type { ContainerEntry } from "../domain/container.js";
 import { containerStateOf } from "../domain/container-state.js";
 import { ContainerState } from "../domain/cri.js";
 import { sandboxType, typeLabel } from "../domain/labels.js";
-import type { Sandbox } from "../domain/sandbox.js";
+import type { SandboxEntry } from "../domain/sandbox.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import { type ContainerResponse, type TaskResponse, type TaskStatus, taskStatus } from "./messages.js";
 
@@ -21,7 +21,7 @@ const emptySpec = {
 
 /** `image`: its name with the registry. */
 export function describeContainer(
-  { id, labels, snapshot }: Sandbox | Container,
+  { id, labels, snapshot }: SandboxEntry | ContainerEntry,
   image: string,
 ): ContainerResponse {
   const kind = snapshot.labels[typeLabel] === sandboxType ? "sandbox" : "container";

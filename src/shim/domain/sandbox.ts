@@ -27,7 +27,7 @@ export interface SandboxRecord {
 }
 
 /** The parts of a snapshot that a list entry is derived from; the engine's list has them, too. */
-export type SandboxSource = Pick<Snapshot, "id" | "name" | "labels" | "created"> & {
+export type SandboxSource = Pick<Snapshot, "id" | "name" | "labels" | "created" | "imageId" | "imageName"> & {
   readonly state: Pick<Snapshot["state"], "running">;
 };
 

@@ -1,4 +1,3 @@
-import type { Arrivals } from "./arrivals.js";
 import { EngineLink } from "./engine-link.js";
 import { ReadModel } from "./read-model.js";
 import type { Records } from "./records.js";
@@ -9,7 +8,6 @@ export interface EngineState {
   readonly link: EngineLink;
   readonly model: ReadModel;
   readonly sync: Pick<StateSync, "refresh" | "changing" | "remove" | "isInspecting">;
-  readonly arrivals: Arrivals;
 }
 
 /** Without a connection to the engine, and empty. */

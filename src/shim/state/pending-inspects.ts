@@ -53,6 +53,10 @@ export class PendingInspects {
     }
   }
 
+  entry(id: string): SandboxEntry | ContainerEntry | undefined {
+    return (this.#sandboxes.get(id) ?? this.#containers.get(id))?.entry;
+  }
+
   has(id: string): boolean {
     return this.#sandboxes.has(id) || this.#containers.has(id);
   }

@@ -4,10 +4,12 @@ import type { Container, ContainerEntry } from "../domain/container.js";
 import { toContainer } from "../domain/container.js";
 import type { Labels } from "../domain/labels.js";
 import { podUidLabel, sandboxIdLabel, typeLabel } from "../domain/labels.js";
-import type { Sandbox, SandboxEntry, SandboxRecord } from "../domain/sandbox.js";
-import { toSandbox } from "../domain/sandbox.js";
+import type { Sandbox, SandboxEntry, SandboxRecord, SandboxSource } from "../domain/sandbox.js";
+import { toSandbox, toSandboxEntry } from "../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import { findId, idCharacters } from "../domain/id-and-label-filters.js";
+import { Arrivals } from "./arrivals.js";
+import { HiddenSandboxes, properName } from "./hidden-sandboxes.js";
 import { LabelIndex } from "./label-index.js";
 import { PendingInspects } from "./pending-inspects.js";
 
@@ -55,9 +57,9 @@ export class ReadModel {
   readonly #containersOfSandbox = new LabelIndex<Container>(sandboxIdLabel);
   readonly #pending: PendingInspects;
   readonly #stale = new Set<string>();
-  /** Docker names of sandboxes that RunPodSandbox is creating → ids of earlier sandboxes with that name. */
-  readonly #hiddenNames = new Map<string, ReadonlySet<string>>();
-  readonly #hiddenIds = new Set<string>();
+  readonly #hidden = new HiddenSandboxes();
+  /** Calls that wait for an id. */
+  readonly arrivals = new Arrivals();
   readonly #listeners = new Set<(change: ModelChange) => void>();
 
   constructor(private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined) {
@@ -68,6 +70,7 @@ export class ReadModel {
   expect(listed: ListedContainer): void {
     if (this.snapshot(listed.id) === undefined) this.#pending.put(listed);
     else this.#stale.add(listed.id);
+    this.arrivals.noticed(listed.id);
   }
 
   /** The latest inspect failed: a known entity is stale. */
@@ -141,6 +144,7 @@ export class ReadModel {
   }
 
   #notify(id: string, before: VisibleState | undefined, after: VisibleState | undefined): void {
+    this.arrivals.noticed(id);
     const either = after ?? before;
     if (either === undefined) return;
     const { sandboxId, sandbox } = either;
@@ -153,7 +157,9 @@ export class ReadModel {
     if (this.#listeners.size === 0) return undefined;
     const sandbox = this.#sandboxes.get(id);
     if (sandbox !== undefined) {
-      return this.#isHidden(sandbox) ? undefined : { sandboxId: id, sandbox, snapshot: sandbox.snapshot };
+      return this.#hidden.isHidden(sandbox)
+        ? undefined
+        : { sandboxId: id, sandbox, snapshot: sandbox.snapshot };
     }
     const container = this.#containers.get(id);
     const sandboxId = container?.sandboxId ?? this.#pending.sandboxIdOf(id);
@@ -169,27 +175,26 @@ export class ReadModel {
   }
 
   /**
-   * Hides the sandbox of this name from lists while RunPodSandbox creates it, until the result is disposed:
-   * its client does not know the id yet. Earlier sandboxes of the name stay visible. The caller sets the id
-   * as soon as there is one.
+   * Hides the sandbox of this name from lists while RunPodSandbox creates it, until the result is disposed.
+   * Earlier sandboxes of the name stay visible. The caller says what it has created as soon as there is an id.
    */
-  hide(dockerName: string): { setId(id: string): void } & Disposable {
-    const hiddenIds = new Set<string>();
+  hide(dockerName: string): { created(source: SandboxSource): void } & Disposable {
+    const ids = new Set<string>();
     const namesakes = [...this.#sandboxes.values(), ...this.#pending.sandboxes()].filter(
       ({ snapshot }) => properName(snapshot.name) === dockerName,
     );
-    this.#hiddenNames.set(dockerName, new Set(namesakes.map(({ id }) => id)));
+    this.#hidden.begin(dockerName, new Set(namesakes.map(({ id }) => id)));
     return {
-      setId: (id) => {
-        hiddenIds.add(id);
-        this.#hiddenIds.add(id);
+      created: (source) => {
+        ids.add(source.id);
+        this.#hidden.created(source.id, toSandboxEntry(source, undefined));
+        this.arrivals.noticed(source.id);
       },
       [Symbol.dispose]: () => {
         const shown = [...this.#sandboxes.values()].filter(
-          (sandbox) => properName(sandbox.snapshot.name) === dockerName && this.#isHidden(sandbox),
+          (sandbox) => properName(sandbox.snapshot.name) === dockerName && this.#hidden.isHidden(sandbox),
         );
-        this.#hiddenNames.delete(dockerName);
-        for (const id of hiddenIds) this.#hiddenIds.delete(id);
+        this.#hidden.end(dockerName, ids);
         for (const { id } of shown) this.#notify(id, undefined, this.#visibleState(id));
       },
     };
@@ -198,7 +203,7 @@ export class ReadModel {
   /** Visible sandboxes: all that are wanted, and perhaps others. */
   *sandboxes(wanted?: Wanted): IterableIterator<Sandbox> {
     for (const sandbox of this.#sandboxCandidates(wanted)) {
-      if (this.#hiddenNames.size === 0 || !this.#isHidden(sandbox)) yield sandbox;
+      if (this.#hidden.isEmpty || !this.#hidden.isHidden(sandbox)) yield sandbox;
     }
   }
 
@@ -212,12 +217,7 @@ export class ReadModel {
   /** As `sandboxes`, with pending ones whose pod is known. */
   *sandboxEntries(wanted?: Wanted): IterableIterator<SandboxEntry> {
     yield* this.sandboxes(wanted);
-    for (const entry of this.#pending.sandboxes()) if (!this.#isHidden(entry)) yield entry;
-  }
-
-  #isHidden({ id, snapshot }: SandboxEntry): boolean {
-    const namesakes = this.#hiddenNames.get(properName(snapshot.name));
-    return namesakes !== undefined && !namesakes.has(id);
+    for (const entry of this.#pending.sandboxes()) if (!this.#hidden.isHidden(entry)) yield entry;
   }
 
   /** All that are wanted, and perhaps others. */
@@ -254,7 +254,7 @@ export class ReadModel {
    * Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating.
    */
   has(id: string): boolean {
-    return this.snapshot(id) !== undefined || this.#pending.has(id) || this.#hiddenIds.has(id);
+    return this.snapshot(id) !== undefined || this.#pending.has(id) || this.#hidden.has(id);
   }
 
   /** Ids of all sandboxes and containers, also of hidden and pending ones. */
@@ -274,6 +274,12 @@ export class ReadModel {
   /** Whether the entity may be outdated because an inspect is due or has failed. Pending ids are stale. */
   isStale(id: string): boolean {
     return this.#stale.has(id) || this.#pending.has(id);
+  }
+
+  /** By full id, also of a pending one, and of a sandbox that RunPodSandbox is creating. */
+  entry(id: string): SandboxEntry | ContainerEntry | undefined {
+    const known = this.#sandboxes.get(id) ?? this.#containers.get(id);
+    return known ?? this.#pending.entry(id) ?? this.#hidden.entry(id);
   }
 
   snapshot(id: string): Snapshot | undefined {
@@ -337,11 +343,6 @@ function isFullId(id: string): boolean {
 
 function oneOrNone<Entity>(entity: Entity | undefined): readonly Entity[] {
   return entity === undefined ? [] : [entity];
-}
-
-/** A Docker name without the random suffix of a name that was taken. */
-function properName(name: string): string {
-  return name.replace(/_[0-9a-f]{8}$/, "");
 }
 
 function pendingError(what: string, fields: ErrorFields): ShimError {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cadvisorRpcs } from "../../../src/shim/cadvisor/cadvisor-rpcs.js";
 import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor/messages.js";
+import type { CreateBody } from "../../../src/shim/domain/create-body.js";
 import type { ValidContainerConfig } from "../../../src/shim/domain/requests.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import { createContainer, rejectsWith, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
@@ -176,33 +177,57 @@ describe("what cAdvisor asks", () => {
     });
   }
 
-  test("a sandbox whose start is under way is waited for", async () => {
+  test("a sandbox is known from its creation on, and its task after its start, while no inspect is answered", async () => {
     await using shim = await TestShim.start();
     const { engine } = shim;
     let isHeld = true;
-    engine.hangs = (verb) => verb === "startContainer" && isHeld;
-    const running = runSandbox(shim);
-    await until("the sandbox is created", () => engine.containers.ids.length === 1);
+    engine.hangs = (verb) => (verb === "startContainer" || verb === "inspectContainer") && isHeld;
+    const running = runSandbox(shim, runRequest({ labels: kubelet }));
+    await until(
+      "the start is under way",
+      () => shim.world.journal.names("engine.startContainer").length === 1,
+    );
     const [id = ""] = engine.containers.ids;
-    await turns(20);
-    let described: unknown;
-    const asking = asked(shim)
-      .container(id)
-      .then((container) => (described = container));
-    await turns(20);
+    const client = asked(shim);
+    const { labels, image } = await client.container(id);
+    assert.deepEqual(labels, { ...kubelet, "io.cri-containerd.kind": "sandbox" });
+    assert.equal(image, "registry.example/pause:1");
+    await rejectsWith(client.task(id), "notFound");
     isHeld = false;
     engine.up();
     await running;
-    await asking;
-    assert.ok(described);
+    assert.equal((await client.task(id)).pid, engine.containers.get(id).state.pid);
   });
 
-  test("a container that the engine lists and cannot describe is UNAVAILABLE, not unknown", async () => {
+  test("a container of another program is waited for, and known by the engine's list while no inspect is answered", async () => {
+    await using shim = await TestShim.start();
+    const { engine } = shim;
+    const sandbox = await runSandbox(shim);
+    engine.hangs = (verb) => verb === "inspectContainer";
+    const id = engine.containers.create("k8s_main_web_default_uid-1_0", {
+      Image: "busybox:latest",
+      Labels: {
+        ...kubelet,
+        "io.kubernetes.docker.type": "container",
+        "io.kubernetes.sandbox.id": sandbox,
+        "io.kubernetes.container.name": "main",
+      },
+      HostConfig: {},
+    } as unknown as CreateBody);
+    await until("the event has come", () => shim.services.state.sync.isInspecting(id));
+    const { labels, image } = await asked(shim).container(id);
+    assert.equal(labels["io.kubernetes.container.name"], "main");
+    assert.equal(image, "docker.io/library/busybox:latest");
+    await rejectsWith(asked(shim).task(id), "notFound");
+    engine.up();
+  });
+
+  test("a container that the engine lists and cannot describe has the name of the list", async () => {
     await using first = await TestShim.start();
-    const id = await runContainer(first, await runSandbox(first));
+    const id = await runContainer(first, await runSandbox(first), "main", { labels: kubelet });
     first.engine.inspectFailure = () => new ShimError("timeout", "inspect container: not finished after 10s");
     await using shim = await first.restart();
-    await rejectsWith(asked(shim).container(id), "timeout", /read the container/);
+    assert.equal((await asked(shim).container(id)).labels["io.kubernetes.pod.name"], "web");
   });
 
   test("while the engine is away, known containers keep their names, and others are UNAVAILABLE", async () => {

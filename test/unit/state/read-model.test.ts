@@ -217,7 +217,7 @@ describe("ReadModel.hide()", () => {
     {
       using hidden = model.hide(name);
       model.put(sandboxSnapshot(sandboxId, { name }));
-      hidden.setId(sandboxId);
+      hidden.created(sandboxSnapshot(sandboxId));
       assert.deepEqual(sandboxIds(model), [idOf("ee")]);
       assert.equal(model.sandbox(sandboxId)?.id, sandboxId, "it can still be asked for by id");
     }
@@ -230,7 +230,7 @@ describe("ReadModel.hide()", () => {
       using hidden = model.hide(name);
       model.put(sandboxSnapshot(sandboxId, { name: `${name}_0badcafe` }));
       assert.deepEqual(sandboxIds(model), [], "before its id is known");
-      hidden.setId(sandboxId);
+      hidden.created(sandboxSnapshot(sandboxId));
       assert.deepEqual(sandboxIds(model), []);
     }
     assert.deepEqual(sandboxIds(model), [sandboxId]);
@@ -244,7 +244,7 @@ describe("ReadModel.hide()", () => {
     using hidden = model.hide(name);
     model.put(sandboxSnapshot(idOf("01d"), { name }));
     model.put(sandboxSnapshot(sandboxId, { name: `${name}_deadbeef` }));
-    hidden.setId(sandboxId);
+    hidden.created(sandboxSnapshot(sandboxId));
     assert.deepEqual(sandboxIds(model), [idOf("01d"), idOf("01d2")]);
   });
 
@@ -252,8 +252,8 @@ describe("ReadModel.hide()", () => {
     const model = modelOf();
     {
       using hidden = model.hide(name);
-      hidden.setId(idOf("a1"));
-      hidden.setId(idOf("a2"));
+      hidden.created(sandboxSnapshot(idOf("a1")));
+      hidden.created(sandboxSnapshot(idOf("a2")));
       assert.deepEqual(
         [model.has(idOf("a1")), model.has(idOf("a2")), model.has(idOf("a3"))],
         [true, true, false],

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import type { Call } from "../../lib/call.js";
 import { isKind, ShimError } from "../../lib/errors.js";
 import { Rollback } from "../../lib/rollback.js";
+import { nowNanoseconds } from "../../lib/time.js";
 import type { Answer, RunPodSandboxResponse } from "../../domain/cri.js";
 import { sandboxType, typeLabel } from "../../domain/labels.js";
 import type { ValidRunPodSandbox } from "../../domain/requests.js";
@@ -13,6 +14,7 @@ import { planSandbox } from "../../plan/sandbox-plan.js";
 import { sysctlError } from "../../plan/sysctls.js";
 import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import type { PodRecord } from "../../state/pod-records.js";
+import type { ReadModel } from "../../state/read-model.js";
 import { flushed } from "../../state/records.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
 import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
@@ -130,7 +132,7 @@ function findReady(
 /** The state of one run, and its undos. */
 interface Attempt {
   readonly rollback: Rollback;
-  readonly hidden: { setId(id: string): void };
+  readonly hidden: ReturnType<ReadModel["hide"]>;
   /** The engine has answered that the container is gone. */
   isRemoved: boolean;
   /** The set-up of the network was called, and its tear-down has not succeeded. */
@@ -153,7 +155,10 @@ async function createAndStart(
   using _ = sync.changing(plan.name);
   // Step 5: create the container.
   const id = await createSandboxContainer(plan, services, call);
-  hidden.setId(id);
+  hidden.created({
+    ...{ id, name: plan.name, labels: plan.body.Labels ?? {}, created: nowNanoseconds() },
+    ...{ imageId: "", imageName: plan.body.Image, state: { running: false } },
+  });
   rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, services, signal));
   rollback.defer("remove sandbox container", async (signal) => {
     // The next tear-down of the network needs the namespace of this container.
