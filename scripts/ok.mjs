@@ -13,7 +13,7 @@ import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 
 const packages = join(repositoryRoot, "node_modules");
-const tsc = join(packages, "typescript", "bin", "tsc");
+const tsc = join(packages, "typescript-native", "lib", "tsc.js");
 const eslint = join(packages, "eslint", "bin", "eslint.js");
 const prettier = join(packages, "prettier", "bin", "prettier.cjs");
 

@@ -71,7 +71,7 @@ export async function ensureBuilt({ root, log }) {
   const next = join(root, "dist.next");
   rmSync(next, { recursive: true, force: true });
   try {
-    const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+    const compiler = join(root, "node_modules", "typescript-native", "lib", "tsc.js");
     const args = [compiler, "-p", "tsconfig.build.json", "--noEmit"];
     const result = await run(process.execPath, args, { cwd: root, timeoutMs: TSC_TIMEOUT_MS });
     if (result.code !== 0) throw new Error(`the sources do not compile:\n${tail(result.output)}`);

@@ -3,17 +3,18 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { run, tail, withoutHosts } from "./run.mjs";
 
-const MINIMUM_NODE_MAJOR = 20;
 const NPM_CI_TIMEOUT_MS = 15 * 60_000;
 
 /**
- * One clear line when this Node.js is too old to run the program, else undefined.
+ * One clear line when this Node.js is too old to run the program, else undefined. npm would judge by the tools for
+ * contributors, too, some of which want a later one.
  * @param {string} version as in process.versions.node
  * @returns {string | undefined}
  */
 export function nodeVersionProblem(version) {
-  if (Number.parseInt(version, 10) >= MINIMUM_NODE_MAJOR) return undefined;
-  return `Node.js ${version} is too old: dockershim needs Node.js ${String(MINIMUM_NODE_MAJOR)} or later`;
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (major > 20 || (major === 20 && minor >= 9)) return undefined;
+  return `Node.js ${version} is too old: dockershim needs Node.js 20.9 or later`;
 }
 
 /** @typedef {{ packages?: Record<string, { version?: string, integrity?: string, optional?: boolean, link?: boolean }> }} LockFile */

@@ -71,7 +71,7 @@ class Replay {
   async run(): Promise<Replayed> {
     const { calls, fast, signal } = this.options;
     const startedMs = performance.now();
-    let left: readonly string[] = [];
+    let left: readonly string[];
     try {
       for await (const call of byStart(calls)) {
         const waitMs = call.at - (performance.now() - startedMs);

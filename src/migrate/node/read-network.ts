@@ -21,7 +21,7 @@ export async function readNetwork(
   { configurationDirectory, binDirectories, cacheDirectories }: NetworkPlaces,
 ): Promise<NetworkFacts> {
   const local = files.local(await files.resolve(configurationDirectory));
-  let configurations: NetworkFacts["configurations"] = [];
+  let configurations: NetworkFacts["configurations"];
   try {
     configurations = (await readConfigurationFiles(local)).map(({ path, list, problem }) => ({
       path: join(configurationDirectory, basename(path)),

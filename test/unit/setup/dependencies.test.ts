@@ -46,8 +46,9 @@ describe("outdatedDependencies()", () => {
   });
 });
 
-test("nodeVersionProblem() names the version that is too old, and accepts 20 and later", () => {
-  assert.match(nodeVersionProblem("18.20.1") ?? "", /18\.20\.1.*20/);
-  assert.equal(nodeVersionProblem("20.0.0"), undefined);
+test("nodeVersionProblem() names the version that is too old, and accepts 20.9 and later", () => {
+  assert.match(nodeVersionProblem("18.20.1") ?? "", /18\.20\.1.*20\.9/);
+  assert.match(nodeVersionProblem("20.8.1") ?? "", /20\.8\.1/);
+  assert.equal(nodeVersionProblem("20.9.0"), undefined);
   assert.equal(nodeVersionProblem("24.1.0"), undefined);
 });
