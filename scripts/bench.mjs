@@ -6,15 +6,11 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { ensureBuilt } from "./setup/build.mjs";
-import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { repositoryRoot } from "./setup/paths.mjs";
 
 const log = (/** @type {string} */ line) => process.stderr.write(`bench: ${line}\n`);
 
 try {
-  const problem = nodeVersionProblem(process.versions.node);
-  if (problem !== undefined) throw new Error(problem);
-  await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   const main = join(repositoryRoot, "bench", "main.ts");
   // Ctrl-C reaches the child by itself, which then removes what it has made.

@@ -1,14 +1,18 @@
 #!/usr/bin/env node
 /**
  * `npm run engine-matrix -- ENGINE...`: runs the integration tests against each of several engines, one engine after the
- * other, and prints one table and the names of what failed, in Markdown (docs/engines.md has such a table).
+ * other, and prints one table and the names of what failed or was skipped, in Markdown (docs/engines.md has such a table).
  *
  * Exit code: 0 when something ran everywhere and nothing failed, 1 otherwise, 2 when the command line is not understood.
  */
 import { join, resolve } from "node:path";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
-import { ensureDependencies } from "./setup/dependencies.mjs";
+import {
+  elsewhereVariable,
+  reasonForNoEngineElsewhere,
+  startEngineElsewhere,
+} from "./setup/engine-elsewhere.mjs";
 import {
   UsageError,
   commandIn,
@@ -18,10 +22,11 @@ import {
   usage,
 } from "./setup/engine-matrix.mjs";
 import { parseEndpoint, request } from "./setup/engine-http.mjs";
-import { kindOf } from "./setup/integration-tests.mjs";
+import { kindOf, runIntegrationTests } from "./setup/integration-tests.mjs";
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { findRegistry } from "./setup/registry.mjs";
-import { StoppedError, addCounts, noCounts, runTests } from "./setup/test-runner.mjs";
+import { isAsked } from "./setup/test-options.mjs";
+import { StoppedError } from "./setup/test-runner.mjs";
 
 /** @typedef {import("./setup/engine-matrix.mjs").MatrixEngine} MatrixEngine */
 
@@ -44,6 +49,27 @@ async function readInfo({ endpoint, pid }) {
   return JSON.parse(answer.body.toString("utf8"));
 }
 
+/**
+ * What the tests find in their environment.
+ * @param {MatrixEngine} engine
+ * @param {import("./setup/engine-elsewhere.mjs").EngineElsewhere | undefined} elsewhere
+ * @returns {Record<string, string>}
+ */
+function environmentOf({ name, endpoint, transport }, elsewhere) {
+  if (transport === undefined || elsewhere === undefined)
+    return { DOCKERSHIM_TEST_DOCKER_ENDPOINT: endpoint };
+  const way = elsewhere[transport];
+  if ("reason" in way) throw new Error(`${name}: ${way.reason}`);
+  const { DOCKER_CERT_PATH: certificates, ...env } = way.env;
+  return {
+    ...env,
+    DOCKERSHIM_TEST_DOCKER_ENDPOINT: way.endpoint,
+    DOCKERSHIM_TEST_DOCKER_SOCKET: elsewhere.socket,
+    ...(certificates === undefined ? {} : { DOCKERSHIM_TEST_DOCKER_CERT_PATH: certificates }),
+    [elsewhereVariable]: elsewhere.pid,
+  };
+}
+
 /** @param {readonly string[]} argv */
 async function main(argv) {
   const asked = matrixOptions(argv);
@@ -52,51 +78,54 @@ async function main(argv) {
     return 0;
   }
   const files = filesBelow(repositoryRoot, "test/integration")
-    .filter((file) => file.endsWith(".test.ts") && kindOf(resolve(repositoryRoot, file)) === "shared")
-    .filter((file) => asked.words.length === 0 || asked.words.some((word) => file.includes(word)));
+    .filter((file) => file.endsWith(".test.ts") && isAsked(file, asked.words))
+    .filter((file) => kindOf(resolve(repositoryRoot, file)) === "shared");
   if (files.length === 0)
     throw new UsageError("no file of integration tests has one of these words in its path");
-  // An engine that does not answer is an error before the first test runs.
-  const infos = new Map();
-  for (const engine of asked.engines) infos.set(engine, await readInfo(engine));
-  await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   await findBusybox({ cacheDirectory, allowDownload: true, log }); // For the image of the tests' containers.
   const registry = await findRegistry({ cacheDirectory, allowDownload: false, log });
-  const rows = [];
-  for (const engine of asked.engines) {
-    const start = performance.now();
-    let counts = noCounts;
-    for (const file of files) {
-      log(`${engine.name}: ${file}`);
-      let output = "";
-      const one = await runTests({
+  const wantsElsewhere = asked.engines.some(({ transport }) => transport !== undefined);
+  const reason = wantsElsewhere && reasonForNoEngineElsewhere();
+  if (reason !== false) throw new Error(`no engine elsewhere: ${reason}`);
+  const elsewhere = wantsElsewhere ? await startEngineElsewhere() : undefined;
+  try {
+    // An engine that does not answer is an error before the first test runs.
+    const infos = new Map();
+    for (const engine of asked.engines) {
+      const isHere = engine.transport === undefined || elsewhere === undefined;
+      infos.set(
+        engine,
+        await readInfo(isHere ? engine : { ...engine, endpoint: `unix://${elsewhere.socket}` }),
+      );
+    }
+    const rows = [];
+    for (const engine of asked.engines) {
+      const start = performance.now();
+      const counts = await runIntegrationTests({
         root: repositoryRoot,
-        files: [file],
+        files,
         env: {
           ...process.env,
+          ...environmentOf(engine, elsewhere),
           DOCKERSHIM_NO_SETUP: "1",
-          DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
           DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
         },
         concurrency: 1,
         runnerFlags: [],
         timeoutMs: FILE_TIMEOUT_MS,
         command: commandIn(engine, repositoryRoot),
-        print: (text) => (output += text),
       });
-      const isKilled = one.runnerFailures > 0 && one.failed === 0;
-      const counted = isKilled ? { ...one, failed: 1, failedFiles: [file] } : one;
-      if (counted.failed > 0) process.stderr.write(output);
-      counts = addCounts(counts, counted);
+      const minutes = (performance.now() - start) / 60_000;
+      rows.push({ ...engineRow(engine, infos.get(engine)), counts, minutes });
+      // A run over many engines takes hours.
+      process.stderr.write(renderMatrix(rows.slice(-1)));
     }
-    const minutes = (performance.now() - start) / 60_000;
-    rows.push({ ...engineRow(engine, infos.get(engine)), counts, minutes });
-    // A run over many engines takes hours.
-    process.stderr.write(renderMatrix(rows.slice(-1)));
+    process.stdout.write(`\n${renderMatrix(rows)}`);
+    return rows.every(({ counts }) => counts.failed === 0 && counts.passed > 0) ? 0 : 1;
+  } finally {
+    await elsewhere?.close();
   }
-  process.stdout.write(renderMatrix(rows));
-  return rows.every(({ counts }) => counts.failed === 0 && counts.passed > 0) ? 0 : 1;
 }
 
 try {

@@ -6,7 +6,6 @@
  */
 import { ensureBuilt } from "./setup/build.mjs";
 import { loadImage, requireArchitecture } from "./setup/demo-image.mjs";
-import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { defaultEndpoint } from "./setup/engine.mjs";
 import { parseEndpoint } from "./setup/engine-http.mjs";
 import { imageConfig, imageLayers, thisArchitecture } from "./setup/image-files.mjs";
@@ -16,8 +15,6 @@ const log = (/** @type {string} */ line) => process.stderr.write(`image: ${line}
 
 /** @param {string} reference */
 async function makeImage(reference) {
-  const problem = nodeVersionProblem(process.versions.node);
-  if (problem !== undefined) throw new Error(problem);
   if (process.platform !== "linux") {
     throw new Error(
       "the image has this host's programs, so it can be made on Linux only; use: docker build -t dockershim .",
@@ -27,7 +24,6 @@ async function makeImage(reference) {
   const address = parseEndpoint(endpoint, process.env);
   const architecture = thisArchitecture();
   await requireArchitecture(address, architecture, `this host is ${architecture}`);
-  await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   const { buildImageArchive } = await import("../dist/image-archive.js");
   const layers = await imageLayers({ root: repositoryRoot, log });

@@ -9,7 +9,7 @@
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
+import { ensureDependencies } from "./setup/dependencies.mjs";
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 
 const packages = join(repositoryRoot, "node_modules");
@@ -89,8 +89,6 @@ for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM"])) {
 
 /** @param {readonly string[]} argv */
 async function main(argv) {
-  const problem = nodeVersionProblem(process.versions.node);
-  if (problem !== undefined) throw new Error(problem);
   const { asked, useCache } = readArguments(argv);
   await ensureDependencies({ root: repositoryRoot, log: (line) => process.stdout.write(`${line}\n`) });
   const start = performance.now();

@@ -25,7 +25,6 @@ import {
 } from "./setup/paths.mjs";
 import { ensureBuilt } from "./setup/build.mjs";
 import { ensureBusyboxImage } from "./setup/demo-image.mjs";
-import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { flagValue, namedEndpoint, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
@@ -88,7 +87,6 @@ async function makeDemoImage(endpoint, allowDownload) {
 async function setUp(argv) {
   const flags = shimArguments(argv);
   const allowSetup = setupAllowed(argv, process.env);
-  await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
   if (!startsServer(flags)) return flags;
   const named = namedEndpoint(flags, process.env);
@@ -120,19 +118,13 @@ async function setUp(argv) {
   return context === undefined ? [...flags, ...endpointFlag(flags, result.engine.endpoint)] : flags;
 }
 
-const problem = nodeVersionProblem(process.versions.node);
-if (problem !== undefined) {
-  log(problem);
+const flags = await setUp(process.argv.slice(2)).catch((/** @type {unknown} */ error) => {
+  log(error instanceof Error ? error.message : String(error));
+  return undefined;
+});
+if (flags === undefined) {
   process.exitCode = 1;
 } else {
-  const flags = await setUp(process.argv.slice(2)).catch((/** @type {unknown} */ error) => {
-    log(error instanceof Error ? error.message : String(error));
-    return undefined;
-  });
-  if (flags === undefined) {
-    process.exitCode = 1;
-  } else {
-    process.argv = [process.argv[0] ?? process.execPath, builtMain, ...flags];
-    await import(pathToFileURL(builtMain).href);
-  }
+  process.argv = [process.argv[0] ?? process.execPath, builtMain, ...flags];
+  await import(pathToFileURL(builtMain).href);
 }

@@ -13,7 +13,7 @@
  */
 import { availableParallelism, constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
-import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
+import { ensureDependencies } from "./setup/dependencies.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { ensureNetworkTools } from "./setup/network-tools.mjs";
 import { setupAllowed } from "./setup/options.mjs";
@@ -23,7 +23,7 @@ import { findBusybox } from "./setup/busybox.mjs";
 import { runIntegrationTests } from "./setup/integration-tests.mjs";
 import { findRegistry } from "./setup/registry.mjs";
 import { StoppedError, addCounts, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
-import { UsageError, testOptions, usage } from "./setup/test-options.mjs";
+import { UsageError, isAsked, testOptions, usage } from "./setup/test-options.mjs";
 
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
@@ -35,8 +35,8 @@ const UNIT_FILES_PER_PROCESS = 25;
  * @param {readonly string[]} words
  */
 function testFiles(folder, words) {
-  const files = filesBelow(repositoryRoot, folder).filter((file) => file.endsWith(".test.ts"));
-  return files.filter((file) => words.length === 0 || words.some((word) => file.includes(word)));
+  const files = filesBelow(repositoryRoot, folder);
+  return files.filter((file) => file.endsWith(".test.ts") && isAsked(file, words));
 }
 
 /**
@@ -69,12 +69,9 @@ async function main(argv) {
     return 0;
   }
   const { unit, long, endpoint, runnerFlags, words } = asked;
-  const problem = nodeVersionProblem(process.versions.node);
-  if (problem !== undefined) throw new Error(problem);
   const allowSetup = setupAllowed(argv, process.env);
   const lines = [];
-  await ensureDependencies({ root: repositoryRoot, log });
-  if (!unit) await ensureBuilt({ root: repositoryRoot, log });
+  await (unit ? ensureDependencies : ensureBuilt)({ root: repositoryRoot, log });
 
   const env = { ...process.env, ...(long ? { DOCKERSHIM_TEST_LONG: "1" } : {}) };
   const timeoutMs = (long ? 120 : 15) * MINUTE_MS;

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ensureDependencies } from "./dependencies.mjs";
 import { run, tail } from "./run.mjs";
 
 const TSC_TIMEOUT_MS = 5 * 60_000;
@@ -60,11 +61,12 @@ export function isBuilt(root) {
 }
 
 /**
- * Builds when needed. The new dist takes the old one's place only when the compiler had no complaint. Throws with
+ * Installs the npm packages and builds, each when needed. The new dist takes the old one's place only when the compiler had no complaint. Throws with
  * the compiler's messages.
  * @param {{ root: string, log: (line: string) => void }} options
  */
 export async function ensureBuilt({ root, log }) {
+  await ensureDependencies({ root, log });
   if (isBuilt(root)) return;
   log("compiling ...");
   const fingerprint = sourceFingerprint(root);

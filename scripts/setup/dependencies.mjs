@@ -54,10 +54,12 @@ function packagesOf(path) {
 }
 
 /**
- * Runs `npm ci` when it is needed. Throws with the end of npm's output when that fails.
+ * Runs `npm ci` when it is needed. Throws with the end of npm's output when that fails, and when this Node.js is too old.
  * @param {{ root: string, log: (line: string) => void }} options
  */
 export async function ensureDependencies({ root, log }) {
+  const problem = nodeVersionProblem(process.versions.node);
+  if (problem !== undefined) throw new Error(problem);
   const reason = outdatedDependencies(root);
   if (reason === undefined) return;
   log(`installing the npm dependencies (${reason}) ...`);

@@ -5,7 +5,7 @@ export { UsageError };
 
 /**
  * @typedef {import("./test-runner.mjs").Counts} Counts
- * @typedef {{ name: string, endpoint: string, pid: number | undefined }} MatrixEngine
+ * @typedef {{ name: string, endpoint: string, pid?: number, transport?: "unix" | "tcp" | "ssh" }} MatrixEngine
  * @typedef {{ name: string, version: string, store: string, cgroups: string, mode: string }} EngineRow
  */
 
@@ -17,6 +17,8 @@ With words, only the test files whose path contains one of them.
   ENGINE   NAME=ENDPOINT, as 28.5=unix:///run/docker.sock
            NAME=ENDPOINT@PID: in the namespaces of that process (mount, network, PID, IPC, UTS), by nsenter;
            a socket's path is one in there
+           elsewhere:unix, elsewhere:tcp (with TLS), elsewhere:ssh: one that is started for the run, and of which the
+           tests share nothing but that way to it
 
 Exit code: 0 something ran on each engine and nothing failed, 1 otherwise, 2 this command line was not understood.
 `;
@@ -36,13 +38,19 @@ export function matrixOptions(argv) {
   return { engines, words: argv.slice(end + 1) };
 }
 
-/** @param {string} argument */
+/**
+ * @param {string} argument
+ * @returns {MatrixEngine}
+ */
 function parseEngine(argument) {
+  const [, transport] = /^elsewhere:(unix|tcp|ssh)$/.exec(argument) ?? [];
+  if (transport !== undefined)
+    return { name: argument, endpoint: "", transport: /** @type {"unix" | "tcp" | "ssh"} */ (transport) };
   // An endpoint may have an "@" of its own: ssh://user@host.
   const match = /^([\w.+ -]+)=([a-z]+:\/\/.+?)(?:@(\d+))?$/.exec(argument);
   if (match === null) throw new UsageError(`"${argument}" is not NAME=ENDPOINT or NAME=ENDPOINT@PID`);
   const [, name = "", endpoint = "", pid] = match;
-  return { name, endpoint, pid: pid === undefined ? undefined : Number(pid) };
+  return { name, endpoint, ...(pid === undefined ? {} : { pid: Number(pid) }) };
 }
 
 /**
@@ -99,8 +107,11 @@ export function renderMatrix(rows) {
   const lines = [header, header.map(() => "---"), ...rows.map(cells)].map(
     (line) => `| ${line.join(" | ")} |`,
   );
-  const failures = rows.flatMap(({ name, counts }) => counts.failedFiles.map((file) => `- ${name}: ${file}`));
-  return `${[...lines, ...(failures.length === 0 ? [] : ["", "Failed:", "", ...failures])].join("\n")}\n`;
+  const list = (/** @type {string} */ title, /** @type {"failedFiles" | "skippedTests"} */ kind) => {
+    const names = rows.flatMap(({ name, counts }) => counts[kind].map((test) => `- ${name}: ${test}`));
+    return names.length === 0 ? [] : ["", `${title}:`, "", ...names];
+  };
+  return `${[...lines, ...list("Failed", "failedFiles"), ...list("Skipped", "skippedTests")].join("\n")}\n`;
 }
 
 /** @param {EngineRow & { counts: Counts, minutes: number }} row */

@@ -1,7 +1,13 @@
 /** Gets a Docker Engine for the shim or the tests: finds one that answers, else installs and starts one. */
 import { homedir } from "node:os";
 import { defaultEndpoint, findEngine } from "./engine.mjs";
-import { enginePackages, findProgram, hasDebianPackages, installPackages, missingAmong } from "./install.mjs";
+import {
+  enginePackages,
+  findProgram,
+  hasDebianPackages,
+  installAndRecord,
+  missingAmong,
+} from "./install.mjs";
 import { readProcess, readRecord, stillRuns, writeRecord } from "./record.mjs";
 import {
   hasSystemd,
@@ -107,19 +113,7 @@ async function installMissing({ stateDirectory, log }) {
   log(`  to be installed: ${missing.join(" ")}, and what they depend on`);
   log("  to be started:   the Docker Engine, which keeps running afterwards");
   log("  to forbid this:  --no-setup or DOCKERSHIM_NO_SETUP=1");
-  // Written first: an installation that is cut off can be undone all the same.
-  const record = readRecord(stateDirectory);
-  const installedPackages = [...new Set([...record.installedPackages, ...missing])];
-  writeRecord(stateDirectory, { ...record, installedPackages });
-  try {
-    await installPackages({ packages: missing, logDirectory: stateDirectory, log });
-  } finally {
-    const failed = await missingAmong(missing);
-    writeRecord(stateDirectory, {
-      ...record,
-      installedPackages: installedPackages.filter((name) => !failed.includes(name)),
-    });
-  }
+  await installAndRecord({ packages: missing, stateDirectory, log });
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Installs the engine and the CNI plugins from the distribution's packages, on Debian and its relatives. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import { readRecord, writeRecord } from "./record.mjs";
 import { run, tail } from "./run.mjs";
 
 /** The standard CNI plugins, where packages put them. */
@@ -13,6 +14,11 @@ const LOCK_WAIT = ["-o", "DPkg::Lock::Timeout=120"];
 export const systemPath = [process.env["PATH"], "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
   .filter((part) => part !== undefined && part !== "")
   .join(delimiter);
+
+/** The environment of apt-get and what it starts. */
+export function aptEnvironment() {
+  return { ...process.env, PATH: systemPath, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C.UTF-8" };
+}
 
 /**
  * The path of a program, undefined when there is none.
@@ -46,6 +52,11 @@ export function hasDebianPackages() {
   );
 }
 
+/** Whether this host has the standard CNI plugins. */
+export function hasNetworkPlugins() {
+  return CNI_DIRECTORIES.some((folder) => existsSync(join(folder, "bridge")));
+}
+
 /**
  * The packages that an engine with CNI networks needs here. An engine that is there already, from whatever source,
  * is left as it is: docker.io would replace Docker's own packages.
@@ -54,8 +65,7 @@ export function hasDebianPackages() {
 export function enginePackages() {
   const packages = ["iptables", "ca-certificates"];
   if (findProgram("dockerd") === undefined) packages.unshift("docker.io");
-  if (!CNI_DIRECTORIES.some((folder) => existsSync(join(folder, "bridge"))))
-    packages.push("containernetworking-plugins");
+  if (!hasNetworkPlugins()) packages.push("containernetworking-plugins");
   // Where the kernel enforces AppArmor, Docker 20.10 starts no container without its parser.
   const appArmor = "/sys/module/apparmor/parameters/enabled";
   if (existsSync(appArmor) && readFileSync(appArmor, "utf8").startsWith("Y")) packages.push("apparmor");
@@ -63,22 +73,35 @@ export function enginePackages() {
 }
 
 /**
- * The packages among `names` that are installed.
- * @param {readonly string[]} names
- */
-async function installedAmong(names) {
-  const args = ["-W", "-f", "${Package} ${db:Status-Status}\n", ...names];
-  const { output } = await run("dpkg-query", args, { timeoutMs: 30_000 });
-  return names.filter((name) => output.split("\n").includes(`${name} installed`));
-}
-
-/**
  * The packages among `names` that are not installed.
  * @param {readonly string[]} names
  */
 export async function missingAmong(names) {
-  const installed = await installedAmong(names);
-  return names.filter((name) => !installed.includes(name));
+  const args = ["-W", "-f", "${Package} ${db:Status-Status}\n", ...names];
+  const { output } = await run("dpkg-query", args, { timeoutMs: 30_000 });
+  const installed = output.split("\n");
+  return names.filter((name) => !installed.includes(`${name} installed`));
+}
+
+/**
+ * Installs packages and records those that were not there before. Throws with the end of apt's output.
+ * @param {{ packages: readonly string[], stateDirectory: string, log: (line: string) => void }} options
+ */
+export async function installAndRecord({ packages, stateDirectory, log }) {
+  const missing = await missingAmong(packages);
+  const record = readRecord(stateDirectory);
+  const all = [...new Set([...record.installedPackages, ...missing])];
+  // Written first: an installation that is cut off can be undone all the same.
+  writeRecord(stateDirectory, { ...record, installedPackages: all });
+  try {
+    await installPackages({ packages, logDirectory: stateDirectory, log });
+  } finally {
+    const failed = await missingAmong(missing);
+    writeRecord(stateDirectory, {
+      ...record,
+      installedPackages: all.filter((name) => !failed.includes(name)),
+    });
+  }
 }
 
 /**
@@ -86,8 +109,8 @@ export async function missingAmong(names) {
  * for them. Throws with the end of apt's output.
  * @param {{ packages: readonly string[], logDirectory: string, log: (line: string) => void }} options
  */
-export async function installPackages({ packages, logDirectory, log }) {
-  const env = { ...process.env, PATH: systemPath, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C.UTF-8" };
+async function installPackages({ packages, logDirectory, log }) {
+  const env = aptEnvironment();
   const logFile = join(logDirectory, "setup-packages.log");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const install = ["install", "-y", "--no-install-recommends", "--no-remove", ...LOCK_WAIT, ...packages];

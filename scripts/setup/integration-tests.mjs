@@ -94,7 +94,7 @@ async function runFile(file, options, run, namespaces) {
       ...options,
       files: [file],
       env: { ...options.env, ...namespaces?.env },
-      command: namespaces?.command ?? [],
+      command: namespaces?.command ?? options.command ?? [],
       print: (text) => (output += text),
     });
     // A runner that was killed has no totals: its file has failed.

@@ -1,7 +1,5 @@
 /** The programs with which the tests of pod networks work, beside those that come with the engine. */
-import { existsSync } from "node:fs";
-import { findProgram, hasDebianPackages, installPackages, missingAmong } from "./install.mjs";
-import { readRecord, writeRecord } from "./record.mjs";
+import { findProgram, hasDebianPackages, hasNetworkPlugins, installAndRecord } from "./install.mjs";
 
 /** What is looked for, and the distribution's package that has it. */
 const wanted = [
@@ -10,10 +8,7 @@ const wanted = [
   { is: () => findProgram("ebtables") !== undefined, name: "ebtables" },
   { is: () => findProgram("sysctl") !== undefined, name: "procps" },
   { is: () => findProgram("conntrack") !== undefined, name: "conntrack" },
-  {
-    is: () => ["/opt/cni/bin", "/usr/lib/cni"].some((directory) => existsSync(`${directory}/bridge`)),
-    name: "containernetworking-plugins",
-  },
+  { is: hasNetworkPlugins, name: "containernetworking-plugins" },
 ];
 
 /**
@@ -29,12 +24,8 @@ export async function ensureNetworkTools({ allowSetup, stateDirectory, log }) {
   if (!allowSetup) return `${missing}; installing is forbidden (--no-setup)`;
   if (process.getuid?.() !== 0 || !hasDebianPackages()) return `${missing}; install them by hand`;
   try {
-    const fresh = await missingAmong(packages);
     log(`the tests of pod networks need ${packages.join(" ")}`);
-    await installPackages({ packages, logDirectory: stateDirectory, log });
-    const record = readRecord(stateDirectory);
-    const installedPackages = [...new Set([...record.installedPackages, ...fresh])];
-    writeRecord(stateDirectory, { ...record, installedPackages });
+    await installAndRecord({ packages, stateDirectory, log });
     return undefined;
   } catch (error) {
     return `${missing}; ${error instanceof Error ? error.message : String(error)}`;

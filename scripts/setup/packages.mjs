@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { hasDebianPackages, systemPath } from "./install.mjs";
+import { aptEnvironment, hasDebianPackages } from "./install.mjs";
 import { run, tail } from "./run.mjs";
 
 const UPDATE_TIMEOUT_MS = 5 * 60_000;
@@ -44,20 +44,20 @@ export async function unpackedPackage({ name, cacheDirectory, log }) {
  */
 async function download(name, work, cacheDirectory) {
   const args = ["download", "-o", "APT::Sandbox::User=root", name];
-  const first = await run("apt-get", args, { cwd: work, env: environment(), timeoutMs: DOWNLOAD_TIMEOUT_MS });
+  const first = await run("apt-get", args, {
+    cwd: work,
+    env: aptEnvironment(),
+    timeoutMs: DOWNLOAD_TIMEOUT_MS,
+  });
   if (first.code !== 0) {
     const configuration = privateLists(join(cacheDirectory, "apt"));
-    const env = { ...environment(), APT_CONFIG: configuration };
+    const env = { ...aptEnvironment(), APT_CONFIG: configuration };
     await must("apt-get", ["update"], { cwd: work, env, timeoutMs: UPDATE_TIMEOUT_MS });
     await must("apt-get", args, { cwd: work, env, timeoutMs: DOWNLOAD_TIMEOUT_MS });
   }
   const archive = readdirSync(work).find((file) => file.endsWith(".deb"));
   if (archive === undefined) throw new Error(`get package ${name}: apt-get download left no file`);
   return archive;
-}
-
-function environment() {
-  return { ...process.env, PATH: systemPath, LC_ALL: "C.UTF-8" };
 }
 
 /**

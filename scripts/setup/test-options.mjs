@@ -3,7 +3,7 @@
 export const usage = `Usage: npm test -- [FLAG...] [WORD...]
 
 Installs and builds what is missing, sets up a Docker Engine where none answers, and runs all tests.
-With words, only the test files whose path contains one of them.
+With words, only the test files whose path contains one of them, and none with the rest of a word like "!play".
 
   --unit                 only the tests that need no engine, and no set-up of one
   --long                 counts that take longer run in full
@@ -47,4 +47,15 @@ export function testOptions(argv) {
     }
   }
   return { unit: argv.includes("--unit"), long: argv.includes("--long"), endpoint, runnerFlags, words };
+}
+
+/**
+ * Whether the path of a test file is one that the words ask for.
+ * @param {string} path
+ * @param {readonly string[]} words
+ */
+export function isAsked(path, words) {
+  const wanted = words.filter((word) => !word.startsWith("!"));
+  const isUnwanted = words.some((word) => word.startsWith("!") && path.includes(word.slice(1)));
+  return !isUnwanted && (wanted.length === 0 || wanted.some((word) => path.includes(word)));
 }

@@ -1,7 +1,7 @@
 /**
  * The engine's host, for tests that look behind the engine's API. It is this host, unless the run has an engine of which
- * only a socket is shared (scripts/test-elsewhere.mjs): then its files and processes are found by one of its processes.
- * The shim has no such means.
+ * only a socket is shared (`npm run engine-matrix -- elsewhere:tcp`): then its files and processes are found by one of its
+ * processes. The shim has no such means.
  */
 import { execFile } from "node:child_process";
 import { readlink } from "node:fs/promises";

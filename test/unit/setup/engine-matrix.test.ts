@@ -4,15 +4,22 @@ import { commandIn, engineRow, matrixOptions, renderMatrix } from "../../../scri
 import { noCounts } from "../../../scripts/setup/test-runner.mjs";
 
 describe("the command line of the engine matrix", () => {
-  it("takes engines by name and endpoint, with the process whose namespaces they have", () => {
+  it("takes engines by name and endpoint, with the process whose namespaces they have, and one elsewhere", () => {
     assert.deepEqual(
-      matrixOptions(["28.5=unix:///run/docker.sock@77", "lab=ssh://root@10.0.0.7", "--", "play", "stats"]),
+      matrixOptions([
+        "28.5=unix:///run/docker.sock@77",
+        "a=ssh://root@10.0.0.7",
+        "elsewhere:tcp",
+        "--",
+        "play",
+      ]),
       {
         engines: [
           { name: "28.5", endpoint: "unix:///run/docker.sock", pid: 77 },
-          { name: "lab", endpoint: "ssh://root@10.0.0.7", pid: undefined },
+          { name: "a", endpoint: "ssh://root@10.0.0.7" },
+          { name: "elsewhere:tcp", endpoint: "", transport: "tcp" },
         ],
-        words: ["play", "stats"],
+        words: ["play"],
       },
     );
   });
@@ -37,12 +44,12 @@ describe("the command line of the engine matrix", () => {
     const [program, ...args] = commandIn(engine, "/src/shim");
     assert.equal(program, "nsenter");
     assert.deepEqual(args.slice(-3), ["--", "env", "--chdir=/src/shim"]);
-    assert.deepEqual(commandIn({ ...engine, pid: undefined }, "/src/shim"), []);
+    assert.deepEqual(commandIn({ name: "a", endpoint: "unix:///a" }, "/src/shim"), []);
   });
 });
 
 describe("the table of the engine matrix", () => {
-  const engine = { name: "a", endpoint: "unix:///a", pid: undefined };
+  const engine = { name: "a", endpoint: "unix:///a" };
 
   it("tells graph drivers from containerd's image store", () => {
     const type: [string, string][] = [["driver-type", "io.containerd.snapshotter.v1"]];
@@ -69,6 +76,7 @@ describe("the table of the engine matrix", () => {
       failed: 1,
       skipped: 2,
       failedFiles: ["test/integration/a.test.ts"],
+      skippedTests: ["test/integration/b.test.ts:3:1: needs systemd"],
     };
     const row = {
       ...engineRow(engine, {
@@ -83,7 +91,7 @@ describe("the table of the engine matrix", () => {
         .split("\n")
         .slice(2)
         .join("\n"),
-      "| a | 28.5.2 | overlay2 | 2, systemd | root | 3 | 1 | 2 | 4 |\n\nFailed:\n\n- a: test/integration/a.test.ts\n",
+      "| a | 28.5.2 | overlay2 | 2, systemd | root | 3 | 1 | 2 | 4 |\n\nFailed:\n\n- a: test/integration/a.test.ts\n\nSkipped:\n\n- a: test/integration/b.test.ts:3:1: needs systemd\n",
     );
   });
 });

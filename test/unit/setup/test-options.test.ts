@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { run } from "../../../scripts/setup/run.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
-import { testOptions, usage, UsageError } from "../../../scripts/setup/test-options.mjs";
+import { isAsked, testOptions, usage, UsageError } from "../../../scripts/setup/test-options.mjs";
 
 const nothing = { unit: false, long: false, endpoint: undefined, runnerFlags: [], words: [] };
 
@@ -44,6 +44,22 @@ describe("testOptions()", () => {
       assert.throws(() => testOptions(argv), new UsageError(message));
     });
   }
+});
+
+describe("isAsked()", () => {
+  const path = "test/integration/play.test.ts";
+  const cases: [string[], boolean][] = [
+    [[], true],
+    [["mounts", "play"], true],
+    [["mounts"], false],
+    [["!play"], false],
+    [["!mounts"], true],
+    [["integration", "!play"], false],
+  ];
+  for (const [words, expected] of cases)
+    test(`is ${String(expected)} for ${path} and [${words.join(" ")}]`, () => {
+      assert.equal(isAsked(path, words), expected);
+    });
 });
 
 describe("scripts/test.mjs", () => {
