@@ -51,7 +51,7 @@ export async function observeCalls(task: ObserverTask, input: AsyncIterable<Buff
 async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<number> {
   const { output, startedMs, durationMs, limitBytes, withOutput } = task;
   const redactor = new Redactor({ withOutput });
-  const recorder = await Recorder.open(output, { redactor, startedMs, limitBytes });
+  await using recorder = await Recorder.open(output, { redactor, startedMs, limitBytes });
   for await (const call of readCalls(input)) {
     if (await recorder.write(call)) continue;
     await recorder.end("size");

@@ -39,6 +39,7 @@ export async function createRecording(path: string, header: RecordingHeader): Pr
   }
 }
 
+/** To be disposed of, also when it is not ended. */
 export class Recorder {
   #bytes = 0;
   #calls = 0;
@@ -52,16 +53,19 @@ export class Recorder {
 
   /** Goes on behind the last whole line of a file that `createRecording` has made. */
   static async open(path: string, options: RecorderOptions): Promise<Recorder> {
+    let file: FileHandle | undefined;
     try {
       const { lines, bytes } = await wholeLines(path);
-      const recorder = new Recorder(await open(path, "a"), path, options);
-      await recorder.file.truncate(bytes);
+      file = await open(path, "a");
+      await file.truncate(bytes);
+      const recorder = new Recorder(file, path, options);
       recorder.#bytes = bytes;
       recorder.#calls = lines - 1;
       // Of the recorder before this one: each of its numbers took more than a byte.
       if (recorder.#calls > 0) options.redactor.skipNumbers(bytes);
       return recorder;
     } catch (error) {
+      await file?.close();
       throw fileError("write recording", path, error);
     }
   }
@@ -83,6 +87,9 @@ export class Recorder {
   async end(reason: RecordingEnd["reason"]): Promise<void> {
     const end: RecordingEnd = { end: true, calls: this.#calls, dropped: this.#dropped, reason };
     await this.#append(`${JSON.stringify(end)}\n`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
     await this.file.close();
   }
 

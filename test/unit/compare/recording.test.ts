@@ -32,7 +32,11 @@ async function readAll(path: string): Promise<{ calls: RecordedCall[]; end: unkn
 test("a recording has the header, calls without secrets, and its end; its file is private", async (t) => {
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
-  const recorder = await Recorder.open(path, { redactor: new Redactor(), startedMs: 50, limitBytes: 1e6 });
+  await using recorder = await Recorder.open(path, {
+    redactor: new Redactor(),
+    startedMs: 50,
+    limitBytes: 1e6,
+  });
   const config = {
     metadata: { name: "c" },
     envs: [{ key: "PASSWORD", value: Buffer.from("very-secret") }],
@@ -63,10 +67,10 @@ test("a recorder that is started again goes on behind the last whole line", asyn
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
   const options = { redactor: new Redactor(), startedMs: 0, limitBytes: 1e6 };
-  const first = await Recorder.open(path, options);
+  await using first = await Recorder.open(path, options);
   await first.write(piped("Version", {}, {}));
   appendFileSync(path, '{"at":1,"ms"');
-  const second = await Recorder.open(path, options);
+  await using second = await Recorder.open(path, options);
   await second.write(piped("Status", {}, {}));
   await second.end("stopped");
   const { calls, end } = await readAll(path);
@@ -81,7 +85,11 @@ test("a recorder that is started again gives no number a second time", async (t)
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
   for (const value of ["first", "second"]) {
-    const recorder = await Recorder.open(path, { redactor: new Redactor(), startedMs: 0, limitBytes: 1e6 });
+    await using recorder = await Recorder.open(path, {
+      redactor: new Redactor(),
+      startedMs: 0,
+      limitBytes: 1e6,
+    });
     const config = { envs: [{ key: "A", value: Buffer.from(value) }] };
     await recorder.write(piped("CreateContainer", { config }, {}));
   }
@@ -93,7 +101,11 @@ test("a recorder that is started again gives no number a second time", async (t)
 test("a recording ends at its largest size", async (t) => {
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
-  const recorder = await Recorder.open(path, { redactor: new Redactor(), startedMs: 0, limitBytes: 1000 });
+  await using recorder = await Recorder.open(path, {
+    redactor: new Redactor(),
+    startedMs: 0,
+    limitBytes: 1000,
+  });
   let written = 0;
   while (await recorder.write(piped("Version", {}, { runtime_name: "x".repeat(50) }))) written += 1;
   await recorder.end("size");
