@@ -10,8 +10,11 @@ import { messageOf, ShimError } from "./errors.js";
 const longestPathBytes = 107;
 /** A running server accepts at once; one that does not within this time hangs. */
 const probeTimeoutMs = 2000;
-/** Nobody listens. ECONNRESET: the server has ended after the connection, and before it took it. */
-const notServed: readonly unknown[] = ["ECONNREFUSED", "ECONNRESET", "ENOENT", "ENOTDIR"];
+/**
+ * Nobody listens. ECONNRESET: the server has ended after the connection, and before it took it. EINVAL: the path is longer
+ * than a socket's can be.
+ */
+const notServed: readonly unknown[] = ["ECONNREFUSED", "ECONNRESET", "EINVAL", "ENOENT", "ENOTDIR"];
 
 export interface BoundSocket {
   readonly path: string;

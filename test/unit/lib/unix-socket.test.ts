@@ -173,6 +173,11 @@ describe("bindUnixSocket()", () => {
 });
 
 describe("isServed()", () => {
+  test("is false for a path that is longer than a socket's can be", async () => {
+    await using place = await newPlace();
+    assert.equal(await isServed(join(place.directory, "x".repeat(120))), false);
+  });
+
   test("says no of a server that ends before it has taken the connection", async () => {
     await using place = await newPlace();
     const server = place.newServer().listen(place.path);
