@@ -156,10 +156,13 @@ async function settle(
   }
   if (values.metricsContainers && values.metricsBindAddress === undefined)
     throw new ShimError("invalid", '"metrics-containers": needs "metrics-bind-address"');
-  const cadvisorSocketRequired = chosen.cadvisorSocket.source !== "default";
+  const isNamed = chosen.cadvisorSocket.source !== "default";
+  // By value, so that a file with the printed defaults is the same configuration.
+  const isDefault = chosen.cadvisorSocket.value === options.cadvisorSocket.default;
+  const cadvisorSocketRequired = isNamed && (values.readOnly || !isDefault);
   let { cadvisorSocket } = values;
   // A server beside another runtime may not be the only one: which of them tells names is to be said.
-  if (values.readOnly && !cadvisorSocketRequired) {
+  if (values.readOnly && !isNamed) {
     cadvisorSocket = undefined;
     chosen.cadvisorSocket = { ...chosen.cadvisorSocket, value: "" };
   }

@@ -1,5 +1,5 @@
 import { normalizeReference, parseReference } from "../domain/image-reference.js";
-import { imageNameLabel } from "../domain/labels.js";
+import { imageNameLabel, typeLabel } from "../domain/labels.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ImageCache } from "./image-cache.js";
 
@@ -27,7 +27,9 @@ export class ImageNames {
 
   /** Asks about the image of a container without a name that no call has asked about before. */
   observe(snapshot: NamedImage): void {
-    const { imageId } = snapshot;
+    const { imageId, labels } = snapshot;
+    // Scratch containers have an empty type: they are of no pod.
+    if ((labels[typeLabel] ?? "") === "") return;
     if (givenName(snapshot) !== undefined || this.cache.known(imageId) !== undefined) return;
     if (this.#stop.signal.aborted) return;
     this.#wanted.add(imageId);

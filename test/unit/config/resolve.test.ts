@@ -263,6 +263,12 @@ describe("resolveConfig() options that depend on others", () => {
     { given: { "read-only": "true" }, path: undefined, required: false },
     { given: { "read-only": "true", "cadvisor-socket": "/run/x.sock" }, path: "/run/x.sock", required: true },
     { given: { "cadvisor-socket": "" }, path: undefined, required: true },
+    { given: { "cadvisor-socket": "/run/x.sock" }, path: "/run/x.sock", required: true },
+    {
+      given: { "cadvisor-socket": "/run/dockershim/cadvisor.sock" },
+      path: "/run/dockershim/cadvisor.sock",
+      required: false,
+    },
   ]) {
     test(`has the socket ${path ?? "of none"} for cAdvisor given ${JSON.stringify(given)}`, async () => {
       const { config, sources } = await resolve({ flags: given });

@@ -99,6 +99,8 @@ describe("the configuration of a kubelet", () => {
         "/etc/kubelet.d/20-runtime.conf",
         "/etc/systemd/system/dockershim.service",
         "/var/lib/kubelet/instance-config.yaml",
+        // The flag --containerd, which no configuration file can have.
+        "/var/lib/kubelet/kubeadm-flags.env",
       ],
     );
     assert.equal(edits[0]?.after, head + endpoint.replace("cri-dockerd.sock", "dockershim.sock"));
