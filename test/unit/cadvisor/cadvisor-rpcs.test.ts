@@ -213,7 +213,7 @@ describe("what cAdvisor asks", () => {
         "io.kubernetes.container.name": "main",
       },
       HostConfig: {},
-    } as unknown as CreateBody);
+    });
     await until("the event has come", () => shim.services.state.sync.isInspecting(id));
     const { labels, image } = await asked(shim).container(id);
     assert.equal(labels["io.kubernetes.container.name"], "main");

@@ -156,7 +156,7 @@ async function createAndStart(
   // Step 5: create the container.
   const id = await createSandboxContainer(plan, services, call);
   hidden.created({
-    ...{ id, name: plan.name, labels: plan.body.Labels ?? {}, created: nowNanoseconds() },
+    ...{ id, name: plan.name, labels: plan.body.Labels, created: nowNanoseconds() },
     ...{ imageId: "", imageName: plan.body.Image, state: { running: false } },
   });
   rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, services, signal));
