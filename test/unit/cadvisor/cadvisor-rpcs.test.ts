@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cadvisorRpcs } from "../../../src/shim/cadvisor/cadvisor-rpcs.js";
 import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor/messages.js";
-import type { CreateBody } from "../../../src/shim/domain/create-body.js";
 import type { ValidContainerConfig } from "../../../src/shim/domain/requests.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import { createContainer, rejectsWith, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
