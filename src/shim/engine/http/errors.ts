@@ -89,6 +89,8 @@ const ociRuntime =
  */
 const knownErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^container \S+ is not running/i, "precondition"],
+  // It ended while runc updated it.
+  [/^Cannot update container \S+: .+: container not running\s*(?:: unknown)?$/s, "precondition"],
   [
     new RegExp(
       [

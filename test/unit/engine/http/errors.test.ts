@@ -78,6 +78,11 @@ describe("refusal()", () => {
     [500, `joining network namespace of container: No such container: ${id}`, "precondition"],
     [500, `failed to join PID namespace: container ${id} is not running`, "precondition"],
     [400, `failed to join IPC namespace: No such container: ${id}`, "precondition"],
+    [
+      500,
+      `Cannot update container ${id}: runc did not terminate successfully: exit status 1: container not running\n: unknown`,
+      "precondition",
+    ],
     [500, "unable to find user nouser: no matching entries in passwd file", "invalid"],
     [500, "Unable to find group nogroup: no matching entries in group file", "invalid"],
     [
