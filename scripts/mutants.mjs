@@ -130,6 +130,7 @@ async function runTests(copy, files, { env, timeoutMs }) {
   child.stdout.setEncoding("utf8").on("data", (text) => (by = `${by}${text}`.slice(0, 200)));
   const end = (/** @type {string} */ how) => {
     result ||= how;
+    process.off("exit", end);
     try {
       process.kill(-Number(child.pid), "SIGKILL");
     } catch {
@@ -142,6 +143,7 @@ async function runTests(copy, files, { env, timeoutMs }) {
     else end("timeout");
   };
   let timer = setTimeout(check, timeoutMs);
+  process.on("exit", end);
   await new Promise((resolve, reject) => {
     child.once("error", reject).once("exit", (code) => end(code === 0 ? "survived" : "killed")).once("close", resolve); // prettier-ignore
   });
@@ -265,7 +267,9 @@ async function main(args) {
   const mutants = chosen.map((mutant, id) => ({ ...mutant, id })).filter(({ result }) => result !== "gone");
   const copy = fs.mkdtempSync(join(tmpdir(), "mutants-"));
   const remove = () => fs.rmSync(copy, { recursive: true, force: true, maxRetries: 5 });
-  process.once("SIGINT", () => process.exit(130)).once("exit", remove);
+  for (const [index, signal] of /** @type {const} */ (["SIGINT", "SIGTERM"]).entries())
+    process.once(signal, () => process.exit([130, 143][index]));
+  process.once("exit", remove);
   const results = await tryAll(copy, mutants, values.tests);
   const after = chosen.map((mutant, id) => ({ ...mutant, ...results.get(id) }));
   fs.mkdirSync(dirname(values.out), { recursive: true });

@@ -8,6 +8,7 @@ const manifest = JSON.parse(readFileSync(join(repositoryRoot, "package.json"), "
   readonly dependencies?: object;
   readonly bin: Readonly<Record<string, string>>;
   readonly files: readonly string[];
+  readonly engines: { readonly node: string };
 };
 
 test("the package brings no other packages along: the build has their code", () => {
@@ -18,4 +19,17 @@ test("the package has its program, and the files that the program reads beside i
   assert.deepEqual(manifest.bin, { dockershim: "dist/launch.cjs" });
   for (const needed of ["bin", "dist", "pause/bin", "proto"])
     assert.ok(manifest.files.includes(needed), needed);
+});
+
+test("the supported lines of Node.js are the same for npm, CI, editors and readers", () => {
+  const text = (path: string) => readFileSync(join(repositoryRoot, path), "utf8");
+  const table = /\n## Supported versions of Node\.js\n([^#]*)/.exec(text("CONTRIBUTING.md"))?.[1] ?? "";
+  const rows = [...table.matchAll(/^\| (\d+) \|[^|]*\| (.*) \|$/gm)];
+  const lines = rows.map(([, line = ""]) => line);
+  const recommended = rows.filter(([, , here = ""]) => here.includes("recommended")).map(([, line]) => line);
+  assert.ok(lines.length > 1);
+  assert.equal(`>=${lines[0] ?? ""}.9`, manifest.engines.node);
+  assert.deepEqual([text(".nvmrc").trim()], recommended);
+  assert.match(text(".github/workflows/ci.yml"), new RegExp(`node: \\[${lines.join(", ")}\\]`));
+  assert.match(text(".devcontainer/devcontainer.json"), new RegExp(`"version": "${recommended.join()}"`));
 });
