@@ -25,9 +25,8 @@ import {
 } from "./setup/paths.mjs";
 import { ensureBuilt } from "./setup/build.mjs";
 import { ensureBusyboxImage } from "./setup/demo-image.mjs";
-import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
-import { flagValue, namedEndpoint, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
+import { setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
 import { execFile } from "node:child_process";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
@@ -35,29 +34,17 @@ import { promisify } from "node:util";
 const log = (/** @type {string} */ line) => process.stderr.write(`setup: ${line}\n`);
 
 /**
- * The engine's endpoint as a flag for the shim, when it would not find this engine by itself.
+ * The engine that the program will use, and where it has that from; undefined for a configuration that it refuses, which
+ * the program tells.
  * @param {readonly string[]} flags
- * @param {string} endpoint
- * @returns {string[]}
+ * @returns {Promise<{ endpoint: string, source: string } | undefined>}
  */
-function endpointFlag(flags, endpoint) {
-  const isSaid = ["--docker-endpoint", "--config"].some((flag) => flagValue(flags, flag) !== undefined);
-  const isDefault = endpoint === defaultEndpoint && (process.env["DOCKER_HOST"] ?? "") === "";
-  return isSaid || isDefault ? [] : ["--docker-endpoint", endpoint];
-}
-
-/**
- * The engine of Docker's context, as the program itself finds it; undefined when another place has the endpoint. A
- * configuration that is refused is told by the program.
- * @param {readonly string[]} flags
- * @returns {Promise<{ endpoint: string, detail: string } | undefined>}
- */
-async function contextEngine(flags) {
+async function configuredEngine(flags) {
   const words = [builtMain, "config", ...flags.filter((word) => word !== "serve")];
   try {
     const { stdout } = await promisify(execFile)(process.execPath, words);
-    const [, endpoint, detail] = /^docker-endpoint +(\S+) +default (context .+)$/m.exec(stdout) ?? [];
-    return endpoint === undefined || detail === undefined ? undefined : { endpoint, detail };
+    const [, endpoint, source = ""] = /^docker-endpoint +(\S+) +(.*)$/m.exec(stdout) ?? [];
+    return endpoint === undefined ? undefined : { endpoint, source };
   } catch {
     return undefined;
   }
@@ -89,24 +76,23 @@ async function setUp(argv) {
   const allowSetup = setupAllowed(argv, process.env);
   await ensureBuilt({ root: repositoryRoot, log });
   if (!startsServer(flags)) return flags;
-  const named = namedEndpoint(flags, process.env);
-  if (named?.startsWith("ssh://") === true) {
-    log(`the engine is ${named}`); // The program itself connects, as with a context.
-    return flags;
-  }
-  const context = named === undefined ? await contextEngine(flags) : undefined;
-  if (context !== undefined && !context.endpoint.startsWith("unix://")) {
+  const configured = await configuredEngine(flags);
+  if (configured === undefined) return flags;
+  const { endpoint, source } = configured;
+  const isRemoteContext = source.includes("context ") && !endpoint.startsWith("unix://");
+  if (endpoint.startsWith("ssh://") || isRemoteContext) {
     // The program itself connects, with the context's keys or through ssh, and says what does not answer.
-    log(`the engine is ${context.endpoint}, of ${context.detail}`);
+    log(`the engine is ${endpoint}, of ${source}`);
     return flags;
   }
-  const endpoint = named ?? context?.endpoint;
   const result = await ensureEngine({ endpoint, allowSetup, stateDirectory: hostStateDirectory, log });
   if (result.engine === undefined) {
     log(result.reason);
-    if (context !== undefined) log(`it is of ${context.detail}`);
     // The user named that engine: the shim waits for it, or says why it never can be one.
-    if (endpoint !== undefined) return flags;
+    if (source !== "default") {
+      log(`it is of ${source}`);
+      return flags;
+    }
     for (const line of result.advice) log(`  ${line}`);
     return undefined;
   }
@@ -115,7 +101,7 @@ async function setUp(argv) {
   const play = { playCommand: [launcher, "play"], playManifest: hasImage ? demoManifest : "" };
   const report = { ...footprint, keepsRunning: true, ...play };
   process.env["DOCKERSHIM_SETUP_REPORT"] = JSON.stringify(report);
-  return context === undefined ? [...flags, ...endpointFlag(flags, result.engine.endpoint)] : flags;
+  return flags;
 }
 
 const flags = await setUp(process.argv.slice(2)).catch((/** @type {unknown} */ error) => {

@@ -14,6 +14,7 @@
 import { availableParallelism, constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies } from "./setup/dependencies.mjs";
+import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { ensureNetworkTools } from "./setup/network-tools.mjs";
 import { setupAllowed } from "./setup/options.mjs";
@@ -48,7 +49,15 @@ async function testEngine(options) {
   if (process.platform !== "linux") return { endpoint: undefined, reasons: ["they run on Linux only"] };
   if (process.getuid?.() !== 0)
     return { endpoint: undefined, reasons: ["they run as root only: sudo npm test"] };
-  const result = await ensureEngine({ ...options, stateDirectory: hostStateDirectory, log });
+  const named = options.endpoint ?? process.env["DOCKER_HOST"] ?? "";
+  const wanted = named === "" ? defaultEndpoint : named;
+  const { allowSetup } = options;
+  const result = await ensureEngine({
+    endpoint: wanted,
+    allowSetup,
+    stateDirectory: hostStateDirectory,
+    log,
+  });
   if (result.engine === undefined) return { endpoint: undefined, reasons: [result.reason, ...result.advice] };
   const { endpoint, detail } = result.engine;
   if (!endpoint.startsWith("unix://")) {

@@ -1,10 +1,7 @@
-/** Finds a Docker Engine that answers. A `docker` client in PATH proves nothing, neither does a socket file. */
-import { existsSync, realpathSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+/** Whether a Docker Engine answers at an endpoint. A `docker` client in PATH proves nothing, neither does a socket file. */
 import { parseEndpoint, request } from "./engine-http.mjs";
 
-export const defaultSocket = "/var/run/docker.sock";
-export const defaultEndpoint = `unix://${defaultSocket}`;
+export const defaultEndpoint = "unix:///var/run/docker.sock";
 
 /**
  * What was found at an endpoint:
@@ -19,8 +16,6 @@ export const defaultEndpoint = `unix://${defaultSocket}`;
  * @typedef {"engine" | "absent" | "refused" | "denied" | "silent" | "foreign" | "invalid" | "unreachable"} Finding
  * @typedef {{ endpoint: string, finding: Finding, detail: string, version?: string, apiVersion?: string,
  *   architecture?: string }} Attempt
- * @typedef {{ engine: Attempt | undefined, attempts: Attempt[], binding: boolean }} Search `binding`: the user named
- *   the one endpoint that counts
  */
 
 const PROBE_DEADLINE_MS = 3000;
@@ -110,54 +105,4 @@ function parseVersion(body) {
     architecture: typeof value.Arch === "string" ? value.Arch : "",
     isPodman: components.some((component) => component.Name === "Podman Engine"),
   };
-}
-
-/**
- * The endpoints to try when the user named none, in order, each socket once (/var/run is mostly a link to /run).
- * @param {{ env: NodeJS.ProcessEnv, home: string, userId: number }} host
- * @returns {string[]}
- */
-export function candidateEndpoints({ env, home, userId }) {
-  const dockerHost = env["DOCKER_HOST"] ?? "";
-  const runtimeDirectory = env["XDG_RUNTIME_DIR"] ?? `/run/user/${String(userId)}`;
-  const sockets = [
-    defaultSocket,
-    "/run/docker.sock",
-    join(home, ".docker", "run", "docker.sock"),
-    join(home, ".docker", "desktop", "docker.sock"),
-    join(runtimeDirectory, "docker.sock"),
-  ];
-  const seen = new Set();
-  return [...(dockerHost === "" ? [] : [dockerHost]), ...sockets.map((path) => `unix://${path}`)].filter(
-    (endpoint) => {
-      const identity = endpoint.startsWith("unix://")
-        ? realSocket(endpoint.slice("unix://".length))
-        : endpoint;
-      return !seen.has(identity) && seen.add(identity);
-    },
-  );
-}
-
-/** @param {string} path */
-function realSocket(path) {
-  const folder = dirname(path);
-  return existsSync(folder) ? join(realpathSync(folder), basename(path)) : path;
-}
-
-/**
- * The first engine that answers. `endpoint`, when given, is the only one that counts.
- * @param {{ endpoint?: string | undefined, env: NodeJS.ProcessEnv, home: string, userId: number,
- *   probe?: (endpoint: string, env: NodeJS.ProcessEnv) => Promise<Attempt> }} options
- * @returns {Promise<Search>}
- */
-export async function findEngine({ endpoint, env, home, userId, probe = probeEngine }) {
-  const binding = endpoint !== undefined;
-  /** @type {Attempt[]} */
-  const attempts = [];
-  for (const candidate of binding ? [endpoint] : candidateEndpoints({ env, home, userId })) {
-    const attempt = await probe(candidate, env);
-    attempts.push(attempt);
-    if (attempt.finding === "engine") return { engine: attempt, attempts, binding };
-  }
-  return { engine: undefined, attempts, binding };
 }

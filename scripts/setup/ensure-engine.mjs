@@ -1,6 +1,5 @@
 /** Gets a Docker Engine for the shim or the tests: finds one that answers, else installs and starts one. */
-import { homedir } from "node:os";
-import { defaultEndpoint, findEngine } from "./engine.mjs";
+import { defaultEndpoint, probeEngine } from "./engine.mjs";
 import {
   enginePackages,
   findProgram,
@@ -19,29 +18,26 @@ import {
 
 /**
  * @typedef {import("./engine.mjs").Attempt} Attempt
- * @typedef {import("./engine.mjs").Search} Search
  * @typedef {{ engine: Attempt } | { engine: undefined, reason: string, advice: string[] }} EngineResult `advice` is
  *   what the user can do, one line each
  */
 
 /**
- * @param {{ endpoint?: string | undefined, allowSetup: boolean, stateDirectory: string,
- *   log: (line: string) => void }} options
+ * Sets an engine up only at the default endpoint: at any other the user has one.
+ * @param {{ endpoint: string, allowSetup: boolean, stateDirectory: string, log: (line: string) => void }} options
  * @returns {Promise<EngineResult>}
  */
 export async function ensureEngine({ endpoint, allowSetup, stateDirectory, log }) {
-  const host = { env: process.env, home: homedir(), userId: process.getuid?.() ?? -1 };
-  const search = await findEngine({ endpoint, ...host });
-  if (search.engine !== undefined) {
-    reportNamed(search, log);
-    return { engine: search.engine };
-  }
-  const obstacle = setupObstacle(search, { allowSetup, userId: host.userId });
-  const failed = (/** @type {string} */ reason) => ({ engine: undefined, reason, advice: adviceFor(search) });
+  const attempt = await probeEngine(endpoint);
+  if (attempt.finding === "engine") return { engine: attempt };
+  const obstacle = setupObstacle(attempt, { allowSetup, userId: process.getuid?.() ?? -1 });
+  const failed = (/** @type {string} */ reason) => ({
+    engine: undefined,
+    reason,
+    advice: adviceFor(attempt),
+  });
   if (obstacle !== undefined) return failed(obstacle);
-  for (const { endpoint: place, finding, detail } of search.attempts) {
-    if (finding !== "absent" || place === process.env["DOCKER_HOST"]) log(`no engine at ${place}: ${detail}`);
-  }
+  if (attempt.finding !== "absent") log(`no engine at ${endpoint}: ${attempt.detail}`);
   try {
     return { engine: await setUpEngine({ stateDirectory, log }) };
   } catch (error) {
@@ -50,37 +46,17 @@ export async function ensureEngine({ endpoint, allowSetup, stateDirectory, log }
 }
 
 /**
- * A DOCKER_HOST that does not answer is said, because the user believes that it is used.
- * @param {Search} search
- * @param {(line: string) => void} log
- */
-function reportNamed(search, log) {
-  const named = process.env["DOCKER_HOST"];
-  const silent = search.attempts.find(
-    (attempt) => attempt.endpoint === named && attempt.finding !== "engine",
-  );
-  if (silent !== undefined) log(`DOCKER_HOST=${silent.endpoint} is passed over: ${silent.detail}`);
-}
-
-/**
  * Why nothing may or can be set up, undefined when it can.
- * @param {Search} search
+ * @param {Attempt} attempt
  * @param {{ allowSetup: boolean, userId: number }} rights
  * @returns {string | undefined}
  */
-export function setupObstacle(search, { allowSetup, userId }) {
-  const usual = search.attempts.find((attempt) => attempt.endpoint === defaultEndpoint);
-  const only = search.attempts[0];
-  if (search.binding && only !== undefined && only !== usual) {
-    return `no Docker Engine at ${only.endpoint}: ${only.detail}`;
-  }
-  // Another program has that socket: an engine of another user, or of a host that lent its socket to this container.
-  if (usual !== undefined && ["denied", "foreign"].includes(usual.finding)) {
-    return `no Docker Engine at ${usual.endpoint}: ${usual.detail}`;
-  }
-  if (usual?.finding === "silent" && runningEnginePid() === undefined) {
-    return `the program behind ${usual.endpoint} does not answer`;
-  }
+export function setupObstacle({ endpoint, finding, detail }, { allowSetup, userId }) {
+  // Another program has the socket: an engine of another user, or of a host that lent its socket to this container.
+  if (endpoint !== defaultEndpoint || finding === "denied" || finding === "foreign")
+    return `no Docker Engine at ${endpoint}: ${detail}`;
+  if (finding === "silent" && runningEnginePid() === undefined)
+    return `the program behind ${endpoint} does not answer`;
   if (!allowSetup) return "no Docker Engine answers, and setting one up is forbidden (--no-setup)";
   if (process.platform !== "linux") return "no Docker Engine answers, and one can be set up on Linux only";
   if (userId !== 0) return "no Docker Engine answers, and only root can set one up";
@@ -148,22 +124,18 @@ function startedEngine(pid, logFile) {
 
 /**
  * What to type, for a host where nothing was set up.
- * @param {Search} search
+ * @param {Attempt} attempt
  * @returns {string[]}
  */
-export function adviceFor(search) {
-  const denied = search.attempts.find((attempt) => attempt.finding === "denied");
-  if (denied !== undefined)
-    return [`run it as root: sudo npm start, or name another engine: --docker-endpoint`];
+export function adviceFor({ endpoint, finding }) {
+  if (finding === "denied")
+    return ["run it as root: sudo npm start, or name another engine: --docker-endpoint"];
   const asRoot = process.getuid?.() === 0 ? "" : "sudo ";
-  const mute = search.attempts.find(
-    ({ endpoint, finding }) => endpoint === defaultEndpoint && finding !== "absent",
-  );
-  if (mute?.finding === "silent" || mute?.finding === "foreign") {
+  if (finding === "silent" || finding === "foreign") {
     const restart = hasSystemd()
       ? `${asRoot}systemctl restart docker`
       : "end that program, then run this again";
-    return [`nothing was changed, because ${mute.endpoint} is in use: ${restart}`];
+    return [`nothing was changed, because ${endpoint} is in use: ${restart}`];
   }
   const start = hasSystemd() ? `${asRoot}systemctl start docker` : `${asRoot}dockerd`;
   const name = "an engine elsewhere: npm start -- --docker-endpoint unix:///path/to/docker.sock";

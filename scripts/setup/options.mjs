@@ -21,34 +21,6 @@ export function shimArguments(argv) {
 }
 
 /**
- * The last value of a flag that is written `--flag value` or `--flag=value`; undefined when it is not there.
- * @param {readonly string[]} argv
- * @param {string} flag
- * @returns {string | undefined}
- */
-export function flagValue(argv, flag) {
-  /** @type {string | undefined} */
-  let value;
-  argv.forEach((argument, index) => {
-    if (argument === flag) value = argv[index + 1];
-    else if (argument.startsWith(`${flag}=`)) value = argument.slice(flag.length + 1);
-  });
-  return value;
-}
-
-/**
- * The endpoint of the engine that the user wants and nothing may take the place of: that of the flag, and a
- * DOCKER_HOST that is no socket of this host. Undefined when there is none.
- * @param {readonly string[]} argv
- * @param {NodeJS.ProcessEnv} env
- * @returns {string | undefined}
- */
-export function namedEndpoint(argv, env) {
-  const { DOCKER_HOST: host = "" } = env;
-  return flagValue(argv, "--docker-endpoint") ?? (/^(?:unix:.*)?$/.test(host) ? undefined : host);
-}
-
-/**
  * Whether these arguments start the server, so that an engine is wanted; `--help`, `config` and the like need none.
  * @param {readonly string[]} argv
  */

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, symlinkSync, mkdirSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { type AddressInfo, createServer as createRawServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { candidateEndpoints, findEngine, probeEngine, type Attempt } from "../../../scripts/setup/engine.mjs";
+import { probeEngine } from "../../../scripts/setup/engine.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "dockershim-engine-"));
 const closers: (() => void)[] = [];
@@ -116,55 +116,4 @@ describe("probeEngine()", () => {
       assert.equal((await probe(endpoint)).finding, "invalid");
     });
   }
-});
-
-describe("candidateEndpoints()", () => {
-  const host = { home: "/home/user", userId: 1000 };
-
-  test("puts DOCKER_HOST first, then the system's, Docker Desktop's and the rootless socket", () => {
-    const endpoints = candidateEndpoints({ ...host, env: { DOCKER_HOST: "tcp://127.0.0.1:2375" } });
-    assert.equal(endpoints[0], "tcp://127.0.0.1:2375");
-    assert.equal(endpoints[1], "unix:///var/run/docker.sock");
-    assert.deepEqual(endpoints.slice(-3), [
-      "unix:///home/user/.docker/run/docker.sock",
-      "unix:///home/user/.docker/desktop/docker.sock",
-      "unix:///run/user/1000/docker.sock",
-    ]);
-  });
-
-  test("names a socket once that two paths lead to", () => {
-    mkdirSync(join(folder, ".docker", "run"), { recursive: true });
-    symlinkSync("run", join(folder, ".docker", "desktop"));
-    const endpoints = candidateEndpoints({ ...host, home: folder, env: {} });
-    assert.equal(endpoints.filter((endpoint) => endpoint.includes(folder)).length, 1);
-  });
-});
-
-describe("findEngine()", () => {
-  const host = { env: {}, home: "/home/user", userId: 1000 };
-  const answering =
-    (good: string) =>
-    (endpoint: string): Promise<Attempt> =>
-      Promise.resolve({ endpoint, finding: endpoint === good ? "engine" : "absent", detail: "" });
-
-  test("takes the first endpoint that answers and keeps what the others said", async () => {
-    const good = "unix:///home/user/.docker/run/docker.sock";
-    const search = await findEngine({ ...host, probe: answering(good) });
-    assert.equal(search.engine?.endpoint, good);
-    assert.equal(search.attempts[0]?.endpoint, "unix:///var/run/docker.sock");
-    assert.equal(search.attempts.at(-1)?.endpoint, good);
-  });
-
-  test("tries nothing but the endpoint that the user names", async () => {
-    const search = await findEngine({
-      ...host,
-      endpoint: "unix:///a",
-      probe: answering("unix:///var/run/docker.sock"),
-    });
-    assert.equal(search.engine, undefined);
-    assert.deepEqual(
-      search.attempts.map(({ endpoint }) => endpoint),
-      ["unix:///a"],
-    );
-  });
 });

@@ -1,12 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  flagValue,
-  namedEndpoint,
-  setupAllowed,
-  shimArguments,
-  startsServer,
-} from "../../../scripts/setup/options.mjs";
+import { setupAllowed, shimArguments, startsServer } from "../../../scripts/setup/options.mjs";
 
 describe("setupAllowed()", () => {
   const cases: [string, string[], NodeJS.ProcessEnv, boolean][] = [
@@ -31,33 +25,6 @@ test("shimArguments() keeps everything but --no-setup", () => {
     "4",
     "--cni-bin-dir=/a",
   ]);
-});
-
-describe("namedEndpoint()", () => {
-  const cases: [string, string[], NodeJS.ProcessEnv, string | undefined][] = [
-    ["nothing is said", [], {}, undefined],
-    ["DOCKER_HOST is empty", [], { DOCKER_HOST: "" }, undefined],
-    ["DOCKER_HOST is a socket of this host", [], { DOCKER_HOST: "unix:///x.sock" }, undefined],
-    ["DOCKER_HOST is an engine elsewhere", [], { DOCKER_HOST: "ssh://root@host" }, "ssh://root@host"],
-    ["the flag is given, too", ["--docker-endpoint=unix:///a"], { DOCKER_HOST: "tcp://host:1" }, "unix:///a"],
-  ];
-  for (const [name, argv, env, expected] of cases) {
-    test(`is ${expected ?? "undefined"} when ${name}`, () => {
-      assert.equal(namedEndpoint(argv, env), expected);
-    });
-  }
-});
-
-describe("flagValue()", () => {
-  test("reads both ways of writing a flag, the last one counts", () => {
-    const argv = ["--docker-endpoint", "unix:///a", "--docker-endpoint=unix:///b=c"];
-    assert.equal(flagValue(argv, "--docker-endpoint"), "unix:///b=c");
-    assert.equal(flagValue(argv.slice(0, 2), "--docker-endpoint"), "unix:///a");
-  });
-
-  test("does not take a longer flag for this one", () => {
-    assert.equal(flagValue(["--config-file=x"], "--config"), undefined);
-  });
 });
 
 describe("startsServer()", () => {
