@@ -134,6 +134,7 @@ export class TestShim implements AsyncDisposable {
       readonly prepare?: (world: World) => void;
       readonly settings?: Partial<Services["settings"]>;
       readonly pinnedImages?: readonly string[];
+      readonly readOnly?: boolean;
       readonly imageVolumeLimits?: Partial<ImageVolumeLimits>;
       /** Of the logs of containers that this shim creates: links unless given. */
       readonly logFormat?: "cri" | "docker";
@@ -186,6 +187,7 @@ export class TestShim implements AsyncDisposable {
         absentMountSourcesToReject: new Set(),
         ...options.settings,
         pinnedImages: options.pinnedImages ?? [],
+        readOnly: options.readOnly ?? false,
         place: directory.replaceAll("/", "-"),
         imageVolumeLimits: {
           provideMs: 5_000,

@@ -60,6 +60,8 @@ export interface ShimSettings extends ServiceSettings {
   /** Identifies the state directory in labels of containers and volumes. */
   readonly place: string;
   readonly imageVolumeLimits: ImageVolumeLimits;
+  /** Whether limits of containers are left as they are. */
+  readonly readOnly: boolean;
   readonly sync?: StateSyncOptions | undefined;
 }
 
@@ -156,6 +158,7 @@ export function buildShim(
     node: { host },
     locks,
     log,
+    readOnly: settings.readOnly,
     timeoutMs: cleanUpTimeoutMs,
   });
   lifetime.onClose("limits of containers", () => limits.stop());

@@ -149,6 +149,7 @@ function settingsOf(config: Config): ShimSettings {
     oneContainerdShimPerPod: config.oneContainerdShimPerPod,
     cgroupDriver: config.cgroupDriver,
     pinnedImages: config.pinnedImages,
+    readOnly: config.readOnly,
     place: createHash("sha256").update(config.stateDir).digest("hex").slice(0, 16),
     imageVolumeLimits: { ...defaultImageVolumeLimits, cleanUpMs: cleanUpTimeoutMs },
   };

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { withDeadline } from "../lib/abort.js";
 import { messageOf, ShimError, isKind } from "../lib/errors.js";
 import type { Nanoseconds } from "../lib/time.js";
@@ -24,6 +25,8 @@ interface Deps {
   readonly node: HostSource;
   readonly locks: { readonly containers: KeyedMutex };
   readonly log: Logger;
+  /** Whether nothing may be changed: then nothing is compared. */
+  readonly readOnly: boolean;
   /** Milliseconds for the limits of one container, not counting the wait for its lock. */
   readonly timeoutMs: number;
 }
@@ -51,7 +54,7 @@ const concurrentLooks = 2;
 export class LimitReconciler implements ContainerLimits {
   /** Container id → the start for which the limits were applied or failed. */
   readonly #done = new Map<string, Nanoseconds>();
-  /** Containers whose lock is awaited. */
+  /** Containers that are about to be compared. */
   readonly #waiting = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #looks = new Semaphore(concurrentLooks);
@@ -63,6 +66,11 @@ export class LimitReconciler implements ContainerLimits {
    * set, and that may end after the call has been answered: they are compared once more.
    */
   #written = new Set<string>();
+  /**
+   * What the host showed of containers after a background write. The kernel shows some values in another form
+   * (`0-2` for `0,1,2`) and refuses others: as long as it shows the same, writing again changes nothing.
+   */
+  readonly #seen = new Map<string, { readonly started: Nanoseconds; readonly present?: CgroupSettings }>();
   /** What the host told when all containers were compared. */
   #units: { readonly mark: string | undefined; readonly times: number } = { mark: undefined, times: 0 };
 
@@ -89,14 +97,15 @@ export class LimitReconciler implements ContainerLimits {
 
   /** Called for every inspected container, and with undefined for a removed one. */
   observe(id: string, container: Snapshot | undefined): void {
-    if (container === undefined) this.#done.delete(id);
-    else if (!this.#stop.signal.aborted && !this.#waiting.has(id) && this.#lacks(container))
-      this.#inBackground(id);
+    if (container === undefined) {
+      this.#done.delete(id);
+      this.#seen.delete(id);
+    } else if (!this.#isOff && !this.#waiting.has(id) && this.#lacks(container)) this.#inBackground(id);
   }
 
   /** Called when the engine is live, and every 30 s. */
   engineCompared(): void {
-    if (!this.#systemdResets || this.#stop.signal.aborted) return;
+    if (!this.#systemdResets || this.#isOff) return;
     const work = this.#compareReset().finally(() => this.#running.delete(work));
     this.#running.add(work);
   }
@@ -106,11 +115,16 @@ export class LimitReconciler implements ContainerLimits {
     await Promise.all(this.#running);
   }
 
+  get #isOff(): boolean {
+    return this.deps.readOnly || this.#stop.signal.aborted;
+  }
+
   /** A systemd that still loads its units resets limits after the first comparison: there is a second one. */
   async #compareReset(): Promise<void> {
     const { model } = this.deps.state;
     const mark = await this.deps.node.host().unitsLoaded();
     const times = mark === this.#units.mark ? this.#units.times + 1 : 1;
+    if (times === 1) this.#seen.clear();
     const mayBeReset = mark === undefined || times <= 2;
     this.#units = { mark, times };
     const ids = mayBeReset ? model.ids() : this.#written;
@@ -143,6 +157,7 @@ export class LimitReconciler implements ContainerLimits {
     const { log, node } = this.deps;
     if (!state.running || isEmpty(wanted)) return;
     this.#done.set(id, state.started);
+    this.#seen.delete(id);
     if (this.#systemdResets) {
       this.#written.add(id);
       const assignments = properties.map(({ assignment }) => assignment);
@@ -154,14 +169,16 @@ export class LimitReconciler implements ContainerLimits {
   /**
    * Unlike StartContainer this does not stop a container when the limits fail: it may have run well for a
    * long time. Waits for the lock without a limit: a checkpoint may hold it for long, and there may be no
-   * later inspect to try again.
+   * later inspect to try again. It passes the lock before it takes one of the few permits, so that a long
+   * holder keeps none, and never waits for a permit inside the lock: calls for the container need that.
    */
   #inBackground(id: string): void {
     const { locks, log } = this.deps;
     const { signal } = this.#stop;
     this.#waiting.add(id);
     const work = locks.containers
-      .run(id, signal, () => this.#looks.run(signal, () => this.#compare(id)))
+      .run(id, signal, () => Promise.resolve())
+      .then(() => this.#looks.run(signal, () => this.#compare(id)))
       .catch((error: unknown) => {
         if (signal.aborted) return;
         log.error(
@@ -174,20 +191,43 @@ export class LimitReconciler implements ContainerLimits {
   }
 
   async #compare(id: string): Promise<void> {
-    const { state, node, log, timeoutMs } = this.deps;
+    const { state, locks } = this.deps;
     this.#waiting.delete(id);
     const container = state.model.snapshot(id);
     if (container === undefined || !this.#lacks(container)) return;
     this.#done.set(id, container.state.started);
+    if ((await this.#lost(container)) !== undefined)
+      await locks.containers.run(id, this.#stop.signal, () => this.#repair(id));
+  }
+
+  /** Looks again: a call may have changed the container before this got its lock. */
+  async #repair(id: string): Promise<void> {
+    const { state, node, log, timeoutMs } = this.deps;
+    const container = state.model.snapshot(id);
+    const lost = container?.state.running === true ? await this.#lost(container) : undefined;
+    if (container === undefined || lost === undefined) return;
     const wanted = this.#wanted(container);
-    const present = await node.host().presentCgroup(container, wanted);
-    if (present === undefined && !needsCgroup(wanted)) return;
-    const lost = lostSettings(wanted, present ?? { unified: {}, hugepages: [] });
-    if (isEmpty(lost)) return;
-    await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
-      this.#write(container, wanted, scopeProperties(lost.unified), signal),
-    );
+    try {
+      await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
+        this.#write(container, wanted, scopeProperties(lost.unified), signal),
+      );
+    } finally {
+      const present = await node.host().presentCgroup(container, wanted);
+      this.#seen.set(id, { started: container.state.started, ...(present !== undefined && { present }) });
+    }
     log.debug({ containerId: id, settings: Object.keys(lost.unified) }, "cgroup limits written");
+  }
+
+  /** The limits that are to be written again, if any. */
+  async #lost(container: Snapshot): Promise<CgroupSettings | undefined> {
+    const wanted = this.#wanted(container);
+    const present = await this.deps.node.host().presentCgroup(container, wanted);
+    if (present === undefined && !needsCgroup(wanted)) return undefined;
+    const seen = this.#seen.get(container.id);
+    if (seen?.started === container.state.started && isDeepStrictEqual(seen.present, present))
+      return undefined;
+    const lost = present === undefined ? wanted : lostSettings(wanted, present);
+    return isEmpty(lost) ? undefined : lost;
   }
 }
 
@@ -195,17 +235,28 @@ function isEmpty({ unified, hugepages }: CgroupSettings): boolean {
   return Object.keys(unified).length === 0 && hugepages.length === 0;
 }
 
-/** Those of `wanted` that are not in force. A value that the kernel shows in another form counts as lost. */
+/** Those of `wanted` that are not in force, without those that the host has no file for. */
 function lostSettings(wanted: CgroupSettings, present: CgroupSettings): CgroupSettings {
   return {
     unified: Object.fromEntries(
-      Object.entries(wanted.unified).filter(([name, value]) => present.unified[name] !== value),
+      Object.entries(wanted.unified).filter(([name, value]) => {
+        const shown = present.unified[name];
+        return shown !== undefined && shown !== value && shown !== inPages(name, value);
+      }),
     ),
-    hugepages: wanted.hugepages.filter(
-      ({ pageSize, limitBytes }) =>
-        !present.hugepages.some((one) => one.pageSize === pageSize && one.limitBytes === limitBytes),
+    hugepages: wanted.hugepages.filter(({ pageSize, limitBytes }) =>
+      present.hugepages.some((one) => one.pageSize === pageSize && one.limitBytes !== limitBytes),
     ),
   };
+}
+
+const pageBytes = 4096n;
+const bytesForm = /^memory\.(?:z?swap\.)?(?:min|low|high|max)$/;
+
+/** The kernel counts memory in pages, rounded down. */
+function inPages(name: string, value: string): string {
+  if (!bytesForm.test(name) || !/^\d{1,20}$/.test(value)) return value;
+  return String((BigInt(value) / pageBytes) * pageBytes);
 }
 
 /**

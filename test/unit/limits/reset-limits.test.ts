@@ -5,9 +5,9 @@ import { ShimError } from "../../../src/shim/lib/errors.js";
 import type { LinuxContainerResources } from "../../../src/shim/domain/cri.js";
 import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
 import { runContainer, runSandbox } from "../../fakes/pods.js";
-import { containerResources } from "../../fakes/requests.js";
+import { containerResources, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
-import { until } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 
 const systemd: Partial<NodeFacts> = { cgroupDriver: "systemd", cgroupVersion: 2 };
 
@@ -203,4 +203,124 @@ test("limits that systemd overwrote after StartContainer had written them are in
   };
   const id = await run(shim, { unified: { "memory.oom.group": "1" } });
   await until("its limits are in force", () => unifiedOf(shim, id)?.["memory.oom.group"] === "1");
+});
+
+describe("comparisons end", () => {
+  const often = { resyncIntervalMs: 5 };
+
+  /** The marks that were read: one per comparison. */
+  function countComparisons(shim: TestShim): () => number {
+    const { host } = shim.world;
+    let count = 0;
+    host.unitsLoaded = () => {
+      count += 1;
+      return Promise.resolve(host.unitsMark);
+    };
+    return () => count;
+  }
+
+  async function comparisons(count: () => number, more = 10): Promise<void> {
+    const end = count() + more;
+    await until(`there were ${more} comparisons`, () => count() >= end);
+  }
+
+  for (const [name, value, shown, reset] of [
+    ["memory.high", "10000", "8192", "max"],
+    ["memory.swap.max", "4097", "4096", "max"],
+    ["cpu.max", "max", "max 100000", "50000 100000"],
+    ["cpuset.cpus", "0,1,2", "0-2", ""],
+  ] as const) {
+    test(`for a ${name} of ${value} that the kernel shows as ${shown}: one more after a reset`, async () => {
+      await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+      const { host } = shim.world;
+      const present = host.presentCgroup.bind(host);
+      host.presentCgroup = async (container) => {
+        const found = await present(container);
+        if (found?.unified[name] !== value) return found;
+        return { ...found, unified: { ...found.unified, [name]: shown } };
+      };
+      const count = countComparisons(shim);
+      const id = await run(shim, { unified: { [name]: value } });
+      const atStart = setProperties(shim, id).length;
+      await comparisons(count);
+      const before = setProperties(shim, id).length;
+      assert.ok(before - atStart <= 1, `${before - atStart} calls`);
+      host.cgroups.set(id, { unified: { [name]: reset }, hugepages: [] });
+      host.unitsMark = "2";
+      await comparisons(count);
+      assert.equal(unifiedOf(shim, id)?.[name], value);
+      assert.equal(setProperties(shim, id).length, before + 1);
+    });
+  }
+
+  test("for a file that the host does not have, and one that cannot be written", async () => {
+    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    const { host } = shim.world;
+    const count = countComparisons(shim);
+    const id = await run(shim, { unified: { "memory.high": "4096", "memory.low": "4096" } });
+    host.cgroups.set(id, { unified: { "memory.high": "max" }, hugepages: [] });
+    let tries = 0;
+    host.applyCgroup = () => {
+      tries += 1;
+      return Promise.reject(new ShimError("invalid", "refused"));
+    };
+    host.unitsMark = "2";
+    await comparisons(count);
+    assert.equal(tries, 1);
+    assert.deepEqual(setProperties(shim, id), [["MemoryHigh=4096"]]);
+  });
+});
+
+test("calls for a pod wait for no systemctl of others", async () => {
+  await using shim = await start({ ...systemd, apiMinor: 43 }, { resyncIntervalMs: 5 });
+  const { host } = shim.world;
+  const ids: string[] = [];
+  for (const name of ["a", "b", "c"]) {
+    const linux = { resources: containerResources({ unified }), security_context: null };
+    const pod = runRequest({ metadata: { name, uid: name, namespace: "default", attempt: 0 } });
+    ids.push(await runContainer(shim, await runSandbox(shim, pod), name, { linux }));
+  }
+  let hanging = 0;
+  let end!: () => void;
+  const gate = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  host.setScopeProperties = () => {
+    hanging += 1;
+    return gate;
+  };
+  for (const id of ids) host.cgroups.set(id, { unified: asReset, hugepages: [] });
+  host.unitsMark = "2";
+  await until("two calls hang", () => hanging === 2);
+  const free: string[] = [];
+  for (const id of ids) {
+    void shim.services.locks.containers.run(id, shim.call().signal, () => Promise.resolve(free.push(id)));
+  }
+  await turns(100);
+  assert.equal(free.length, 1);
+  end();
+  await until("all have their limits", () =>
+    ids.every((id) => unifiedOf(shim, id)?.["memory.high"] === "4096"),
+  );
+});
+
+test("a server that only reads writes no limits and tells no errors", async () => {
+  await using first = await start({ ...systemd, apiMinor: 43 });
+  const id = await run(first, { memory_limit_in_bytes: "67108864" });
+  await first.sync.stop();
+  const { host, journal } = first.world;
+  host.cgroups.set(id, { unified: { "memory.swap.max": "max" }, hugepages: [] });
+  journal.clear();
+  let comparisons = 0;
+  host.unitsLoaded = () => Promise.resolve(String((comparisons += 1)));
+  await using second = await TestShim.start({ earlier: first.world, readOnly: true, resyncIntervalMs: 5 });
+  const lists = (): number => journal.names("engine.listContainers").length;
+  await until("the engine was compared", () => lists() > 5);
+  await turns(100);
+  assert.equal(comparisons, 0);
+  assert.deepEqual(journal.names("host.setScopeProperties", "host.applyCgroup"), []);
+  assert.deepEqual(
+    second.log.lines.filter(({ level }) => level === "error"),
+    [],
+  );
 });

@@ -1,20 +1,39 @@
 /** Units of systemd that are cgroups of containers. */
 import { execFile } from "node:child_process";
 import { stat } from "node:fs/promises";
-import { ShimError } from "../../lib/errors.js";
+import { isKind, ShimError } from "../../lib/errors.js";
 
 const timeoutMs = 10_000;
 const outputLimitBytes = 64 * 1024;
 
 /**
- * Sets properties of a running unit, as `MemoryHigh=1000`, until it ends. `unsupported` without the program,
- * `unavailable` when systemd refuses or does not answer within 10 s.
+ * Sets properties of a running unit, as `MemoryHigh=1000`, until it ends. systemd refuses all of a call that
+ * has one that it does not know: then they are set one by one, and the first error is thrown. `unsupported`
+ * without the program, `unavailable` when systemd refuses, `timeout` when it does not answer within 10 s.
  */
 export async function setUnitProperties(
   unit: string,
   assignments: readonly string[],
   signal: AbortSignal,
   program = "systemctl",
+): Promise<void> {
+  try {
+    await setAtOnce(unit, assignments, signal, program);
+  } catch (error) {
+    if (assignments.length === 1 || !isKind(error, "unavailable")) throw error;
+    const failures: unknown[] = [];
+    for (const one of assignments) {
+      await setAtOnce(unit, [one], signal, program).catch((failure: unknown) => failures.push(failure));
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+}
+
+async function setAtOnce(
+  unit: string,
+  assignments: readonly string[],
+  signal: AbortSignal,
+  program: string,
 ): Promise<void> {
   const words = ["--no-ask-password", "set-property", "--runtime", "--", unit, ...assignments];
   const options = {
@@ -29,14 +48,14 @@ export async function setUnitProperties(
       if (error === null) resolve();
       else if (signal.aborted) reject(ShimError.from(signal.reason));
       else {
-        const isMissing = error.code === "ENOENT";
-        const reason = isMissing
-          ? `no program "${program}" here`
-          : error.killed === true
-            ? `no answer after ${timeoutMs / 1000}s`
-            : stderr.trim() || error.message;
+        const [kind, reason] =
+          error.code === "ENOENT"
+            ? (["unsupported", `no program "${program}" here`] as const)
+            : error.killed === true
+              ? (["timeout", `no answer after ${timeoutMs / 1000}s`] as const)
+              : (["unavailable", stderr.trim() || error.message] as const);
         const message = `set ${assignments.join(" ")} of "${unit}": ${reason}`;
-        reject(new ShimError(isMissing ? "unsupported" : "unavailable", message, { unit }));
+        reject(new ShimError(kind, message, { unit }));
       }
     });
   });

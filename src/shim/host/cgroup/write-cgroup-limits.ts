@@ -66,7 +66,7 @@ export async function applyCgroup(
 }
 
 /**
- * The present values of the limits in `settings`, without those that cannot be read or have no value.
+ * The present values of the limits in `settings`, without those that cannot be read.
  * Undefined when the cgroup is out of reach.
  */
 export async function presentCgroup(
@@ -81,14 +81,15 @@ export async function presentCgroup(
   for (const name of Object.keys(settings.unified)) {
     if (directory === undefined || !settingForm.test(name)) continue;
     const value = await read(join(directory, name));
-    if (value !== "") present[name] = value;
+    if (value !== undefined) present[name] = value;
   }
   const hugepages: CgroupSettings["hugepages"][number][] = [];
   for (const { pageSize } of settings.hugepages) {
     const file = pageSizeForm.test(pageSize) ? hugepagesFile(cgroup, pageSize) : undefined;
-    const value = file === undefined ? "" : await read(file.prefix + file.limit);
+    const value = file === undefined ? undefined : await read(file.prefix + file.limit);
     if (value === "max") hugepages.push({ pageSize, limitBytes: unlimitedBytes });
-    else if (/^\d+$/.test(value)) hugepages.push({ pageSize, limitBytes: BigInt(value) });
+    else if (value !== undefined && /^\d+$/.test(value))
+      hugepages.push({ pageSize, limitBytes: BigInt(value) });
   }
   return { unified: present, hugepages };
 }
@@ -139,7 +140,7 @@ async function hasHugetlb(cgroup: ContainerCgroup): Promise<boolean> {
   if (cgroup.directory("hugetlb") !== undefined) return true;
   const directory = cgroup.directory(unified);
   if (directory === undefined) return false;
-  return (await read(join(directory, "cgroup.controllers"))).split(" ").includes("hugetlb");
+  return (await read(join(directory, "cgroup.controllers")))?.split(" ").includes("hugetlb") ?? false;
 }
 
 function hugepagesFile(
@@ -158,11 +159,11 @@ function noController(what: string): ShimError {
   return new ShimError("unsupported", `${what}: this host has no cgroup controller for it`);
 }
 
-/** Empty when it cannot be read: some files are only written. */
-async function read(path: string): Promise<string> {
+/** Undefined when it cannot be read: some files are only written. */
+async function read(path: string): Promise<string | undefined> {
   return readKernelFile(path).then(
     (text) => text.trim(),
-    () => "",
+    () => undefined,
   );
 }
 

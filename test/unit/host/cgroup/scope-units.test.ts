@@ -40,6 +40,19 @@ describe("setUnitProperties()", () => {
     });
   });
 
+  test("sets the others when systemd does not know one", async () => {
+    await using directory = await temporaryDirectory();
+    const program = await newProgram(
+      directory.path,
+      'case "$*" in *AllowedCPUs*) echo Unknown assignment. >&2; exit 1;; esac; shift 5; echo "$@" >> "$(dirname "$0")/set"',
+    );
+    const assignments = ["MemoryHigh=5", "AllowedCPUs=1", "TasksMax=7"];
+    await assert.rejects(setUnitProperties("x.scope", assignments, signal, program), {
+      message: 'set AllowedCPUs=1 of "x.scope": Unknown assignment.',
+    });
+    assert.equal(await readFile(join(directory.path, "set"), "utf8"), "MemoryHigh=5\nTasksMax=7\n");
+  });
+
   test("ends with its signal", async () => {
     await using directory = await temporaryDirectory();
     const program = await newProgram(directory.path, "exec sleep 100");

@@ -233,7 +233,7 @@ describe("presentCgroup()", () => {
       hugepages: ["2MB", "1GB", "64KB", "/../x"].map((pageSize) => ({ pageSize, limitBytes: 0n })),
     };
     assert.deepEqual(await presentCgroup(v2, settings, fake.proc), {
-      unified: { "memory.high": "max" },
+      unified: { "memory.high": "max", "io.max": "" },
       hugepages: [
         { pageSize: "2MB", limitBytes: 2n ** 63n - 1n },
         { pageSize: "1GB", limitBytes: 1n << 30n },
