@@ -20,7 +20,7 @@ export interface FormerPlugin extends Pick<NetworkPlugin, "name" | "tearDownPod"
 }
 
 export interface PodMakersOptions {
-  readonly attachments: Pick<Attachments, "networkName">;
+  readonly attachments: Pick<Attachments, "cachedNetwork">;
   /** The plugins beside the present one, apart from no-op. */
   readonly formers: readonly FormerPlugin[];
   readonly log: Pick<Logger, "info">;
@@ -38,8 +38,8 @@ export class PodMakers {
   async tearDownPod(present: NetworkPlugin, request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { formers, log } = this.options;
     const { sandboxId } = request;
-    const cached = await this.options.attachments.networkName(sandboxId);
-    const known = cached === undefined ? request.setUpBy : pluginOf(cached);
+    const cached = await this.options.attachments.cachedNetwork(sandboxId);
+    const known = cached === undefined ? request.setUpBy : pluginOf(cached.name);
     const maker = known ?? (await this.#holderOfAddress(sandboxId)) ?? present.name;
     // Docker releases the networks of no-op with their containers.
     if (maker === noopPluginName) return;
@@ -49,7 +49,8 @@ export class PodMakers {
       { sandboxId, setUpBy: maker, plugin: present.name },
       "releasing a pod of another network plugin",
     );
-    await former.findList(signal);
+    // It asks the programs of all plugins of the list for their versions.
+    if (cached?.hasList !== true) await former.findList(signal);
     await former.tearDownPod(request, signal);
   }
 

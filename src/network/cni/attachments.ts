@@ -167,10 +167,16 @@ export class Attachments {
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 
-  /** The network of the container by the cache; undefined without an entry, or with one of loopback alone. */
-  async networkName(containerId: string): Promise<string | undefined> {
+  /**
+   * The network of the container by the cache, and whether its list is cached, too; undefined without an
+   * entry, or with one of loopback alone.
+   */
+  async cachedNetwork(
+    containerId: string,
+  ): Promise<{ readonly name: string; readonly hasList: boolean } | undefined> {
     const { entries } = await this.options.cache.find(containerId);
-    return entries.find((entry) => !isLoopback(entry))?.networkName;
+    const entry = entries.find((each) => !isLoopback(each));
+    return entry && { name: entry.networkName, hasList: entry.config !== undefined };
   }
 
   /** Whether the cache has an entry of this program for the container, whatever its phase. */
