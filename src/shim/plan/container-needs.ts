@@ -7,6 +7,7 @@ import { imageVolumeNeeds, type ImageVolumeNeed } from "./image-volumes.js";
 import { localhostSeccompPath } from "./seccomp.js";
 import { securityContextField } from "./security-options.js";
 import { imageUserNeed, type ImageUserNeed } from "./users.js";
+import { visibleMounts } from "./visible-mounts.js";
 
 /** Each list is without duplicates; the results go into `ContainerInputs`. */
 export interface ContainerNeeds {
@@ -32,7 +33,9 @@ export function containerNeeds({ config }: ValidCreateContainer): ContainerNeeds
   return {
     seccompProfilePath: localhostSeccompPath(security),
     appArmorProfile: appArmor?.kind === "localhost" ? appArmor.reference : undefined,
-    hostPaths: [...new Set(config.mounts.map((mount) => mount.host_path))].filter((path) => path !== ""),
+    hostPaths: [...new Set(visibleMounts(config.mounts).map(([, { host_path }]) => host_path))].filter(
+      (path) => path !== "",
+    ),
     imageVolumes: imageVolumeNeeds(config.mounts),
     devicePaths: [...new Set(config.devices.map((device) => device.host_path))],
     cdiDevices: requestedCdiDevices(config),

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Mount } from "../../../src/shim/domain/cri.js";
 import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import { containerNeeds } from "../../../src/shim/plan/container-needs.js";
 import { planMounts, recursiveReadOnlyMounts, type MountContext } from "../../../src/shim/plan/mounts.js";
-import { mount, nodeFacts } from "./builders.js";
+import { createRequest, mount, nodeFacts } from "./builders.js";
 import { refusal } from "./errors.js";
 
 const selinux = nodeFacts({ security: { ...nodeFacts().security, selinux: true } });
@@ -84,6 +85,13 @@ describe("planMounts()", () => {
     });
   }
 
+  test("needs no host path of a mount that a later one hides", () => {
+    const mounts = [
+      mount({ host_path: "/hidden", container_path: "/data" }),
+      mount({ host_path: "/seen", container_path: "/data/" }),
+    ];
+    assert.deepEqual(containerNeeds(createRequest({ mounts })).hostPaths, ["/seen"]);
+  });
   test("names the index of the request where an earlier mount is hidden", () => {
     const mounts = [mount(), mount(), mount({ selinux_relabel: true, container_path: "/a:b" })];
     assert.throws(
