@@ -36,11 +36,18 @@ export async function readKubelet(
   const settings = mergeSettings(config === undefined ? dropIns : [config, ...dropIns]);
   const instanceConfig = await readConfig(files, instanceConfigFile);
   const isKubeadm = (await files.kindOf(kubeadmFlagsFile)) !== "absent" || instanceConfig !== undefined;
-  const program = service?.command.words[0]?.text;
   const version =
-    parseVersion(givenVersion, "flag --kubelet-version") ??
-    (isKubelet(program) ? parseVersion(await askProgram(program), `${program} --version`) : undefined);
+    parseVersion(givenVersion, "flag --kubelet-version") ?? (await askedVersion(service, askProgram));
   return { service, config, dropIns, settings, instanceConfig, version, running, isKubeadm };
+}
+
+/** What the program of the kubelet's service answers. */
+export async function askedVersion(
+  service: ServiceFacts | undefined,
+  askProgram: (program: string) => Promise<string | undefined>,
+): Promise<KubeletVersion | undefined> {
+  const program = service?.command.words[0]?.text;
+  return isKubelet(program) ? parseVersion(await askProgram(program), `${program} --version`) : undefined;
 }
 
 /** A shell, Docker or a wrapper would answer with a version of its own, or start what it wraps. */

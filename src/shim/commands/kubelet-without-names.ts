@@ -1,19 +1,41 @@
 /** Whether the kubelet that runs on this node asks for the names of containers where this program tells them. */
-import { cadvisorPath, lacksContainerdFlag } from "../../migrate/kubelet/containerd-flag.js";
-import { findRunningKubelet } from "../../migrate/kubelet/read-kubelet.js";
+import type { FlagFact } from "../../migrate/facts.js";
+import { askVersion } from "../../migrate/kubelet/ask-version.js";
+import {
+  cadvisorPath,
+  firstMinorWithoutDocker,
+  lacksContainerdFlag,
+} from "../../migrate/kubelet/containerd-flag.js";
+import { askedVersion, findRunningKubelet, readService } from "../../migrate/kubelet/read-kubelet.js";
 import { NodeFiles } from "../../migrate/node/node-files.js";
+import { dockershimFlags } from "../../migrate/plan/kubelet-flags.js";
 
 /** A line for the first screen; undefined when there is nothing to say, or no kubelet to see. */
 export async function kubeletWithoutNames(
   endpoint: string,
   files = new NodeFiles("/"),
+  askProgram = askVersion,
 ): Promise<string | undefined> {
   if (endpoint === "") return undefined;
   const flag = { name: "cadvisor-socket", value: endpoint, raw: [], file: "", line: 0 };
   const path = cadvisorPath([flag]);
   if (path === undefined) return undefined;
   const kubelet = await findRunningKubelet(files).catch(() => undefined);
-  // Kubelets with a dockershim inside had this flag for any other runtime, and ask Docker themselves.
   if (kubelet === undefined || !lacksContainerdFlag(kubelet.flags, path)) return undefined;
+  if (await asksDocker(kubelet.flags, files, askProgram)) return undefined;
   return `the kubelet (process ${kubelet.pid}) lacks --containerd=${path}: docs/container-metrics.md`;
+}
+
+/** Kubelets with a dockershim inside ask Docker themselves, whatever their runtime is. */
+async function asksDocker(
+  flags: readonly FlagFact[],
+  files: NodeFiles,
+  askProgram: typeof askVersion,
+): Promise<boolean> {
+  if (flags.some(({ name }) => dockershimFlags.includes(name))) return true;
+  // The service's program: any process may call itself a kubelet.
+  const version = await readService(files, "kubelet.service")
+    .then((service) => askedVersion(service, askProgram))
+    .catch(() => undefined);
+  return version !== undefined && version.minor < firstMinorWithoutDocker;
 }

@@ -64,7 +64,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
     const offer = offers ? await offerExampleNetwork(config, log) : undefined;
     // Loaded when it is needed: it reads kubelets as the commands about migration do.
     const { kubeletWithoutNames } = await import("./kubelet-without-names.js");
-    const cadvisorProblem = await kubeletWithoutNames(shim.cadvisorSocket);
+    const cadvisorProblem = await within(nodeWaitMs, kubeletWithoutNames(shim.cadvisorSocket));
     if (stopping) return;
     io.writeOut(
       renderFirstScreen({

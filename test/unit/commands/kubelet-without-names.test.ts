@@ -1,23 +1,28 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { NodeFiles } from "../../../src/migrate/node/node-files.js";
 import { kubeletWithoutNames } from "../../../src/shim/commands/kubelet-without-names.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-async function withProcess(path: string, words: readonly string[], endpoint: string) {
+async function withProcess(path: string, words: readonly string[], endpoint: string, answer?: string) {
   const directory = join(path, "proc", "42");
   await mkdir(directory, { recursive: true });
   await writeFile(join(directory, "cmdline"), words.map((word) => `${word}\0`).join(""));
-  return kubeletWithoutNames(endpoint, new NodeFiles(path));
+  const unit = join(path, "etc/systemd/system/kubelet.service");
+  await mkdir(dirname(unit), { recursive: true });
+  await writeFile(unit, "[Service]\nExecStart=/usr/bin/kubelet\n");
+  return kubeletWithoutNames(endpoint, new NodeFiles(path), (program) =>
+    Promise.resolve(program === "/usr/bin/kubelet" ? answer : undefined),
+  );
 }
 
 describe("kubeletWithoutNames()", () => {
   const served = "unix:///run/dockershim/cadvisor.sock";
   const lacks =
     "the kubelet (process 42) lacks --containerd=/run/dockershim/cadvisor.sock: docs/container-metrics.md";
-  for (const { words, endpoint, expected } of [
+  for (const { words, endpoint, answer, expected } of [
     { words: ["/usr/bin/kubelet", "--v=2"], endpoint: served, expected: lacks },
     { words: ["/usr/bin/kubelet", "--containerd=/run/other.sock"], endpoint: "fd://", expected: lacks },
     {
@@ -25,12 +30,15 @@ describe("kubeletWithoutNames()", () => {
       endpoint: served,
       expected: undefined,
     },
+    { words: ["/usr/bin/kubelet"], endpoint: served, answer: "Kubernetes v1.24.0", expected: lacks },
+    { words: ["/usr/bin/kubelet"], endpoint: served, answer: "Kubernetes v1.23.17", expected: undefined },
+    { words: ["/usr/bin/kubelet", "--network-plugin=cni"], endpoint: served, expected: undefined },
     { words: ["/usr/bin/kubelet"], endpoint: "", expected: undefined },
     { words: ["/usr/bin/dockerd"], endpoint: served, expected: undefined },
   ]) {
-    test(`${expected === undefined ? "is silent" : "warns"} given ${words.join(" ")} and "${endpoint}"`, async () => {
+    test(`${expected === undefined ? "is silent" : "warns"} given ${words.join(" ")}, "${endpoint}" and ${answer ?? "no version"}`, async () => {
       await using directory = await temporaryDirectory();
-      assert.equal(await withProcess(directory.path, words, endpoint), expected);
+      assert.equal(await withProcess(directory.path, words, endpoint, answer), expected);
     });
   }
 });
