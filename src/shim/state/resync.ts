@@ -24,14 +24,19 @@ export interface ResyncDeps {
   readonly waitMs: number;
 }
 
-/** Requests at the same time. */
+/** Requests at the same time that a comparison waits for. */
 const concurrency = 8;
+/** Refreshes at the same time, with those that end in the background. */
+const refreshesAtOnce = 32;
 
 /** Compares the read model with the engine's list. `run` is called by one caller at a time. */
 export class Resync {
   /** Ids that were found to be removed after the list was requested: the list must not bring them back. */
   #removedSinceListing = new Set<string>();
   #comparedAtMs: number | undefined;
+  readonly #refreshes = new Semaphore(refreshesAtOnce);
+  /** Ids of refreshes that have not begun. */
+  readonly #waiting = new Set<string>();
 
   constructor(private readonly deps: ResyncDeps) {}
 
@@ -47,7 +52,8 @@ export class Resync {
 
   /**
    * Lists, and refreshes all ids, or those that are missing, removed, stale, or in another state than in the
-   * model. Waits for each refresh up to `waitMs`; slower ones end in the background.
+   * model. Waits for each refresh up to `waitMs`; slower ones end in the background, and those for which too
+   * many are slow begin there.
    */
   async run(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
     const { model } = this.deps;
@@ -126,8 +132,8 @@ export class Resync {
 
   /** Refreshes; whether it has not ended in time. */
   async #isSlow(id: string, waitMs: number, signal: AbortSignal): Promise<boolean> {
-    const { refresh, warnOfStale } = this.deps;
-    const ended = refresh(id).then(
+    const { warnOfStale } = this.deps;
+    const ended = this.#refresh(id, signal).then(
       () => undefined,
       (error: unknown) => ({ error }),
     );
@@ -148,9 +154,24 @@ export class Resync {
       timer.abort();
     }
     void ended.then((failure) => {
-      if (failure !== undefined) warnOfStale(id, failure.error);
+      if (failure !== undefined && !signal.aborted) warnOfStale(id, failure.error);
     });
     return true;
+  }
+
+  /** Begins when fewer than `refreshesAtOnce` are under way; never after the end of `signal`. */
+  async #refresh(id: string, signal: AbortSignal): Promise<void> {
+    // That of an earlier comparison begins after this call, too.
+    if (this.#waiting.has(id)) return;
+    this.#waiting.add(id);
+    try {
+      await this.#refreshes.run(signal, () => {
+        this.#waiting.delete(id);
+        return this.deps.refresh(id);
+      });
+    } finally {
+      this.#waiting.delete(id);
+    }
   }
 }
 
