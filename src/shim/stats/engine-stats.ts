@@ -14,7 +14,10 @@ import { sumReadings } from "./sum-readings.js";
 
 /** A kubelet asks for pods, containers and metrics in a row; each sample serves them all. */
 const freshForMs = 1_000;
-/** A container for which the engine hangs must not delay the answer about the others. */
+/**
+ * A container for which the engine hangs must not delay the answer about the others. Half of it without any
+ * answer ends the wait for a connection: so the wait never ends as the requests that hang do.
+ */
 const sampleLimitMs = 5_000;
 /** Such a container is left out for this time. */
 const hungForMs = 30_000;
@@ -38,6 +41,8 @@ export class EngineStats implements StatsSource {
   readonly #samples = new Map<string, Sample>();
   readonly #flights = new SingleFlight<EngineReading | undefined>();
   readonly #requests = new Semaphore(requestsAtOnce);
+  /** Each begins the wait of a request anew. */
+  readonly #restarts = new Set<() => void>();
   /** Why the latest sample of a container failed. */
   readonly #failed = new Map<string, string>();
   readonly #rates = new Map<string, { readonly started: bigint; readonly rate: CpuRate }>();
@@ -118,7 +123,7 @@ export class EngineStats implements StatsSource {
     const missing: ShimError[] = [];
     let answers = 0;
     await Promise.all(
-      containers.map(async (container) => {
+      this.#hungLast(containers).map(async (container) => {
         try {
           const reading = await this.#sample(container, signal);
           answers += 1;
@@ -134,6 +139,16 @@ export class EngineStats implements StatsSource {
     return found;
   }
 
+  /** Those without an answer the last time must not take the places of the others. */
+  #hungLast(containers: readonly Snapshot[]): readonly Snapshot[] {
+    const hung = new Set<Snapshot>();
+    for (const container of containers) {
+      const known = this.#samples.get(container.id);
+      if (known !== undefined && known.reading === undefined) hung.add(container);
+    }
+    return [...containers.filter((container) => !hung.has(container)), ...hung];
+  }
+
   async #sample(container: Snapshot, signal: AbortSignal): Promise<EngineReading | undefined> {
     const { id } = container;
     const known = this.#samples.get(id);
@@ -143,18 +158,24 @@ export class EngineStats implements StatsSource {
 
   async #ask(container: Snapshot, signal: AbortSignal): Promise<EngineReading | undefined> {
     const { id } = container;
+    const request = { isSent: false };
     try {
       const action = `read the statistics of container "${id}"`;
       const limitMs = this.deps.sampleLimitMs ?? sampleLimitMs;
-      const answer = await this.#requests.run(signal, () =>
-        withDeadline(signal, limitMs, action, (own) => this.deps.engine.containerStats(id, own)),
-      );
+      const answer = await this.#whenFree(signal, limitMs / 2, () => {
+        request.isSent = true;
+        return withDeadline(signal, limitMs, action, (own) => this.deps.engine.containerStats(id, own));
+      });
       const reading = answer === undefined ? undefined : this.#withRate(container, answer);
       this.#samples.set(id, { untilMs: this.#now() + freshForMs, reading });
       this.#failed.delete(id);
       return reading;
     } catch (error) {
       signal.throwIfAborted();
+      if (!request.isSent) {
+        this.#failed.set(id, "requests for the statistics of other containers hang");
+        throw error;
+      }
       const err = messageOf(error);
       if (this.#failed.get(id) !== err)
         this.deps.log.warn({ containerId: id, err }, "cannot read the statistics of the container");
@@ -164,6 +185,20 @@ export class EngineStats implements StatsSource {
       }
       throw error;
     }
+  }
+
+  /** Waits for a place for up to `waitMs` without an answer about another container. */
+  async #whenFree<T>(signal: AbortSignal, waitMs: number, request: () => Promise<T>): Promise<T> {
+    const answer = await withDeadline(signal, waitMs, "wait for other requests", async (limited, restart) => {
+      this.#restarts.add(restart);
+      try {
+        return await this.#requests.run(limited, request);
+      } finally {
+        this.#restarts.delete(restart);
+      }
+    });
+    for (const restart of this.#restarts) restart();
+    return answer;
   }
 
   #withRate(container: Snapshot, reading: EngineReading): EngineReading {

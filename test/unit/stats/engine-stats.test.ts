@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../src/shim/lib/abort.js";
+import { orAbort, sleep } from "../../../src/shim/lib/abort.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import type { EngineReading } from "../../../src/shim/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
@@ -107,21 +107,49 @@ describe("EngineStats", () => {
     assert.deepEqual(asked, [b, a]);
   });
 
-  test("reads a container behind as many hanging requests as there are places", async () => {
-    const hung = Array.from({ length: 32 }, (_, index) => idOf(`e${index}e`));
+  test("waits once per answer for requests that hang, and then reads the containers behind them", async () => {
+    const hung = Array.from({ length: 96 }, (_, index) => idOf(`e${index}e`));
+    const asked: string[] = [];
+    const clock = { nowMs: 0 };
+    const log = recordingLog();
     const stats = new EngineStats({
       engine: {
-        containerStats: (id, own) =>
-          id === a
+        containerStats: (id, own) => {
+          asked.push(id);
+          return id === a
             ? Promise.resolve(recorded(engineStats))
-            : orAbort(new Promise<never>(() => undefined), own),
+            : orAbort(new Promise<never>(() => undefined), own);
+        },
       },
-      log: recordingLog(),
-      now: () => 0,
-      sampleLimitMs: 20,
+      log,
+      now: () => clock.nowMs,
+      sampleLimitMs: 100,
     });
-    const readings = await byId(stats.readContainers([...hung, a].map(container), light, signal));
-    assert.deepEqual([...readings.keys()], [a]);
+    const read = async (): Promise<readonly string[]> => [
+      ...(await byId(stats.readContainers([...hung, a].map(container), light, signal))).keys(),
+    ];
+    for (const begin of [0, 32, 64]) {
+      assert.deepEqual(await read(), []);
+      assert.deepEqual(asked.splice(0), hung.slice(begin, begin + 32));
+      assert.equal(stats.failureOf(a), "requests for the statistics of other containers hang");
+    }
+    assert.deepEqual(await read(), [a]);
+    assert.equal(log.lines.length, hung.length, "no line names a container that was not asked");
+    // They are asked again, after the others.
+    clock.nowMs += 30_000;
+    assert.deepEqual(await read(), [a]);
+    assert.deepEqual(asked.splice(0), [a, a, ...hung.slice(0, 32)]);
+  });
+
+  test("reads more containers than there are places as long as the engine answers", async () => {
+    const ids = Array.from({ length: 128 }, (_, index) => idOf(`e${index}e`));
+    const stats = new EngineStats({
+      engine: { containerStats: () => sleep(300).then(() => recorded(engineStats)) },
+      log: recordingLog(),
+      sampleLimitMs: 1_600,
+    });
+    const readings = await byId(stats.readContainers(ids.map(container), light, signal));
+    assert.deepEqual([...readings.keys()], ids);
   });
 
   test("asks for all pods at once, and gives them in the order that they were asked for in", async () => {
