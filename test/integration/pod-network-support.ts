@@ -71,6 +71,11 @@ export class NetworkNode implements AsyncDisposable {
     const pod = await this.runPod();
     await pod.stop();
     await pod.remove();
+    // Also the links of containers of test files that ran in these namespaces before.
+    await until(
+      "links of earlier pods to be gone",
+      async () => !(await this.holdings()).some((line) => line.startsWith("link veth")),
+    ).catch(() => undefined);
     this.clean = await this.holdings();
   }
 
