@@ -26,6 +26,19 @@ describe("migrate check", () => {
     );
   });
 
+  for (const { flags, lacks } of [
+    { flags: "", lacks: true },
+    { flags: " --containerd=/run/containerd/containerd.sock", lacks: true },
+    { flags: " --containerd=/run/dockershim/cadvisor.sock", lacks: false },
+  ]) {
+    test(`a kubelet with "${flags}" ${lacks ? "lacks" : "has"} the names of container metrics`, async (t) => {
+      const words = `--container-runtime-endpoint=unix:///var/run/dockershim.sock${flags}`;
+      const tree = { ...ours, "/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="${words}"\n` };
+      const report = await check(t, { tree, engine: engineWith([]) });
+      assert.equal(idsOf(report, "note").includes("container-metrics"), lacks);
+    });
+  }
+
   test("containerd: pods are made again, local images are lost, users of the socket are blocked", async (t) => {
     const mounts = [
       {
