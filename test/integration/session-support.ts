@@ -11,6 +11,7 @@ import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
 import { attach } from "../../src/shim/cri/container/attach.js";
 import { exec } from "../../src/shim/cri/container/exec.js";
 import { portForward } from "../../src/shim/cri/sandbox/port-forward.js";
+import { AbandonedRequests } from "../../src/shim/recovery/abandoned-requests.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { StateSync } from "../../src/shim/state/state-sync.js";
@@ -48,6 +49,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   await until("the read model is live", () => link.state.phase === "live");
   const streaming = new FakeStreamingServer();
   const podDialer = createPodDialer({ engine, link, host: () => host, log }, lifetime);
+  const abandonedRequests = new AbandonedRequests({ log, timeoutMs: 30_000 });
   const settings = {
     ...{ cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true },
     ...{ defaultUlimits: [], allowedAnnotations: [], oneContainerdShimPerPod: true },
@@ -59,6 +61,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
     node: { host: () => host },
     settings,
     streaming: { server: streaming, podDialer },
+    abandonedRequests,
   } as unknown as Services;
   const call = (rpc: string): Call => ({ rpc, signal: AbortSignal.timeout(60_000), log });
   return {
@@ -82,6 +85,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
     },
     [Symbol.asyncDispose]: async () => {
       await sync.stop();
+      await abandonedRequests.stop();
       await lifetime.close();
       engine[Symbol.dispose]();
     },

@@ -4,7 +4,7 @@ import type { Call } from "../../lib/call.js";
 import { isKind, ShimError } from "../../lib/errors.js";
 import { Backoff } from "../../lib/sync/backoff.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
-import { untilAppears } from "../../recovery/lost-answer.js";
+import { appearanceMs, untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
 
 export interface RunningExec {
@@ -15,8 +15,8 @@ export interface RunningExec {
 /** Of a call, or of the session that a call opened. Its signal ends the exec. */
 type Context = Pick<Call, "signal" | "log">;
 
-/** How long the process of an abandoned exec is looked for: on a loaded host the engine starts it late. */
-const appearanceMs = 60_000;
+/** How long an abandoned exec may take to have its process: on a loaded host the engine starts it late. */
+const processAppearsMs = 60_000;
 /** Limit of a kill, the look for the process included. */
 const killLimitMs = 120_000;
 /** How long a call waits for the kill: a caller that has set a time limit, such as a probe, needs its answer. */
@@ -81,16 +81,20 @@ async function pidOf(
   engine: Services["engine"],
   signal: AbortSignal,
 ): Promise<number | undefined> {
+  const startedBy = performance.now() + appearanceMs;
   const state = await untilAppears(
     async (limited) => {
       const seen = await engine.inspectExec(execId, limited);
       if (seen === undefined) return { pid: undefined };
       // Also of an exec that has ended: its descendants may run on, and hold the output open.
       if (seen.pid !== 0) return seen;
-      return !seen.running && seen.exitCode !== undefined ? { pid: undefined } : undefined;
+      if (seen.running) return undefined;
+      // The engine marks an exec as running as soon as it has the request to start it.
+      const hasNoProcess = seen.exitCode !== undefined || performance.now() >= startedBy;
+      return hasNoProcess ? { pid: undefined } : undefined;
     },
     signal,
-    appearanceMs,
+    processAppearsMs,
   );
   return state?.pid;
 }
