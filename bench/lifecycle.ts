@@ -1,6 +1,6 @@
 /** The calls of a pod's life one by one, bursts of pods, and ExecSync. */
 import { mkdir } from "node:fs/promises";
-import type { Answer, PodSandboxConfig } from "../src/shim/domain/cri.js";
+import type { Answer, PodSandboxConfig } from "../src/domain/cri.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import type { Measured, Sample, Server, Stage, Usage } from "./blocks.js";
 import { inParallel } from "./measure.js";

@@ -13,7 +13,7 @@ import { createKubenetPlugin } from "../src/network/kubenet/create-kubenet-plugi
 import { HostIptables } from "../src/network/iptables/host-iptables.js";
 import { runCommand, type RunCommand } from "../src/network/iptables/run-command.js";
 import { LockedNetworkPlugin } from "../src/network/locked-plugin.js";
-import { silentLogger } from "../src/shim/lib/log.js";
+import { silentLogger } from "../src/lib/log.js";
 import type { NetworkPlugin, PodNetworkRequest } from "../src/shim/ports/network-plugin.js";
 import { command, makePod } from "../test/integration/kubenet-support.js";
 import { isIsolated, pluginDirs, runIsolated } from "../test/support/isolated-engine.js";

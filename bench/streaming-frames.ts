@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { controlFrame, dataFrameHeader, frameType } from "../src/shim/lib/spdy/frames.js";
+import { controlFrame, dataFrameHeader, frameType } from "../src/lib/spdy/frames.js";
 import { EmptyHeaderBlocks } from "../src/shim/streaming/spdy/header-block.js";
 import { SpdyConnection, type SpdyStream } from "../src/shim/streaming/spdy/spdy-connection.js";
 import { race, type Contender } from "./measure.js";

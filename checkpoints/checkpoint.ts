@@ -1,5 +1,5 @@
 /** Checkpoints to and from the bytes of their files. */
-import { ShimError } from "../src/shim/lib/errors.js";
+import { ShimError } from "../src/lib/errors.js";
 import type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import {
   checksum,

@@ -1,8 +1,8 @@
 /** `dockershim checkpoint convert`: checkpoints of one program as files that the other one reads. */
 import { join, resolve } from "node:path";
-import { ShimError } from "../src/shim/lib/errors.js";
-import { fileError } from "../src/shim/lib/files/file-errors.js";
-import { readRegularFile } from "../src/shim/lib/files/state-files.js";
+import { ShimError } from "../src/lib/errors.js";
+import { fileError } from "../src/lib/files/file-errors.js";
+import { readRegularFile } from "../src/lib/files/state-files.js";
 import { decodeCheckpoint, encodeCheckpoint, type WrittenFlavour } from "./checkpoint.js";
 import type { Flavour } from "./checksum.js";
 import { maximumFileBytes } from "./file-format.js";

@@ -8,12 +8,12 @@ import {
   removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../src/shim/lib/files/atomic-file.js";
-import { createDirectory, KnownNames } from "../src/shim/lib/files/directories.js";
-import type { Flusher } from "../src/shim/lib/files/flusher.js";
-import { aggregate, messageOf, ShimError } from "../src/shim/lib/errors.js";
-import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/shim/lib/files/state-files.js";
-import type { Logger } from "../src/shim/lib/log.js";
+} from "../src/lib/files/atomic-file.js";
+import { createDirectory, KnownNames } from "../src/lib/files/directories.js";
+import type { Flusher } from "../src/lib/files/flusher.js";
+import { aggregate, messageOf, ShimError } from "../src/lib/errors.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/lib/files/state-files.js";
+import type { Logger } from "../src/lib/log.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { decodeCheckpoint, encodeCheckpoint, type DecodeResult } from "./checkpoint.js";
 import { maximumFileBytes } from "./file-format.js";

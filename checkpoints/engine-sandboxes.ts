@@ -1,7 +1,7 @@
 /** What the engine's labels and create bodies say of sandboxes: enough to write their checkpoints again. */
-import { sandboxContainerName, sandboxType, typeLabel } from "../src/shim/domain/labels.js";
-import { parseName } from "../src/shim/domain/names.js";
-import type { BoundPort, Snapshot } from "../src/shim/domain/snapshot.js";
+import { sandboxContainerName, sandboxType, typeLabel } from "../src/domain/labels.js";
+import { parseName } from "../src/domain/names.js";
+import type { BoundPort, Snapshot } from "../src/domain/snapshot.js";
 import type { CheckpointPortMapping } from "../src/shim/ports/checkpoint-store.js";
 import type { ContainerCalls } from "../src/shim/ports/engine.js";
 import type { EngineSandbox, EngineSandboxes } from "./repair-files.js";

@@ -11,7 +11,7 @@ import {
   parseJson,
   type Json,
   type JsonObject,
-} from "../src/shim/lib/json/exact-json.js";
+} from "../src/lib/json/exact-json.js";
 
 /** Bytes of the largest file that is read or written: some 60 000 port mappings. */
 export const maximumFileBytes = 4 * 1024 * 1024;

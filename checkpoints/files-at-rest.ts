@@ -1,9 +1,9 @@
 /** The files of checkpoint directories, read as they lie there. Nothing is moved, removed or written. */
 import { lstat, opendir } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { messageOf, ShimError } from "../src/shim/lib/errors.js";
-import { fileError, hasCode } from "../src/shim/lib/files/file-errors.js";
-import { isFileKey, readRegularFile } from "../src/shim/lib/files/state-files.js";
+import { messageOf, ShimError } from "../src/lib/errors.js";
+import { fileError, hasCode } from "../src/lib/files/file-errors.js";
+import { isFileKey, readRegularFile } from "../src/lib/files/state-files.js";
 import type { PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { decodeCheckpoint } from "./checkpoint.js";
 import type { Flavour } from "./checksum.js";

@@ -1,6 +1,6 @@
 /** `dockershim checkpoint repair`: missing and corrupt checkpoints, from the engine or from the files. */
 import { join, resolve } from "node:path";
-import { linkIntoQuarantine } from "../src/shim/lib/files/state-files.js";
+import { linkIntoQuarantine } from "../src/lib/files/state-files.js";
 import type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { encodeCheckpoint, type WrittenFlavour } from "./checkpoint.js";
 import { isCriDockerds, quarantineOf, readFilesAtRest } from "./files-at-rest.js";

@@ -1,10 +1,10 @@
 /** Checkpoints that are written together: all of them, or none. */
 import { mkdir, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
-import { ShimError } from "../src/shim/lib/errors.js";
-import { stageFile, type StagedFile } from "../src/shim/lib/files/atomic-file.js";
-import { syncDirectory } from "../src/shim/lib/files/directories.js";
-import { fileError } from "../src/shim/lib/files/file-errors.js";
+import { ShimError } from "../src/lib/errors.js";
+import { stageFile, type StagedFile } from "../src/lib/files/atomic-file.js";
+import { syncDirectory } from "../src/lib/files/directories.js";
+import { fileError } from "../src/lib/files/file-errors.js";
 import { unreadable } from "./files-at-rest.js";
 
 export interface NewFile {

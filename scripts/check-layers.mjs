@@ -12,9 +12,10 @@ import { repositoryRoot } from "./setup/paths.mjs";
 /** @typedef {{ specifier: string, line: number, when: "start" | "late" | "never" }} Import `never`: a type, which costs nothing at run time */
 /** @typedef {{ path: string, imports: Import[] }} Module `path` relative to the repository, with slashes */
 
-const adapter = ["lib", "domain", "ports"];
+const base = ["lib", "domain"];
+const adapter = [...base, "ports"];
 /** What the RPCs are made of; each may import those before it. */
-const rules = ["lib", "domain", "ports", "plan", "state"];
+const rules = [...adapter, "plan", "state"];
 const helpers = ["images", "limits", "recovery"];
 const adapters = [
   "checkpoints",
@@ -30,6 +31,7 @@ const adapters = [
   "streaming",
 ];
 const daemon = [...rules, ...helpers, ...adapters, "cri", "cadvisor", "grpc", "config"];
+const products = ["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"];
 
 /**
  * What each layer may import beside itself, from the bottom to the top.
@@ -38,41 +40,57 @@ const daemon = [...rules, ...helpers, ...adapters, "cri", "cadvisor", "grpc", "c
 export const layers = {
   lib: [],
   domain: ["lib"],
-  ports: ["lib", "domain"],
-  plan: ["lib", "domain", "ports"],
-  state: ["lib", "domain", "ports"],
-  config: ["lib", "domain"],
+  ports: base,
+  plan: adapter,
+  state: adapter,
+  config: base,
   recovery: rules,
   limits: rules,
   images: [...rules, "recovery"],
-  grpc: ["lib", "domain", "ports", "plan"],
+  grpc: [...adapter, "plan"],
   cri: [...rules, ...helpers, "grpc"],
   cadvisor: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
-  client: ["lib", "domain", "grpc"],
-  play: ["lib", "domain", "ports", "registry", "config", "client"],
+  client: [...base, "grpc"],
+  play: [...adapter, "registry", "config", "client"],
   // Compares, observes, records and replays CRI servers.
-  compare: ["lib", "domain", "client", "grpc"],
+  compare: [...base, "client", "grpc"],
   // Reads a node and its runtimes.
-  migrate: [
-    "lib",
-    "domain",
-    "ports",
-    "plan",
-    "config",
-    "client",
-    "compare",
-    "checkpoints",
-    "engine",
-    "host",
-    "network",
-  ],
+  migrate: [...adapter, "plan", "config", "client", "compare", "checkpoints", "engine", "host", "network"],
   // The one place where adapters meet what uses them.
   app: daemon,
-  commands: [...daemon, "client", "play", "compare", "migrate", "app"],
-  main: [...daemon, "play", "compare", "migrate", "app", "commands"],
+  // What every command line has.
+  cli: [...base, "config"],
+  // The commands of each product.
+  serve: [...daemon, "migrate", "app", "cli"],
+  "play-cli": [...adapter, "registry", "engine", "pause", "config", "client", "play", "app", "cli"],
+  "forward-cli": [...adapter, "engine", "config", "play", "app", "cli", "play-cli"],
+  "compare-cli": [...base, "config", "client", "grpc", "compare", "cli"],
+  "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
+  "migrate-cli": [...daemon, "client", "compare", "migrate", "app", "cli"],
+  main: [...base, "config", "compare", "cli", ...products],
 };
+
+/** The folders of the layers. The first that fits has the file. Layers of `src/shim` have their name. */
+const folders = [
+  ["src/lib/", "lib"],
+  ["src/domain/", "domain"],
+  ["src/client/", "client"],
+  ["src/network/", "network"],
+  ["src/compare/cli/", "compare-cli"],
+  ["src/compare/", "compare"],
+  ["src/play/cli/", "play-cli"],
+  ["src/play/pod/cli/", "play-cli"],
+  ["src/play/", "play"],
+  ["src/migrate/cli/", "migrate-cli"],
+  ["src/migrate/", "migrate"],
+  ["src/forward/", "forward-cli"],
+  ["src/cli/", "cli"],
+  ["src/main/", "main"],
+  ["checkpoints/cli/", "checkpoints-cli"],
+  ["checkpoints/", "checkpoints"],
+];
 
 /** Layers that are functions of their input alone. */
 const pureLayers = ["domain", "plan"];
@@ -87,15 +105,15 @@ const packages = [
   { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod)\// },
   { match: /^@grpc\//, where: /^src\/(shim\/grpc|client)\// },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
-  { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
-  { match: /^pino$/, where: /^src\/shim\/lib\/log\.ts$/ },
+  { match: /^commander$/, where: /(^|\/)cli\/|^src\/(main|forward|shim\/serve)\// },
+  { match: /^pino$/, where: /^src\/lib\/log\.ts$/ },
   { match: /^prom-client$/, where: /^src\/shim\/metrics\/prom-client\.ts$/ },
   { match: /^diff$/, where: /^src\/migrate\// },
-  { match: /^yaml$/, where: /^src\/shim\/lib\/yaml\.ts$/ },
+  { match: /^yaml$/, where: /^src\/lib\/yaml\.ts$/ },
 ];
 
 /** Modules around a large package that few runs need; they are imported by `await import()`. */
-const lateModules = ["src/shim/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
+const lateModules = ["src/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
 
 /**
  * The layer of a source file, undefined when its folder is none.
@@ -103,11 +121,8 @@ const lateModules = ["src/shim/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
  * @returns {string | undefined}
  */
 export function layerOf(path) {
-  // The files beside main.ts are its parts.
-  if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "main";
-  const match =
-    /^(?:src\/shim\/([\w-]+)\/|src\/(network|play|client|compare|migrate)\/|(checkpoints)\/)/.exec(path);
-  const layer = match?.[1] ?? match?.[2] ?? match?.[3];
+  const folder = folders.find(([start = ""]) => path.startsWith(start));
+  const layer = folder?.[1] ?? /^src\/shim\/([\w-]+)\//.exec(path)?.[1];
   return layer !== undefined && layer in layers ? layer : undefined;
 }
 

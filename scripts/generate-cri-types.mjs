@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Writes src/shim/domain/cri.ts, the TypeScript shapes of every message and enum of proto/runtime/v1/api.proto, and
- * src/shim/domain/cri-descriptors.ts, the fields of the messages: a client that reads the .proto file at each start would
+ * Writes src/domain/cri.ts, the TypeScript shapes of every message and enum of proto/runtime/v1/api.proto, and
+ * src/domain/cri-descriptors.ts, the fields of the messages: a client that reads the .proto file at each start would
  * take 60 ms longer.
  *
  * The shapes are those that @grpc/proto-loader decodes with the options of src/shim/grpc/codec/proto.ts: names as in
@@ -90,7 +90,7 @@ lines.push(
   "    : { readonly [Key in keyof T]?: Answer<T[Key]> | undefined };",
   "",
 );
-writeFileSync(join(root, "src/shim/domain/cri.ts"), lines.join("\n"));
+writeFileSync(join(root, "src/domain/cri.ts"), lines.join("\n"));
 
 /** `name=number type` of each field, with `[]` after the type of a list; maps have `map` and the types of key and value. */
 const fieldText = (field) => {
@@ -133,5 +133,5 @@ const descriptors = [
   "",
 ];
 const config = { ...(await prettier.resolveConfig(join(root, "src/x.ts"))), parser: "typescript" };
-const target = join(root, "src/shim/domain/cri-descriptors.ts");
+const target = join(root, "src/domain/cri-descriptors.ts");
 writeFileSync(target, await prettier.format(descriptors.join("\n"), config));

@@ -16,7 +16,7 @@ if (endpoint === undefined) throw new Error("write the endpoint of a CRI server"
 const pictures = join(repositoryRoot, "docs", "pictures");
 const files = [join("examples", "shop.yaml")];
 const columns = 104;
-const { runPlay } = await tsImport("../src/shim/commands/play-command.ts", import.meta.url);
+const { runPlay } = await tsImport("../src/play/cli/play-command.ts", import.meta.url);
 
 /** Frames of the table by the time of their drawing. @type {{ at: number, lines: string[] }[]} */
 const frames = [];

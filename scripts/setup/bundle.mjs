@@ -10,7 +10,7 @@ import { writeQuickBundle } from "./quick-bundle.mjs";
 
 /** What is started, and what the set-up imports; by the file in dist. */
 const ENTRY_POINTS = {
-  dockershim: "src/shim/main.ts",
+  dockershim: "src/main/main.ts",
   "image-archive": "src/shim/pause/image-archive.ts",
 };
 /** A stack trace names lines: so they are short, although nobody reads them. */

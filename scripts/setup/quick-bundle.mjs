@@ -65,14 +65,14 @@ export async function writeQuickBundle({ root, target, common, log }) {
   const options = { ...common, format: "cjs", metafile: true };
   const launcher = await build({
     ...options,
-    entryPoints: ["src/shim/launch.ts"],
+    entryPoints: ["src/main/launch.ts"],
     outfile: join(target, "launch.cjs"),
     define: { "import.meta.dirname": "__dirname" },
     plugins: [mainFromChunks],
   });
   const quick = await build({
     ...options,
-    entryPoints: ["src/shim/quick.ts"],
+    entryPoints: ["src/main/quick.ts"],
     outfile: join(target, "quick.cjs"),
     // A script cannot import. What is not bundled belongs to Node.js.
     supported: { "dynamic-import": false },
@@ -99,7 +99,7 @@ async function writeCache({ root, target, options }) {
   const directory = mkdtempSync(join(tmpdir(), "dockershim-build-"));
   try {
     const quickStart = join(directory, "quick-start.cjs");
-    await build({ ...options, entryPoints: ["src/shim/quick-start.ts"], outfile: quickStart });
+    await build({ ...options, entryPoints: ["src/main/quick-start.ts"], outfile: quickStart });
     const written = join(target, "quick.cache.next");
     const training = join(root, "scripts", "setup", "quick-training.mjs");
     const argv = [training, quickStart, join(target, "quick.cjs"), written, directory];

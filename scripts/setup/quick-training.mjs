@@ -2,7 +2,7 @@
  * Runs a first pod up and down by dist/quick.cjs, and writes the code cache with the functions that were used: more of them would take
  * longer to read than they save. The CRI server is a stand-in, and files below play's directories are those of a directory of its own.
  *
- * Arguments: src/shim/quick-start.ts as CommonJS, the program, the file to write, an empty directory.
+ * Arguments: src/main/quick-start.ts as CommonJS, the program, the file to write, an empty directory.
  */
 import { Server, ServerCredentials, loadPackageDefinition, status } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";

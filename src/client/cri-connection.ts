@@ -6,9 +6,9 @@
  */
 import { Client, type ClientUnaryCall, credentials, status, type ServiceError } from "@grpc/grpc-js";
 import { criMethods } from "./cri-messages.js";
-import { formatDuration, linkAbort } from "../shim/lib/abort.js";
-import { type ErrorKind, isKind, ShimError } from "../shim/lib/errors.js";
-import type { Answer, ImageService, RuntimeService } from "../shim/domain/cri.js";
+import { formatDuration, linkAbort } from "../lib/abort.js";
+import { type ErrorKind, isKind, ShimError } from "../lib/errors.js";
+import type { Answer, ImageService, RuntimeService } from "../domain/cri.js";
 
 export type CriVersion = "v1" | "v1alpha2";
 export type Rpcs = RuntimeService & ImageService;

@@ -1,5 +1,5 @@
 /** The RPCs of the CRI and their messages to and from bytes, without reading the .proto file. */
-import { criMessages, criRpcs } from "../shim/domain/cri-descriptors.js";
+import { criMessages, criRpcs } from "../domain/cri-descriptors.js";
 import {
   decodeMessage,
   type FieldDescriptor,
@@ -7,7 +7,7 @@ import {
   type MessageDescriptor,
 } from "../shim/grpc/codec/message-decoder.js";
 import { compileEncoder } from "../shim/grpc/codec/message-encoder.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { ShimError } from "../lib/errors.js";
 
 /** An RPC of the CRI: its messages to and from bytes, in the shapes of domain/cri.ts. */
 export interface CriMethod {

@@ -1,6 +1,6 @@
 /** A CRI server that is asked read-only questions. */
-import { isKind } from "../shim/lib/errors.js";
-import { formatDuration } from "../shim/lib/abort.js";
+import { isKind } from "../lib/errors.js";
+import { formatDuration } from "../lib/abort.js";
 import {
   answeredError,
   type CriConnection,

@@ -2,7 +2,7 @@
  * Reads both directions of one HTTP/2 connection of a gRPC client, and tells its calls. It changes nothing and
  * answers nothing: both peers speak to each other.
  */
-import { messageOf } from "../shim/lib/errors.js";
+import { messageOf } from "../lib/errors.js";
 import {
   FrameReader,
   frameFlag,
@@ -11,8 +11,8 @@ import {
   ProtocolError,
   withoutPadding,
   type Frame,
-} from "../shim/lib/http2/frames.js";
-import { HpackDecoder, type HeaderField } from "../shim/lib/http2/hpack.js";
+} from "../lib/http2/frames.js";
+import { HpackDecoder, type HeaderField } from "../lib/http2/hpack.js";
 import { type Budget, MessageReader, type ObservedMessage } from "./message-reader.js";
 import type { Tap } from "./relay.js";
 

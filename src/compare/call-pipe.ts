@@ -1,5 +1,5 @@
 /** Calls on their way from the relay to the process that works on them: a pipe between two processes. */
-import { ShimError } from "../shim/lib/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { ObservedCall } from "./call-observer.js";
 import type { ObservedMessage } from "./message-reader.js";
 

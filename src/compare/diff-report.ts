@@ -1,5 +1,5 @@
 /** What `dockershim diff` prints: a page for people, and plain values for JSON. */
-import { shownText } from "../shim/lib/shown-text.js";
+import { shownText } from "../lib/shown-text.js";
 import { codeName } from "../client/cri-connection.js";
 import type { AskedServer } from "./asked-server.js";
 import { valueAt } from "./answer-shape.js";

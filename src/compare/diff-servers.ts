@@ -1,7 +1,7 @@
 /** Asks two CRI servers the same read-only questions. */
-import { sleep } from "../shim/lib/abort.js";
-import { ShimError } from "../shim/lib/errors.js";
-import { Semaphore } from "../shim/lib/sync/semaphore.js";
+import { sleep } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import { codeName, type UnaryRpc } from "../client/cri-connection.js";
 import {
   containerSubject,

@@ -1,5 +1,5 @@
 /** The section of docs/differences.md about answers, made from the table of intended differences. */
-import { ShimError } from "../shim/lib/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { IntendedDifference } from "./intended-difference.js";
 import { intendedDifferences } from "./intended-differences.js";
 

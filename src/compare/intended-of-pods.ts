@@ -7,7 +7,7 @@ import {
   textOf,
   type Values,
 } from "./intended-difference.js";
-import { annotationPrefix, madeKeysLabel } from "../shim/domain/labels.js";
+import { annotationPrefix, madeKeysLabel } from "../domain/labels.js";
 import { isMessage, type Message, textAt, valueAt } from "./answer-shape.js";
 
 const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;

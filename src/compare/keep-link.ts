@@ -3,8 +3,8 @@
  * of them, the link guard, does nothing else. So the link is kept while the observer hangs or waits for its
  * next start.
  */
-import { messageOf } from "../shim/lib/errors.js";
-import { createLogger } from "../shim/lib/log.js";
+import { messageOf } from "../lib/errors.js";
+import { createLogger } from "../lib/log.js";
 import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
 
 /**

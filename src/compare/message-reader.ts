@@ -1,5 +1,5 @@
 /** The messages of one direction of a gRPC call, cut out of the payloads of its DATA frames. */
-import { ProtocolError } from "../shim/lib/http2/frames.js";
+import { ProtocolError } from "../lib/http2/frames.js";
 
 export interface ObservedMessage {
   readonly bytes: Buffer;

@@ -3,10 +3,10 @@
  * When the relay has died, it points the clients' link at the server.
  */
 import { readFile } from "node:fs/promises";
-import { messageOf } from "../shim/lib/errors.js";
-import { writeFileAtomically } from "../shim/lib/files/atomic-file.js";
-import { createLogger, type Logger } from "../shim/lib/log.js";
-import { sleep } from "../shim/lib/abort.js";
+import { messageOf } from "../lib/errors.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { createLogger, type Logger } from "../lib/log.js";
+import { sleep } from "../lib/abort.js";
 import { connectAsked, serverName, type AskedServer } from "./asked-server.js";
 import { readCalls, type PipedCall } from "./call-pipe.js";
 import { compareAnswers } from "./compare-answers.js";

@@ -1,6 +1,6 @@
 /** A relay whose calls go to an observer process, behind a link that leads to the server without the relay. */
-import { messageOf } from "../shim/lib/errors.js";
-import type { Logger } from "../shim/lib/log.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { CallObserver } from "./call-observer.js";
 import { Budget } from "./message-reader.js";
 import { ObserverProcess, type ObserverProcessOptions } from "./observer-process.js";

@@ -5,8 +5,8 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";
-import { messageOf } from "../shim/lib/errors.js";
-import type { Logger } from "../shim/lib/log.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { ObservedCall } from "./call-observer.js";
 import { encodeCall, type Unobserved } from "./call-pipe.js";
 

@@ -1,8 +1,8 @@
 /** Writes a recording, line by line: what is there counts, wherever the recording is cut off. */
 import { createReadStream } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
-import { ShimError } from "../shim/lib/errors.js";
-import { fileError, hasCode } from "../shim/lib/files/file-errors.js";
+import { ShimError } from "../lib/errors.js";
+import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { PipedCall } from "./call-pipe.js";
 import { decodeCall } from "./cri-messages.js";
 import type { RecordedCall, RecordingEnd, RecordingHeader } from "./recording.js";

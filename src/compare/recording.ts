@@ -3,8 +3,8 @@
  * is complete. Between them is one line per call, in the order in which the calls ended.
  */
 import { createReadStream } from "node:fs";
-import { ShimError } from "../shim/lib/errors.js";
-import { fileError } from "../shim/lib/files/file-errors.js";
+import { ShimError } from "../lib/errors.js";
+import { fileError } from "../lib/files/file-errors.js";
 
 export const recordingFormat = "dockershim-recording";
 export const recordingVersion = 1;

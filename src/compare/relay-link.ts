@@ -5,8 +5,8 @@
 import { randomBytes } from "node:crypto";
 import { lstat, mkdir, readlink, realpath, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { messageOf, ShimError } from "../shim/lib/errors.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 
 export interface RelayPaths {
   /** The symbolic link. */

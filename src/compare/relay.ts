@@ -3,9 +3,9 @@
  * see what they would see without it: the pace of the other (back-pressure), its half-close, its end.
  */
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { messageOf } from "../shim/lib/errors.js";
-import type { Logger } from "../shim/lib/log.js";
-import { bindUnixSocket, type BoundSocket } from "../shim/lib/unix-socket.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { bindUnixSocket, type BoundSocket } from "../lib/unix-socket.js";
 
 /** Is given each chunk after it was passed on. What it throws is logged, and ends the tap, not the relay. */
 export interface Tap {

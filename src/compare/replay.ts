@@ -1,8 +1,8 @@
 /** Repeats the calls of a recording at a CRI server, and compares its answers with the recorded ones. */
 import { mkdir } from "node:fs/promises";
 import type { UnaryRpc } from "../client/cri-connection.js";
-import { sleep } from "../shim/lib/abort.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { sleep } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import type { AskedServer } from "./asked-server.js";
 import type { CompareOptions, Difference } from "./compare-answers.js";
 import type { RecordedCall } from "./recording.js";

@@ -1,6 +1,6 @@
 /** Asks this program what clients asked the primary, and compares the answers. */
 import type { UnaryRpc } from "../client/cri-connection.js";
-import { sleep } from "../shim/lib/abort.js";
+import { sleep } from "../lib/abort.js";
 import type { PipedCall } from "./call-pipe.js";
 import type { CompareOptions, Difference } from "./compare-answers.js";
 import { decodeCall } from "./cri-messages.js";

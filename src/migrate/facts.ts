@@ -1,6 +1,6 @@
 /** What was read of a node, as plain values. Nothing here judges. */
 import type { Flavour } from "../../checkpoints/checksum.js";
-import type { NodeFacts } from "../shim/domain/node-facts.js";
+import type { NodeFacts } from "../domain/node-facts.js";
 import type { LoadedUnit } from "./systemd/load-unit.js";
 import type { UnitCommand } from "./systemd/unit-command.js";
 import type { Problem } from "./systemd/unit-file.js";

@@ -1,6 +1,6 @@
 /** Reads a node: files below one root directory, and the engine. Writes nothing and makes no directory. */
 import { hostname } from "node:os";
-import { messageOf } from "../shim/lib/errors.js";
+import { messageOf } from "../lib/errors.js";
 import type { Engine } from "../shim/ports/engine.js";
 import type { DaemonConfig, DockerUser, MigrationFacts, ServiceFacts } from "./facts.js";
 import { lastFlag } from "./kubelet/flags.js";

@@ -1,6 +1,6 @@
 /** Which program made a pod, and how that is known. */
-import { containerNameLabel } from "../shim/domain/labels.js";
-import { parseName } from "../shim/domain/names.js";
+import { containerNameLabel } from "../domain/labels.js";
+import { parseName } from "../domain/names.js";
 import type { ContainerFact, PodFact } from "./facts.js";
 
 export type Maker = "this program" | "dockershim" | "cri-dockerd" | "dockershim or cri-dockerd";

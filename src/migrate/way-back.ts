@@ -4,7 +4,7 @@
  */
 import type { ContainerFact, PodFact } from "./facts.js";
 import type { Level } from "./finding.js";
-import { imageMountsLabel } from "../shim/domain/labels.js";
+import { imageMountsLabel } from "../domain/labels.js";
 
 export type Ancestor = "dockershim-in-tree" | "cri-dockerd";
 

@@ -1,9 +1,9 @@
 /** Kernel settings of the node that networks with a bridge need. */
 import { writeFile } from "node:fs/promises";
-import { messageOf } from "../shim/lib/errors.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
-import { readKernelFile } from "../shim/lib/linux/kernel-file.js";
-import type { Logger } from "../shim/lib/log.js";
+import { messageOf } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import { readKernelFile } from "../lib/linux/kernel-file.js";
+import type { Logger } from "../lib/log.js";
 import { outputOf, runCommand, type RunCommand } from "./iptables/run-command.js";
 
 export interface HostSysctlOptions {

@@ -1,5 +1,5 @@
-import { KeyedMutex } from "../shim/lib/sync/keyed-mutex.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { KeyedMutex } from "../lib/sync/keyed-mutex.js";
+import { ShimError } from "../lib/errors.js";
 import type { HostPortClaims } from "./hostport/host-port-claims.js";
 import type { PodCidrs } from "./pod-cidrs.js";
 import type { PodMakers } from "./pod-makers.js";

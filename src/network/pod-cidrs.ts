@@ -1,6 +1,6 @@
 /** The pod CIDRs of the node, by flag, kubelet and the previous process, and their subnets. */
-import { messageOf, ShimError } from "../shim/lib/errors.js";
-import type { Logger } from "../shim/lib/log.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { isIP } from "node:net";
 import type { AddressFamily } from "./iptables/iptables.js";
 

@@ -2,7 +2,7 @@
  * Pods outlive a change of `--network-plugin`, and of the program. Each is torn down by the plugin that has set
  * it up: another one runs its own list on a network that it does not know, which fails or frees nothing.
  */
-import type { Logger } from "../shim/lib/log.js";
+import type { Logger } from "../lib/log.js";
 import {
   noopPluginName,
   type NetworkPlugin,

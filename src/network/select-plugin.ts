@@ -1,9 +1,9 @@
 /** Chooses the network plugin of this node, and builds it. */
 import { stat } from "node:fs/promises";
-import { orAbort } from "../shim/lib/abort.js";
-import { unreachable } from "../shim/lib/errors.js";
-import type { Flusher } from "../shim/lib/files/flusher.js";
-import type { Logger } from "../shim/lib/log.js";
+import { orAbort } from "../lib/abort.js";
+import { unreachable } from "../lib/errors.js";
+import type { Flusher } from "../lib/files/flusher.js";
+import type { Logger } from "../lib/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import type { Observer } from "../shim/ports/observer.js";
 import { ConfigurationDirectory } from "./cni/configuration-directory.js";

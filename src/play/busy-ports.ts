@@ -2,8 +2,8 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { ShimError } from "../shim/lib/errors.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
+import { ShimError } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 import type { CriClient } from "./client.js";
 import { playHashAnnotation } from "./containers/cri-config.js";
 import { type PodRecordDeps, readPodRecord } from "./containers/pod-record.js";

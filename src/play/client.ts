@@ -2,8 +2,8 @@
  * The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`).
  */
 import { type CallOptions, connectCri, type CriConnection } from "../client/cri-connection.js";
-import { ShimError, isKind } from "../shim/lib/errors.js";
-import { CgroupDriver } from "../shim/domain/cri.js";
+import { ShimError, isKind } from "../lib/errors.js";
+import { CgroupDriver } from "../domain/cri.js";
 import type {
   Answer,
   AuthConfig,
@@ -20,7 +20,7 @@ import type {
   PodSandboxStatus,
   StatusResponse,
   VersionResponse,
-} from "../shim/domain/cri.js";
+} from "../domain/cri.js";
 
 import type { CgroupDriverName } from "./containers/pod-cgroup.js";
 

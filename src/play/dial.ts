@@ -1,8 +1,8 @@
 /** Connections to pods and to the servers of streams: the one place that knows how they are reached. */
 import { connect, type NetConnectOpts, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { linkAbort } from "../shim/lib/abort.js";
-import { isKind, ShimError } from "../shim/lib/errors.js";
+import { linkAbort } from "../lib/abort.js";
+import { isKind, ShimError } from "../lib/errors.js";
 
 export interface Address {
   /** A name or an IP address, without brackets. */

@@ -7,10 +7,10 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { ShimError } from "../shim/lib/errors.js";
-import { writeFileAtomically } from "../shim/lib/files/atomic-file.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
-import { bindUnixSocket, isServed } from "../shim/lib/unix-socket.js";
+import { ShimError } from "../lib/errors.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import { bindUnixSocket, isServed } from "../lib/unix-socket.js";
 import { type TypeOf, type Problem, list, mandatory, object, string } from "./manifests/schema.js";
 import { playPrefix } from "./play-store.js";
 

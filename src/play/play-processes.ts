@@ -1,6 +1,6 @@
 /** Processes of play on this host, as `PodOwner` marks them. */
-import { bootId } from "../shim/lib/linux/network-namespaces.js";
-import { isAlive, markOf } from "../shim/lib/linux/process-mark.js";
+import { bootId } from "../lib/linux/network-namespaces.js";
+import { isAlive, markOf } from "../lib/linux/process-mark.js";
 import type { PlayProcesses } from "./kubelet/pod-owner.js";
 
 const mark = /^(\d{1,10})-(\d{1,20})-([0-9a-f-]*)$/;

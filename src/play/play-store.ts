@@ -9,9 +9,9 @@
 import { createHash, randomUUID } from "node:crypto";
 import { readFile, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ShimError, messageOf } from "../shim/lib/errors.js";
-import { writeFileAtomically } from "../shim/lib/files/atomic-file.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
+import { ShimError, messageOf } from "../lib/errors.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { hasCode } from "../lib/files/file-errors.js";
 import type { ManifestFile } from "./manifests/documents.js";
 import {
   type Problem,

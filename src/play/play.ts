@@ -1,9 +1,9 @@
 /** Brings all pods of the manifests up, shows them, or removes them. */
-import { orAbort } from "../shim/lib/abort.js";
-import type { PodSandbox } from "../shim/domain/cri.js";
-import { ShimError, isKind, messageOf } from "../shim/lib/errors.js";
-import type { Logger } from "../shim/lib/log.js";
-import { Rollback } from "../shim/lib/rollback.js";
+import { orAbort } from "../lib/abort.js";
+import type { PodSandbox } from "../domain/cri.js";
+import { ShimError, isKind, messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { Rollback } from "../lib/rollback.js";
 import type { Manifest, PodKey } from "./manifests/read-manifests.js";
 import { type DeleteDeps, deletePod } from "./kubelet/delete-pod.js";
 import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";

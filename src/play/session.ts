@@ -1,6 +1,6 @@
 /** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
-import type { PodSandbox } from "../shim/domain/cri.js";
-import { ShimError, messageOf } from "../shim/lib/errors.js";
+import type { PodSandbox } from "../domain/cri.js";
+import { ShimError, messageOf } from "../lib/errors.js";
 import { refuseUnserved } from "./containers/server-features.js";
 import { CronRunner } from "./controllers/cron-runner.js";
 import { JobRunner, type JobRunnerDeps, removeSurely } from "./controllers/job-runner.js";

@@ -1,10 +1,10 @@
 /** Keeps the plays that were left to it (`play --detach`): one process for each CRI socket. */
 import { createServer } from "node:net";
-import { linkAbort } from "../shim/lib/abort.js";
-import { ShimError, messageOf } from "../shim/lib/errors.js";
-import { Bell } from "../shim/lib/sync/bell.js";
-import { DirectoryWatch } from "../shim/lib/files/directory-watch.js";
-import { type BoundSocket, bindUnixSocket } from "../shim/lib/unix-socket.js";
+import { linkAbort } from "../lib/abort.js";
+import { ShimError, messageOf } from "../lib/errors.js";
+import { Bell } from "../lib/sync/bell.js";
+import { DirectoryWatch } from "../lib/files/directory-watch.js";
+import { type BoundSocket, bindUnixSocket } from "../lib/unix-socket.js";
 import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";
 import { parseReplicas } from "./manifests/manifest-files.js";
 import { readWorkloads } from "./manifests/read-manifests.js";

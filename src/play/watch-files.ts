@@ -1,8 +1,8 @@
 /** Notices changes of manifest files, for `play --watch`. */
 import { readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { ShimError } from "../shim/lib/errors.js";
-import { DirectoryWatch } from "../shim/lib/files/directory-watch.js";
+import { ShimError } from "../lib/errors.js";
+import { DirectoryWatch } from "../lib/files/directory-watch.js";
 import type { ManifestFile } from "./manifests/documents.js";
 
 /** Editors write a file in several steps. */

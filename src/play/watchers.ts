@@ -1,6 +1,6 @@
 /** Waits for conditions that are looked at after each change. */
-import { linkAbort } from "../shim/lib/abort.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { linkAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 
 export class Watchers {
   readonly #checks = new Set<() => void>();

@@ -1,17 +1,12 @@
 import { existsSync } from "node:fs";
 import { Readable } from "node:stream";
-import { orAbort } from "../../src/shim/lib/abort.js";
-import { ShimError } from "../../src/shim/lib/errors.js";
-import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
-import type { Labels } from "../../src/shim/domain/labels.js";
-import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
-import type { EngineReading } from "../../src/shim/domain/resource-reading.js";
-import type {
-  ImageSnapshot,
-  ListedContainer,
-  ListedImage,
-  Snapshot,
-} from "../../src/shim/domain/snapshot.js";
+import { orAbort } from "../../src/lib/abort.js";
+import { ShimError } from "../../src/lib/errors.js";
+import type { CreateBody, DockerResources } from "../../src/domain/create-body.js";
+import type { Labels } from "../../src/domain/labels.js";
+import type { NodeFacts } from "../../src/domain/node-facts.js";
+import type { EngineReading } from "../../src/domain/resource-reading.js";
+import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../../src/domain/snapshot.js";
 import type {
   ArchiveStat,
   AttachOptions,

@@ -1,4 +1,4 @@
-import { orAbort } from "../../src/shim/lib/abort.js";
+import { orAbort } from "../../src/lib/abort.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
 import { turns } from "./turns.js";
 

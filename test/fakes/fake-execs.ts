@@ -1,6 +1,6 @@
 import { Writable } from "node:stream";
-import { orAbort } from "../../src/shim/lib/abort.js";
-import { ShimError } from "../../src/shim/lib/errors.js";
+import { orAbort } from "../../src/lib/abort.js";
+import { ShimError } from "../../src/lib/errors.js";
 import type {
   ExecOptions,
   ExecState,

@@ -1,6 +1,6 @@
-import { ShimError } from "../../src/shim/lib/errors.js";
-import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
-import type { Snapshot } from "../../src/shim/domain/snapshot.js";
+import { ShimError } from "../../src/lib/errors.js";
+import type { NodeFacts } from "../../src/domain/node-facts.js";
+import type { Snapshot } from "../../src/domain/snapshot.js";
 import type {
   CdiSpecDocument,
   CgroupSettings,
@@ -16,7 +16,7 @@ import type {
   PathsToFind,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
-import type { Reach } from "../../src/shim/domain/reach.js";
+import type { Reach } from "../../src/domain/reach.js";
 import { mergeCgroupSettings } from "../../src/shim/state/container-records.js";
 import { Journal } from "./journal.js";
 import { fakeReach } from "./reach.js";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { ShimError } from "../../src/shim/lib/errors.js";
-import { normalizeReference } from "../../src/shim/domain/image-reference.js";
-import type { ImageSnapshot, ListedImage } from "../../src/shim/domain/snapshot.js";
+import { ShimError } from "../../src/lib/errors.js";
+import { normalizeReference } from "../../src/domain/image-reference.js";
+import type { ImageSnapshot, ListedImage } from "../../src/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
 
 interface FakeImage {

@@ -1,5 +1,5 @@
 import { PassThrough, type Duplex } from "node:stream";
-import type { Snapshot } from "../../src/shim/domain/snapshot.js";
+import type { Snapshot } from "../../src/domain/snapshot.js";
 import type { PodDialer } from "../../src/shim/ports/pod-dialer.js";
 
 /** Every port answers with an echo, unless `refuse` says otherwise. */

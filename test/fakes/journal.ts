@@ -1,4 +1,4 @@
-import { ShimError } from "../../src/shim/lib/errors.js";
+import { ShimError } from "../../src/lib/errors.js";
 
 /**
  * One record of what all fakes of a test were asked for, in order, and the place where their faults are

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/shim/lib/time.js";
+import type { Clock } from "../../src/lib/time.js";
 
 /** Time that passes when a test says so. */
 export class ManualClock implements Clock {

@@ -1,4 +1,4 @@
-import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
+import type { NodeFacts } from "../../src/domain/node-facts.js";
 
 /** An Engine 20.10 on Debian with cgroup v1. */
 export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {

@@ -1,9 +1,9 @@
 /** Short ways to the pods that most tests begin with. */
 import assert from "node:assert/strict";
-import type { Call } from "../../src/shim/lib/call.js";
-import { isKind, type ErrorKind } from "../../src/shim/lib/errors.js";
-import type { ContainerConfig } from "../../src/shim/domain/cri.js";
-import type { ValidContainerConfig, ValidRunPodSandbox } from "../../src/shim/domain/requests.js";
+import type { Call } from "../../src/lib/call.js";
+import { isKind, type ErrorKind } from "../../src/lib/errors.js";
+import type { ContainerConfig } from "../../src/domain/cri.js";
+import type { ValidContainerConfig, ValidRunPodSandbox } from "../../src/domain/requests.js";
 import { createRequest, runRequest } from "./requests.js";
 import type { FakeProcess } from "./fake-execs.js";
 import { TestShim } from "./services.js";

@@ -1,4 +1,4 @@
-import { notReached, type Reach, reachOf, sameForAll } from "../../src/shim/domain/reach.js";
+import { notReached, type Reach, reachOf, sameForAll } from "../../src/domain/reach.js";
 
 /** As of an engine on this host, or of one elsewhere. */
 export function fakeReach(isHere: boolean): Reach {

@@ -1,4 +1,4 @@
-import type { Logger } from "../../src/shim/lib/log.js";
+import type { Logger } from "../../src/lib/log.js";
 
 export interface LogLine {
   readonly level: string;

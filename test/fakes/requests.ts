@@ -1,18 +1,18 @@
 /** Valid requests, complete, with what a test cares about on top. */
-import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/domain/cri.js";
 import type {
   LinuxContainerResources,
   LinuxContainerSecurityContext,
   LinuxSandboxSecurityContext,
   NamespaceOption,
-} from "../../src/shim/domain/cri.js";
+} from "../../src/domain/cri.js";
 import type {
   SandboxConfig,
   ValidContainerConfig,
   ValidCreateContainer,
   ValidPullImage,
   ValidRunPodSandbox,
-} from "../../src/shim/domain/requests.js";
+} from "../../src/domain/requests.js";
 
 export function namespaceOptions(changes: Partial<NamespaceOption> = {}): NamespaceOption {
   const { POD, CONTAINER } = NamespaceMode;

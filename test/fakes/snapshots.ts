@@ -1,5 +1,5 @@
 /** Snapshots of containers, complete, with what a test cares about on top. */
-import type { ListedContainer, ResourceSnapshot, Snapshot } from "../../src/shim/domain/snapshot.js";
+import type { ListedContainer, ResourceSnapshot, Snapshot } from "../../src/domain/snapshot.js";
 import {
   containerNameLabel,
   containerType,
@@ -7,7 +7,7 @@ import {
   sandboxIdLabel,
   sandboxType,
   typeLabel,
-} from "../../src/shim/domain/labels.js";
+} from "../../src/domain/labels.js";
 
 export type SnapshotChanges = Partial<Omit<Snapshot, "state" | "resources">> & {
   readonly state?: Partial<Snapshot["state"]>;

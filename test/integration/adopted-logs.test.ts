@@ -8,7 +8,7 @@ import { lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { ContainerState } from "../../src/shim/domain/cri.js";
+import { ContainerState } from "../../src/domain/cri.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";

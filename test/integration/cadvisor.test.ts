@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { status, type ServiceError } from "@grpc/grpc-js";
-import { normalizeReference } from "../../src/shim/domain/image-reference.js";
+import { normalizeReference } from "../../src/domain/image-reference.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { CadvisorClient, idOfCgroup } from "../support/cadvisor.js";
 import {

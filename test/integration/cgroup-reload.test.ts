@@ -8,7 +8,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
-import type { Answer, ContainerConfig, LinuxContainerResources } from "../../src/shim/domain/cri.js";
+import type { Answer, ContainerConfig, LinuxContainerResources } from "../../src/domain/cri.js";
 import { docker, dockerJson, inspectContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";

@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { removeOrphanedAttachments } from "../../src/network/orphans/remove-orphaned-attachments.js";
 import { readHoldings } from "../../src/network/orphans/held-resources.js";
 import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
-import { isKind } from "../../src/shim/lib/errors.js";
+import { isKind } from "../../src/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type PluginFault } from "./cni-support.js";
 import { inNamespaces } from "../support/isolated-engine.js";

@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import type { Answer, LinuxContainerSecurityContext } from "../../src/shim/domain/cri.js";
+import type { Answer, LinuxContainerSecurityContext } from "../../src/domain/cri.js";
 import {
   NamespaceMode,
   SecurityProfileProfileType,
   Signal,
   SupplementalGroupsPolicy,
-} from "../../src/shim/domain/cri.js";
+} from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";

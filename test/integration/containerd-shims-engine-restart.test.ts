@@ -1,7 +1,7 @@
 /** Pods with one process of containerd's shim, while the engine and its containerd end and start. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { pidOfContainer, reasonForNoAnnotations } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { containerdShimOf } from "../support/processes.js";

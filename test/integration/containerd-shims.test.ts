@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import {
   createContainer,
   dockerJson,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isKind } from "../../src/shim/lib/errors.js";
+import { isKind } from "../../src/lib/errors.js";
 import { anySignal, engineOfSuite, reasonToSkip, testLabel } from "./engine-support.js";
 
 describe("DockerEngine, containers", { skip: await reasonToSkip(), timeout: 120_000 }, () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer, pidOfContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";

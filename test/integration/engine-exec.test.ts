@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { isKind } from "../../src/shim/lib/errors.js";
+import { isKind } from "../../src/lib/errors.js";
 import type { ExecOptions, ProcessStreams } from "../../src/shim/ports/engine.js";
 import { anySignal, engineOfSuite, reasonToSkip, type TestContainer } from "./engine-support.js";
 

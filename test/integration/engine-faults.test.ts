@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status as codes } from "@grpc/grpc-js";
-import type { StatusResponse } from "../../src/shim/domain/cri.js";
+import type { StatusResponse } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { startCheckpointStandIn } from "../support/checkpoint-stand-in.js";
 import { dockerJson, removeContainer } from "../support/docker.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../src/shim/lib/errors.js";
+import { isKind } from "../../src/lib/errors.js";
 import type { PullProgress } from "../../src/shim/ports/engine.js";
 import { startRegistry } from "../support/single-image-registry.js";
 import { anySignal, engineOfSuite, reasonToSkip } from "./engine-support.js";

@@ -1,8 +1,8 @@
 /** The engine is frozen, killed, stopped and started again while pods run. */
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
-import type { StatusResponse } from "../../src/shim/domain/cri.js";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import type { StatusResponse } from "../../src/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";

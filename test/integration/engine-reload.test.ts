@@ -1,7 +1,7 @@
 /** A runtime that is added to an engine while it runs. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { TestBed } from "../support/test-bed.js";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { status, type ServiceError } from "@grpc/grpc-js";
-import type { ContainerEventResponse } from "../../src/shim/domain/cri.js";
+import type { ContainerEventResponse } from "../../src/domain/cri.js";
 import { connectClient, type TestClient } from "../unit/grpc/test-server.js";
 import { inspectContainer } from "../support/docker.js";
 import type { ShimProcess } from "../support/shim-process.js";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import {
   containersWithLabel,
   dockerJson,

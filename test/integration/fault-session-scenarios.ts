@@ -1,6 +1,6 @@
 /** The sessions of Exec and Attach, as one call each: opened by a client, which takes part in them until they have ended. */
 import assert from "node:assert/strict";
-import { ContainerState } from "../../src/shim/domain/cri.js";
+import { ContainerState } from "../../src/domain/cri.js";
 import { inspectContainer } from "../support/docker.js";
 import { isEngineElsewhere } from "../support/engine-host.js";
 import { openWebSocket, type WebSocketClient } from "../support/streaming-client.js";

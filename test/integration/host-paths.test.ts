@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ContainerState, type Answer, type Mount } from "../../src/shim/domain/cri.js";
+import { ContainerState, type Answer, type Mount } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { rootOnHost } from "../support/docker.js";
 import { isEngineElsewhere, needsEngineHost, onEngineHost } from "../support/engine-host.js";

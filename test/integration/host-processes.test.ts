@@ -3,7 +3,7 @@ import { closeSync, fstatSync, statSync } from "node:fs";
 import { before, describe, test } from "node:test";
 import { EngineHost } from "../../src/shim/host/engine-host.js";
 import { findContainerd, findDockerd } from "../../src/shim/host/processes/find-engine.js";
-import { hasEnded } from "../../src/shim/lib/linux/process-stat.js";
+import { hasEnded } from "../../src/lib/linux/process-stat.js";
 import { isCgroupOf, ProcFiles } from "../../src/shim/host/processes/proc-files.js";
 import type { ProcessStreams } from "../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";

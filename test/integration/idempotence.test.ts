@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer, removeContainer } from "../support/docker.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";

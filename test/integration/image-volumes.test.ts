@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { before, describe, test } from "node:test";
-import type { Answer, Mount } from "../../src/shim/domain/cri.js";
+import type { Answer, Mount } from "../../src/domain/cri.js";
 import type { ArchiveEntry } from "../../src/shim/pause/image-archive.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { docker, dockerJson, inspectImage, removeImage } from "../support/docker.js";

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { docker, inspectContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";

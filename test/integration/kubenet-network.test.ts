@@ -6,7 +6,7 @@ import {
   type KubenetPluginOptions,
 } from "../../src/network/kubenet/create-kubenet-plugin.js";
 import type { KubenetNetworkPlugin } from "../../src/network/kubenet/kubenet-plugin.js";
-import type { PortMapping } from "../../src/shim/domain/sandbox.js";
+import type { PortMapping } from "../../src/domain/sandbox.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";

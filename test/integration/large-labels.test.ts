@@ -1,7 +1,7 @@
 /** Pods and images whose labels and annotations are as large as tenants can make them. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { removeImage } from "../support/docker.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";

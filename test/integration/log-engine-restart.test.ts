@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { rename } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ContainerState, type ContainerStatus } from "../../src/shim/domain/cri.js";
+import { ContainerState, type ContainerStatus } from "../../src/domain/cri.js";
 import { dockerJson } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";

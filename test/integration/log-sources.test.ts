@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { messageOf } from "../../src/shim/lib/errors.js";
+import { messageOf } from "../../src/lib/errors.js";
 import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.js";
 import { LogRecords } from "../../src/shim/logs/log-record.js";
 import { recordingLog } from "../fakes/recording-log.js";

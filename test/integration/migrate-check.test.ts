@@ -25,7 +25,7 @@ interface Vectors {
   readonly vectors: readonly Record<"dockershim" | "criDockerd", { readonly file: string }>[];
 }
 
-const main = fileURLToPath(new URL("../../src/shim/main.ts", import.meta.url));
+const main = fileURLToPath(new URL("../../src/main/main.ts", import.meta.url));
 
 async function golden<T>(name: string): Promise<T> {
   return JSON.parse(await readFile(new URL(`../golden/${name}`, import.meta.url), "utf8")) as T;

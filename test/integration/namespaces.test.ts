@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { describe, test } from "node:test";
-import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { dockerJson, inspectContainer } from "../support/docker.js";
 import { hostNamespace, onEngineHost } from "../support/engine-host.js";

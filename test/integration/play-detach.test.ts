@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { defaultDirectories } from "../../src/play/containers/pod-files.js";
 import { PlayStore } from "../../src/play/play-store.js";
-import { ContainerState } from "../../src/shim/domain/cri.js";
+import { ContainerState } from "../../src/domain/cri.js";
 import { CommandProcess, type Exit, type ShimProcess, runProgram } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";

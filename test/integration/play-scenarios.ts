@@ -534,7 +534,7 @@ spec:
     const failed = await pod("exec", name, "--", "sh", "-c", "echo out; echo err >&2; exit 7");
     assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", "err\n"]);
     assert.equal((await input("12345", "exec", "-i", name, "--", "wc", "-c")).trim(), "5");
-    const program = `${process.execPath} --import tsx src/shim/main.ts pod exec --endpoint=${server().endpoint} -it`;
+    const program = `${process.execPath} --import tsx src/main/main.ts pod exec --endpoint=${server().endpoint} -it`;
     const shell = `stty rows 33 columns 99; ${program} ${name} -- sh -c "tty; sleep 1; stty size"`;
     const { stdout: terminal } = await promisify(execFile)("script", ["-qec", shell, "/dev/null"], {
       cwd: repositoryRoot,
@@ -570,7 +570,7 @@ spec:
   /** The output of a command of `dockershim pod` with that standard input. */
   async function input(text: string, verb: string, ...argv: readonly string[]): Promise<string> {
     const program = [
-      join(repositoryRoot, "src/shim/main.ts"),
+      join(repositoryRoot, "src/main/main.ts"),
       "pod",
       verb,
       `--endpoint=${server().endpoint}`,

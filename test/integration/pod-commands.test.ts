@@ -70,7 +70,7 @@ spec:
   test("exec returns the exit code, and passes standard input with its end", async () => {
     const failed = await pod("exec", name, "--", "sh", "-c", "echo out; echo err >&2; exit 7");
     assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", "err\n"]);
-    const program = [join(repositoryRoot, "src/shim/main.ts"), "pod", "exec", `--endpoint=${shim.endpoint}`];
+    const program = [join(repositoryRoot, "src/main/main.ts"), "pod", "exec", `--endpoint=${shim.endpoint}`];
     const child = spawn(process.execPath, ["--import", "tsx", ...program, "-i", name, "--", "wc", "-c"]);
     child.stdin.end("12345");
     let out = "";
@@ -80,7 +80,7 @@ spec:
   });
 
   test("exec with a terminal", async () => {
-    const program = `${process.execPath} --import tsx src/shim/main.ts pod exec --endpoint=${shim.endpoint} -it`;
+    const program = `${process.execPath} --import tsx src/main/main.ts pod exec --endpoint=${shim.endpoint} -it`;
     const command = `${program} ${name} -- sh -c "tty; sleep 1; stty size"`;
     const shell = `stty rows 33 columns 99; ${command}; stty -a`;
     const { stdout } = await promisify(execFile)("script", ["-qec", shell, "/dev/null"], {
@@ -108,7 +108,7 @@ spec:
     const program = [
       "--import",
       "tsx",
-      "src/shim/main.ts",
+      "src/main/main.ts",
       "pod",
       "port-forward",
       `--endpoint=${shim.endpoint}`,

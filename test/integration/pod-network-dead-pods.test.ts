@@ -1,7 +1,7 @@
 /** Pods that end in other ways than by StopPodSandbox, and nodes that have lost something: Stop and Remove leave nothing. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { removeContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";

@@ -1,7 +1,7 @@
 /** Each plugin of a chain fails in each way, at ADD and at DEL: in the end nothing is left of the pod. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";

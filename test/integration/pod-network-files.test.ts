@@ -1,7 +1,7 @@
 /** Configuration files as networks have installed them, with real plugins. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";

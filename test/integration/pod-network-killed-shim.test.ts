@@ -1,7 +1,7 @@
 /** The shim is killed while a plugin of a chain runs: Stop and Remove through the next shim leave nothing. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
 import { chain, type ChainPlugin, groupLives, kubenetChain, NetworkNode } from "./pod-network-support.js";

@@ -1,7 +1,7 @@
 /** An engine without its default network: pods of no-op would have no address, those of cni have theirs. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { NetworkNode } from "./pod-network-support.js";

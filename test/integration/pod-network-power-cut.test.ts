@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdir, rm, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
 import { killPause, NetworkNode, removePause } from "./pod-network-support.js";

@@ -8,7 +8,7 @@ import type { CriClient } from "../support/cri-client.js";
 import { docker, inspectContainer, removeContainer } from "../support/docker.js";
 import { pluginDirs } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
-import { Protocol } from "../../src/shim/domain/cri.js";
+import { Protocol } from "../../src/domain/cri.js";
 import type { ShimOptions, ShimProcess } from "../support/shim-process.js";
 import { TestBed, type PodOverrides } from "../support/test-bed.js";
 import { until } from "../support/wait.js";

@@ -6,7 +6,7 @@ import { connect, isIP } from "node:net";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { Protocol } from "../../src/shim/domain/cri.js";
+import { Protocol } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import { until } from "../support/wait.js";

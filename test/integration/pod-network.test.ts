@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
+import { NamespaceMode, Protocol } from "../../src/domain/cri.js";
 import { docker, inspectContainer } from "../support/docker.js";
 import {
   fetchOnEngineHost,

@@ -1,9 +1,9 @@
 /** The sessions of Exec, Attach and PortForward on the real engine, opened without a network in between. */
-import type { Call } from "../../src/shim/lib/call.js";
-import { Lifetime } from "../../src/shim/lib/lifetime.js";
+import type { Call } from "../../src/lib/call.js";
+import { Lifetime } from "../../src/lib/lifetime.js";
 import type { Services } from "../../src/shim/cri/services.js";
 import { createPodDialer } from "../../src/shim/app/open-pod-dialer.js";
-import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
+import type { AttachRequest, ExecRequest } from "../../src/domain/cri.js";
 import { type DockerEngine, dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { EngineHost, unknownHost } from "../../src/shim/host/engine-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";

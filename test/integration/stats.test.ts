@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { before, describe, test } from "node:test";
-import type { Answer, ContainerStats, PodSandboxStats } from "../../src/shim/domain/cri.js";
+import type { Answer, ContainerStats, PodSandboxStats } from "../../src/domain/cri.js";
 import { dockerJson, inspectContainer, podCgroup } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import type { Duplex } from "node:stream";
 import { after, before, describe, test } from "node:test";
-import { isKind } from "../../src/shim/lib/errors.js";
+import { isKind } from "../../src/lib/errors.js";
 import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
 import { textOf } from "../fakes/fake-streaming.js";
 import { pidOfContainer } from "../support/docker.js";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { type CallOptions, type CriClient, rejectsWith } from "../support/cri-client.js";
 import type { ProxiedRequest } from "../support/engine-proxy.js";
 import type { FaultProxy } from "../support/fault-proxy.js";

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { Answer, ContainerConfig } from "../../src/shim/domain/cri.js";
+import type { Answer, ContainerConfig } from "../../src/domain/cri.js";
 import { connectCri, type CriClient } from "../support/cri-client.js";
 import { criDockerd, startCriDockerd } from "../support/cri-dockerd.js";
 import { inspectContainer } from "../support/docker.js";

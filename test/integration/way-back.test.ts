@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
+import { NamespaceMode, Protocol } from "../../src/domain/cri.js";
 import { dockerJson, inspectContainer } from "../support/docker.js";
 import { isEngineElsewhere } from "../support/engine-host.js";
 import { runProgram } from "../support/shim-process.js";

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { ServiceClientConstructor, ServiceError } from "@grpc/grpc-js";
 import { Client, credentials, loadPackageDefinition, status } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import type { Answer, ImageService, RuntimeService } from "../../src/shim/domain/cri.js";
+import type { Answer, ImageService, RuntimeService } from "../../src/domain/cri.js";
 
 export type ApiVersion = "v1" | "v1alpha2";
 

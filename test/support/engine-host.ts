@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { elsewhereVariable } from "../../scripts/setup/engine-elsewhere.mjs";
 import { showPort } from "../../scripts/setup/relay.mjs";
-import type { ReachJob } from "../../src/shim/domain/reach.js";
+import type { ReachJob } from "../../src/domain/reach.js";
 
 const run = promisify(execFile);
 const pid = process.env[elsewhereVariable] ?? "";

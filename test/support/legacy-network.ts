@@ -4,7 +4,7 @@ import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hostPortChainName } from "../../src/network/hostport/legacy-chains.js";
 import { runCommand } from "../../src/network/iptables/run-command.js";
-import type { PortMapping } from "../../src/shim/domain/sandbox.js";
+import type { PortMapping } from "../../src/domain/sandbox.js";
 import { command, feed } from "../integration/kubenet-support.js";
 import { inspectContainer } from "./docker.js";
 import { pluginDirs } from "./isolated-engine.js";

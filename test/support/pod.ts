@@ -5,7 +5,7 @@ import type {
   ContainerStatus,
   PodSandboxConfig,
   PodSandboxStatus,
-} from "../../src/shim/domain/cri.js";
+} from "../../src/domain/cri.js";
 import type { CriClient } from "./cri-client.js";
 import { until } from "./wait.js";
 

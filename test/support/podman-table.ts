@@ -3,7 +3,7 @@
  * is found out by reading a manifest that has it.
  */
 import { readWorkloads } from "../../src/play/manifests/read-manifests.js";
-import { messageOf } from "../../src/shim/lib/errors.js";
+import { messageOf } from "../../src/lib/errors.js";
 import { type Json, pod, type Row, type Section, sections } from "./podman-fields.js";
 
 /** So that there is something to play, and a secret for pulls. */

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { decodeCheckpoint, encodeCheckpoint } from "../../checkpoints/checkpoint.js";
-import { type ContainerConfig, NamespaceMode, type PodSandboxConfig } from "../../src/shim/domain/cri.js";
+import { type ContainerConfig, NamespaceMode, type PodSandboxConfig } from "../../src/domain/cri.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import type { PodSandboxCheckpoint } from "../../src/shim/ports/checkpoint-store.js";
 import { mount, namespaces, podConfig } from "../unit/plan/builders.js";

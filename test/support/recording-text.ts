@@ -1,5 +1,5 @@
 /** A recording of a kubelet that made pods which still run. */
-import type { ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
+import type { ContainerConfig, PodSandboxConfig } from "../../src/domain/cri.js";
 
 export interface RecordedRequests {
   readonly sandbox: PodSandboxConfig;

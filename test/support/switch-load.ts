@@ -5,7 +5,7 @@
 import { mkdir } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status as codes, type ServiceError } from "@grpc/grpc-js";
-import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import type { CriClient } from "./cri-client.js";
 import { runLabel, type TestBed } from "./test-bed.js";
 

@@ -7,8 +7,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before } from "node:test";
-import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
-import { messageOf } from "../../src/shim/lib/errors.js";
+import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/domain/cri.js";
+import { messageOf } from "../../src/lib/errors.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import {
   containersOfImage,

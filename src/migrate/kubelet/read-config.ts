@@ -1,6 +1,6 @@
 /** The configuration files of a kubelet: that of `--config`, and those of the directory `--config-dir`. */
 import { join } from "node:path/posix";
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { KubeletConfigFacts, KubeletSetting } from "../facts.js";
 import type { NodeFiles } from "../node/node-files.js";
 
@@ -16,8 +16,7 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
   const { path: file, text } = reading;
   let problem: string | undefined;
   try {
-    const { isAlias, isMap, isScalar, LineCounter, parseAllDocuments } =
-      await import("../../shim/lib/yaml.js");
+    const { isAlias, isMap, isScalar, LineCounter, parseAllDocuments } = await import("../../lib/yaml.js");
     const lineCounter = new LineCounter();
     const [document] = [...parseAllDocuments(text, { lineCounter })];
     const [error] = document?.errors ?? [];

@@ -1,7 +1,7 @@
 /** Containers, units and static pods that name Docker's socket, its files or the logs of pods. */
 import { basename, join } from "node:path/posix";
-import { messageOf } from "../../shim/lib/errors.js";
-import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
+import { messageOf } from "../../lib/errors.js";
+import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import type { ContainerFact, DockerUser, EngineFacts } from "../facts.js";
 import { unitDirectories } from "../systemd/load-unit.js";
 import { parseUnitText, type Problem } from "../systemd/unit-file.js";
@@ -138,7 +138,7 @@ export async function usersAmongManifests(
     const path = join(directory, name);
     const reading = await files.read(path);
     if (reading.kind !== "read") continue;
-    const { parseDocument } = await import("../../shim/lib/yaml.js");
+    const { parseDocument } = await import("../../lib/yaml.js");
     const document = parseDocument(reading.text);
     const [error] = document.errors;
     if (error !== undefined) {

@@ -4,10 +4,10 @@
  */
 import { lstat, readlink } from "node:fs/promises";
 import { isAbsolute, join } from "node:path/posix";
-import { messageOf } from "../../shim/lib/errors.js";
-import { namesIn } from "../../shim/lib/files/directories.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
+import { messageOf } from "../../lib/errors.js";
+import { namesIn } from "../../lib/files/directories.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
 
 /** Units and configuration files are far smaller. */
 const limitBytes = 1024 * 1024;

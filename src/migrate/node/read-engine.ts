@@ -9,16 +9,11 @@ import {
   sandboxIdLabel,
   sandboxType,
   typeLabel,
-} from "../../shim/domain/labels.js";
-import { withDeadline } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { parseName } from "../../shim/domain/names.js";
-import {
-  type ListedContainer,
-  listedName,
-  type ListedImage,
-  type Snapshot,
-} from "../../shim/domain/snapshot.js";
+} from "../../domain/labels.js";
+import { withDeadline } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { parseName } from "../../domain/names.js";
+import { type ListedContainer, listedName, type ListedImage, type Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts.js";
 import type { NodeFiles } from "./node-files.js";

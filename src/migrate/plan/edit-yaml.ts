@@ -5,7 +5,7 @@
 
 /** Undefined when the text is not one mapping, or when the result would say something else as well. */
 export async function setYamlValue(text: string, key: string, value: string): Promise<string | undefined> {
-  const { isMap, isScalar, parseAllDocuments } = await import("../../shim/lib/yaml.js");
+  const { isMap, isScalar, parseAllDocuments } = await import("../../lib/yaml.js");
   const [document, ...others] = [...parseAllDocuments(text)];
   if (document === undefined || document.errors.length > 0 || !isMap(document.contents)) return undefined;
   const pair = document.contents.items.find((item) => isScalar(item.key) && item.key.value === key);

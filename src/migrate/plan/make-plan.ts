@@ -1,5 +1,5 @@
 /** The edits and commands that change the runtime of a node. Reads the node, writes nothing. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";

@@ -2,11 +2,11 @@
 import { createHash, randomBytes } from "node:crypto";
 import { chmod, chown, lstat, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path/posix";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
-import { removeFile, writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
-import { createDirectory } from "../../shim/lib/files/directories.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { removeFile, writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { createDirectory } from "../../lib/files/directories.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
 import { decodeText } from "../node/node-files.js";
 import type { FileEdit } from "./unified-diff.js";
 

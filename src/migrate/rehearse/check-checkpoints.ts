@@ -4,7 +4,7 @@ import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import type { Flavour } from "../../../checkpoints/checksum.js";
 import { flavourName } from "../../../checkpoints/files-at-rest.js";
 import { maximumFileBytes } from "../../../checkpoints/file-format.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
 import type { Finding } from "./verdict.js";
 
 export interface ExpectedCheckpoint {

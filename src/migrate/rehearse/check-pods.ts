@@ -1,8 +1,8 @@
 /** Whether pods are as they were made: by this program's answers, and by the rules of the legacy programs. */
 import type { CriConnection } from "../../client/cri-connection.js";
-import { ContainerState, PodSandboxState } from "../../shim/domain/cri.js";
-import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../shim/domain/labels.js";
-import type { Snapshot } from "../../shim/domain/snapshot.js";
+import { ContainerState, PodSandboxState } from "../../domain/cri.js";
+import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../domain/labels.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { containerSubject, type MadePod, podSubject, rehearsalLabel } from "./scratch-pods.js";
 import { readStatuses, type Statuses } from "./statuses.js";

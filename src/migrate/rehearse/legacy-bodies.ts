@@ -8,9 +8,9 @@ import type {
   LinuxContainerConfig,
   NamespaceOption,
   PodSandboxConfig,
-} from "../../shim/domain/cri.js";
-import { NamespaceMode, SecurityProfileProfileType } from "../../shim/domain/cri.js";
-import { type CreateBody, defined, type HostConfig } from "../../shim/domain/create-body.js";
+} from "../../domain/cri.js";
+import { NamespaceMode, SecurityProfileProfileType } from "../../domain/cri.js";
+import { type CreateBody, defined, type HostConfig } from "../../domain/create-body.js";
 import {
   annotationPrefix,
   containerNameLabel,
@@ -21,7 +21,7 @@ import {
   sandboxIdLabel,
   sandboxType,
   typeLabel,
-} from "../../shim/domain/labels.js";
+} from "../../domain/labels.js";
 import type { PodSandboxCheckpoint } from "../../shim/ports/checkpoint-store.js";
 import { portBindings, toPortMappings } from "../../shim/plan/port-bindings.js";
 

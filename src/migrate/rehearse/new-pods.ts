@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { CriConnection } from "../../client/cri-connection.js";
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import { type MadePod, rehearsalLabel } from "./scratch-pods.js";
 import { streamOnce } from "./stream-once.js";
 import type { Finding } from "./verdict.js";

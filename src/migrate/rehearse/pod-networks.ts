@@ -20,12 +20,12 @@ import {
 } from "../../network/libcni/configuration.js";
 import type { Attachment } from "../../network/libcni/network-list-runner.js";
 import { podAddresses } from "../../network/libcni/result.js";
-import { NamespaceMode, type PodSandboxConfig } from "../../shim/domain/cri.js";
-import type { PortMapping } from "../../shim/domain/sandbox.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { namesIn } from "../../shim/lib/files/directories.js";
-import type { JsonObject } from "../../shim/lib/json/exact-json.js";
-import { silentLogger } from "../../shim/lib/log.js";
+import { NamespaceMode, type PodSandboxConfig } from "../../domain/cri.js";
+import type { PortMapping } from "../../domain/sandbox.js";
+import { ShimError } from "../../lib/errors.js";
+import { namesIn } from "../../lib/files/directories.js";
+import type { JsonObject } from "../../lib/json/exact-json.js";
+import { silentLogger } from "../../lib/log.js";
 import { toPortMappings } from "../../shim/plan/port-bindings.js";
 import type { LegacyProgram } from "./legacy-bodies.js";
 import type { NetworkPluginName } from "./network-plugins.js";

@@ -2,8 +2,8 @@
 import { compareAnswers, type CompareOptions } from "../../compare/compare-answers.js";
 import type { ServerKind } from "../../compare/server-kind.js";
 import { isMessage, valueAt } from "../../compare/answer-shape.js";
-import { ContainerState } from "../../shim/domain/cri.js";
-import type { Labels } from "../../shim/domain/labels.js";
+import { ContainerState } from "../../domain/cri.js";
+import type { Labels } from "../../domain/labels.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
 import type { Statuses } from "./statuses.js";
 import type { Finding } from "./verdict.js";

@@ -8,8 +8,8 @@ import type {
   CreateContainerRequest,
   PodSandboxConfig,
   RunPodSandboxRequest,
-} from "../../shim/domain/cri.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+} from "../../domain/cri.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 
 /** The last answers about one pod or container after its last change. */
 export interface LastAnswers {

@@ -1,8 +1,8 @@
 /** A client that lists as a kubelet does, and more often: no list may miss a pod or container that runs. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CriConnection } from "../../client/cri-connection.js";
-import { ContainerState, PodSandboxState } from "../../shim/domain/cri.js";
-import { messageOf } from "../../shim/lib/errors.js";
+import { ContainerState, PodSandboxState } from "../../domain/cri.js";
+import { messageOf } from "../../lib/errors.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
 import type { Finding } from "./verdict.js";
 

@@ -1,8 +1,8 @@
 /** The end of rehearsed pods as a kubelet makes it, and what they leave behind. */
 import { join } from "node:path";
 import type { CriConnection } from "../../client/cri-connection.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import { namesIn } from "../../shim/lib/files/directories.js";
+import { messageOf } from "../../lib/errors.js";
+import { namesIn } from "../../lib/files/directories.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import type { PodNetworks } from "./pod-networks.js";
 import { rehearsalLabel } from "./scratch-pods.js";

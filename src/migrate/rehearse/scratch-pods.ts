@@ -1,12 +1,12 @@
 /** Recorded pods on a scratch host: made with the engine, as a legacy program would, and removed again. */
-import { aggregate } from "../../shim/lib/errors.js";
+import { aggregate } from "../../lib/errors.js";
 import { rm } from "node:fs/promises";
 import { basename, isAbsolute, join, normalize } from "node:path";
 import { encodeCheckpoint, type WrittenFlavour } from "../../../checkpoints/checkpoint.js";
-import type { CreateBody } from "../../shim/domain/create-body.js";
-import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
-import type { ListedContainer } from "../../shim/domain/snapshot.js";
-import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
+import type { CreateBody } from "../../domain/create-body.js";
+import { sandboxType, typeLabel } from "../../domain/labels.js";
+import type { ListedContainer } from "../../domain/snapshot.js";
+import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { type LegacyNode, legacyContainer, legacySandbox } from "./legacy-bodies.js";
 import type { PodNetworks } from "./pod-networks.js";

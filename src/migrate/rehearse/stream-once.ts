@@ -1,7 +1,7 @@
 /** One streaming session as a client that only listens. */
 import { randomBytes } from "node:crypto";
 import { request } from "node:http";
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 const largestAnswerBytes = 64 * 1024;
 

@@ -1,6 +1,6 @@
 /** What a rehearsal found, for people and for scripts. */
 import { wrap } from "../render-page.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { shownText } from "../../lib/shown-text.js";
 
 const pageWidth = 100;
 

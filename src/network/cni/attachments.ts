@@ -2,26 +2,26 @@
  * ADD, DEL, CHECK and GC with the result cache: an attachment is cached before its ADD, and DEL uses the
  * cached data.
  */
-import { linkAbort } from "../../shim/lib/abort.js";
-import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
-import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { linkAbort } from "../../lib/abort.js";
+import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
+import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import type { Logger } from "../../lib/log.js";
 import {
   type NetworkNamespaces,
   isProcessPath,
   type PodNamespace,
-} from "../../shim/lib/linux/network-namespaces.js";
+} from "../../lib/linux/network-namespaces.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
-import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
+import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { loopbackNetworkNames } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { podAddresses } from "../libcni/result.js";
 import type { RunningPlugins } from "../libcni/running-plugins.js";
-import { ReadWriteLock } from "../../shim/lib/sync/read-write-lock.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { ReadWriteLock } from "../../lib/sync/read-write-lock.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import { isAtLeast } from "../libcni/versions.js";
 
 export interface AttachmentsOptions {

@@ -1,10 +1,10 @@
 /** `CNI_ARGS` and capability arguments (`runtimeConfig`) of a pod. */
-import { ShimError } from "../../shim/lib/errors.js";
-import type { PortMapping } from "../../shim/domain/sandbox.js";
+import { ShimError } from "../../lib/errors.js";
+import type { PortMapping } from "../../domain/sandbox.js";
 import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
-import type { Json, JsonObject } from "../../shim/lib/json/exact-json.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import type { Json, JsonObject } from "../../lib/json/exact-json.js";
+import { parseQuantity } from "../../domain/quantity.js";
 
 /** Plugins that declare this need a pod CIDR. */
 export const ipRangesCapability = "ipRanges";

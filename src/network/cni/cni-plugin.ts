@@ -1,7 +1,7 @@
 /** The network plugin `cni`: pod networks by the plugins of a network list. */
-import { orAbort, sleep, withDeadline } from "../../shim/lib/abort.js";
-import { isKind, messageOf, ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { orAbort, sleep, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type {
   NetworkPlugin,
   PodAddressQuestion,

@@ -1,11 +1,11 @@
 /** The network list of a directory, kept up to date with its files and with the installed plugins. */
-import { messageOf } from "../../shim/lib/errors.js";
-import { CoalescedWork } from "../../shim/lib/sync/coalesced-work.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { messageOf } from "../../lib/errors.js";
+import { CoalescedWork } from "../../lib/sync/coalesced-work.js";
+import type { Logger } from "../../lib/log.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import { readConfigurationFiles, type ConfigurationFile } from "../libcni/configuration-files.js";
 import type { NetworkList } from "../libcni/configuration.js";
-import { DirectoryWatch, type WatchDirectory } from "../../shim/lib/files/directory-watch.js";
+import { DirectoryWatch, type WatchDirectory } from "../../lib/files/directory-watch.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { binariesOf, validateList } from "../libcni/validate-list.js";

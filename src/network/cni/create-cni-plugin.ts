@@ -1,9 +1,9 @@
 /** Builds the network plugin `cni`, and the parts that it shares with kubenet and the clean-up. */
 import { join } from "node:path";
-import { deadline } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import type { Flusher } from "../../shim/lib/files/flusher.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { deadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Flusher } from "../../lib/files/flusher.js";
+import type { Logger } from "../../lib/log.js";
 import { HostIptables } from "../iptables/host-iptables.js";
 import { commandRunner, type RunCommand } from "../iptables/run-command.js";
 import { startAsChild } from "../programs/start-program.js";

@@ -1,11 +1,11 @@
 /** Brings up `lo` of a pod. It ends with the namespace, so it needs no tear-down. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { parseNetworkList } from "../libcni/configuration.js";
-import { formatJson } from "../../shim/lib/json/exact-json.js";
+import { formatJson } from "../../lib/json/exact-json.js";
 import { isLoopbackUp } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
-import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
+import { requireNamespace } from "../../lib/linux/network-namespaces.js";
 
 /** The network name of cached loopback attachments of dockershim and cri-dockerd with cni. */
 export const loopbackNetworkName = "cni-loopback";

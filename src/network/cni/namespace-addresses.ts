@@ -6,9 +6,9 @@ import {
   requireNamespace,
   type PodNamespace,
   type NetworkNamespaces,
-} from "../../shim/lib/linux/network-namespaces.js";
-import { isKind } from "../../shim/lib/errors.js";
-import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
+} from "../../lib/linux/network-namespaces.js";
+import { isKind } from "../../lib/errors.js";
+import { readKernelFile } from "../../lib/linux/kernel-file.js";
 
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
 /** Of each of its files: a pod that may change its network can make them as long as it likes. */

@@ -1,8 +1,8 @@
 /** The answer to the last STATUS command, kept in memory. */
-import { withDeadline } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { NetworkListRunner } from "../libcni/network-list-runner.js";
 import { isAtLeast } from "../libcni/versions.js";

@@ -2,10 +2,10 @@
 import { link, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
-import { createDirectory, namesIn, syncDirectory } from "../../shim/lib/files/directories.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
-import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
+import { createDirectory, namesIn, syncDirectory } from "../../lib/files/directories.js";
+import { ShimError } from "../../lib/errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import { commonVersion, installedOf, type VersionSource } from "../libcni/versions.js";
 import {

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { BlockList } from "node:net";
 import { networkInterfaces } from "node:os";
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 /** A range, as `10.1.0.0/16`, and the interface that leads there. */
 export interface NodeRange {

@@ -3,9 +3,9 @@
  * began before its host port was open, a dead pod when it outlived one.
  */
 import { isIP } from "node:net";
-import { isKind, messageOf } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
-import type { PortMapping } from "../../shim/domain/sandbox.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { PortMapping } from "../../domain/sandbox.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 import { commandError, runCommand, type RunCommand } from "../iptables/run-command.js";
 

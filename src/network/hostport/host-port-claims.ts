@@ -1,8 +1,8 @@
 /** Host ports by pod. The portmap plugin would map one port to two pods, of which one is never reached. */
 import type { HostPortOwner } from "../../shim/ports/network-plugin.js";
 import { isIP, SocketAddress } from "node:net";
-import { ShimError } from "../../shim/lib/errors.js";
-import type { PortMapping } from "../../shim/domain/sandbox.js";
+import { ShimError } from "../../lib/errors.js";
+import type { PortMapping } from "../../domain/sandbox.js";
 
 /** Sandboxes whose network is set up, by their records. */
 export type ReadOwners = (signal: AbortSignal) => Promise<readonly HostPortOwner[]>;

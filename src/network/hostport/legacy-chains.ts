@@ -1,6 +1,6 @@
 /** The iptables chains that dockershim and cri-dockerd made for host ports: names, owners, removal. */
 import { createHash } from "node:crypto";
-import type { PortMapping, PortProtocol } from "../../shim/domain/sandbox.js";
+import type { PortMapping, PortProtocol } from "../../domain/sandbox.js";
 import { commentOf, targetOf, wordAfter, type SavedRule, type SavedTable } from "../iptables/saved-table.js";
 import { isIP } from "node:net";
 

@@ -1,6 +1,6 @@
 /** Host ports that dockershim or cri-dockerd opened for kubenet pods, which this program now has to close. */
-import { isKind, messageOf } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables } from "../iptables/iptables.js";
 import { parseSavedTable, type SavedTable } from "../iptables/saved-table.js";

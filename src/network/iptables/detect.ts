@@ -1,5 +1,5 @@
 /** Chooses the iptables backend of this host. */
-import { isKind, ShimError } from "../../shim/lib/errors.js";
+import { isKind, ShimError } from "../../lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "./run-command.js";
 
 export type IptablesMode = "auto" | IptablesBackend;

@@ -1,7 +1,7 @@
 /** The iptables of this host, shared by all readers and writers of rules. */
-import { isKind } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
+import { isKind } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
 import { detectIptables, plainIptables, type IptablesMode, type IptablesTools } from "./detect.js";
 import { isHelperLost } from "../programs/programs-process.js";
 import { Iptables } from "./iptables.js";

@@ -1,7 +1,7 @@
 /** Rules of the host's packet filter, of both address families. */
-import { sleep } from "../../shim/lib/abort.js";
-import { isKind, ShimError } from "../../shim/lib/errors.js";
-import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
+import { sleep } from "../../lib/abort.js";
+import { isKind, ShimError } from "../../lib/errors.js";
+import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import { type IptablesTools, restoreWaitFlags, waitFlags } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
 

@@ -2,9 +2,9 @@
  * Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a
  * shell's text.
  */
-import { withDeadline } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { runProgram } from "../programs/run-program.js";
 import { startAsChild, type StartProgram } from "../programs/start-program.js";
 

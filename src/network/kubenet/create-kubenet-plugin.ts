@@ -6,7 +6,7 @@ import {
   type CniParts,
 } from "../cni/create-cni-plugin.js";
 import type { CniTimeouts } from "../cni/cni-plugin.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import { Conntrack } from "../hostport/conntrack.js";

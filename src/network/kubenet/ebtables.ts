@@ -3,11 +3,11 @@
  * bridge, and once flooded. These rules let only packets of the gateway itself pass from the address of the
  * bridge to pods.
  */
-import type { Logger } from "../../shim/lib/log.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
-import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import type { Logger } from "../../lib/log.js";
+import { messageOf } from "../../lib/errors.js";
+import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./bridge-list.js";
 import { readLinks } from "./host-links.js";

@@ -1,9 +1,9 @@
 /**
  * Prepares the node for kubenet: kernel settings, iptables rules, and a search for host ports of dockershim.
  */
-import { orAbort } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { orAbort } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { EngineWhereabouts } from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges, warnOfStrictFiltering } from "../host-sysctls.js";
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";

@@ -2,8 +2,8 @@
  * The network plugin `kubenet`: a bridge with addresses of the node's pod CIDR, without any configuration
  * file.
  */
-import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type {
   EngineWhereabouts,
   NetworkPlugin,

@@ -1,9 +1,9 @@
 /** The network list of kubenet, made from the pod CIDR and the installed plugins. */
-import { deadline } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import { CoalescedWork } from "../../shim/lib/sync/coalesced-work.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { deadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import { CoalescedWork } from "../../lib/sync/coalesced-work.js";
+import type { Logger } from "../../lib/log.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import type { NetworkSource, NetworkState } from "../cni/configuration-directory.js";

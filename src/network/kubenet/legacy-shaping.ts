@@ -4,8 +4,8 @@
  * would slow the next pod that gets the address.
  */
 import { isIPv4 } from "node:net";
-import { isKind, messageOf } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import { commandError, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./bridge-list.js";
 

@@ -1,10 +1,10 @@
 /** iptables rules for the whole node: masquerading, and forwarding where the FORWARD policy is DROP. */
 import { isIP } from "node:net";
-import { isKind, messageOf } from "../../shim/lib/errors.js";
-import { withDeadline } from "../../shim/lib/abort.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
-import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import type { Logger } from "../../lib/log.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { systemClock, type Clock } from "../../lib/time.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
 import { kubenetBridge } from "./bridge-list.js";

@@ -1,7 +1,7 @@
 /** Frees addresses of pods that ended without a tear-down, as in a power cut: the pool fills up with them. */
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
-import { messageOf } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../orphans/held-resources.js";
 import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphaned-attachments.js";

@@ -7,12 +7,12 @@ import {
   removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../../shim/lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
-import type { Flusher } from "../../shim/lib/files/flusher.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
+} from "../../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import type { Flusher } from "../../lib/files/flusher.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
 import type { CniArgument } from "./invoke-plugin.js";
 import {
   formatJson,
@@ -21,7 +21,7 @@ import {
   parseJson,
   stringAt,
   type JsonObject,
-} from "../../shim/lib/json/exact-json.js";
+} from "../../lib/json/exact-json.js";
 
 /** The cache directories of dockershim, cri-dockerd and the Go library. */
 export const legacyResultDirs = ["/var/lib/cni/cache/results", "/var/lib/cni/results"] as const;

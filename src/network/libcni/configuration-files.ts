@@ -1,8 +1,8 @@
 /** Reads and parses the files of a configuration directory, without a look at the installed plugins. */
 import { constants, open, readdir } from "node:fs/promises";
 import { extname, join } from "node:path";
-import { messageOf } from "../../shim/lib/errors.js";
-import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
+import { messageOf } from "../../lib/errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import {
   appendPlugins,
   isNetworkName,

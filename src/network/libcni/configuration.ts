@@ -2,7 +2,7 @@
  * Network configuration as administrators write it: a list of plugins, or a single plugin that becomes a
  * list.
  */
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import {
   formatJson,
   isList,
@@ -10,7 +10,7 @@ import {
   parseJson,
   type Json,
   type JsonObject,
-} from "../../shim/lib/json/exact-json.js";
+} from "../../lib/json/exact-json.js";
 import { compareVersions, isKnownVersion, oldestVersion } from "./versions.js";
 
 export interface PluginConfiguration {

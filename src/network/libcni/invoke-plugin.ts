@@ -2,15 +2,15 @@
  * Finds a plugin and runs one command, by the protocol of the specification: environment variables,
  * configuration on stdin, result or error on stdout.
  */
-import { ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import {
   KernelNamespaces,
   type NetworkNamespaces,
   requireNamespace,
   type PodNamespace,
-} from "../../shim/lib/linux/network-namespaces.js";
-import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
+} from "../../lib/linux/network-namespaces.js";
+import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { failureOf } from "./plugin-error.js";
 import { runProcess, type ProcessLimits } from "./plugin-process.js";
 import type { ProgramExit } from "../programs/run-program.js";

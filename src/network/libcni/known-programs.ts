@@ -1,7 +1,7 @@
 /** Whether files are programs that the kernel executes. */
 import { open, stat } from "node:fs/promises";
-import { ShimError } from "../../shim/lib/errors.js";
-import { LruMap } from "../../shim/lib/lru-map.js";
+import { ShimError } from "../../lib/errors.js";
+import { LruMap } from "../../lib/lru-map.js";
 
 /** Two changes within one tick of the file system's clock (2 s on the coarsest) leave a file with one ctime. */
 const settledMs = 3_000;

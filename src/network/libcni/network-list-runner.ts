@@ -1,10 +1,10 @@
 /** The commands of the CNI specification for a whole network list, without the cache of results. */
-import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
 import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke-plugin.js";
-import type { JsonObject } from "../../shim/lib/json/exact-json.js";
-import type { PodNamespace } from "../../shim/lib/linux/network-namespaces.js";
+import type { JsonObject } from "../../lib/json/exact-json.js";
+import type { PodNamespace } from "../../lib/linux/network-namespaces.js";
 import { errorCodes, pluginErrorCode } from "./plugin-error.js";
 import { convertResult, parseResult } from "./result.js";
 import { isAtLeast } from "./versions.js";

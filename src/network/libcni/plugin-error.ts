@@ -1,5 +1,5 @@
 /** What a plugin's failure means. */
-import { messageOf, ShimError, type ErrorKind } from "../../shim/lib/errors.js";
+import { messageOf, ShimError, type ErrorKind } from "../../lib/errors.js";
 import {
   integerOf,
   isObject,
@@ -7,7 +7,7 @@ import {
   stringAt,
   type Json,
   type JsonObject,
-} from "../../shim/lib/json/exact-json.js";
+} from "../../lib/json/exact-json.js";
 import type { ProgramExit } from "../programs/run-program.js";
 
 /** Error codes of the specification that matter to the runtime. */

@@ -1,7 +1,7 @@
 /** Runs the binary of a plugin in a process group of its own, which is killed as a whole. */
-import { sleep } from "../../shim/lib/abort.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { sleep } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { runProgram, type ProgramExit } from "../programs/run-program.js";
 import { startAsChild, type StartProgram } from "../programs/start-program.js";
 import { KnownPrograms } from "./known-programs.js";

@@ -1,6 +1,6 @@
 /** Results of ADD: parsing, conversion between versions, and the addresses of the pod. */
 import { isIP } from "node:net";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import {
   integerOf,
   isList,
@@ -9,7 +9,7 @@ import {
   stringAt,
   type Json,
   type JsonObject,
-} from "../../shim/lib/json/exact-json.js";
+} from "../../lib/json/exact-json.js";
 import { isAtLeast, isKnownVersion, oldestVersion } from "./versions.js";
 
 /**

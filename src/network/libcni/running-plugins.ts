@@ -5,17 +5,17 @@
  */
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { sleep } from "../../shim/lib/abort.js";
-import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
-import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
-import type { Logger } from "../../shim/lib/log.js";
-import { bootId } from "../../shim/lib/linux/network-namespaces.js";
-import { isAlive, markOf, type ProcessMark, statOf } from "../../shim/lib/linux/process-mark.js";
-import type { ProcessStat } from "../../shim/lib/linux/process-stat.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
-import { isObject, parseJson, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
+import { sleep } from "../../lib/abort.js";
+import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import type { Logger } from "../../lib/log.js";
+import { bootId } from "../../lib/linux/network-namespaces.js";
+import { isAlive, markOf, type ProcessMark, statOf } from "../../lib/linux/process-mark.js";
+import type { ProcessStat } from "../../lib/linux/process-stat.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
+import { isObject, parseJson, stringAt, type JsonObject } from "../../lib/json/exact-json.js";
 
 export interface RunningPlugin {
   readonly containerId: string;

@@ -1,9 +1,9 @@
 /** Checks that the plugins of a list are installed and support its version. */
-import { withDeadline } from "../../shim/lib/abort.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import { withVersion, type NetworkList } from "./configuration.js";
 import type { PluginInvoker } from "./invoke-plugin.js";
-import { isObject, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
+import { isObject, stringAt, type JsonObject } from "../../lib/json/exact-json.js";
 import type { PluginVersions } from "./versions.js";
 
 const versionTimeoutMs = 10_000;

@@ -1,8 +1,8 @@
 /** Versions that the installed plugins support, asked once per binary. */
-import { messageOf, ShimError, isKind } from "../../shim/lib/errors.js";
-import { LruMap } from "../../shim/lib/lru-map.js";
+import { messageOf, ShimError, isKind } from "../../lib/errors.js";
+import { LruMap } from "../../lib/lru-map.js";
 import { nodeCall, type PluginInvoker } from "./invoke-plugin.js";
-import { isList, isObject, parseJson, stringAt } from "../../shim/lib/json/exact-json.js";
+import { isList, isObject, parseJson, stringAt } from "../../lib/json/exact-json.js";
 
 /** Versions of the CNI specification: which exist, and which the installed plugins support. */
 

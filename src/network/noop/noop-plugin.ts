@@ -1,5 +1,5 @@
-import type { Logger } from "../../shim/lib/log.js";
-import { ShimError } from "../../shim/lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { ShimError } from "../../lib/errors.js";
 import {
   noopPluginName,
   type EngineWhereabouts,

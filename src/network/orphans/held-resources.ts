@@ -2,12 +2,12 @@
 import { readdir } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { namesIn } from "../../shim/lib/files/directories.js";
-import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
-import { readRegularFile } from "../../shim/lib/files/state-files.js";
+import { namesIn } from "../../lib/files/directories.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { readRegularFile } from "../../lib/files/state-files.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
-import { isObject, stringAt } from "../../shim/lib/json/exact-json.js";
+import { isObject, stringAt } from "../../lib/json/exact-json.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
 import type { NatTables } from "../cni/nat-rules.js";
 

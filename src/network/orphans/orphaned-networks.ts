@@ -1,7 +1,7 @@
 /** Network resources of dead pods: listed by `dockershim doctor network`, removed after a start. */
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
-import { orAbort, withDeadline } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
 import { removeOrphanedAttachments } from "./remove-orphaned-attachments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { CniParts } from "../cni/create-cni-plugin.js";

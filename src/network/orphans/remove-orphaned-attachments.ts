@@ -1,6 +1,6 @@
 /** Removes orphaned attachments, addresses and nat rules of our own sandboxes. */
-import { withDeadline } from "../../shim/lib/abort.js";
-import { messageOf } from "../../shim/lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
 import type { Attachments } from "../cni/attachments.js";
 import type { ReservedAddress } from "./held-resources.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";

@@ -2,8 +2,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { Socket } from "node:net";
 import { constants } from "node:os";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
-import type { Logger } from "../../shim/lib/log.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import { encodeInput, encodeOrder, encodeRun, ProgramAnswerReader } from "./programs-protocol.js";
 import type { ProgramAnswer } from "./programs-protocol.js";
 import {

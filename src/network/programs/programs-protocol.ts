@@ -1,7 +1,7 @@
 /** The protocol of the helper that starts programs; the format is in pause/run-programs.c. */
 import { constants } from "node:os";
-import { ShimError } from "../../shim/lib/errors.js";
-import { SizedFrames } from "../../shim/lib/sized-frames.js";
+import { ShimError } from "../../lib/errors.js";
+import { SizedFrames } from "../../lib/sized-frames.js";
 import type { ProgramEnd, ProgramRequest } from "./start-program.js";
 
 const kinds = { run: 1, input: 2, kill: 3, leave: 4 } as const;

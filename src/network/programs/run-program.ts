@@ -1,6 +1,6 @@
 /** Runs a program to its end, within limits. */
-import { linkAbort } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 import type { ProgramEnd, ProgramRequest, StartProgram } from "./start-program.js";
 
 export interface RunOptions {

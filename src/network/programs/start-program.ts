@@ -1,6 +1,6 @@
 /** How programs of the node are started: CNI plugins, iptables and the like. */
 import { spawn } from "node:child_process";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 
 export interface ProgramRequest {
   /** A path, or a name that is looked for in PATH of `environment`. */

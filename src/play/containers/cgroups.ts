@@ -3,9 +3,9 @@ import { constants } from "node:fs";
 import { access, mkdir, open, readFile, readdir, rm, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
-import { kernelFileLines } from "../../shim/lib/linux/kernel-file.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { kernelFileLines } from "../../lib/linux/kernel-file.js";
 import { run } from "./mounts.js";
 import {
   type CgroupDriverName,

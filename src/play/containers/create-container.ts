@@ -1,6 +1,6 @@
 /** One container of a pod: its files on the node, its mounts and the CRI call. */
 import { dirname, join } from "node:path";
-import type { Answer, Image, Mount, PodSandboxStatus } from "../../shim/domain/cri.js";
+import type { Answer, Image, Mount, PodSandboxStatus } from "../../domain/cri.js";
 import type { CriClient } from "../client.js";
 import { type NodeFacts, containerConfig, messagePath, sandboxConfig } from "./cri-config.js";
 import { containerEnvironment } from "./environment.js";

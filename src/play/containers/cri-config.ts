@@ -7,17 +7,17 @@ import type {
   Mount,
   PodSandboxConfig,
   PortMapping,
-} from "../../shim/domain/cri.js";
-import { Protocol } from "../../shim/domain/cri.js";
-import { ShimError } from "../../shim/lib/errors.js";
+} from "../../domain/cri.js";
+import { Protocol } from "../../domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
 import {
   containerNameLabel,
   gracePeriodAnnotation,
   podNameLabel,
   podNamespaceLabel,
   podUidLabel,
-} from "../../shim/domain/labels.js";
-import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
+} from "../../domain/labels.js";
+import { stopSignalNumber } from "../../domain/stop-signal.js";
 import type { DnsConfig } from "./dns.js";
 import { podDns } from "./dns.js";
 import { expandVariables } from "./expand-variables.js";

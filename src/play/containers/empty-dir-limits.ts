@@ -1,6 +1,6 @@
 /** sizeLimit of emptyDir volumes on disk, which nothing stops from growing: a kubelet evicts the pod. */
-import { messageOf } from "../../shim/lib/errors.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import { messageOf } from "../../lib/errors.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { EventSink } from "../kubelet/events.js";
 import type { ObservedPod } from "../kubelet/observed-pod.js";

@@ -1,5 +1,5 @@
 /** The environment of a container from all its sources, in the kubelet's order. Pure. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { EnvironmentVariable } from "../manifests/pod-schema.js";
 import type { ObjectData, PodObjects } from "../manifests/read-manifests.js";
 import { expandVariables } from "./expand-variables.js";

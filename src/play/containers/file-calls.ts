@@ -21,8 +21,8 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import type { Owner } from "../../shim/domain/node-facts.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import type { Owner } from "../../domain/node-facts.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmount } from "./mounts.js";
 import { giveToGroup, openSubPath } from "./open-below.js";
 

@@ -1,9 +1,9 @@
 /** Files that `play` makes on this host, as the kubelet would: records of pods, logs, and what containers mount. */
 import { type Stats, constants } from "node:fs";
 import { mkdir, open, readdir, stat } from "node:fs/promises";
-import { ShimError } from "../../shim/lib/errors.js";
-import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { checkCgroups, makeCgroup, removeCgroup } from "./cgroups.js";
 import { type FileCalls, hostFileCalls } from "./file-calls.js";
 import {

@@ -1,7 +1,7 @@
 /** Images of containers and of volumes: imagePullPolicy and pulls. */
-import { ShimError, aggregate, messageOf } from "../../shim/lib/errors.js";
-import type { Answer, Image, ImageSpec, PodSandboxConfig } from "../../shim/domain/cri.js";
-import { parseReference } from "../../shim/domain/image-reference.js";
+import { ShimError, aggregate, messageOf } from "../../lib/errors.js";
+import type { Answer, Image, ImageSpec, PodSandboxConfig } from "../../domain/cri.js";
+import { parseReference } from "../../domain/image-reference.js";
 import type { CriClient } from "../client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { CredentialLookup } from "./pull-credentials.js";

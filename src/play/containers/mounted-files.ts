@@ -1,7 +1,7 @@
 /** The files and directories that containers mount: volumes, /etc/hosts, termination messages. */
 import { posix } from "node:path";
-import { ShimError } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import type { FileCalls, FileStats } from "./file-calls.js";
 import { writeObjectFiles } from "./object-files.js";
 import type { VolumePreparation } from "./volumes.js";

@@ -2,8 +2,8 @@
 import { spawn } from "node:child_process";
 import { readFile, realpath } from "node:fs/promises";
 import { sep } from "node:path";
-import { ShimError } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 
 /** A file system in memory. The kernel gives back its memory when it is unmounted. */
 export async function mountMemory(path: string, sizeBytes: bigint): Promise<void> {

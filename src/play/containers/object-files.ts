@@ -8,7 +8,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import type { FileCalls } from "./file-calls.js";
 import type { VolumeFile, VolumeFiles } from "./volume-files.js";
 

@@ -6,9 +6,9 @@ import type { Stats } from "node:fs";
 import { constants } from "node:fs";
 import { type FileHandle, chmod, chown, lstat, mkdir, open, readdir, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
-import type { Owner } from "../../shim/domain/node-facts.js";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import type { Owner } from "../../domain/node-facts.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 
 /** Opens a place and not its content: no right to read is needed, and pipes and devices do not block. */
 const placeOnly = 0o10000000;

@@ -1,6 +1,6 @@
 /** Values of the downward API: fields and resources of a pod, as text. Pure. */
-import { ShimError } from "../../shim/lib/errors.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import { ShimError } from "../../lib/errors.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "./cri-config.js";
 import { amountOf, isHugePages, limitOf, type PodContainer, requestOf } from "./resources.js";

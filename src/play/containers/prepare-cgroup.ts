@@ -1,5 +1,5 @@
 /** The cgroup of a pod on the engine's host, where play can make one. */
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../client.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "./cri-config.js";

@@ -1,7 +1,7 @@
 /** Credentials for pulls: imagePullSecrets, then those of Docker on this node. Never shown. */
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import type { Answer, AuthConfig } from "../../shim/domain/cri.js";
-import { parseReference } from "../../shim/domain/image-reference.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import type { Answer, AuthConfig } from "../../domain/cri.js";
+import { parseReference } from "../../domain/image-reference.js";
 import type { RegistryCredentials } from "../../shim/ports/engine.js";
 import {
   type DockerConfigEntry,

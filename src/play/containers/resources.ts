@@ -1,6 +1,6 @@
 /** requests and limits → values for the kernel, with the kubelet's formulas. Pure. */
-import type { Answer, LinuxContainerResources } from "../../shim/domain/cri.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import type { Answer, LinuxContainerResources } from "../../domain/cri.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 
 export type QosClass = "Guaranteed" | "Burstable" | "BestEffort";

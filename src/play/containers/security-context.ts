@@ -1,6 +1,6 @@
 /** securityContext of pod and container → the CRI's, merged as the kubelet does. */
 import { posix } from "node:path";
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type {
   Answer,
   Image,
@@ -8,12 +8,8 @@ import type {
   LinuxSandboxSecurityContext,
   NamespaceOption,
   SecurityProfile,
-} from "../../shim/domain/cri.js";
-import {
-  NamespaceMode,
-  SecurityProfileProfileType,
-  SupplementalGroupsPolicy,
-} from "../../shim/domain/cri.js";
+} from "../../domain/cri.js";
+import { NamespaceMode, SecurityProfileProfileType, SupplementalGroupsPolicy } from "../../domain/cri.js";
 import type { PodSpec, Profile } from "../manifests/pod-schema.js";
 import type { PodContainer } from "./resources.js";
 

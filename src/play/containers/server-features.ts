@@ -1,6 +1,6 @@
 /** What the CRI server says that it can do. */
-import type { StatusResponse } from "../../shim/domain/cri.js";
-import { ShimError } from "../../shim/lib/errors.js";
+import type { StatusResponse } from "../../domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
 import type { PodSpec, Volume } from "../manifests/pod-schema.js";
 
 export interface ServerFeatures {

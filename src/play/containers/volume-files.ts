@@ -1,5 +1,5 @@
 /** configMap, secret, downwardAPI and projected volumes → the files in them. Pure. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { Volume } from "../manifests/pod-schema.js";
 import type { ObjectData } from "../manifests/read-manifests.js";
 import { objectData } from "./environment.js";

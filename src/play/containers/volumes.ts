@@ -1,8 +1,8 @@
 /** volumes and volumeMounts → what to prepare on the engine's host, and CRI mounts. Pure. */
 import { posix } from "node:path";
-import { ShimError } from "../../shim/lib/errors.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
-import { type Answer, type Mount, MountPropagation } from "../../shim/domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
+import { parseQuantity } from "../../domain/quantity.js";
+import { type Answer, type Mount, MountPropagation } from "../../domain/cri.js";
 import { relativePath } from "../manifests/names.js";
 import type { Volume, VolumeMount } from "../manifests/pod-schema.js";
 import { type Variables, expandVariables } from "./expand-variables.js";

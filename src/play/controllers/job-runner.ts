@@ -1,5 +1,5 @@
 /** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import { hasEnded } from "../kubelet/pod-status.js";

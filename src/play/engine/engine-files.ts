@@ -1,7 +1,7 @@
 /** What containers mount, on an engine that does not see the files of this host: in Docker volumes. */
 import { posix } from "node:path";
-import { ShimError, isKind, messageOf } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { ShimError, isKind, messageOf } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import {
   type MountedFiles,
   mountSubPath,

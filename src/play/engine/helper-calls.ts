@@ -1,8 +1,8 @@
 /** Calls of the engine's file system, over the streams of the helper program. */
 import { posix } from "node:path";
-import type { Owner } from "../../shim/domain/node-facts.js";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import { hasCode } from "../../shim/lib/files/file-errors.js";
+import type { Owner } from "../../domain/node-facts.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import type { ProcessStreams } from "../../shim/ports/engine.js";
 import { type FileCalls, type FileStats, fileKind } from "../containers/file-calls.js";
 import { mountPointsOf } from "../containers/mounts.js";

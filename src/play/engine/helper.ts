@@ -4,12 +4,12 @@
  * and can be made again at any time: what it mounts stays on the engine's host.
  */
 import { posix } from "node:path";
-import { sleep } from "../../shim/lib/abort.js";
-import { ShimError, isKind, messageOf } from "../../shim/lib/errors.js";
-import type { CreateBody } from "../../shim/domain/create-body.js";
-import type { Labels } from "../../shim/domain/labels.js";
-import { type NodeFacts, remappedRoot } from "../../shim/domain/node-facts.js";
-import type { Snapshot } from "../../shim/domain/snapshot.js";
+import { sleep } from "../../lib/abort.js";
+import { ShimError, isKind, messageOf } from "../../lib/errors.js";
+import type { CreateBody } from "../../domain/create-body.js";
+import type { Labels } from "../../domain/labels.js";
+import { type NodeFacts, remappedRoot } from "../../domain/node-facts.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import { HelperCalls, helperVolumes } from "./helper-calls.js";
 import { helperName, kindLabel, namePrefix, podsVolume } from "./volume-names.js";

@@ -1,6 +1,6 @@
 /** What a CRI server tells of the reach of its engine's host. Pure. */
-import { type Owner, remappedRoot } from "../../shim/domain/node-facts.js";
-import { asObject, flagOf, objectOf, textOf } from "../../shim/lib/json/json-readers.js";
+import { type Owner, remappedRoot } from "../../domain/node-facts.js";
+import { asObject, flagOf, objectOf, textOf } from "../../lib/json/json-readers.js";
 
 export interface ServerReach {
   /** Whether the engine sees files of this host. Servers that do not tell it run beside their engine. */

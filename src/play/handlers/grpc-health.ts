@@ -3,8 +3,8 @@
  * grpc-js cannot dial by a function, which probes need where pods are elsewhere.
  */
 import { connect, constants, type IncomingHttpHeaders } from "node:http2";
-import { linkAbort } from "../../shim/lib/abort.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import { addressText, type Address, type Dial } from "../dial.js";
 import { userAgent } from "./http-get.js";
 

@@ -1,6 +1,6 @@
 /** Probes and lifecycle hooks, with the kubelet's rules (pkg/probe, pkg/kubelet/prober, pkg/kubelet/lifecycle). */
-import { sleep, withDeadline } from "../../shim/lib/abort.js";
-import { isKind, messageOf, ShimError } from "../../shim/lib/errors.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import type { CriClient } from "../client.js";
 import { expandVariables } from "../containers/expand-variables.js";
 import type { Dial } from "../dial.js";

@@ -2,8 +2,8 @@
 import { type ClientRequest, request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
-import { linkAbort } from "../../shim/lib/abort.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import { addressText, type Dial } from "../dial.js";
 import type { Container, LifecycleHandler } from "../manifests/pod-schema.js";
 

@@ -1,6 +1,6 @@
 /** Pods of one uid would share their files. */
-import { ShimError } from "../../shim/lib/errors.js";
-import type { PodSandbox } from "../../shim/domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
+import type { PodSandbox } from "../../domain/cri.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 

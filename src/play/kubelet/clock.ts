@@ -1,5 +1,5 @@
 /** Time as the kubelet's loop sees it, so that tests can advance it by hand. */
-import { linkAbort } from "../../shim/lib/abort.js";
+import { linkAbort } from "../../lib/abort.js";
 
 export interface Clock {
   /** Milliseconds since 1970. May step forward and back, as when a virtual machine goes on after a pause. */

@@ -1,5 +1,5 @@
 /** Deletes a pod: its containers, its sandboxes, its files. */
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../containers/pod-files.js";

@@ -1,6 +1,6 @@
 /** Whether the first application of a pod has succeeded. Its errors are the user's to repair. */
 import { posix } from "node:path";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 import type { HostFiles } from "../containers/files.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";

@@ -1,6 +1,6 @@
 /** Stops containers and pods in the kubelet's way: preStop hooks, grace periods, sidecars last. */
-import { linkAbort, orAbort } from "../../shim/lib/abort.js";
-import { isKind, messageOf } from "../../shim/lib/errors.js";
+import { linkAbort, orAbort } from "../../lib/abort.js";
+import { isKind, messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";

@@ -1,6 +1,6 @@
 /** Keeps pods as their manifests want them: one loop for each pod, and one stream of events for all. */
-import { ShimError } from "../../shim/lib/errors.js";
-import { Semaphore } from "../../shim/lib/sync/semaphore.js";
+import { ShimError } from "../../lib/errors.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { PodEvent } from "./events.js";
 import type { ObservedPod } from "./observed-pod.js";

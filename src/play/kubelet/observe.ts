@@ -1,12 +1,7 @@
 /** Asks the CRI server for the sandboxes and containers of a pod, and reads their termination messages. */
-import { isKind } from "../../shim/lib/errors.js";
-import {
-  ContainerState,
-  type ContainerStatus,
-  type PodSandbox,
-  PodSandboxState,
-} from "../../shim/domain/cri.js";
-import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
+import { isKind } from "../../lib/errors.js";
+import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
+import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import type { CriClient } from "../client.js";
 import { podIps } from "../containers/create-container.js";
 import { playHashAnnotation } from "../containers/cri-config.js";

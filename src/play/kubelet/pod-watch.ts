@@ -3,9 +3,9 @@
  * or has ended and is removed, changes no pod, as in the kubelet; else a container that cannot be started would
  * be tried again at once, for ever.
  */
-import { isKind, messageOf } from "../../shim/lib/errors.js";
-import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
-import { type ContainerEventResponse, ContainerEventType, ContainerState } from "../../shim/domain/cri.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
+import { type ContainerEventResponse, ContainerEventType, ContainerState } from "../../domain/cri.js";
 import type { CriClient } from "../client.js";
 import { type Clock, pause } from "./clock.js";
 

@@ -1,7 +1,7 @@
 /** The loop of one pod: observes, decides, acts, waits. */
-import { ShimError, isKind, messageOf } from "../../shim/lib/errors.js";
-import { linkAbort } from "../../shim/lib/abort.js";
-import type { Semaphore } from "../../shim/lib/sync/semaphore.js";
+import { ShimError, isKind, messageOf } from "../../lib/errors.js";
+import { linkAbort } from "../../lib/abort.js";
+import type { Semaphore } from "../../lib/sync/semaphore.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { BackOff, type BackOffTimes } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";

@@ -1,5 +1,5 @@
 /** Pods of StatefulSets that an earlier play has made, and that run on. */
-import { type PodSandbox, PodSandboxState } from "../../shim/domain/cri.js";
+import { type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { podHash } from "./hashes.js";

@@ -1,5 +1,5 @@
 /** Runs the probes of one pod beside its loop. */
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { Container, PodSpec, Probe } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";

@@ -1,8 +1,8 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
-import { formatDuration } from "../../shim/lib/abort.js";
-import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
-import { type Answer, ContainerState, type Image, type ImageSpec } from "../../shim/domain/cri.js";
-import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
+import { formatDuration } from "../../lib/abort.js";
+import { type ErrorKind, ShimError, messageOf } from "../../lib/errors.js";
+import { type Answer, ContainerState, type Image, type ImageSpec } from "../../domain/cri.js";
+import { stopSignalNumber } from "../../domain/stop-signal.js";
 import { type ContainerDeps, createContainer } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "../containers/images.js";

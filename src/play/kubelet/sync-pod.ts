@@ -1,7 +1,7 @@
 /** Carries out the actions of a pod, in the order of the kubelet's SyncPod (1.36). */
 import { join } from "node:path";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import type { Answer, ImageSpec } from "../../shim/domain/cri.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import type { Answer, ImageSpec } from "../../domain/cri.js";
 import { podIps } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { logDirectory, logPath } from "../containers/pod-files.js";

@@ -1,5 +1,5 @@
 /** Checks fields of one container against each other, by the rules of Kubernetes' own validation. */
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import type { Container, EphemeralContainer, PodSpec, Probe, Profile, Volume } from "./pod-schema.js";
 
 export type Report = (path: string, reason: string) => void;

@@ -1,6 +1,6 @@
 /** Text of manifest files → documents, with the lines of their fields. */
-import { messageOf } from "../../shim/lib/errors.js";
-import type * as YamlModule from "../../shim/lib/yaml.js";
+import { messageOf } from "../../lib/errors.js";
+import type * as YamlModule from "../../lib/yaml.js";
 import { type Problem, hasPlaceholder, isObject, renderFirst } from "./schema.js";
 
 export interface ManifestFile {
@@ -46,7 +46,7 @@ export async function documentsOf(
   file: ManifestFile,
   problems: PlacedProblem[],
 ): Promise<readonly Document[]> {
-  const yaml = await import("../../shim/lib/yaml.js");
+  const yaml = await import("../../lib/yaml.js");
   const lines = new yaml.LineCounter();
   const parsed = yaml.parseAllDocuments(file.text, {
     merge: true,

@@ -1,5 +1,5 @@
 /** Collected objects → workloads: pods of replicas, jobs, claims. References are followed. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { checkPod } from "./check-pod.js";
 import { hostPortConflicts, nodePortConflicts } from "./check-ports.js";
 import { type Collection, type Item, below } from "./collect.js";

@@ -1,5 +1,5 @@
 /** Claims. */
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import type { Item } from "./collect.js";
 import type { ClaimSpec } from "./object-schema.js";
 import type { Owner } from "./manifest.js";

@@ -1,7 +1,7 @@
 /** Files, directories and standard input → manifest files. */
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import type { ManifestFile } from "./documents.js";
 
 export interface FileOptions {

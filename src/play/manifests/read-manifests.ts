@@ -1,5 +1,5 @@
 /** Manifests: YAML text with any number of documents → workloads, or one error that lists all problems. */
-import { ShimError } from "../../shim/lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { Collection, hasErrors, readKind } from "./collect.js";
 import { type Document, type ManifestFile, type PlacedProblem, documentsOf } from "./documents.js";
 import { type ReplicaCounts, expandWorkloads } from "./expand-workloads.js";

@@ -1,6 +1,6 @@
 /** Readers that several schemas share. */
 import { dnsSubdomain, notEmpty, qualifiedKey } from "./names.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+import { parseQuantity } from "../../domain/quantity.js";
 import {
   type Problem,
   type Reader,

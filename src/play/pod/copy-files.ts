@@ -5,8 +5,8 @@ import { basename, join, posix, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { extract, type Header, pack, type Pack } from "tar-stream";
-import { ShimError } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { ShimError } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
 
 /** One side of a copy: a local path, or one in a container. */
 export interface CopyPlace {

@@ -1,6 +1,6 @@
 /** `dockershim pod describe`: one pod as a page. Pure. */
-import type { ContainerStatus, PodSandboxStatus } from "../../shim/domain/cri.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import type { ContainerStatus, PodSandboxStatus } from "../../domain/cri.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { Container, Probe } from "../manifests/pod-schema.js";
 import { containerName, type FoundPod, newestAttempts } from "./find-pod.js";
 import { containersOf, type KeptPod } from "./kept-pod.js";

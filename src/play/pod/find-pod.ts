@@ -1,12 +1,7 @@
 /** Pods by name, as any CRI server shows them. */
-import { isKind, ShimError } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
-import {
-  ContainerState,
-  type ContainerStatus,
-  type PodSandbox,
-  PodSandboxState,
-} from "../../shim/domain/cri.js";
+import { isKind, ShimError } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
+import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import type { CriClient } from "../client.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
 

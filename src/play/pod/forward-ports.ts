@@ -1,7 +1,7 @@
 /** `dockershim pod port-forward`: local ports whose connections end in the pod. */
 import { createServer, type Server, type Socket } from "node:net";
-import { linkAbort } from "../../shim/lib/abort.js";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import { addressText, type Dial } from "../dial.js";
 import { forwardPort } from "../streams/forward-port.js";
 

@@ -1,6 +1,6 @@
 /** What the CRI does not tell of a pod of play, from what play keeps of it on disk. */
-import type { PodSandboxStatus } from "../../shim/domain/cri.js";
-import { messageOf } from "../../shim/lib/errors.js";
+import type { PodSandboxStatus } from "../../domain/cri.js";
+import { messageOf } from "../../lib/errors.js";
 import { type PodEnd, readPodEnd } from "../containers/pod-end.js";
 import { type PodRecordDeps, readPodRecord } from "../containers/pod-record.js";
 import { podUid } from "../manifests/names.js";

@@ -1,5 +1,5 @@
 /** `dockershim pod events`: what happened to containers, as the CRI tells. */
-import { type ContainerEventResponse, ContainerEventType } from "../../shim/domain/cri.js";
+import { type ContainerEventResponse, ContainerEventType } from "../../domain/cri.js";
 import { containerName, type FoundPod } from "./find-pod.js";
 import { stateText, timeText } from "./pod-summary.js";
 

@@ -1,6 +1,6 @@
 /** What `dockershim pod ps` shows of a pod. Pure. */
-import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../../shim/domain/cri.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../../domain/cri.js";
+import { shownText } from "../../lib/shown-text.js";
 import { byAge } from "../kubelet/observed-pod.js";
 import { observedContainer, observedSandbox } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../kubelet/pod-status.js";

@@ -1,6 +1,6 @@
 /** `dockershim pod top`: CPU and memory of pods. */
-import type { ContainerStats } from "../../shim/domain/cri.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import type { ContainerStats } from "../../domain/cri.js";
+import { shownText } from "../../lib/shown-text.js";
 import { formatTable } from "../view/format-table.js";
 
 export interface Usage {

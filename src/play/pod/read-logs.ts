@@ -1,6 +1,6 @@
 /** `dockershim pod logs`: the log files of containers, on this host. */
-import { sleep } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
+import { sleep } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 import type { HostFiles } from "../containers/files.js";
 import { LineAssembler, LogTail, parseLogLine } from "../view/log-lines.js";
 

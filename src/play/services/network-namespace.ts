@@ -1,7 +1,7 @@
 /** The network namespace of a sandbox, found by what the CRI server tells about it. */
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 
 /** Either a file that holds the namespace, or a process in it. */
 export type NamespacePlace = { readonly path: string } | { readonly pid: number };

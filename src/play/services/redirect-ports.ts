@@ -3,7 +3,7 @@
  * namespace.
  */
 import { isIPv4, isIPv6 } from "node:net";
-import { ShimError, isKind } from "../../shim/lib/errors.js";
+import { ShimError, isKind } from "../../lib/errors.js";
 import type { CriClient } from "../client.js";
 import { run } from "../containers/mounts.js";
 import { namespacePlace, openNamespace } from "./network-namespace.js";

@@ -3,9 +3,9 @@
  * that lead to those of the pods. There is no program between the pods: connections go from pod to pod.
  */
 import { lookup } from "node:dns/promises";
-import { orAbort } from "../../shim/lib/abort.js";
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
-import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
+import { orAbort } from "../../lib/abort.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import type { CriClient } from "../client.js";
 import type { NodeFacts } from "../containers/cri-config.js";
 import type { HostFiles } from "../containers/files.js";

@@ -1,10 +1,10 @@
 /** Connections to pods whose addresses cannot be reached from here: through the port-forward of the server. */
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
-import { orAbort } from "../../shim/lib/abort.js";
-import { NamespaceMode, PodSandboxState } from "../../shim/domain/cri.js";
-import { ShimError, isKind } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { orAbort } from "../../lib/abort.js";
+import { NamespaceMode, PodSandboxState } from "../../domain/cri.js";
+import { ShimError, isKind } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { CriClient } from "../client.js";
 import { type Address, type Dial, addressText } from "../dial.js";
 import { PortConnections } from "./port-connections.js";

@@ -1,9 +1,9 @@
 /** One connection to a port of a pod, through the CRI server. */
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { linkAbort } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { linkAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { Dial } from "../dial.js";
 import { openStreams } from "./open-streams.js";
 import { portForwardProtocol } from "./port-connections.js";

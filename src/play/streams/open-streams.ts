@@ -2,9 +2,9 @@
 import { request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
-import { linkAbort, withDeadline } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { Address, Dial } from "../dial.js";
 import { SpdyClient } from "./spdy-client.js";
 

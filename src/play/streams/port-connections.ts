@@ -1,5 +1,5 @@
 /** Connections to the server of streams that are kept: one for each port of a pod. */
-import { linkAbort, orAbort, withDeadline } from "../../shim/lib/abort.js";
+import { linkAbort, orAbort, withDeadline } from "../../lib/abort.js";
 import type { CriClient } from "../client.js";
 import type { Dial } from "../dial.js";
 import { openStreams } from "./open-streams.js";

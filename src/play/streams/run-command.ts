@@ -1,9 +1,9 @@
 /** Exec and attach: a command's streams and its exit code. */
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { linkAbort, orAbort } from "../../shim/lib/abort.js";
-import { ShimError } from "../../shim/lib/errors.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { linkAbort, orAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { Dial } from "../dial.js";
 import { openStreams } from "./open-streams.js";
 import { StreamLost } from "./spdy-client.js";

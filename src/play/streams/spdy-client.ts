@@ -3,8 +3,8 @@
  * of the protocols that they all speak it is the only one in which the client can end its half of a stream.
  */
 import { Duplex } from "node:stream";
-import { ShimError } from "../../shim/lib/errors.js";
-import { FrameParser } from "../../shim/lib/spdy/frame-parser.js";
+import { ShimError } from "../../lib/errors.js";
+import { FrameParser } from "../../lib/spdy/frame-parser.js";
 import {
   controlFrame,
   dataFrameHeader,
@@ -13,7 +13,7 @@ import {
   rstStreamFrame,
   resetStatus,
   type Frame,
-} from "../../shim/lib/spdy/frames.js";
+} from "../../lib/spdy/frames.js";
 
 type Done = (error?: Error | null) => void;
 

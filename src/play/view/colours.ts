@@ -1,5 +1,5 @@
 /** Colours of a terminal, and text of pods for it. */
-import { shownText } from "../../shim/lib/shown-text.js";
+import { shownText } from "../../lib/shown-text.js";
 
 /** What is written to: a stream of the process. */
 export interface Screen {

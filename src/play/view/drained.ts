@@ -1,6 +1,6 @@
 /** Waits for the reader of an output, so that what a container writes does not pile up in memory. */
 import { Writable } from "node:stream";
-import { linkAbort } from "../../shim/lib/abort.js";
+import { linkAbort } from "../../lib/abort.js";
 
 /** Resolves when `output` takes more, when it has ended, when it is no stream, and when `signal` aborts. */
 export async function drained(output: object, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 /** Follows the logs of the containers that the kubelet sees. */
 import { join } from "node:path";
-import { messageOf } from "../../shim/lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { HostFiles } from "../containers/files.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import type { Clock } from "../kubelet/clock.js";

@@ -14,7 +14,7 @@ export function jsonText(value: unknown): string {
 
 /** Strings that YAML 1.1, which Kubernetes reads, takes for numbers, times or truth values are quoted: `no`. */
 export async function yamlText(value: unknown): Promise<string> {
-  const { Document, visit } = await import("../../shim/lib/yaml.js");
+  const { Document, visit } = await import("../../lib/yaml.js");
   const document = new Document(value, { compat: "yaml-1.1", aliasDuplicateObjects: false });
   visit(document, {
     Scalar: (_key, node) => {

@@ -1,6 +1,6 @@
 /** The table of played pods, from the kubelet's own statuses. Pure. */
 import type { PlayOutput } from "./play-outputs.js";
-import { shownText } from "../../shim/lib/shown-text.js";
+import { shownText } from "../../lib/shown-text.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import type { ContainerPort } from "../manifests/pod-schema.js";
 import { hasEnded } from "../kubelet/pod-status.js";

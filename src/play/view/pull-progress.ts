@@ -1,13 +1,6 @@
 /** How far the pulls of pods are, from servers that tell it: the CRI has no progress of pulls. */
-import { normalizeReference } from "../../shim/domain/image-reference.js";
-import {
-  asList,
-  asObject,
-  type Json,
-  numberOf,
-  objectsOf,
-  textOf,
-} from "../../shim/lib/json/json-readers.js";
+import { normalizeReference } from "../../domain/image-reference.js";
+import { asList, asObject, type Json, numberOf, objectsOf, textOf } from "../../lib/json/json-readers.js";
 import type { CriClient } from "../client.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { PodKey } from "../manifests/read-manifests.js";

@@ -1,11 +1,11 @@
 /** Opens the adapters that the configuration selects. */
 import { arch } from "node:process";
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
-import { messageOf } from "../lib/errors.js";
-import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
-import { hasNetworks, type Reach, tries } from "../domain/reach.js";
+import { messageOf } from "../../lib/errors.js";
+import { isSameEngine, type NodeFacts } from "../../domain/node-facts.js";
+import { hasNetworks, type Reach, tries } from "../../domain/reach.js";
 import type { EngineEndpoint } from "../engine/http/endpoint.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { EngineHost, requireReach, unknownHost } from "../host/engine-host.js";

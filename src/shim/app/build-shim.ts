@@ -1,10 +1,10 @@
 /** Builds the program from its adapters: read model, services of the RPCs, background tasks. */
-import { KeyedMutex } from "../lib/sync/keyed-mutex.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import { OpenFilesNotice } from "../limits/open-files-notice.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";

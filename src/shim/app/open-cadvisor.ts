@@ -5,8 +5,8 @@ import { loadCadvisorApi } from "../grpc/codec/cadvisor-api.js";
 import { type GrpcServer, startGrpcServer } from "../grpc/server.js";
 import { ProcFiles } from "../host/processes/proc-files.js";
 import { listenerOf } from "../host/unix-listeners.js";
-import { ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
 import type { Environment } from "./open-engine.js";
 

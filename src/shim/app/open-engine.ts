@@ -1,6 +1,6 @@
 /** The connection to the Docker Engine. */
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { dockerEngine } from "../engine/docker-engine.js";
 import type { EngineEndpoint } from "../engine/http/endpoint.js";

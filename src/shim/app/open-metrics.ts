@@ -1,6 +1,6 @@
 /** Metrics and health; off unless an address is given. */
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { MetricsRegistry } from "../metrics/metrics-registry.js";
 import {

@@ -1,8 +1,8 @@
 /** Dialers of port-forward. */
-import { tries } from "../domain/reach.js";
+import { tries } from "../../domain/reach.js";
 import { arch } from "node:process";
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import { builtinPauseReference } from "../pause/pause-image.js";
 import { portForwardArchive, portForwardPath, programPath } from "../pause/programs.js";
 import { DialerProcess } from "../pod-dialer/dialer-process.js";

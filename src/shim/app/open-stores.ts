@@ -1,8 +1,8 @@
 /** The files of the state directory. */
 import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
-import { Flusher } from "../lib/files/flusher.js";
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import { Flusher } from "../../lib/files/flusher.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import { LogRecords } from "../logs/log-record.js";
 import { ContainerRecords } from "../state/container-records.js";
 import { PodRecords } from "../state/pod-records.js";

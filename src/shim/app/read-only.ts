@@ -8,10 +8,10 @@
 import { lstat, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { namesIn } from "../lib/files/directories.js";
-import type { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { namesIn } from "../../lib/files/directories.js";
+import type { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import type { Rpc, Rpcs } from "../grpc/handlers.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import type { HostAccess } from "../ports/host.js";

@@ -1,10 +1,10 @@
 /** Opens the adapters, builds the program, serves it, and stops it in reverse order. */
 import { createHash } from "node:crypto";
-import { Lifetime } from "../lib/lifetime.js";
-import type { Logger } from "../lib/log.js";
+import { Lifetime } from "../../lib/lifetime.js";
+import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { Reach } from "../domain/reach.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { Reach } from "../../domain/reach.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { bindRpcs } from "../cri/bind-rpcs.js";

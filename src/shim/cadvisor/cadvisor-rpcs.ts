@@ -1,12 +1,12 @@
 /** What cAdvisor asks: from the read model alone, without an engine request. */
-import type { ContainerEntry } from "../domain/container.js";
-import type { SandboxEntry } from "../domain/sandbox.js";
+import type { ContainerEntry } from "../../domain/container.js";
+import type { SandboxEntry } from "../../domain/sandbox.js";
 import type { Rpc, Rpcs } from "../grpc/handlers.js";
 import { ofContainer, ofNothing } from "../grpc/request-subject.js";
 import type { ImageNames } from "../images/image-names.js";
-import { withDeadline } from "../lib/abort.js";
-import type { Call } from "../lib/call.js";
-import { ShimError } from "../lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { ShimError } from "../../lib/errors.js";
 import type { EngineState } from "../state/engine-state.js";
 import { describeContainer, describeTask } from "./describe-container.js";
 import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } from "./messages.js";

@@ -1,10 +1,10 @@
 /** A sandbox or container of a pod as containerd would describe it to cAdvisor. Pure. */
-import type { ContainerEntry } from "../domain/container.js";
-import { containerStateOf } from "../domain/container-state.js";
-import { ContainerState } from "../domain/cri.js";
-import { sandboxType, typeLabel } from "../domain/labels.js";
-import type { SandboxEntry } from "../domain/sandbox.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { ContainerEntry } from "../../domain/container.js";
+import { containerStateOf } from "../../domain/container-state.js";
+import { ContainerState } from "../../domain/cri.js";
+import { sandboxType, typeLabel } from "../../domain/labels.js";
+import type { SandboxEntry } from "../../domain/sandbox.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import { type ContainerResponse, type TaskResponse, type TaskStatus, taskStatus } from "./messages.js";
 
 /** By it cAdvisor knows which container has the network of the pod. */

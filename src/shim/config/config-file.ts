@@ -1,5 +1,5 @@
 /** Options from the YAML configuration file. */
-import { ShimError, messageOf } from "../lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 import { type Given, didYouMean, fieldOfFlag, fieldOfName, optionNames } from "./given.js";
 import { options } from "./options.js";
 
@@ -21,7 +21,7 @@ export async function readConfigFile(
   const text = await readFile(path).catch((error: unknown) => fail(`cannot be read: ${messageOf(error)}`));
   if (text.length > largestFileCharacters) fail("is larger than 1 MiB");
 
-  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("../lib/yaml.js");
+  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("../../lib/yaml.js");
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   function position(offset: number): string {

@@ -1,6 +1,6 @@
 /** Options that apply to every container. Part of the table in options.ts. */
-import { ShimError } from "../lib/errors.js";
-import type { DockerUlimit } from "../domain/create-body.js";
+import { ShimError } from "../../lib/errors.js";
+import type { DockerUlimit } from "../../domain/create-body.js";
 import { option, type ValueKind } from "./option.js";
 import { booleanKind, emptyPathListKind } from "./value-kinds.js";
 

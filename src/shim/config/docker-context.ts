@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { ShimError, messageOf } from "../lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";
 import type { Environment } from "./given.js";
 

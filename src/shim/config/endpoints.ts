@@ -1,8 +1,8 @@
 /** Addresses to listen on and to connect to. */
 import { BlockList, isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
-import { formatSocketPath, pipePrefix } from "../lib/socket-address.js";
-import { ShimError } from "../lib/errors.js";
+import { formatSocketPath, pipePrefix } from "../../lib/socket-address.js";
+import { ShimError } from "../../lib/errors.js";
 import type { ValueKind } from "./option.js";
 
 export interface UnixEndpoint {

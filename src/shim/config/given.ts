@@ -3,7 +3,7 @@
  * suggestions for unknown names, because commander only suggests flags and does not export that function.
  */
 import { type OptionField, optionList, options } from "./options.js";
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { environmentName } from "./option.js";
 
 export type GivenSource = "flag" | "environment" | "file";

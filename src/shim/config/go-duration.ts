@@ -1,5 +1,5 @@
 /** Durations in Go's format, which unit files and kubelet configurations use. */
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 const unitMs: Readonly<Record<string, number>> = {
   ns: 1e-6,

@@ -3,8 +3,8 @@
  * configuration file, `dockershim config`, `--help` and docs/flags.md all use this table. Its keys are the
  * fields of `Config`.
  */
-import { parseReference } from "../domain/image-reference.js";
-import { ShimError } from "../lib/errors.js";
+import { parseReference } from "../../domain/image-reference.js";
+import { ShimError } from "../../lib/errors.js";
 import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind } from "./endpoints.js";
 import { metricsOptions } from "./metrics-options.js";

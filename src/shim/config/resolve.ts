@@ -1,5 +1,5 @@
 /** Command line, environment and file → one checked `Config`. */
-import { ShimError, messageOf } from "../lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 import { readConfigFile } from "./config-file.js";
 import { type ContextFiles, type DockerContext, findEngine } from "./docker-context.js";
 import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";

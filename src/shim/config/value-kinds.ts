@@ -1,11 +1,11 @@
 /** Kinds of option values: text in, checked value out. */
 import { isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { formatGoDuration, parseGoDuration } from "./go-duration.js";
 import type { ValueKind } from "./option.js";
-import { imagePatternFault } from "../domain/image-reference.js";
-import type { LogLevel } from "../lib/log.js";
+import { imagePatternFault } from "../../domain/image-reference.js";
+import type { LogLevel } from "../../lib/log.js";
 
 function refuse(reason: string): never {
   throw new ShimError("invalid", reason);

@@ -2,11 +2,11 @@
  * Finds sandboxes and containers by id. An id without an entity in the read model is inspected first, so that
  * no call takes a pending container for removed. An error of the inspect is the error of the call.
  */
-import { withDeadline } from "../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import type { Container } from "../domain/container.js";
-import { isContainerId } from "../domain/id-and-label-filters.js";
-import type { Sandbox } from "../domain/sandbox.js";
+import { withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Container } from "../../domain/container.js";
+import { isContainerId } from "../../domain/id-and-label-filters.js";
+import type { Sandbox } from "../../domain/sandbox.js";
 import type { Services } from "./services.js";
 
 /** As long as a call waits for an engine link that is recovering. */

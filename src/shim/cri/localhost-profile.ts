@@ -1,5 +1,5 @@
-import { ShimError } from "../lib/errors.js";
-import type { SecurityProfile } from "../domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
+import type { SecurityProfile } from "../../domain/cri.js";
 import type { HostAccess } from "../ports/host.js";
 import { localhostSeccompPath } from "../plan/seccomp.js";
 

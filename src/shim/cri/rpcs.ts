@@ -1,5 +1,5 @@
 /** One row for each implemented RPC. Others answer UNIMPLEMENTED. */
-import type { Call } from "../lib/call.js";
+import type { Call } from "../../lib/call.js";
 import type {
   Answer,
   Container,
@@ -10,8 +10,8 @@ import type {
   PodSandboxMetrics,
   PodSandboxStats,
   RuntimeService,
-} from "../domain/cri.js";
-import type { RawRequest, ValidatedRpc, ValidRequests } from "../domain/requests.js";
+} from "../../domain/cri.js";
+import type { RawRequest, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
 import type { ItemEncoders } from "../grpc/codec/proto.js";
 import type { Send } from "../grpc/handlers.js";
 import {

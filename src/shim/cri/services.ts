@@ -1,9 +1,9 @@
 /** The dependencies of the RPCs. */
-import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
-import type { Logger } from "../lib/log.js";
-import type { Nanoseconds } from "../lib/time.js";
-import type { Answer, ContainerEventResponse } from "../domain/cri.js";
-import type { DockerUlimit } from "../domain/create-body.js";
+import type { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import type { Logger } from "../../lib/log.js";
+import type { Nanoseconds } from "../../lib/time.js";
+import type { Answer, ContainerEventResponse } from "../../domain/cri.js";
+import type { DockerUlimit } from "../../domain/create-body.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";

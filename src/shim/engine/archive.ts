@@ -2,13 +2,13 @@
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { extract } from "tar-stream";
-import { linkAbort, withDeadline } from "../lib/abort.js";
-import { isKind, ShimError } from "../lib/errors.js";
+import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { isKind, ShimError } from "../../lib/errors.js";
 import type { ArchiveCalls, ArchiveStat } from "../ports/engine.js";
 import { readBody } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import { brokenAnswer } from "./http/errors.js";
-import { asObject, numberOf, textOf } from "../lib/json/json-readers.js";
+import { asObject, numberOf, textOf } from "../../lib/json/json-readers.js";
 import { parseJson } from "./http/json.js";
 import { changedEntries } from "./tar-entries.js";
 

@@ -1,8 +1,8 @@
 /** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
-import { ShimError } from "../lib/errors.js";
-import { parseTimestamp } from "../lib/time.js";
-import { scopePropertyPrefix } from "../domain/create-body.js";
-import { essentialLabels, type Labels, madeLabels } from "../domain/labels.js";
+import { ShimError } from "../../lib/errors.js";
+import { parseTimestamp } from "../../lib/time.js";
+import { scopePropertyPrefix } from "../../domain/create-body.js";
+import { essentialLabels, type Labels, madeLabels } from "../../domain/labels.js";
 import type {
   DockerStatus,
   ListedContainer,
@@ -10,7 +10,7 @@ import type {
   RequestedMount,
   ResourceSnapshot,
   Snapshot,
-} from "../domain/snapshot.js";
+} from "../../domain/snapshot.js";
 import {
   asObject,
   flagOf,
@@ -21,7 +21,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "../lib/json/json-readers.js";
+} from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 const statuses: readonly DockerStatus[] = [

@@ -1,6 +1,6 @@
 /** The calls about containers. */
-import { sleep, withDeadline } from "../lib/abort.js";
-import { isKind, ShimError } from "../lib/errors.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
+import { isKind, ShimError } from "../../lib/errors.js";
 import type { ContainerCalls } from "../ports/engine.js";
 import {
   containerEssentials,
@@ -10,7 +10,7 @@ import {
 } from "./container-snapshot.js";
 import { readChunks } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
-import { asObject, numberOf } from "../lib/json/json-readers.js";
+import { asObject, numberOf } from "../../lib/json/json-readers.js";
 import { parseJson } from "./http/json.js";
 import { OutputFrames } from "./http/process-streams.js";
 import { toEngineReading } from "./stats.js";

@@ -4,7 +4,7 @@ import { archiveCalls } from "./archive.js";
 import { containerCalls } from "./containers.js";
 import { execCalls } from "./exec.js";
 import { EngineClient, type EngineClientOptions } from "./http/client.js";
-import { asObject, objectsOf, textOf } from "../lib/json/json-readers.js";
+import { asObject, objectsOf, textOf } from "../../lib/json/json-readers.js";
 import { imageCalls } from "./images.js";
 import { systemCalls } from "./system.js";
 

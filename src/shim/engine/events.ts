@@ -1,7 +1,7 @@
 /** The engine's event stream. */
 import type { EngineEvent } from "../ports/engine.js";
 import { splitLines } from "./http/answer.js";
-import { asObject, objectOf, textOf } from "../lib/json/json-readers.js";
+import { asObject, objectOf, textOf } from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 const action = "read engine events";

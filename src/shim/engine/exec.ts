@@ -4,7 +4,7 @@
 import type { ExecCalls } from "../ports/engine.js";
 import type { TerminalSize } from "../ports/streaming.js";
 import { type EngineClient, refusalOf } from "./http/client.js";
-import { asObject, flagOf, numberOf } from "../lib/json/json-readers.js";
+import { asObject, flagOf, numberOf } from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 import { openProcessStreams } from "./http/process-streams.js";
 

@@ -1,6 +1,6 @@
 /** What `GET /version` and `GET /info` say of the engine, and which API version to speak with it. */
-import { ShimError } from "../lib/errors.js";
-import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
+import { ShimError } from "../../lib/errors.js";
+import type { NodeFacts, RuntimeFacts } from "../../domain/node-facts.js";
 import type { EngineVersion } from "../ports/engine.js";
 import {
   asList,
@@ -10,7 +10,7 @@ import {
   objectOf,
   textOf,
   textsOf,
-} from "../lib/json/json-readers.js";
+} from "../../lib/json/json-readers.js";
 
 /** Docker Engine 20.10. */
 const lowestMinor = 41;

@@ -1,7 +1,7 @@
 /** Images as the engine describes them, in our own shape, for API 1.41 to 1.56. */
-import { ShimError } from "../lib/errors.js";
-import { essentialLabels } from "../domain/labels.js";
-import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
+import { ShimError } from "../../lib/errors.js";
+import { essentialLabels } from "../../domain/labels.js";
+import type { ImageSnapshot, ListedImage } from "../../domain/snapshot.js";
 import {
   asList,
   asObject,
@@ -13,7 +13,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "../lib/json/json-readers.js";
+} from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 /*

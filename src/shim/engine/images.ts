@@ -1,11 +1,11 @@
 /** The calls about images. */
 import { createHash } from "node:crypto";
-import { withDeadline } from "../lib/abort.js";
-import { isKind } from "../lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { isKind } from "../../lib/errors.js";
 import type { ImageCalls } from "../ports/engine.js";
 import { readChunks } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
-import { asList, asObject, numberOf, objectOf } from "../lib/json/json-readers.js";
+import { asList, asObject, numberOf, objectOf } from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 import { imageEssentials, listedImageEssentials, toImageSnapshot, toListedImage } from "./image-snapshot.js";
 import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./registry/pull.js";

@@ -1,7 +1,7 @@
 /** Every engine call timed and counted, in one place. */
-import { type Call, currentCall } from "../lib/call.js";
-import { type ErrorKind, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { type Call, currentCall } from "../../lib/call.js";
+import { type ErrorKind, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 
 export type EngineVerb = keyof Engine;

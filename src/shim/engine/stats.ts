@@ -1,5 +1,5 @@
 /** The answer of `GET /containers/{id}/stats`, of hosts with either version of cgroups. */
-import { nowNanoseconds, parseTimestamp } from "../lib/time.js";
+import { nowNanoseconds, parseTimestamp } from "../../lib/time.js";
 import type {
   BlockReading,
   CpuReading,
@@ -7,8 +7,8 @@ import type {
   EngineReading,
   InterfaceReading,
   MemoryReading,
-} from "../domain/resource-reading.js";
-import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "../lib/json/json-readers.js";
+} from "../../domain/resource-reading.js";
+import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "../../lib/json/json-readers.js";
 
 /** Larger values mean "unlimited", also for tasks: some engines send the largest number. */
 const unlimited = 2 ** 60;

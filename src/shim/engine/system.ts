@@ -1,6 +1,6 @@
 /** The calls about the engine itself: whether it answers, what it is, what happens in it. */
-import { ShimError } from "../lib/errors.js";
-import { asList, asObject, textOf } from "../lib/json/json-readers.js";
+import { ShimError } from "../../lib/errors.js";
+import { asList, asObject, textOf } from "../../lib/json/json-readers.js";
 import type { SystemCalls } from "../ports/engine.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";

@@ -2,8 +2,8 @@
  * Removes entries from a tar stream and changes owners. All else passes byte for byte: tar-stream would lose
  * binary values of extended headers, such as file capabilities.
  */
-import type { Owner } from "../domain/node-facts.js";
-import { ShimError } from "../lib/errors.js";
+import type { Owner } from "../../domain/node-facts.js";
+import { ShimError } from "../../lib/errors.js";
 
 const blockBytes = 512;
 /** Largest extended header: paths have 4 KiB, extended attributes of a file 64 KiB each. */

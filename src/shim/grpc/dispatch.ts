@@ -6,10 +6,10 @@ import {
   type Server,
   type ServerWritableStream,
 } from "@grpc/grpc-js";
-import { orAbort } from "../lib/abort.js";
-import type { Call } from "../lib/call.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { orAbort } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { Rpc, Rpcs } from "./handlers.js";
 import type { Instrument } from "./instrument.js";
 import { UndecodableRequest, type Method } from "./codec/proto.js";

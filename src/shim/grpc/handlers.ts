@@ -1,5 +1,5 @@
 /** The form in which RPCs plug into the server. */
-import type { Call } from "../lib/call.js";
+import type { Call } from "../../lib/call.js";
 import type { RequestSubject } from "./request-subject.js";
 
 /**

@@ -1,8 +1,8 @@
 /** What all calls have in common: cancellation, timing, log lines, errors to status. */
 import { status, type Deadline } from "@grpc/grpc-js";
-import { runInCall, type Call } from "../lib/call.js";
-import { ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { runInCall, type Call } from "../../lib/call.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import { UndecodableRequest } from "./codec/proto.js";
 import type { Rpc } from "./handlers.js";
 import { ofNothing, ofUnimplemented } from "./request-subject.js";

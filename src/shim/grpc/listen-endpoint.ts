@@ -1,5 +1,5 @@
 /** Where a server listens, as the flags write it. */
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 export type Endpoint =
   /** A unix socket of this absolute path. */

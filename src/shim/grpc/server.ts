@@ -7,9 +7,9 @@ import {
 } from "@grpc/grpc-js";
 import type { Http2Server, Http2Session } from "node:http2";
 import { createServer, type Server as NetServer, type Socket } from "node:net";
-import { orAbort, withDeadline } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
 import type { Rpcs } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
@@ -18,8 +18,8 @@ import { acceptConnection } from "./authority/authority-rewriter.js";
 import { guardRequests } from "./guards/guard-requests.js";
 import { GuardedConnection } from "./guards/guarded-connection.js";
 import { formatEndpoint, type Endpoint } from "./listen-endpoint.js";
-import { activatedDescriptor, listenOnDescriptor, type Environment } from "../lib/linux/systemd.js";
-import { bindUnixSocket } from "../lib/unix-socket.js";
+import { activatedDescriptor, listenOnDescriptor, type Environment } from "../../lib/linux/systemd.js";
+import { bindUnixSocket } from "../../lib/unix-socket.js";
 
 export interface GrpcServerOptions extends InstrumentOptions {
   readonly endpoint: Endpoint;

@@ -1,6 +1,6 @@
 /** From error kinds to gRPC status: the only place that knows the codes. */
 import { status } from "@grpc/grpc-js";
-import { ShimError, type ErrorKind } from "../lib/errors.js";
+import { ShimError, type ErrorKind } from "../../lib/errors.js";
 
 const codes: Readonly<Record<ErrorKind, status>> = {
   invalid: status.INVALID_ARGUMENT,

@@ -15,10 +15,10 @@ import {
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Header, pack, type Pack } from "tar-stream";
-import { orAbort } from "../lib/abort.js";
-import { syncDirectory } from "../lib/files/directories.js";
-import { ShimError } from "../lib/errors.js";
-import { fileError, hasCode } from "../lib/files/file-errors.js";
+import { orAbort } from "../../lib/abort.js";
+import { syncDirectory } from "../../lib/files/directories.js";
+import { ShimError } from "../../lib/errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { CheckpointContent } from "../ports/host.js";
 import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
 

@@ -1,4 +1,4 @@
-import { type Reach, type ReachJob, tries } from "../domain/reach.js";
+import { type Reach, type ReachJob, tries } from "../../domain/reach.js";
 import type { HostAccess, HostFunctions } from "../ports/host.js";
 
 /** Does each job where it is in reach as `local` does, else as `remote` does: decided at each call. */

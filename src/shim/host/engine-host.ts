@@ -1,13 +1,13 @@
 import { stat } from "node:fs/promises";
 import { release } from "node:os";
 import { isAbsolute, join } from "node:path";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { withDeadline } from "../lib/abort.js";
-import { directoryId } from "../lib/files/directory-id.js";
-import { KernelNamespaces, type NetworkNamespaces } from "../lib/linux/network-namespaces.js";
-import type { Logger } from "../lib/log.js";
-import { typeLabel } from "../domain/labels.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { directoryId } from "../../lib/files/directory-id.js";
+import { KernelNamespaces, type NetworkNamespaces } from "../../lib/linux/network-namespaces.js";
+import type { Logger } from "../../lib/log.js";
+import { typeLabel } from "../../domain/labels.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import {
   type JobReach,
   notReached,
@@ -20,8 +20,8 @@ import {
   reachProblem,
   sameForAll,
   type SeenDirectory,
-} from "../domain/reach.js";
-import type { Snapshot } from "../domain/snapshot.js";
+} from "../../domain/reach.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import { composeHost } from "./compose-host.js";

@@ -1,10 +1,10 @@
 /** Where the engine keeps images, their layers, and the writable layers of containers. */
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
-import type { NodeFacts } from "../domain/node-facts.js";
-import { fileError, hasCode } from "../lib/files/file-errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { LayerDirectory } from "../ports/host.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import { ProcFiles, readMounts } from "./processes/proc-files.js";
 
 /** Of a containerd that was not told otherwise. */

@@ -1,10 +1,10 @@
 import { rewriteInPlace } from "./resolv-conf.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import { fileError, hasCode } from "../lib/files/file-errors.js";
-import type { Logger } from "../lib/log.js";
-import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../lib/linux/network-namespaces.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import type { Logger } from "../../lib/log.js";
+import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../../lib/linux/network-namespaces.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type {
   CdiSpecDocument,
   CgroupDirectories,

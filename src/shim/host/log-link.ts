@@ -3,9 +3,9 @@ import { randomBytes } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { lstat, mkdir, readdir, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { engineLogFile } from "../lib/engine-log-file.js";
-import { ShimError } from "../lib/errors.js";
-import { fileError, hasCode } from "../lib/files/file-errors.js";
+import { engineLogFile } from "../../lib/engine-log-file.js";
+import { ShimError } from "../../lib/errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { LogLink } from "../ports/host.js";
 
 /**

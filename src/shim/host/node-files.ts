@@ -1,11 +1,11 @@
 /** Files of the node that requests refer to. */
 import { constants, open, readdir, readFile, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { blockDeviceName, splitDeviceNumber } from "../lib/linux/kernel-file.js";
-import { fileError, hasCode } from "../lib/files/file-errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { blockDeviceName, splitDeviceNumber } from "../../lib/linux/kernel-file.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { CdiSpecDocument, FileSystemUsage } from "../ports/host.js";
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 
@@ -106,7 +106,7 @@ async function specFiles(directory: string, log: Pick<Logger, "warn">): Promise<
 }
 
 async function parse(path: string): Promise<unknown> {
-  const { parse: parseYaml } = await import("../lib/yaml.js");
+  const { parse: parseYaml } = await import("../../lib/yaml.js");
   // JSON is YAML, too.
   return parseYaml(await readNodeFile(path, limitBytes));
 }

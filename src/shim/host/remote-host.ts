@@ -1,5 +1,5 @@
-import { ShimError } from "../lib/errors.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { ShimError } from "../../lib/errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { HostFunctions } from "../ports/host.js";
 import * as nodeFiles from "./node-files.js";
 

@@ -1,7 +1,7 @@
 /** The resolv.conf of a sandbox, which the engine has made. */
 import { constants, type FileHandle, open } from "node:fs/promises";
-import { ShimError } from "../lib/errors.js";
-import { fileError } from "../lib/files/file-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import { fileError } from "../../lib/files/file-errors.js";
 
 /**
  * Writes in place, no rename: the engine bind-mounts this very inode into every container of the pod, and a

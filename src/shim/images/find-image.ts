@@ -1,5 +1,5 @@
-import { parseReference } from "../domain/image-reference.js";
-import type { ImageSnapshot } from "../domain/snapshot.js";
+import { parseReference } from "../../domain/image-reference.js";
+import type { ImageSnapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /**

@@ -1,7 +1,7 @@
-import { withDeadline } from "../lib/abort.js";
-import { LruMap } from "../lib/lru-map.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import { LruMap } from "../../lib/lru-map.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import type { ImageSnapshot, ListedImage } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import { findImage } from "./find-image.js";
 

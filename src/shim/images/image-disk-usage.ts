@@ -1,7 +1,7 @@
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import { nowNanoseconds } from "../lib/time.js";
-import type { Answer, FilesystemUsage } from "../domain/cri.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { nowNanoseconds } from "../../lib/time.js";
+import type { Answer, FilesystemUsage } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource } from "../ports/host.js";
 

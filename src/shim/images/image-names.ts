@@ -1,6 +1,6 @@
-import { normalizeReference, parseReference } from "../domain/image-reference.js";
-import { imageNameLabel, typeLabel } from "../domain/labels.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { normalizeReference, parseReference } from "../../domain/image-reference.js";
+import { imageNameLabel, typeLabel } from "../../domain/labels.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { ImageCache } from "./image-cache.js";
 
 type NamedImage = Pick<Snapshot, "labels" | "imageName" | "imageId">;

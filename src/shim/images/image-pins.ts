@@ -1,6 +1,6 @@
 /** Which images are reported as pinned: kubelets do not remove them when they collect garbage. */
-import { imageNameMatcher } from "../domain/image-reference.js";
-import type { ListedImage } from "../domain/snapshot.js";
+import { imageNameMatcher } from "../../domain/image-reference.js";
+import type { ListedImage } from "../../domain/snapshot.js";
 import type { UnmanagedImages } from "./unmanaged-images.js";
 
 /** The parts of a listed or inspected image by which it is pinned. */

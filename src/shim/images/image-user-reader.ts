@@ -1,11 +1,11 @@
-import { orAbort, withDeadline } from "../lib/abort.js";
-import type { Logger } from "../lib/log.js";
-import { isKind, messageOf } from "../lib/errors.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import { ImageUserFiles } from "../domain/image-users.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import type { Logger } from "../../lib/log.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { ImageUserFiles } from "../../domain/image-users.js";
 import type { Engine } from "../ports/engine.js";
 import type { ScratchContainers } from "./scratch-containers.js";
-import { LruMap } from "../lib/lru-map.js";
+import { LruMap } from "../../lib/lru-map.js";
 
 /** Largest user database that is read. It has some ten thousand users. */
 const userFileLimitBytes = 4 * 1024 * 1024;

@@ -4,13 +4,13 @@
  * volume itself as long as no container of a pod has it. Both have the same name, a hash of the content.
  */
 import { createHash } from "node:crypto";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { Rollback } from "../lib/rollback.js";
-import type { CreateBody, DockerMount } from "../domain/create-body.js";
-import { pinnedImageLabel, typeLabel } from "../domain/labels.js";
-import { type NodeFacts, remappedRoot } from "../domain/node-facts.js";
-import type { ImageSnapshot } from "../domain/snapshot.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { Rollback } from "../../lib/rollback.js";
+import type { CreateBody, DockerMount } from "../../domain/create-body.js";
+import { pinnedImageLabel, typeLabel } from "../../domain/labels.js";
+import { type NodeFacts, remappedRoot } from "../../domain/node-facts.js";
+import type { ImageSnapshot } from "../../domain/snapshot.js";
 import {
   imageLayers,
   overlayOptions,
@@ -21,7 +21,7 @@ import {
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { ScratchContainers } from "./scratch-containers.js";
-import { quote } from "../domain/field-errors.js";
+import { quote } from "../../domain/field-errors.js";
 import { normalizePath } from "../plan/paths.js";
 
 /** Label of pins and volumes; the value is the state directory's. */

@@ -1,5 +1,5 @@
-import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
-import type { SingleFlight } from "../lib/sync/single-flight.js";
+import type { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import type { SingleFlight } from "../../lib/sync/single-flight.js";
 import type { ImageCache } from "./image-cache.js";
 import type { ImageDiskUsage } from "./image-disk-usage.js";
 import type { ImageNames } from "./image-names.js";

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { orAbort, withDeadline } from "../lib/abort.js";
-import type { Logger } from "../lib/log.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { typeLabel } from "../domain/labels.js";
-import type { ImageSnapshot, Snapshot } from "../domain/snapshot.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import type { Logger } from "../../lib/log.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { typeLabel } from "../../domain/labels.js";
+import type { ImageSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
 import type { Engine } from "../ports/engine.js";
 import { mayHaveHappened, removeLostCreate } from "../recovery/lost-answer.js";

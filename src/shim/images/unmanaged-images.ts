@@ -1,9 +1,9 @@
-import { withDeadline } from "../lib/abort.js";
-import { isKind, messageOf } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import { mayInheritPodType, typeLabel } from "../domain/labels.js";
-import { listedName, type ListedContainer } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { mayInheritPodType, typeLabel } from "../../domain/labels.js";
+import { listedName, type ListedContainer } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /** Limit of one list, which concurrent callers share. */

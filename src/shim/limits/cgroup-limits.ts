@@ -1,16 +1,16 @@
 import { isDeepStrictEqual } from "node:util";
-import { withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError, isKind } from "../lib/errors.js";
-import type { Nanoseconds } from "../lib/time.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError, isKind } from "../../lib/errors.js";
+import type { Nanoseconds } from "../../lib/time.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { CgroupSettings, HostSource } from "../ports/host.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { Records } from "../state/records.js";
-import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
-import { Semaphore } from "../lib/sync/semaphore.js";
-import type { Logger } from "../lib/log.js";
-import type { Call } from "../lib/call.js";
+import type { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
+import type { Logger } from "../../lib/log.js";
+import type { Call } from "../../lib/call.js";
 import { needsCgroup, splitByNeed } from "../plan/cgroups.js";
 import {
   lostLimits,

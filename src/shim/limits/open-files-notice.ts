@@ -2,11 +2,11 @@
  * How many files containers may open where nothing asks for more: told in the log, and by `dockershim doctor
  * ulimits`.
  */
-import { messageOf } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import type { DockerUlimit } from "../domain/create-body.js";
-import { sandboxType, typeLabel } from "../domain/labels.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { DockerUlimit } from "../../domain/create-body.js";
+import { sandboxType, typeLabel } from "../../domain/labels.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess, OpenFileLimits } from "../ports/host.js";
 

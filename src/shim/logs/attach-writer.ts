@@ -1,8 +1,8 @@
 /** Writes a container's log from its attached output: for log drivers that cannot be read back. */
-import { orAbort, sleep, withDeadline } from "../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { WallClock } from "../lib/time.js";
+import { orAbort, sleep, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { WallClock } from "../../lib/time.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
 import { LineAssembler, LineBuffer, OutputBatch } from "./cri-lines.js";
 import { absenceNotice } from "./gaps.js";

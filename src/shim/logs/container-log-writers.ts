@@ -1,9 +1,9 @@
 /** All logs that this program writes: which containers have one, and when its writer starts and ends. */
-import { sleep } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { RetryTimer, type BackoffTimes } from "../lib/sync/backoff.js";
-import { tries } from "../domain/reach.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { sleep } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { RetryTimer, type BackoffTimes } from "../../lib/sync/backoff.js";
+import { tries } from "../../domain/reach.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerLogs, LogOwner, LogTarget } from "../ports/container-logs.js";
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted/convert-link.js";
 import { removeBeside } from "./adopted/engine-links.js";

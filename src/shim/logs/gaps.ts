@@ -1,5 +1,5 @@
 /** Gaps in a log: one line stands for the lost ones. It is written once, also when the process is killed. */
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 import type { SourcePosition } from "./log-record.js";
 import type { LogOutput } from "./sink/log-output.js";
 

@@ -1,11 +1,11 @@
 /** The record on disk of each container's log: its owner, its path, and its position. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { removeFile, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../lib/files/directories.js";
-import { messageOf } from "../lib/errors.js";
-import { isFileKey, quarantineFile } from "../lib/files/state-files.js";
-import type { Logger } from "../lib/log.js";
+import { removeFile, sweepTemporaryFiles, writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import { messageOf } from "../../lib/errors.js";
+import { isFileKey, quarantineFile } from "../../lib/files/state-files.js";
+import type { Logger } from "../../lib/log.js";
 import type { LogSource } from "./log-source.js";
 
 /** A position in the source: all output before it is in the first `size` bytes of the sink. */

@@ -1,5 +1,5 @@
 /** Sources of a container's output, by its log driver, and what each of their writers implements. */
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 /** A longer line of Docker's file is not an entry. */
 export const longestEntryBytes = 8 * 1024 * 1024;

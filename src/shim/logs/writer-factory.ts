@@ -1,9 +1,9 @@
 /** Opens the log file of a container and chooses the writer that continues it. */
-import { tries } from "../domain/reach.js";
+import { tries } from "../../domain/reach.js";
 import { access, constants } from "node:fs/promises";
 import { dirname } from "node:path";
-import type { Snapshot } from "../domain/snapshot.js";
-import type { Logger } from "../lib/log.js";
+import type { Snapshot } from "../../domain/snapshot.js";
+import type { Logger } from "../../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import { removeEngineLinks } from "./adopted/engine-links.js";

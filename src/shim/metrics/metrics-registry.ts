@@ -1,8 +1,8 @@
 /**
  * All metrics of this process, and their text. prom-client is loaded here, and only when the endpoint is on.
  */
-import { messageOf } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
 import type { PresentMetric } from "../ports/present-metrics.js";
 import { createOperationMetrics } from "./operation-metrics.js";

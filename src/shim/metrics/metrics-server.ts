@@ -1,12 +1,12 @@
 /** The HTTP server of metrics and health: a few plain pages for clients of this host. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { hasCode } from "../lib/files/file-errors.js";
-import type { Logger } from "../lib/log.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import { bindUnixSocket, type BoundSocket } from "../lib/unix-socket.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import type { Logger } from "../../lib/log.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { bindUnixSocket, type BoundSocket } from "../../lib/unix-socket.js";
 
 export type MetricsAddress =
   | { readonly kind: "unix"; readonly path: string }

@@ -1,6 +1,6 @@
 /** Metrics of the present state of the program. */
-import { ContainerState } from "../domain/cri.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { ContainerState } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { PresentMetric, PresentValue } from "../ports/present-metrics.js";
 

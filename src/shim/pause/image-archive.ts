@@ -5,8 +5,8 @@
  */
 import { createHash } from "node:crypto";
 import { pack } from "tar-stream";
-import { ShimError } from "../lib/errors.js";
-import { normalizeReference, parseReference } from "../domain/image-reference.js";
+import { ShimError } from "../../lib/errors.js";
+import { normalizeReference, parseReference } from "../../domain/image-reference.js";
 
 /** Processor architectures under the names that Go and OCI give them. */
 export type ImageArchitecture = "amd64" | "arm64";

@@ -1,9 +1,9 @@
 /** Which pause image a sandbox is created from, and that the engine has it. */
-import { formatDuration } from "../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import { normalizeReference } from "../domain/image-reference.js";
+import { formatDuration } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import { normalizeReference } from "../../domain/image-reference.js";
 import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, portForwardEntry, readProgram } from "./programs.js";
 

@@ -1,5 +1,5 @@
 /** The image of the helper container with which `play` writes files on an engine's host. */
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, readProgram } from "./programs.js";
 

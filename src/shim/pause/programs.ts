@@ -1,8 +1,8 @@
 /** The programs of pause/bin, which this installation carries for each processor architecture. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { packageDirectory } from "../lib/package-directory.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { packageDirectory } from "../../lib/package-directory.js";
 import { type ArchiveEntry, buildTar, type ImageArchitecture } from "./image-archive.js";
 
 export type ProgramName =

@@ -1,7 +1,7 @@
 /** AppArmor: from the CRI's two fields to Docker's security option. */
-import type { SecurityProfile } from "../domain/cri.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import { preconditionField, unsupportedField } from "../domain/field-errors.js";
+import type { SecurityProfile } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { preconditionField, unsupportedField } from "../../domain/field-errors.js";
 import { fromMessage, localhostPrefix, type ProfileChoice } from "./security-options.js";
 
 /** The message wins over the older string; nothing, or `runtime/default`, is the engine's default profile. */

@@ -6,9 +6,9 @@
  * modes of device nodes. A device that needs one of those is refused by name: half a device would fail
  * somewhere inside the container.
  */
-import type { DockerDevice, DockerMount } from "../domain/create-body.js";
-import type { ContainerConfig } from "../domain/cri.js";
-import { invalidField, preconditionField, quote, unsupportedField } from "../domain/field-errors.js";
+import type { DockerDevice, DockerMount } from "../../domain/create-body.js";
+import type { ContainerConfig } from "../../domain/cri.js";
+import { invalidField, preconditionField, quote, unsupportedField } from "../../domain/field-errors.js";
 import { cleanPath } from "./paths.js";
 
 /** One specification file, parsed; `content` is whatever the file held, undefined when it cannot be read. */

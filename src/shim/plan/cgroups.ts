@@ -1,9 +1,9 @@
 /** The cgroup parent of a pod, and limits that are written into the cgroup of a container. */
-import type { LinuxContainerResources } from "../domain/cri.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import type { LinuxContainerResources } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { CgroupSettings } from "../ports/host.js";
-import { invalidField } from "../domain/field-errors.js";
-import { unlessBlank } from "../domain/create-body.js";
+import { invalidField } from "../../domain/field-errors.js";
+import { unlessBlank } from "../../domain/create-body.js";
 import { climbs } from "./paths.js";
 
 /** The path of the resources in a request, for error messages. */

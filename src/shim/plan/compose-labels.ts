@@ -1,6 +1,6 @@
 /** Labels by which Docker Desktop and other tools show the containers of a pod as one group. */
-import type { Labels } from "../domain/labels.js";
-import type { PodIdentity } from "../domain/names.js";
+import type { Labels } from "../../domain/labels.js";
+import type { PodIdentity } from "../../domain/names.js";
 
 /**
  * Compose's names of its project, here the pod, and of its service, here the container. `docker compose` leaves such

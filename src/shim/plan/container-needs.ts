@@ -1,6 +1,6 @@
 /** What must be learnt of the node and the image before a container can be planned. */
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { ValidCreateContainer } from "../domain/requests.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { ValidCreateContainer } from "../../domain/requests.js";
 import { chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices } from "./cdi.js";
 import { imageVolumeNeeds, type ImageVolumeNeed } from "./image-volumes.js";

@@ -1,5 +1,5 @@
 /** Plan of CreateContainer: the create body and what follows it, as data. */
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import {
   type CreateBody,
   type DockerUlimit,
@@ -8,9 +8,9 @@ import {
   noHealthcheck,
   unlessBlank,
   unlessEmpty,
-} from "../domain/create-body.js";
-import type { ResolvedImageUser } from "../domain/image-users.js";
-import { formatImageMounts } from "../domain/image-mounts.js";
+} from "../../domain/create-body.js";
+import type { ResolvedImageUser } from "../../domain/image-users.js";
+import { formatImageMounts } from "../../domain/image-mounts.js";
 import {
   imageNameLabel,
   containerType,
@@ -20,12 +20,12 @@ import {
   toDockerLabels,
   typeLabel,
   type Labels,
-} from "../domain/labels.js";
-import { parseReference } from "../domain/image-reference.js";
-import { alternativeName, containerName } from "../domain/names.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
-import { stopSignalName, gracePeriodSeconds } from "../domain/stop-signal.js";
+} from "../../domain/labels.js";
+import { parseReference } from "../../domain/image-reference.js";
+import { alternativeName, containerName } from "../../domain/names.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { ValidContainerConfig, ValidCreateContainer } from "../../domain/requests.js";
+import { stopSignalName, gracePeriodSeconds } from "../../domain/stop-signal.js";
 import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices, type CdiEdits } from "./cdi.js";

@@ -1,8 +1,8 @@
 /** Device nodes of a container. */
-import type { Device } from "../domain/cri.js";
-import type { DockerDevice } from "../domain/create-body.js";
+import type { Device } from "../../domain/cri.js";
+import type { DockerDevice } from "../../domain/create-body.js";
 import type { FoundDevices } from "../ports/host.js";
-import { preconditionField, problemField, unsupportedField } from "../domain/field-errors.js";
+import { preconditionField, problemField, unsupportedField } from "../../domain/field-errors.js";
 import { isBelow, normalizePath } from "./paths.js";
 
 /**

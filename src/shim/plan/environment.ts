@@ -1,6 +1,6 @@
 /** Environment of containers and of execs. */
-import type { KeyValue } from "../domain/cri.js";
-import { unsupportedField } from "../domain/field-errors.js";
+import type { KeyValue } from "../../domain/cri.js";
+import { unsupportedField } from "../../domain/field-errors.js";
 
 /**
  * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be

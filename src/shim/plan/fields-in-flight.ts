@@ -1,13 +1,13 @@
 /** Plans for the fields of domain/fields-in-flight.ts. Without its switch a field has no effect. */
-import type { DockerUlimit } from "../domain/create-body.js";
-import { invalidField, unsupportedField } from "../domain/field-errors.js";
+import type { DockerUlimit } from "../../domain/create-body.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import {
   fieldsInFlight,
   type ExecInFlight,
   type FieldSwitches,
   type SecurityContextInFlight,
-} from "../domain/fields-in-flight.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+} from "../../domain/fields-in-flight.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import { environment } from "./environment.js";
 import { securityContextField } from "./security-options.js";
 

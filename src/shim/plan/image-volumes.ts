@@ -1,8 +1,8 @@
 /** Image volumes: how Docker mounts the files of an image in a container of another image. */
-import type { DockerMount } from "../domain/create-body.js";
-import type { Mount } from "../domain/cri.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { ImageSnapshot } from "../domain/snapshot.js";
+import type { DockerMount } from "../../domain/create-body.js";
+import type { Mount } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { ImageSnapshot } from "../../domain/snapshot.js";
 import type { LayerDirectory } from "../ports/host.js";
 import { normalizePath } from "./paths.js";
 import { visibleMounts } from "./visible-mounts.js";

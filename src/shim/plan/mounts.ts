@@ -1,12 +1,12 @@
 /**
  * Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it.
  */
-import { ShimError } from "../lib/errors.js";
-import { MountPropagation, type Mount } from "../domain/cri.js";
-import { type DockerMount, defined, unlessEmpty } from "../domain/create-body.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { ShimError } from "../../lib/errors.js";
+import { MountPropagation, type Mount } from "../../domain/cri.js";
+import { type DockerMount, defined, unlessEmpty } from "../../domain/create-body.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { FoundMount } from "../ports/host.js";
-import { preconditionField, problemField, quote, unsupportedField } from "../domain/field-errors.js";
+import { preconditionField, problemField, quote, unsupportedField } from "../../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
 import { runtimeFacts } from "./runtime-handler.js";
 import { visibleMounts } from "./visible-mounts.js";

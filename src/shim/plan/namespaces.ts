@@ -1,8 +1,8 @@
 /** Namespaces of sandboxes and of the containers that join them. */
-import { NamespaceMode, type NamespaceOption } from "../domain/cri.js";
-import type { HostConfig } from "../domain/create-body.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import { unsupportedField } from "../domain/field-errors.js";
+import { NamespaceMode, type NamespaceOption } from "../../domain/cri.js";
+import type { HostConfig } from "../../domain/create-body.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { unsupportedField } from "../../domain/field-errors.js";
 import { securityContextField } from "./security-options.js";
 
 export interface PodNamespaces {

@@ -1,8 +1,8 @@
 /** Annotations of the OCI specification of a container, which containerd's shim and the OCI runtime act upon. */
-import { type HostConfig, scopePropertyPrefix } from "../domain/create-body.js";
-import type { Labels } from "../domain/labels.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { SandboxConfig, ValidCreateContainer } from "../domain/requests.js";
+import { type HostConfig, scopePropertyPrefix } from "../../domain/create-body.js";
+import type { Labels } from "../../domain/labels.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { SandboxConfig, ValidCreateContainer } from "../../domain/requests.js";
 import { runtimeKind } from "./runtime-handler.js";
 
 /** First API version with annotations in the create body: Docker Engine 24. */

@@ -1,7 +1,7 @@
 /**
  * POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer.
  */
-import { invalidField } from "../domain/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 
 /**
  * Without empty and `.` parts; `..` parts stay. Absolute stays absolute, relative stays relative; `/` and

@@ -1,8 +1,8 @@
 /** Port mappings of a pod: the shim's own form, and Docker's. */
-import { unreachable } from "../lib/errors.js";
-import { Protocol, type PortMapping as CriPortMapping } from "../domain/cri.js";
-import type { HostConfig, CreateBody, PortBinding } from "../domain/create-body.js";
-import type { PortMapping, PortProtocol } from "../domain/sandbox.js";
+import { unreachable } from "../../lib/errors.js";
+import { Protocol, type PortMapping as CriPortMapping } from "../../domain/cri.js";
+import type { HostConfig, CreateBody, PortBinding } from "../../domain/create-body.js";
+import type { PortMapping, PortProtocol } from "../../domain/sandbox.js";
 
 /** All mappings of the request, in order, also those without a host port: the checkpoint keeps them all. */
 export function toPortMappings(mappings: readonly CriPortMapping[]): readonly PortMapping[] {

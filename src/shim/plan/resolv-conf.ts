@@ -1,5 +1,5 @@
-import { defined, unlessEmpty, type HostConfig } from "../domain/create-body.js";
-import type { DNSConfig } from "../domain/cri.js";
+import { defined, unlessEmpty, type HostConfig } from "../../domain/create-body.js";
+import type { DNSConfig } from "../../domain/cri.js";
 
 /**
  * Content of the pod's resolv.conf, in dockershim's format: a line for each server, then one `search` and one

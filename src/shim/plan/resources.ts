@@ -1,9 +1,9 @@
 /** Resources of new containers, of updates and of pods: from the CRI's fields to Docker's. */
-import type { LinuxContainerResources } from "../domain/cri.js";
-import { type DockerResources, unlessBlank } from "../domain/create-body.js";
-import { invalidField, unsupportedField } from "../domain/field-errors.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { ResourceSnapshot } from "../domain/snapshot.js";
+import type { LinuxContainerResources } from "../../domain/cri.js";
+import { type DockerResources, unlessBlank } from "../../domain/create-body.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { ResourceSnapshot } from "../../domain/snapshot.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { cgroupSettings, type ResourcesField } from "./cgroups.js";
 

@@ -1,7 +1,7 @@
 /** Runtime handlers (of RuntimeClasses) and the Docker runtimes that they stand for. */
-import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
-import { ShimError } from "../lib/errors.js";
-import { quote } from "../domain/field-errors.js";
+import type { NodeFacts, RuntimeFacts } from "../../domain/node-facts.js";
+import { ShimError } from "../../lib/errors.js";
+import { quote } from "../../domain/field-errors.js";
 
 /** The handler that dockershim knew besides the empty one. */
 const dockerHandler = "docker";

@@ -1,18 +1,18 @@
 /** Plan of RunPodSandbox: create body, checkpoint, resolv.conf and network request, as data. */
 import { dnsFields, resolvConfContent } from "./resolv-conf.js";
-import { type CreateBody, defined, noHealthcheck, unlessBlank } from "../domain/create-body.js";
-import { NamespaceMode } from "../domain/cri.js";
+import { type CreateBody, defined, noHealthcheck, unlessBlank } from "../../domain/create-body.js";
+import { NamespaceMode } from "../../domain/cri.js";
 import {
   containerNameLabel,
   sandboxContainerName,
   sandboxType,
   toDockerLabels,
   typeLabel,
-} from "../domain/labels.js";
-import { alternativeName, sandboxName, type PodIdentity } from "../domain/names.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { PortMapping } from "../domain/sandbox.js";
-import type { SandboxConfig, ValidRunPodSandbox } from "../domain/requests.js";
+} from "../../domain/labels.js";
+import { alternativeName, sandboxName, type PodIdentity } from "../../domain/names.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { PortMapping } from "../../domain/sandbox.js";
+import type { SandboxConfig, ValidRunPodSandbox } from "../../domain/requests.js";
 import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { cgroupParent } from "./cgroups.js";

@@ -3,10 +3,10 @@
  * cgroup v2 systemd writes the properties of the scope into its files whenever it loads its units again
  * (`systemctl daemon-reload`), and resets those that other programs have written.
  */
-import { type DockerResources, scopePropertyPrefix } from "../domain/create-body.js";
-import type { Labels } from "../domain/labels.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { ResourceSnapshot } from "../domain/snapshot.js";
+import { type DockerResources, scopePropertyPrefix } from "../../domain/create-body.js";
+import type { Labels } from "../../domain/labels.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { ResourceSnapshot } from "../../domain/snapshot.js";
 import type { CgroupSettings } from "../ports/host.js";
 
 type Unified = CgroupSettings["unified"];

@@ -1,7 +1,7 @@
 /** seccomp: from the CRI's two fields to Docker's security option. */
-import { ShimError } from "../lib/errors.js";
-import type { SecurityProfile } from "../domain/cri.js";
-import { invalidField, quote } from "../domain/field-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import type { SecurityProfile } from "../../domain/cri.js";
+import { invalidField, quote } from "../../domain/field-errors.js";
 import { climbs } from "./paths.js";
 import {
   fromMessage,

@@ -1,6 +1,6 @@
 /** Security options of Docker, and what seccomp and AppArmor profiles have in common. */
-import { type SELinuxOption, SecurityProfileProfileType, type SecurityProfile } from "../domain/cri.js";
-import { unreachable } from "../lib/errors.js";
+import { type SELinuxOption, SecurityProfileProfileType, type SecurityProfile } from "../../domain/cri.js";
+import { unreachable } from "../../lib/errors.js";
 
 /**
  * `HostConfig.SecurityOpt`, in dockershim's order. Also that new privileges are allowed is said, because the

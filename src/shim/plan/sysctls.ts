@@ -1,7 +1,7 @@
 /** sysctls of a pod: only those of namespaces that the pod has for itself. */
-import { messageOf, type ShimError } from "../lib/errors.js";
-import { NamespaceMode } from "../domain/cri.js";
-import { invalidField } from "../domain/field-errors.js";
+import { messageOf, type ShimError } from "../../lib/errors.js";
+import { NamespaceMode } from "../../domain/cri.js";
+import { invalidField } from "../../domain/field-errors.js";
 import type { PodNamespaces } from "./namespaces.js";
 
 export const sysctlsField = "config.linux.sysctls";

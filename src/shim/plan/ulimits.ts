@@ -1,6 +1,6 @@
 /** Ulimits of containers. */
-import { messageOf, ShimError } from "../lib/errors.js";
-import type { DockerUlimit, HostConfig } from "../domain/create-body.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { DockerUlimit, HostConfig } from "../../domain/create-body.js";
 
 /** Later lists win by name: the node's defaults, then those of the container. */
 export function ulimitsField(...lists: readonly (readonly DockerUlimit[])[]): HostConfig["Ulimits"] {

@@ -1,9 +1,9 @@
 /** User and groups of a container: from the CRI's fields to `Config.User` and `HostConfig.GroupAdd`. */
-import { ShimError } from "../lib/errors.js";
-import { SupplementalGroupsPolicy, type Int64Value } from "../domain/cri.js";
-import type { ResolvedImageUser } from "../domain/image-users.js";
-import { unlessEmpty } from "../domain/create-body.js";
-import { invalidField, unsupportedField } from "../domain/field-errors.js";
+import { ShimError } from "../../lib/errors.js";
+import { SupplementalGroupsPolicy, type Int64Value } from "../../domain/cri.js";
+import type { ResolvedImageUser } from "../../domain/image-users.js";
+import { unlessEmpty } from "../../domain/create-body.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { securityContextField } from "./security-options.js";
 
 export interface UserRequest {

@@ -1,4 +1,4 @@
-import type { Mount } from "../domain/cri.js";
+import type { Mount } from "../../domain/cri.js";
 import { cleanPath } from "./paths.js";
 
 /**

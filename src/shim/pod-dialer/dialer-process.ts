@@ -2,9 +2,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
-import { linkAbort, sleep } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { linkAbort, sleep } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dialer-protocol.js";
 
 export interface DialerProcessOptions {

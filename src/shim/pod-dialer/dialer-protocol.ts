@@ -1,7 +1,7 @@
 /** Requests to the pod dialer and its answers, as in pause/pod-dialer.c. */
 import { getSystemErrorName } from "node:util";
-import { formatDuration } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
+import { formatDuration } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 
 const requestBytes = 16;
 const withdrawal = 0xffff_ffff;

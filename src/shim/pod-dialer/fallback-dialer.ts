@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 
 /** Connects by the second dialer when the first one throws `unsupported`. */

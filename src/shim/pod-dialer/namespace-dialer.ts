@@ -1,9 +1,9 @@
 /** Connects to pods of an engine on this host, in the network namespace of their sandbox. */
 import { closeSync } from "node:fs";
 import type { Duplex } from "node:stream";
-import { ShimError } from "../lib/errors.js";
-import { Semaphore } from "../lib/sync/semaphore.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { ShimError } from "../../lib/errors.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 import type { DialerProcess } from "./dialer-process.js";

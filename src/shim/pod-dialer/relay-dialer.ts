@@ -2,11 +2,11 @@
  * Connects to pods of an engine on another host, by a process in the sandbox, through the Docker API alone.
  */
 import type { Duplex } from "node:stream";
-import { linkAbort, withDeadline } from "../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import { LruMap } from "../lib/lru-map.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { LruMap } from "../../lib/lru-map.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine, ExecOptions } from "../ports/engine.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 import { RelayStream } from "./relay-stream.js";

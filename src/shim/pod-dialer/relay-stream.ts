@@ -2,7 +2,7 @@
  * A connection over the standard streams of a process inside the pod, in frames as in pause/port-forward.c.
  */
 import { Duplex } from "node:stream";
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { ProcessStreams } from "../ports/engine.js";
 import { connectFailure, systemErrorName } from "./dialer-protocol.js";
 

@@ -1,5 +1,5 @@
 /** The log files of containers, as the RPCs and the read model use them. Implemented by src/shim/logs. */
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 /** The path of a container's log. */
 export interface LogTarget {

@@ -1,5 +1,5 @@
 /**
- * The container engine as the shim uses it: the types are those of src/shim/domain, and every wait ends with
+ * The container engine as the shim uses it: the types are those of src/domain, and every wait ends with
  * its signal. Implemented by engine/docker-engine.ts over the Docker Engine API and by
  * test/fakes/fake-engine.ts.
  *
@@ -8,11 +8,11 @@
  * `unavailable`.
  */
 import type { Readable, Writable } from "node:stream";
-import type { CreateBody, DockerResources } from "../domain/create-body.js";
-import type { Labels } from "../domain/labels.js";
-import type { NodeFacts, Owner } from "../domain/node-facts.js";
-import type { EngineReading } from "../domain/resource-reading.js";
-import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../domain/snapshot.js";
+import type { CreateBody, DockerResources } from "../../domain/create-body.js";
+import type { Labels } from "../../domain/labels.js";
+import type { NodeFacts, Owner } from "../../domain/node-facts.js";
+import type { EngineReading } from "../../domain/resource-reading.js";
+import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../../domain/snapshot.js";
 import type { TerminalSize } from "./streaming.js";
 
 export interface EngineVersion {

@@ -3,10 +3,10 @@
  * Desktop, a remote socket, other namespaces), so each of these has an implementation for a local engine and
  * one that uses only the API or refuses; which one is decided for each job, by what is proven to be in reach.
  */
-import type { ErrorKind } from "../lib/errors.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { Reach } from "../domain/reach.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { ErrorKind } from "../../lib/errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import type { Reach } from "../../domain/reach.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 /** What the archive of a checkpoint holds beside the container's OCI specification. */
 export interface CheckpointContent {

@@ -1,5 +1,5 @@
 /** Pod networks, as dockershim's plugin interface with explicit types. Implemented in src/network. */
-import type { PortMapping } from "../domain/sandbox.js";
+import type { PortMapping } from "../../domain/sandbox.js";
 
 /** The plugin that leaves the networks of pods to Docker. */
 export const noopPluginName = "kubernetes.io/no-op";

@@ -2,7 +2,7 @@
  * Receives the end of everything that is timed: RPCs, engine calls, network operations and runs of CNI
  * plugins. Implemented by src/shim/metrics; without the endpoint of metrics there is no observer.
  */
-import type { ErrorKind } from "../lib/errors.js";
+import type { ErrorKind } from "../../lib/errors.js";
 import type { Engine } from "./engine.js";
 
 /** A method must neither throw nor wait: it runs on the way of the call that it is told of. */

@@ -3,7 +3,7 @@
  * per engine connection, with a fallback.
  */
 import type { Duplex } from "node:stream";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 export interface PodDialer {
   /**

@@ -3,9 +3,9 @@
  * request to the engine; elsewhere the engine is asked. Which one is decided once per engine connection, as
  * for ports/host.ts.
  */
-import type { Nanoseconds } from "../lib/time.js";
-import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Nanoseconds } from "../../lib/time.js";
+import type { InterfaceReading, ResourceReading } from "../../domain/resource-reading.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 /** A pod to be read: its sandbox, and those of its containers that run. */
 export interface PodParts {

@@ -1,8 +1,8 @@
-import { withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { LruMap } from "../lib/lru-map.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { LruMap } from "../../lib/lru-map.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 
 /** A request that may take effect after its call has failed. */
 export interface AbandonedRequest {

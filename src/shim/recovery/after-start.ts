@@ -1,9 +1,9 @@
-import { hasNetworks } from "../domain/reach.js";
+import { hasNetworks } from "../../domain/reach.js";
 import type { NetworkCleanUp } from "../ports/network-plugin.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import { CoalescedWork } from "../lib/sync/coalesced-work.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { CoalescedWork } from "../../lib/sync/coalesced-work.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource } from "../ports/host.js";
 import { isKnownEngine, removeOrphanedNetworks } from "./remove-orphaned-networks.js";

@@ -1,9 +1,9 @@
 import { randomInt } from "node:crypto";
-import type { Call } from "../lib/call.js";
-import { isKind, messageOf } from "../lib/errors.js";
-import type { CreateBody } from "../domain/create-body.js";
-import { type Labels, madeLabels } from "../domain/labels.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Call } from "../../lib/call.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { CreateBody } from "../../domain/create-body.js";
+import { type Labels, madeLabels } from "../../domain/labels.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import { mayHaveHappened } from "./lost-answer.js";
 import type { Engine } from "../ports/engine.js";
 import type { EngineState } from "../state/engine-state.js";

@@ -1,9 +1,9 @@
-import { messageOf } from "../lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { Records } from "../state/records.js";
 import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 
 interface Deps {
   readonly state: Pick<EngineState, "model">;

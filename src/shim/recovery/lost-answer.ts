@@ -1,9 +1,9 @@
 /** Requests whose answer was lost: the engine may have executed them, or may execute them later. */
-import { sleep, withDeadline } from "../lib/abort.js";
-import { Backoff } from "../lib/sync/backoff.js";
-import { isKind, messageOf } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
+import { Backoff } from "../../lib/sync/backoff.js";
+import { isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /** How long the effect of an abandoned request may take to appear. */

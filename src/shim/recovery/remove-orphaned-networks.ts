@@ -5,11 +5,11 @@
 import type { KnownSandboxes, NetworkCleanUp } from "../ports/network-plugin.js";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { writeFileAtomically } from "../lib/files/atomic-file.js";
-import { namesIn } from "../lib/files/directories.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { hasCode } from "../lib/files/file-errors.js";
-import type { Logger } from "../lib/log.js";
+import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { namesIn } from "../../lib/files/directories.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 import { criDockerdCheckpoints } from "../state/state-directory.js";
 

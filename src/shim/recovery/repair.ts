@@ -1,14 +1,14 @@
-import { withDeadline } from "../lib/abort.js";
-import { messageOf } from "../lib/errors.js";
-import type { Container } from "../domain/container.js";
-import { isContainerId } from "../domain/id-and-label-filters.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Container } from "../../domain/container.js";
+import { isContainerId } from "../../domain/id-and-label-filters.js";
 import { isBelow } from "../plan/paths.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { PodRecord } from "../state/pod-records.js";
 import type { Records } from "../state/records.js";
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 
 export interface RepairDeps {
   readonly state: Pick<EngineState, "model" | "sync">;

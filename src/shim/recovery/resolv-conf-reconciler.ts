@@ -1,11 +1,11 @@
-import { tries } from "../domain/reach.js";
-import { ShimError, messageOf } from "../lib/errors.js";
-import { Semaphore } from "../lib/sync/semaphore.js";
-import type { Nanoseconds } from "../lib/time.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { tries } from "../../domain/reach.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
+import type { Nanoseconds } from "../../lib/time.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { HostSource } from "../ports/host.js";
 import type { Records } from "../state/records.js";
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 
 interface Deps {
   readonly node: HostSource;

@@ -1,8 +1,8 @@
 /** Docker's credential helpers: programs that hand out the credentials of one registry. */
 import { execFile } from "node:child_process";
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { RegistryCredentials } from "../ports/engine.js";
-import { asObject, textOf } from "../lib/json/json-readers.js";
+import { asObject, textOf } from "../../lib/json/json-readers.js";
 
 /** As kubelets have it for their own credential providers. */
 const helperTimeoutMs = 60_000;

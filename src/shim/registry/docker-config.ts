@@ -2,9 +2,9 @@
  * Docker's configuration files with credentials, config.json and the older .dockercfg, and which entries
  * apply to an image by the kubelet's rules.
  */
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import type { RegistryCredentials } from "../ports/engine.js";
-import { asObject, type Json, labelsOf, objectOf, textOf } from "../lib/json/json-readers.js";
+import { asObject, type Json, labelsOf, objectOf, textOf } from "../../lib/json/json-readers.js";
 
 export interface DockerConfigEntry {
   /** Registry with or without a path, normalised. */

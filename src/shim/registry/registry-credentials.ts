@@ -2,10 +2,10 @@
 import { readFile, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { hasCode } from "../lib/files/file-errors.js";
-import type { Logger } from "../lib/log.js";
-import { parseReference } from "../domain/image-reference.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import type { Logger } from "../../lib/log.js";
+import { parseReference } from "../../domain/image-reference.js";
 import type { RegistryCredentials } from "../ports/engine.js";
 import { askCredentialHelper } from "./credential-helper.js";
 import {

@@ -1,4 +1,4 @@
-import { orAbort } from "../lib/abort.js";
+import { orAbort } from "../../lib/abort.js";
 
 /** Calls that wait for a container which the read model does not have yet, or not anew. */
 export class Arrivals {

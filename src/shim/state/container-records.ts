@@ -1,7 +1,7 @@
 /**
  * What this program remembers of containers with limits beyond Docker's fields, and the files that keep it.
  */
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 import type { CgroupSettings } from "../ports/host.js";
 import {
   RecordDirectory,

@@ -1,6 +1,6 @@
-import { orAbort } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { orAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 
 /** Whether the read model mirrors the engine. */
 export type LinkState =

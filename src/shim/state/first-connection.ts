@@ -1,5 +1,5 @@
-import { isKind, type ShimError } from "../lib/errors.js";
-import type { NodeFacts } from "../domain/node-facts.js";
+import { isKind, type ShimError } from "../../lib/errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
 
 /** Whether the engine was reached for the first time, or can never be served. */
 export class FirstConnection {

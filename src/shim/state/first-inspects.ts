@@ -1,6 +1,6 @@
-import { sleep, withDeadline } from "../lib/abort.js";
-import { mayInheritPodType, typeLabel } from "../domain/labels.js";
-import { listedName } from "../domain/snapshot.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
+import { mayInheritPodType, typeLabel } from "../../domain/labels.js";
+import { listedName } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "./read-model.js";
 

@@ -1,4 +1,4 @@
-import type { SandboxEntry } from "../domain/sandbox.js";
+import type { SandboxEntry } from "../../domain/sandbox.js";
 
 /** Sandboxes that RunPodSandbox is creating: lists do not show them, because their client does not know the id yet. */
 export class HiddenSandboxes {

@@ -1,8 +1,8 @@
-import { withDeadline } from "../lib/abort.js";
-import { LruMap } from "../lib/lru-map.js";
-import type { Logger } from "../lib/log.js";
-import { inheritsPodType, mayInheritPodType } from "../domain/labels.js";
-import { descriptionLimitBytes, type Snapshot } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import { LruMap } from "../../lib/lru-map.js";
+import type { Logger } from "../../lib/log.js";
+import { inheritsPodType, mayInheritPodType } from "../../domain/labels.js";
+import { descriptionLimitBytes, type Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 export interface InspectorDeps {

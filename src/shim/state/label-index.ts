@@ -1,4 +1,4 @@
-import type { Labels } from "../domain/labels.js";
+import type { Labels } from "../../domain/labels.js";
 
 interface Labelled {
   readonly id: string;

@@ -1,4 +1,4 @@
-import { LruMap } from "../lib/lru-map.js";
+import { LruMap } from "../../lib/lru-map.js";
 import type { EngineEvent } from "../ports/engine.js";
 import type { ReadModel } from "./read-model.js";
 

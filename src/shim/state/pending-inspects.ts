@@ -1,8 +1,8 @@
-import { toContainerEntry, type ContainerEntry } from "../domain/container.js";
-import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../domain/labels.js";
-import type { PodIdentity } from "../domain/names.js";
-import { toSandboxEntry, type SandboxEntry, type SandboxRecord } from "../domain/sandbox.js";
-import { listedName, type ListedContainer } from "../domain/snapshot.js";
+import { toContainerEntry, type ContainerEntry } from "../../domain/container.js";
+import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../domain/labels.js";
+import type { PodIdentity } from "../../domain/names.js";
+import { toSandboxEntry, type SandboxEntry, type SandboxRecord } from "../../domain/sandbox.js";
+import { listedName, type ListedContainer } from "../../domain/snapshot.js";
 
 interface Pending<Entry> {
   readonly listed: ListedContainer;

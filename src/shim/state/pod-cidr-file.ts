@@ -1,9 +1,9 @@
 /** The pod CIDRs of UpdateRuntimeConfig, kept over restarts: the kubelet sends them only when it starts. */
 import { readFile } from "node:fs/promises";
-import { writeFileAtomically } from "../lib/files/atomic-file.js";
-import { hasCode } from "../lib/files/file-errors.js";
-import { messageOf } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 
 const cidrForm = /^[0-9a-fA-F.:]+\/\d{1,3}$/;
 

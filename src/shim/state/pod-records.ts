@@ -2,8 +2,8 @@
  * What this program remembers of each pod beyond Docker's labels and the checkpoint, and the files that keep
  * it.
  */
-import type { LinuxContainerResources } from "../domain/cri.js";
-import type { Logger } from "../lib/log.js";
+import type { LinuxContainerResources } from "../../domain/cri.js";
+import type { Logger } from "../../lib/log.js";
 import {
   RecordDirectory,
   isString,

@@ -7,12 +7,12 @@ import {
   removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../lib/files/directories.js";
-import type { Flusher } from "../lib/files/flusher.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../lib/files/state-files.js";
-import type { Logger } from "../lib/log.js";
+} from "../../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import type { Flusher } from "../../lib/files/flusher.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../../lib/files/state-files.js";
+import type { Logger } from "../../lib/log.js";
 
 export type Table = Readonly<Record<string, unknown>>;
 

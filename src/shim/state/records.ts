@@ -1,4 +1,4 @@
-import type { PortMapping } from "../domain/sandbox.js";
+import type { PortMapping } from "../../domain/sandbox.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
 import type { ContainerRecords } from "./container-records.js";
 import type { PodRecords } from "./pod-records.js";

@@ -1,5 +1,5 @@
-import { orAbort } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
+import { orAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 
 /** One refresh. */
 interface Turn {

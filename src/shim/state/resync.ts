@@ -1,14 +1,14 @@
-import { orAbort, sleep, withDeadline } from "../lib/abort.js";
-import { isKind } from "../lib/errors.js";
-import { Semaphore } from "../lib/sync/semaphore.js";
+import { orAbort, sleep, withDeadline } from "../../lib/abort.js";
+import { isKind } from "../../lib/errors.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
 import {
   inheritsPodType,
   mayInheritPodType,
   containerType,
   sandboxType,
   typeLabel,
-} from "../domain/labels.js";
-import { listedName, type ListedContainer } from "../domain/snapshot.js";
+} from "../../domain/labels.js";
+import { listedName, type ListedContainer } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "./read-model.js";
 

@@ -1,6 +1,6 @@
-import { sleep } from "../lib/abort.js";
-import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
-import { ShimError } from "../lib/errors.js";
+import { sleep } from "../../lib/abort.js";
+import { Backoff, type BackoffTimes } from "../../lib/sync/backoff.js";
+import { ShimError } from "../../lib/errors.js";
 
 export interface RetriesDeps {
   /** Before each retry of an id. */

@@ -2,10 +2,10 @@
 import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { ownTemporaryName, sweepTemporaryFiles } from "../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../lib/files/directories.js";
-import { ShimError } from "../lib/errors.js";
-import { bindUnixSocket, isServed } from "../lib/unix-socket.js";
+import { ownTemporaryName, sweepTemporaryFiles } from "../../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import { ShimError } from "../../lib/errors.js";
+import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 
 /** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
 export const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";

@@ -1,4 +1,4 @@
-import type { BackoffTimes } from "../lib/sync/backoff.js";
+import type { BackoffTimes } from "../../lib/sync/backoff.js";
 
 export interface StateSyncOptions {
   /** Interval of full comparisons with the engine's list, because events can be lost. */

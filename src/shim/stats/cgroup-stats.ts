@@ -1,9 +1,9 @@
 /** Statistics from cgroup files and /proc of this host, without requests to the engine. */
 import { posix } from "node:path";
-import type { Logger } from "../lib/log.js";
-import { messageOf } from "../lib/errors.js";
-import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import type { Logger } from "../../lib/log.js";
+import { messageOf } from "../../lib/errors.js";
+import type { InterfaceReading, ResourceReading } from "../../domain/resource-reading.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
 import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
 import { Cgroup } from "./cgroup/cgroup.js";

@@ -6,7 +6,7 @@
  * ms (`npm run bench`).
  */
 import { closeSync, constants, openSync, readFileSync, readSync } from "node:fs";
-import { hasCode } from "../lib/files/file-errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 
 /** Larger than any file of statistics; lists of processes may be longer. */
 const bufferBytes = 64 * 1024;

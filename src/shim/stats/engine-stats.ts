@@ -1,11 +1,11 @@
 /** Statistics from the engine, one request per container: for engines on other hosts. */
-import { withDeadline } from "../lib/abort.js";
-import type { Logger } from "../lib/log.js";
-import { isKind, messageOf, type ShimError } from "../lib/errors.js";
-import { Semaphore } from "../lib/sync/semaphore.js";
-import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { EngineReading, ResourceReading } from "../domain/resource-reading.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { withDeadline } from "../../lib/abort.js";
+import type { Logger } from "../../lib/log.js";
+import { isKind, messageOf, type ShimError } from "../../lib/errors.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
+import { SingleFlight } from "../../lib/sync/single-flight.js";
+import type { EngineReading, ResourceReading } from "../../domain/resource-reading.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
 import { CpuRate } from "./cpu-rate.js";

@@ -1,10 +1,10 @@
 /** The disk usage of a directory tree, counted as `du` does, at a limited rate. */
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
-import { sleep } from "../lib/abort.js";
-import { messageOf } from "../lib/errors.js";
-import { hasCode } from "../lib/files/file-errors.js";
-import { nowNanoseconds } from "../lib/time.js";
+import { sleep } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { nowNanoseconds } from "../../lib/time.js";
 import type { LayerUsage } from "../ports/stats.js";
 
 /** The unit of `blocks` in stat, whatever the file system's own is. */

@@ -1,5 +1,5 @@
 /** The network interfaces of a namespace, from the text of `net/dev` below a process of it. */
-import type { DirectionReading, InterfaceReading } from "../domain/resource-reading.js";
+import type { DirectionReading, InterfaceReading } from "../../domain/resource-reading.js";
 import { TextScanner } from "./text-scanner.js";
 
 const defaultInterface = "eth0";

@@ -1,8 +1,8 @@
 /** Counts the processes of a cgroup, their open files and sockets. */
 import { type Dir, opendirSync } from "node:fs";
 import { readlink, stat } from "node:fs/promises";
-import { hasCode } from "../lib/files/file-errors.js";
-import type { ProcessReading } from "../domain/resource-reading.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import type { ProcessReading } from "../../domain/resource-reading.js";
 import type { DescriptorCache } from "./descriptor-cache.js";
 
 /** Each descriptor must be looked at to tell a socket. Sockets beyond these are not counted. */

@@ -1,6 +1,6 @@
-import { tries } from "../domain/reach.js";
-import type { Logger } from "../lib/log.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { tries } from "../../domain/reach.js";
+import type { Logger } from "../../lib/log.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { LayerUsages, StatsSource } from "../ports/stats.js";

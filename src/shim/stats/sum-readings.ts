@@ -1,6 +1,6 @@
 /** A pod without a cgroup of its own: the sum of its containers. */
-import type { CpuReading, MemoryReading, ResourceReading } from "../domain/resource-reading.js";
-import { nowNanoseconds } from "../lib/time.js";
+import type { CpuReading, MemoryReading, ResourceReading } from "../../domain/resource-reading.js";
+import { nowNanoseconds } from "../../lib/time.js";
 
 /**
  * Counters go down when a container ends, unlike those of a cgroup. The sum has no limits, pressure and

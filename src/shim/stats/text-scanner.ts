@@ -2,7 +2,7 @@
  * Reads the text of cgroup and /proc files from front to back, without a string or an array for each part: a
  * kubelet's statistics are some thousand such files every ten seconds.
  */
-import type { Pressure, PressureShare } from "../domain/resource-reading.js";
+import type { Pressure, PressureShare } from "../../domain/resource-reading.js";
 
 const [newline, space, point, zero, nine] = [0x0a, 0x20, 0x2e, 0x30, 0x39];
 /** Numbers of so many digits are exact when their digits are summed up. */

@@ -1,9 +1,9 @@
 /** Sizes of writable layers, measured in the background: rarely where nothing changes. */
-import { sleep, withDeadline } from "../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../lib/errors.js";
-import { type Nanoseconds, nowNanoseconds } from "../lib/time.js";
-import type { Logger } from "../lib/log.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { type Nanoseconds, nowNanoseconds } from "../../lib/time.js";
+import type { Logger } from "../../lib/log.js";
+import type { Snapshot } from "../../domain/snapshot.js";
 import type { LayerUsage, LayerUsages } from "../ports/stats.js";
 import { type MeasuredLayer, Pace, walkLayer } from "./layer-walk.js";
 import type { Engine } from "../ports/engine.js";

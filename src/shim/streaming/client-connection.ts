@@ -1,6 +1,6 @@
 /** The client's connection over any protocol, and how long a session may use it. */
-import { formatDuration, linkAbort } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
+import { formatDuration, linkAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 
 export interface ClientConnection {
   /** Resolves when either side has ended the connection, or it is broken. Never rejects. */

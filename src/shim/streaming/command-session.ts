@@ -1,6 +1,6 @@
 /** One exec or attach from the first byte to its status, over any protocol. */
-import { withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import type { CommandSession, CommandStreams } from "../ports/streaming.js";
 import type { ClientConnection } from "./client-connection.js";
 

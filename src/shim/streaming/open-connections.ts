@@ -1,6 +1,6 @@
 /** The connections of the streaming server's clients, and a limit for their number. */
 import type { Socket } from "node:net";
-import type { Logger } from "../lib/log.js";
+import type { Logger } from "../../lib/log.js";
 
 const maxConnections = 4096;
 /** The system's keep-alive probes, which detect a lost host, begin after this time. */

@@ -2,8 +2,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { createWebSocketStream } from "ws";
-import { orAbort, withDeadline } from "../lib/abort.js";
-import type { ShimError } from "../lib/errors.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import type { ShimError } from "../../lib/errors.js";
 import type { CommandSession, PortForwardSession, StreamingSession } from "../ports/streaming.js";
 import { whileConnected, type ClientConnection } from "./client-connection.js";
 import { runCommand, type CommandClient } from "./command-session.js";

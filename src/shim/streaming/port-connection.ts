@@ -1,8 +1,8 @@
 /** One connection of a port-forward, from the client's streams to the pod. */
 import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { linkAbort, withDeadline } from "../lib/abort.js";
-import { messageOf } from "../lib/errors.js";
+import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
 import type { PortForwardSession } from "../ports/streaming.js";
 import { clientGone } from "./client-connection.js";
 

@@ -9,9 +9,9 @@ import { createServer as createHttpsServer, type Server as HttpsServer } from "n
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions } from "node:tls";
-import { orAbort, withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
-import type { Logger } from "../lib/log.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
 import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
 import * as requests from "./http-request.js";
 import { OpenConnections } from "./open-connections.js";

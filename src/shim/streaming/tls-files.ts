@@ -1,6 +1,6 @@
 /** The certificate and key files of the streaming server, which may be renewed while it runs. */
 import { readFile, stat } from "node:fs/promises";
-import { messageOf, ShimError } from "../lib/errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 
 export interface TlsMaterial {
   /** PEM. */

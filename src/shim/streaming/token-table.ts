@@ -1,6 +1,6 @@
 /** Tokens that open a session once. They authorize commands in containers, so they are never logged. */
 import { createHash, randomBytes } from "node:crypto";
-import { ShimError } from "../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 export const tokenLifetimeMs = 60_000;
 /** As in the kubelet's own server. */

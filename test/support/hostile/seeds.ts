@@ -1,7 +1,7 @@
 /**
  * One request that is right, for each RPC that does something with its fields. What has no seed is invented.
  */
-import type { Answer, ContainerConfig, PodSandboxConfig } from "../../../src/shim/domain/cri.js";
+import type { Answer, ContainerConfig, PodSandboxConfig } from "../../../src/domain/cri.js";
 
 export interface Node {
   /** A fresh one at each call. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { Lifetime } from "../../../src/lib/lifetime.js";
 import { openMetrics } from "../../../src/shim/app/open-metrics.js";
 import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";

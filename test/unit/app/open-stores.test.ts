@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openStores } from "../../../src/shim/app/open-stores.js";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { Lifetime } from "../../../src/lib/lifetime.js";
 import { newRecord } from "../../../src/shim/logs/log-record.js";
 import { flushed } from "../../../src/shim/state/records.js";
 import { podRecord, recordedId as id } from "../../fakes/pod-record.js";

@@ -21,7 +21,7 @@ import {
 } from "../../../src/shim/app/read-only.js";
 import { rpcs } from "../../../src/shim/cri/rpcs.js";
 import type { Rpc } from "../../../src/shim/grpc/handlers.js";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { Lifetime } from "../../../src/lib/lifetime.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
 import { claimStateDirectory } from "../../../src/shim/state/state-directory.js";

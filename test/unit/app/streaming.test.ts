@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { isKind } from "../../../src/lib/errors.js";
+import { Lifetime } from "../../../src/lib/lifetime.js";
 import { openStreaming } from "../../../src/shim/app/adapters.js";
 import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";

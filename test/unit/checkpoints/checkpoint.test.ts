@@ -8,7 +8,7 @@ import {
 } from "../../../checkpoints/checkpoint.js";
 import { checksum } from "../../../checkpoints/checksum.js";
 import { formatFile, maximumFileBytes } from "../../../checkpoints/file-format.js";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { olderVectors, rawOf, readCases, vectors } from "./golden.js";
 
 const utf8 = new TextEncoder();

@@ -10,10 +10,10 @@ import {
   type CheckpointDirectoryOptions,
   type CorruptFile,
 } from "../../../checkpoints/directory-store.js";
-import { writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
-import { Flusher } from "../../../src/shim/lib/files/flusher.js";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { writeFileAtomically } from "../../../src/lib/files/atomic-file.js";
+import { Flusher } from "../../../src/lib/files/flusher.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
+import { silentLogger } from "../../../src/lib/log.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { vectors } from "./golden.js";

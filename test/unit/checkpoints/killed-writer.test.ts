@@ -11,7 +11,7 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 /** Prints the round of each put() that has returned. */
 const writer = `
 import { CheckpointDirectory } from "./checkpoints/directory-store.js";
-import { silentLogger } from "./src/shim/lib/log.js";
+import { silentLogger } from "./src/lib/log.js";
 const [directory] = process.argv.slice(1);
 const store = await CheckpointDirectory.open({
   directory, quarantineDirectory: directory + ".quarantine", log: silentLogger(),

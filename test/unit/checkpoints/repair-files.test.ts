@@ -6,7 +6,7 @@ import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import { engineSandboxes, sandboxOf } from "../../../checkpoints/engine-sandboxes.js";
 import { repairFiles } from "../../../checkpoints/repair-files.js";
 import { listedOf, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { vectors } from "./golden.js";
 

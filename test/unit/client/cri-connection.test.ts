@@ -8,7 +8,7 @@ import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
 import { connectCri, connectToServer, socketPath } from "../../../src/client/cri-connection.js";
 import { criMethods, findCriMessage } from "../../../src/client/cri-messages.js";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 
 const { signal } = new AbortController();
 

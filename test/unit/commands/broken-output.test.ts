@@ -5,7 +5,7 @@ import { open } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 
-const help = ["--import", "tsx", "src/shim/main.ts", "--help"];
+const help = ["--import", "tsx", "src/main/main.ts", "--help"];
 
 test("the program ends well when its output has no reader any more", async () => {
   const child = spawn(process.execPath, help);

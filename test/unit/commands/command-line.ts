@@ -1,10 +1,10 @@
 /** Runs the command line with actions that only note what they were called with. */
-import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/shim/commands/migrate-commands.js";
-import { runCommandLine } from "../../../src/shim/commands/program.js";
-import type { PlayOptions } from "../../../src/shim/commands/play-commands.js";
-import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
-import type { CheckpointOptions } from "../../../src/shim/commands/checkpoint-commands.js";
-import type { RehearseOptions } from "../../../src/shim/commands/rehearse-commands.js";
+import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/migrate/cli/migrate-commands.js";
+import { runCommandLine } from "../../../src/main/program.js";
+import type { PlayOptions } from "../../../src/play/cli/play-commands.js";
+import type { DiffOptions } from "../../../src/compare/cli/diff-commands.js";
+import type { CheckpointOptions } from "../../../checkpoints/cli/checkpoint-commands.js";
+import type { RehearseOptions } from "../../../src/migrate/cli/rehearse-commands.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeReach } from "../../../src/shim/commands/doctor-reach.js";
-import { pendingReach } from "../../../src/shim/domain/reach.js";
+import { describeReach } from "../../../src/shim/serve/doctor-reach.js";
+import { pendingReach } from "../../../src/domain/reach.js";
 import { fakeReach } from "../../fakes/reach.js";
 
 test("describeReach() names each job, and for those out of reach the reason and what is lost", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeOpenFiles } from "../../../src/shim/commands/doctor-ulimits.js";
+import { describeOpenFiles } from "../../../src/shim/serve/doctor-ulimits.js";
 import { run } from "./command-line.js";
 
 const low = { soft: 1024, hard: 524_288 };

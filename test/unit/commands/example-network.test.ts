@@ -6,7 +6,7 @@ import {
   offerExampleNetwork,
   writeExampleNetwork,
   type ExampleSettings,
-} from "../../../src/shim/commands/example-network.js";
+} from "../../../src/shim/serve/example-network.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

@@ -9,8 +9,8 @@ import {
   parseSetupReport,
   renderFirstScreen,
   type FirstScreen,
-} from "../../../src/shim/commands/first-screen.js";
-import { notReached, pendingReach, reachOf } from "../../../src/shim/domain/reach.js";
+} from "../../../src/shim/serve/first-screen.js";
+import { notReached, pendingReach, reachOf } from "../../../src/domain/reach.js";
 import { fakeReach } from "../../fakes/reach.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";

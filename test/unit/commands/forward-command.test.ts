@@ -8,9 +8,9 @@ import { PassThrough } from "node:stream";
 import { buffer, text } from "node:stream/consumers";
 import { test } from "node:test";
 import { dialStreamsOf, streamsSocketSuffix } from "../../../src/play/dial.js";
-import { runDial } from "../../../src/shim/commands/dial-command.js";
-import { bridge } from "../../../src/shim/commands/exec-bridge.js";
-import { messageOf } from "../../../src/shim/lib/errors.js";
+import { runDial } from "../../../src/forward/dial-command.js";
+import { bridge } from "../../../src/forward/exec-bridge.js";
+import { messageOf } from "../../../src/lib/errors.js";
 import type { ExecCalls, TakeOutput } from "../../../src/shim/ports/engine.js";
 
 type Engine = Pick<ExecCalls, "createExec" | "startExec" | "inspectExec">;

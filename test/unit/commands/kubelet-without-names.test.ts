@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { NodeFiles } from "../../../src/migrate/node/node-files.js";
-import { kubeletWithoutNames } from "../../../src/shim/commands/kubelet-without-names.js";
+import { kubeletWithoutNames } from "../../../src/shim/serve/kubelet-without-names.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 async function withProcess(path: string, words: readonly string[], endpoint: string, answer?: string) {

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { type MigrateIo, runMigrateCheck } from "../../../src/shim/commands/migrate-command.js";
+import { type MigrateIo, runMigrateCheck } from "../../../src/migrate/cli/migrate-command.js";
 import { kubeadm130, makeNode } from "../migrate/nodes.js";
 import { run } from "./command-line.js";
 

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
-const main = fileURLToPath(new URL("../../../src/shim/main.ts", import.meta.url));
+const main = fileURLToPath(new URL("../../../src/main/main.ts", import.meta.url));
 
 /** What a process of that platform has, and lacks. */
 function stub(platform: string): string {

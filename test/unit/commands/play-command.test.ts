@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { runPlay } from "../../../src/shim/commands/play-command.js";
+import { runPlay } from "../../../src/play/cli/play-command.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: x:1}]}\n";

@@ -4,9 +4,9 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { CriClient } from "../../../src/play/client.js";
 import { defaultDirectories } from "../../../src/play/containers/pod-files.js";
-import { openPlayPlace, recordDirectories } from "../../../src/shim/commands/open-play-place.js";
-import type { PlayPlace } from "../../../src/shim/commands/play-place.js";
-import { directoryId } from "../../../src/shim/lib/files/directory-id.js";
+import { openPlayPlace, recordDirectories } from "../../../src/play/cli/open-play-place.js";
+import type { PlayPlace } from "../../../src/play/cli/play-place.js";
+import { directoryId } from "../../../src/lib/files/directory-id.js";
 import { json, startFakeDocker } from "../engine/fake-docker.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

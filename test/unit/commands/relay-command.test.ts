@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { newReport } from "../../../src/compare/observe-calls.js";
 import { relayPaths } from "../../../src/compare/relay-link.js";
-import { runShadow } from "../../../src/shim/commands/relay-command.js";
+import { runShadow } from "../../../src/compare/cli/relay-command.js";
 import { startCriServer } from "../compare/grpc-peers.js";
 
 test("a shadow that does not start leaves the report of an earlier one", async (t) => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { newReport } from "../../../src/compare/observe-calls.js";
 import { ReportBuilder, type ShadowReport } from "../../../src/compare/shadow-report.js";
-import { renderReport, showReport } from "../../../src/shim/commands/show-report.js";
+import { renderReport, showReport } from "../../../src/compare/cli/show-report.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 function reportOf(intended?: { key: string; reason: string }): ShadowReport {

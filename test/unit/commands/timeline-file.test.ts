@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { checkTimelineFile } from "../../../src/shim/commands/timeline-file.js";
+import { checkTimelineFile } from "../../../src/play/cli/timeline-file.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 for (const [name, expected] of [

@@ -6,7 +6,7 @@ import { status, type Client } from "@grpc/grpc-js";
 import { CallObserver, type ObservedCall } from "../../../src/compare/call-observer.js";
 import { Budget } from "../../../src/compare/message-reader.js";
 import { Relay, type Tap } from "../../../src/compare/relay.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../src/lib/log.js";
 import { clientPreface, flags, frame, integer, settings, types } from "../grpc/http2-writer.js";
 import { callStream, callUnary, connectClient, startEchoServer, temporaryDirectory } from "./grpc-peers.js";
 

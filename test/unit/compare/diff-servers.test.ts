@@ -4,7 +4,7 @@ import type { AskedServer } from "../../../src/compare/asked-server.js";
 import type { Difference } from "../../../src/compare/compare-answers.js";
 import { diffServers } from "../../../src/compare/diff-servers.js";
 import type { ServerKind } from "../../../src/compare/server-kind.js";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 
 const { signal } = new AbortController();
 

@@ -8,7 +8,7 @@ import { ObserverProcess } from "../../../src/compare/observer-process.js";
 import { createRecording } from "../../../src/compare/recorder.js";
 import { recordingFormat } from "../../../src/compare/recording.js";
 import { relayPaths } from "../../../src/compare/relay-link.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../src/lib/log.js";
 import { temporaryDirectory } from "./grpc-peers.js";
 import { piped } from "./piped-call.js";
 

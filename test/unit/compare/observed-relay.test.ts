@@ -9,10 +9,10 @@ import { startObservedRelay } from "../../../src/compare/observed-relay.js";
 import { relayPaths } from "../../../src/compare/relay-link.js";
 import { recordingFormat } from "../../../src/compare/recording.js";
 import { createRecording } from "../../../src/compare/recorder.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../src/lib/log.js";
 import { callUnary, connectClient, startEchoServer, temporaryDirectory } from "./grpc-peers.js";
 
-const program = [process.execPath, "--import", "tsx", "src/shim/main.ts"] as const;
+const program = [process.execPath, "--import", "tsx", "src/main/main.ts"] as const;
 
 async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -127,7 +127,7 @@ async function startRelayProcess(
   const script = `
     import { startObservedRelay } from ${module("compare/observed-relay.ts")};
     import { relayPaths } from ${module("compare/relay-link.ts")};
-    import { silentLogger } from ${module("shim/lib/log.ts")};
+    import { silentLogger } from ${module("lib/log.ts")};
     const { observer, guard } = await startObservedRelay({
       paths: relayPaths(${JSON.stringify(listen)}, ${JSON.stringify(primary)}),
       log: silentLogger(),

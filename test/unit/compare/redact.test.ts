@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { loadSync } from "@grpc/proto-loader";
-import { criRpcs } from "../../../src/shim/domain/cri-descriptors.js";
+import { criRpcs } from "../../../src/domain/cri-descriptors.js";
 import { Redactor } from "../../../src/compare/redact.js";
 
 interface Field {

@@ -12,7 +12,7 @@ import {
   refuseLoop,
   relayPaths,
 } from "../../../src/compare/relay-link.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../src/lib/log.js";
 import { temporaryDirectory } from "./grpc-peers.js";
 
 interface Bench {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { formatGoDuration, parseGoDuration } from "../../../src/shim/config/go-duration.js";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 
 describe("parseGoDuration()", () => {
   const good: [string, number][] = [

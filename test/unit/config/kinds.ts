@@ -1,7 +1,7 @@
 /** Table tests of value kinds. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import type { ValueKind } from "../../../src/shim/config/option.js";
 
 export interface KindCases<T> {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { environmentName } from "../../../src/shim/config/option.js";
 import { optionList } from "../../../src/shim/config/options.js";
 import { resolveConfig, type GivenFlag, type ResolvedConfig } from "../../../src/shim/config/resolve.js";

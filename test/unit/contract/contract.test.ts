@@ -83,7 +83,7 @@ describe("fieldReads()", () => {
   test("finds reads of every form, and does not take making a message, or another type's field, for one", async () => {
     await using directory = await temporaryDirectory();
     const file = join(directory.path, "sample.ts");
-    const cri = join(repository, "src", "shim", "domain", "cri.js");
+    const cri = join(repository, "src", "domain", "cri.js");
     writeFileSync(
       file,
       `import type { DNSConfig, ImageSpec, KeyValue, Mount, PodSandboxConfig, StatusRequest } from ${JSON.stringify(cri)};

@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { validateRequest } from "../../../src/shim/cri/rpcs.js";
-import { containerName, sandboxName } from "../../../src/shim/domain/names.js";
-import type { ValidRequests } from "../../../src/shim/domain/requests.js";
-import { stopTimeoutSeconds } from "../../../src/shim/domain/stop-signal.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { containerName, sandboxName } from "../../../src/domain/names.js";
+import type { ValidRequests } from "../../../src/domain/requests.js";
+import { stopTimeoutSeconds } from "../../../src/domain/stop-signal.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { cgroupSettings } from "../../../src/shim/plan/cgroups.js";
 import { createResources, podResources } from "../../../src/shim/plan/resources.js";
 import { userFields } from "../../../src/shim/plan/users.js";

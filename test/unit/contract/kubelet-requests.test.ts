@@ -11,8 +11,8 @@ import type {
   RunPodSandboxRequest,
   UpdateContainerResourcesRequest,
   UpdatePodSandboxResourcesRequest,
-} from "../../../src/shim/domain/cri.js";
-import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
+} from "../../../src/domain/cri.js";
+import { ImageUserFiles } from "../../../src/domain/image-users.js";
 import { validateRequest } from "../../../src/shim/cri/rpcs.js";
 import { planContainer, type ContainerInputs } from "../../../src/shim/plan/container-plan.js";
 import { imageVolumeNeeds } from "../../../src/shim/plan/image-volumes.js";

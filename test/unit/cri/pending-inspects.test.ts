@@ -1,7 +1,7 @@
 /** Containers and sandboxes that the engine lists but cannot describe: they are not gone. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
 import {
   listedContainers,

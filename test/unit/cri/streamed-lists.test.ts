@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../../src/domain/cri.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";

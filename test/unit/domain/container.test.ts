@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { containerStateOf, exitOf } from "../../../src/shim/domain/container-state.js";
-import { toContainer } from "../../../src/shim/domain/container.js";
-import { ContainerState } from "../../../src/shim/domain/cri.js";
-import type { DockerStatus } from "../../../src/shim/domain/snapshot.js";
+import { containerStateOf, exitOf } from "../../../src/domain/container-state.js";
+import { toContainer } from "../../../src/domain/container.js";
+import { ContainerState } from "../../../src/domain/cri.js";
+import type { DockerStatus } from "../../../src/domain/snapshot.js";
 import {
   containerSnapshot,
   createdAt,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { matchesId, matchesLabels } from "../../../src/shim/domain/id-and-label-filters.js";
+import { matchesId, matchesLabels } from "../../../src/domain/id-and-label-filters.js";
 
 describe("matchesId()", () => {
   const table = [

@@ -6,7 +6,7 @@ import {
   parseReference,
   imageNameMatcher,
   imagePatternFault,
-} from "../../../src/shim/domain/image-reference.js";
+} from "../../../src/domain/image-reference.js";
 
 const digest = `sha256:${"0f".repeat(32)}`;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
+import { ImageUserFiles } from "../../../src/domain/image-users.js";
 
 const passwd = `root:x:0:0:root:/root:/bin/sh
 # comment

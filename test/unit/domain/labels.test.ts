@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { fromDockerLabels, isMadeHere, madeLabels, toDockerLabels } from "../../../src/shim/domain/labels.js";
+import { fromDockerLabels, isMadeHere, madeLabels, toDockerLabels } from "../../../src/domain/labels.js";
 
 test("toDockerLabels() prefixes annotations and lets the shim's own labels win", () => {
   assert.deepEqual(

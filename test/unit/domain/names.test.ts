@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { alternativeName, containerName, parseName, sandboxName } from "../../../src/shim/domain/names.js";
+import { alternativeName, containerName, parseName, sandboxName } from "../../../src/domain/names.js";
 
 const pod = { name: "web", namespace: "default", uid: "uid-1", attempt: 2 };
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseQuantity } from "../../../src/shim/domain/quantity.js";
+import { parseQuantity } from "../../../src/domain/quantity.js";
 
 const cases: readonly (readonly [string, 1 | 1000, bigint | undefined])[] = [
   ["1", 1000, 1000n],

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Signal } from "../../../src/shim/domain/cri.js";
-import {
-  stopSignalName,
-  stopSignalNumber,
-  stopTimeoutSeconds,
-} from "../../../src/shim/domain/stop-signal.js";
+import { Signal } from "../../../src/domain/cri.js";
+import { stopSignalName, stopSignalNumber, stopTimeoutSeconds } from "../../../src/domain/stop-signal.js";
 
 describe("stopTimeoutSeconds()", () => {
   const table = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { transitions, type LifeState } from "../../../src/shim/domain/transitions.js";
+import { transitions, type LifeState } from "../../../src/domain/transitions.js";
 
 const names = ["CREATED", "STARTED", "STOPPED", "DELETED"];
 

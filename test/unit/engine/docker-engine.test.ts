@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
-import type { CreateBody } from "../../../src/shim/domain/create-body.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
+import type { CreateBody } from "../../../src/domain/create-body.js";
 import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
 const id = "a".repeat(64);

@@ -1,7 +1,7 @@
 /** The engine calls that image volumes are made with. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { buildTar } from "../../../src/shim/pause/image-archive.js";
 import { type FakeDocker, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ListedImage } from "../../../src/shim/domain/snapshot.js";
+import type { ListedImage } from "../../../src/domain/snapshot.js";
 import { LayerSizes } from "../../../src/shim/engine/images.js";
 import {
   toImageSnapshot,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Call, currentCall, runInCall } from "../../../src/shim/lib/call.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
-import { createLogger, silentLogger } from "../../../src/shim/lib/log.js";
+import { type Call, currentCall, runInCall } from "../../../src/lib/call.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import { createLogger, silentLogger } from "../../../src/lib/log.js";
 import { dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { type EngineObservation, instrument } from "../../../src/shim/engine/instrumented-engine.js";
 import type { Engine, EngineEvent } from "../../../src/shim/ports/engine.js";

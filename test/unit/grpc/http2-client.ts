@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { HpackDecoder } from "../../../src/shim/lib/http2/hpack.js";
+import { HpackDecoder } from "../../../src/lib/http2/hpack.js";
 import { clientPreface, flags, frame, settings, settingsAck, types } from "./http2-writer.js";
 
 export interface ReceivedFrame {

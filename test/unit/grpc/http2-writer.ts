@@ -1,5 +1,5 @@
 /** HTTP/2 written by hand: frames and HPACK as old gRPC libraries and hostile clients send them. */
-import { huffmanCodeBits } from "../../../src/shim/lib/http2/hpack-tables.js";
+import { huffmanCodeBits } from "../../../src/lib/http2/hpack-tables.js";
 
 export const clientPreface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 

@@ -1,6 +1,6 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import type { Observation } from "../../../src/shim/grpc/instrument.js";
 import type { LogRecord } from "./recording-logger.js";
 import { connectClient, startTestServer, type Message } from "./test-server.js";

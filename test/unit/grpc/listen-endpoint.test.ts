@@ -1,6 +1,6 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { formatEndpoint, parseEndpoint } from "../../../src/shim/grpc/listen-endpoint.js";
 
 describe("parseEndpoint()", () => {

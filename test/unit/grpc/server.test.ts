@@ -5,8 +5,8 @@ import { connect } from "node:net";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import * as grpc from "@grpc/grpc-js";
-import { currentCall } from "../../../src/shim/lib/call.js";
-import { ShimError, type ErrorKind } from "../../../src/shim/lib/errors.js";
+import { currentCall } from "../../../src/lib/call.js";
+import { ShimError, type ErrorKind } from "../../../src/lib/errors.js";
 import { concatenateList } from "../../../src/shim/grpc/codec/proto.js";
 import { api, connectClient, startTestServer, type Message } from "./test-server.js";
 

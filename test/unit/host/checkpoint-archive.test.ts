@@ -3,7 +3,7 @@ import { type FileHandle, mkdir, open, readdir, readFile, stat, symlink, writeFi
 import { join } from "node:path";
 import { describe, mock, test } from "node:test";
 import { extract } from "tar-stream";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
 import { ProcFiles } from "../../../src/shim/host/processes/proc-files.js";
 import type { CheckpointContent } from "../../../src/shim/ports/host.js";

@@ -4,9 +4,9 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { silentLogger } from "../../../src/shim/lib/log.js";
-import { type ReachMode, reachLine, reachTable, tries } from "../../../src/shim/domain/reach.js";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import { silentLogger } from "../../../src/lib/log.js";
+import { type ReachMode, reachLine, reachTable, tries } from "../../../src/domain/reach.js";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import {
   EngineHost,
   type EngineHostDeps,

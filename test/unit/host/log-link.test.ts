@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
 import { ImageCache } from "../../../src/shim/images/image-cache.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { turns } from "../../fakes/turns.js";

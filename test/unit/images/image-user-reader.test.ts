@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { ImageUserReader, ImageUsersCache } from "../../../src/shim/images/image-user-reader.js";
 import { ScratchContainers, scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
-import type { CreateBody } from "../../../src/shim/domain/create-body.js";
-import type { Mount } from "../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import type { CreateBody } from "../../../src/domain/create-body.js";
+import type { Mount } from "../../../src/domain/cri.js";
 import { imageVolumeLabel, type ImageVolumeStore } from "../../../src/shim/images/image-volume-store.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { createContainer, rejectsWith, runSandbox } from "../../fakes/pods.js";

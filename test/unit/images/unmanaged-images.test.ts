@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
-import { containerType, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
+import { containerType, sandboxType, typeLabel } from "../../../src/domain/labels.js";
 import { UnmanagedImages } from "../../../src/shim/images/unmanaged-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";

@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  deadline,
-  formatDuration,
-  linkAbort,
-  orAbort,
-  sleep,
-  withDeadline,
-} from "../../../src/shim/lib/abort.js";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { deadline, formatDuration, linkAbort, orAbort, sleep, withDeadline } from "../../../src/lib/abort.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
 
 const hang = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
 

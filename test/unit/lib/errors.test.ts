@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { aggregate, isKind, messageOf, ShimError } from "../../../src/shim/lib/errors.js";
+import { aggregate, isKind, messageOf, ShimError } from "../../../src/lib/errors.js";
 
 describe("ShimError.from()", () => {
   const own = new ShimError("conflict", "taken");

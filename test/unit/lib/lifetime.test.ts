@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { Lifetime } from "../../../src/lib/lifetime.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 
 const never = (): Promise<never> => new Promise(() => undefined);

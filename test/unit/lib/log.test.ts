@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogger, type Logger } from "../../../src/shim/lib/log.js";
+import { createLogger, type Logger } from "../../../src/lib/log.js";
 
 function recorded(level: "debug" | "info"): { readonly log: Logger; readonly lines: string[] } {
   const lines: string[] = [];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LruMap } from "../../../src/shim/lib/lru-map.js";
+import { LruMap } from "../../../src/lib/lru-map.js";
 
 test("set() drops what was not used for longest", () => {
   const map = new LruMap<string, number>(2);

@@ -3,15 +3,15 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isKind } from "../../../src/shim/lib/errors.js";
-import { findPackageDirectory, packageDirectory } from "../../../src/shim/lib/package-directory.js";
+import { isKind } from "../../../src/lib/errors.js";
+import { findPackageDirectory, packageDirectory } from "../../../src/lib/package-directory.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 test("findPackageDirectory() finds it from the places of sources and of the files of a build", async () => {
   await using directory = await temporaryDirectory();
   const root = directory.path;
   await writeFile(join(root, "package.json"), "{}");
-  for (const path of ["src/shim/lib", "dist/chunks", "dist"]) {
+  for (const path of ["src/lib", "dist/chunks", "dist"]) {
     await mkdir(join(root, path), { recursive: true });
     assert.equal(findPackageDirectory(join(root, path)), root);
   }

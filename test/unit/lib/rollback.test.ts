@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../src/shim/lib/abort.js";
-import { Rollback } from "../../../src/shim/lib/rollback.js";
+import { orAbort } from "../../../src/lib/abort.js";
+import { Rollback } from "../../../src/lib/rollback.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 
 describe("Rollback", () => {

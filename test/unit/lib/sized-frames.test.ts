@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SizedFrames } from "../../../src/shim/lib/sized-frames.js";
+import { SizedFrames } from "../../../src/lib/sized-frames.js";
 
 const bounds = { headBytes: 8, limitBytes: 16 };
 

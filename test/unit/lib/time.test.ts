@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
-import { nowNanoseconds, parseTimestamp, WallClock } from "../../../src/shim/lib/time.js";
+import { nowNanoseconds, parseTimestamp, WallClock } from "../../../src/lib/time.js";
 
 describe("parseTimestamp()", () => {
   const table: readonly (readonly [string | undefined, bigint])[] = [

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError, type ErrorKind } from "../../../src/shim/lib/errors.js";
-import { bindUnixSocket, isServed } from "../../../src/shim/lib/unix-socket.js";
+import { ShimError, type ErrorKind } from "../../../src/lib/errors.js";
+import { bindUnixSocket, isServed } from "../../../src/lib/unix-socket.js";
 
 interface Place extends AsyncDisposable {
   readonly directory: string;

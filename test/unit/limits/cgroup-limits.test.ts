@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { containerResources } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";

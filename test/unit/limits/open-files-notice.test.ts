@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { OpenFilesNotice, readOpenFileLimits } from "../../../src/shim/limits/open-files-notice.js";
-import type { DockerUlimit } from "../../../src/shim/domain/create-body.js";
+import type { DockerUlimit } from "../../../src/domain/create-body.js";
 import type { OpenFileLimits } from "../../../src/shim/ports/host.js";
 import { FakeHost } from "../../fakes/fake-host.js";
 import { runSandbox } from "../../fakes/pods.js";

@@ -1,9 +1,9 @@
 /** Limits that systemd resets: those of cgroup v2 with the systemd driver. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
-import type { LinuxContainerResources } from "../../../src/shim/domain/cri.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import type { LinuxContainerResources } from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import { runContainer, runSandbox } from "../../fakes/pods.js";
 import { containerResources, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { AttachWriter } from "../../../src/shim/logs/attach-writer.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";

@@ -1,4 +1,4 @@
-import type { Reach } from "../../../src/shim/domain/reach.js";
+import type { Reach } from "../../../src/domain/reach.js";
 import { fakeReach } from "../../fakes/reach.js";
 import assert from "node:assert/strict";
 import {
@@ -14,7 +14,7 @@ import {
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";

@@ -7,7 +7,7 @@ import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
 import { ContainerLogWriters, type LogWritersDeps } from "../../../src/shim/logs/container-log-writers.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
-import type { BackoffTimes } from "../../../src/shim/lib/sync/backoff.js";
+import type { BackoffTimes } from "../../../src/lib/sync/backoff.js";
 import type { Written } from "../../../src/shim/logs/sink/log-sink.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { idOf } from "../../fakes/snapshots.js";

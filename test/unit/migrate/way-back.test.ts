@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { decodeCheckpoint, encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
-import { containerName, alternativeName, sandboxName } from "../../../src/shim/domain/names.js";
+import { containerName, alternativeName, sandboxName } from "../../../src/domain/names.js";
 import { wayBack } from "../../../src/migrate/way-back.js";
 import { vectors } from "../checkpoints/golden.js";
 import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
 import { LockedNetworkPlugin } from "../../../src/network/locked-plugin.js";
 import { PodCidrs } from "../../../src/network/pod-cidrs.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import type { NetworkOperationEnded } from "../../../src/shim/ports/observer.js";
 import type { PodNetworkRequest } from "../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";

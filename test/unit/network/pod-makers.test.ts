@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../src/network/libcni/cache.js";
 import { startAsChild, type StartProgram } from "../../../src/network/programs/start-program.js";
 import { selectNetworkPlugin } from "../../../src/network/select-plugin.js";
-import { Flusher } from "../../../src/shim/lib/files/flusher.js";
+import { Flusher } from "../../../src/lib/files/flusher.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { FakePlugins, oneAddress, sandboxId } from "./cni/fake-plugins.js";

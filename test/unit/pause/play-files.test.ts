@@ -23,7 +23,7 @@ import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { HelperCalls } from "../../../src/play/engine/helper-calls.js";
 import { encodeRequest } from "../../../src/play/engine/helper-protocol.js";
-import type { Owner } from "../../../src/shim/domain/node-facts.js";
+import type { Owner } from "../../../src/domain/node-facts.js";
 import type { ProcessStreams } from "../../../src/shim/ports/engine.js";
 import { withoutMounts } from "../play/containers/can-mount.js";
 import { imageArchitecture } from "../../../src/shim/pause/programs.js";

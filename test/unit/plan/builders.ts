@@ -12,14 +12,14 @@ import type {
   Mount,
   NamespaceOption,
   PodSandboxConfig,
-} from "../../../src/shim/domain/cri.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+} from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import type {
   SandboxConfig,
   ValidContainerConfig,
   ValidCreateContainer,
   ValidRunPodSandbox,
-} from "../../../src/shim/domain/requests.js";
+} from "../../../src/domain/requests.js";
 import type { ContainerContext } from "../../../src/shim/plan/container-plan.js";
 import type { SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
 import { nodeFacts as fakeNodeFacts } from "../../fakes/node-facts.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromDockerLabels, madeLabels } from "../../../src/shim/domain/labels.js";
+import { fromDockerLabels, madeLabels } from "../../../src/domain/labels.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
 import { containerContext, createRequest, runRequest, sandboxContext } from "./builders.js";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { CreateBody } from "../../../src/shim/domain/create-body.js";
-import type { LinuxContainerSecurityContext } from "../../../src/shim/domain/cri.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
-import type { ValidContainerConfig } from "../../../src/shim/domain/requests.js";
+import type { CreateBody } from "../../../src/domain/create-body.js";
+import type { LinuxContainerSecurityContext } from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
+import type { ValidContainerConfig } from "../../../src/domain/requests.js";
 import {
   containerNeeds,
   planContainer,

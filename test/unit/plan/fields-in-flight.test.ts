@@ -1,7 +1,7 @@
 /** Each field in flight with its switch on, and without effect while it is off. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { fieldsInFlight, type FieldSwitches } from "../../../src/shim/domain/fields-in-flight.js";
+import { fieldsInFlight, type FieldSwitches } from "../../../src/domain/fields-in-flight.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import {
   cgroupMountOptions,

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { ImageUserFiles } from "../../../src/shim/domain/image-users.js";
+import { ImageUserFiles } from "../../../src/domain/image-users.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox, type SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
 import { planUpdate } from "../../../src/shim/plan/resources.js";

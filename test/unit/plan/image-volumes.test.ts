@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ImageSnapshot } from "../../../src/shim/domain/snapshot.js";
+import type { ImageSnapshot } from "../../../src/domain/snapshot.js";
 import {
   engineImageSource,
   imageLayers,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Mount } from "../../../src/shim/domain/cri.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import type { Mount } from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import { containerNeeds } from "../../../src/shim/plan/container-needs.js";
 import { planMounts, recursiveReadOnlyMounts, type MountContext } from "../../../src/shim/plan/mounts.js";
 import { createRequest, mount, nodeFacts } from "./builders.js";

@@ -1,7 +1,7 @@
 /** Annotations by which containerd's shims and OCI runtimes tell the containers of a pod. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Labels } from "../../../src/shim/domain/labels.js";
+import type { Labels } from "../../../src/domain/labels.js";
 import { planContainer, type ContainerContext } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
 import {

@@ -5,7 +5,7 @@ import { createResources, planUpdate } from "../../../src/shim/plan/resources.js
 import { containerResources as resources } from "../../fakes/requests.js";
 import { nodeFacts } from "./builders.js";
 import { refusal } from "./errors.js";
-import type { ResourceSnapshot } from "../../../src/shim/domain/snapshot.js";
+import type { ResourceSnapshot } from "../../../src/domain/snapshot.js";
 import { noResources } from "../../fakes/snapshots.js";
 
 describe("createResources()", () => {

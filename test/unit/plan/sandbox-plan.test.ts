@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { HostConfig } from "../../../src/shim/domain/create-body.js";
+import type { HostConfig } from "../../../src/domain/create-body.js";
 import type {
   DNSConfig,
   LinuxPodSandboxConfig,
   LinuxSandboxSecurityContext,
-} from "../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+} from "../../../src/domain/cri.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { planSandbox, type SandboxPlan } from "../../../src/shim/plan/sandbox-plan.js";
 import { sysctlError } from "../../../src/shim/plan/sysctls.js";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { LinuxContainerResources } from "../../../src/shim/domain/cri.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import type { LinuxContainerResources } from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import {
   lostLimits,

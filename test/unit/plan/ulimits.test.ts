@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { ulimitError, ulimitsField } from "../../../src/shim/plan/ulimits.js";
 
 const nofile = { Name: "nofile", Soft: 1024, Hard: 4096 };

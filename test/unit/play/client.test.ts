@@ -7,7 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { loadPackageDefinition, Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { sendUnaryData, ServerUnaryCall, ServiceClientConstructor } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
 import type { ConnectedClient } from "../../../src/play/client.js";
 import { connect } from "../../../src/play/client.js";
 

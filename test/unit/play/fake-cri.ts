@@ -1,5 +1,5 @@
 /** A CRI server in memory for the tests of play. It keeps sandboxes and containers and records calls. */
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import {
   type Answer,
   type AuthConfig,
@@ -15,7 +15,7 @@ import {
   type PodSandboxConfig,
   PodSandboxState,
   type PodSandboxStatus,
-} from "../../../src/shim/domain/cri.js";
+} from "../../../src/domain/cri.js";
 import type { CriClient } from "../../../src/play/client.js";
 import type { HostFiles } from "../../../src/play/containers/files.js";
 import type { MountedFiles } from "../../../src/play/containers/mounted-files.js";

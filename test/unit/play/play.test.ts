@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ContainerState, PodSandboxState } from "../../../src/domain/cri.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
 import type { Manifest } from "../../../src/play/manifests/read-manifests.js";
 import { Application, playDown } from "../../../src/play/play.js";

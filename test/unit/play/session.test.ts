@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { orAbort } from "../../../src/shim/lib/abort.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { orAbort } from "../../../src/lib/abort.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../src/play/manifests/workloads.js";
 import { playDown } from "../../../src/play/play.js";

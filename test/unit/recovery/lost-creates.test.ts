@@ -1,7 +1,7 @@
 /** Creates whose answer is lost, and abandoned creates. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import {
   createContainer,
   listedContainers,

@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { OrphanedNetworks } from "../../../src/network/orphans/orphaned-networks.js";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import {
   removeOrphanedNetworks,
   isKnownEngine,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { parseRecord } from "../../../src/shim/logs/log-record.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ValidRunPodSandbox } from "../../../src/shim/domain/requests.js";
+import type { ValidRunPodSandbox } from "../../../src/domain/requests.js";
 import { runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";

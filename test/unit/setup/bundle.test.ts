@@ -22,7 +22,7 @@ const program = `
 `;
 
 const cacheCheck = `
-  import { readProgram } from ${JSON.stringify(new URL("../../../src/shim/quick-start.ts", import.meta.url).href)};
+  import { readProgram } from ${JSON.stringify(new URL("../../../src/main/quick-start.ts", import.meta.url).href)};
   const [file, cache] = ["quick.cjs", "quick.cache"].map((name) => process.argv[1] + "/dist/" + name);
   process.stderr.write("rejected: " + readProgram(file, cache).script.cachedDataRejected + "\\n");
 `;

@@ -7,7 +7,7 @@ const check = (path: string, text: string) => violations([{ path, imports: impor
 
 describe("violations()", () => {
   const forbidden: [string, string, RegExp][] = [
-    ["src/shim/lib/a.ts", 'import { b } from "../domain/b.js";', /a\.ts:1: imports src\/shim\/domain\/b\.ts/],
+    ["src/lib/a.ts", 'import { b } from "../domain/b.js";', /a\.ts:1: imports src\/domain\/b\.ts/],
     [
       "src/shim/engine/a.ts",
       'import type { b } from "../host/b.js";',
@@ -19,18 +19,22 @@ describe("violations()", () => {
     ["src/shim/plan/a.ts", 'import { join } from "node:path";', /no module of Node\.js/],
     ["src/shim/cri/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
     ["src/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
-    ["src/shim/config/a.ts", '\nimport { parse } from "../lib/yaml.js";', /a\.ts:2: .*must be await import/],
+    [
+      "src/shim/config/a.ts",
+      '\nimport { parse } from "../../lib/yaml.js";',
+      /a\.ts:2: .*must be await import/,
+    ],
     ["src/shim/config/a.ts", 'const { parse } = await import("yaml");', /yaml, which belongs elsewhere/],
     [
       "src/shim/streaming/a.ts",
       'const { WebSocket } = await import("ws");',
       /ws late, it must be at the top/,
     ],
-    ["src/shim/lib/a.ts", 'import lodash from "lodash";', /does not know/],
-    ["src/shim/fresh/a.ts", 'import { b } from "../lib/b.js";', /no layer/],
-    ["src/shim/domain/a.ts", 'export * from "../ports/b.js";', /domain imports only lib/],
-    ["src/shim/domain/a.ts", 'type B = import("../ports/b.js").B;', /domain imports only lib/],
-    ["src/shim/domain/a.ts", 'const b = await import("../ports/b.js");', /domain imports only lib/],
+    ["src/lib/a.ts", 'import lodash from "lodash";', /does not know/],
+    ["src/shim/fresh/a.ts", 'import { b } from "../../lib/b.js";', /no layer/],
+    ["src/domain/a.ts", 'export * from "../shim/ports/b.js";', /domain imports only lib/],
+    ["src/domain/a.ts", 'type B = import("../shim/ports/b.js").B;', /domain imports only lib/],
+    ["src/domain/a.ts", 'const b = await import("../shim/ports/b.js");', /domain imports only lib/],
   ];
   for (const [path, text, expected] of forbidden) {
     test(`forbids ${text.trim()} in ${path}`, () => {
@@ -42,14 +46,11 @@ describe("violations()", () => {
 
   const allowed: [string, string][] = [
     ["src/shim/cri/a.ts", 'import { b } from "../state/b.js"; import { c } from "./c.js";'],
-    ["src/shim/main.ts", 'import { b } from "./commands/b.js"; import { Command } from "commander";'],
-    ["src/shim/lib/yaml.ts", 'export { parse } from "yaml";'],
-    ["src/shim/config/a.ts", 'const { parse } = await import("../lib/yaml.js");'],
+    ["src/main/main.ts", 'import { b } from "../cli/b.js"; import { Command } from "commander";'],
+    ["src/lib/yaml.ts", 'export { parse } from "yaml";'],
+    ["src/shim/config/a.ts", 'const { parse } = await import("../../lib/yaml.js");'],
     ["src/client/cri-connection.ts", 'import { credentials } from "@grpc/grpc-js";'],
-    [
-      "checkpoints/a.ts",
-      'import { open } from "node:fs/promises"; import { b } from "../src/shim/lib/b.js";',
-    ],
+    ["checkpoints/a.ts", 'import { open } from "node:fs/promises"; import { b } from "../src/lib/b.js";'],
   ];
   for (const [path, text] of allowed) {
     test(`allows ${text} in ${path}`, () => {
@@ -59,15 +60,12 @@ describe("violations()", () => {
 
   test("reports a circle of imports once, with its way", () => {
     const modules = ["b", "c", "a"].map((to, index) => {
-      const path = `src/shim/lib/${"abc"[index] ?? ""}.ts`;
+      const path = `src/lib/${"abc"[index] ?? ""}.ts`;
       return { path, imports: importsOf(ts, path, `import "./${to}.js";`) };
     });
     const found = violations(modules);
     assert.equal(found.length, 1);
-    assert.match(
-      found[0] ?? "",
-      /a\.ts -> src\/shim\/lib\/b\.ts -> src\/shim\/lib\/c\.ts -> src\/shim\/lib\/a\.ts$/,
-    );
+    assert.match(found[0] ?? "", /a\.ts -> src\/lib\/b\.ts -> src\/lib\/c\.ts -> src\/lib\/a\.ts$/);
   });
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { EngineLiveness } from "../../../src/shim/state/engine-liveness.js";
 import { rejectsWith } from "../../fakes/pods.js";
 import { turns } from "../../fakes/turns.js";

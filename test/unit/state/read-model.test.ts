@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
-import type { SandboxRecord } from "../../../src/shim/domain/sandbox.js";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import { isKind } from "../../../src/lib/errors.js";
+import type { SandboxRecord } from "../../../src/domain/sandbox.js";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { ReadModel, type Wanted } from "../../../src/shim/state/read-model.js";
 import { containerSnapshot, idOf, listedOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 

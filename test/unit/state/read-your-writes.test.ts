@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../src/shim/lib/errors.js";
-import { typeLabel } from "../../../src/shim/domain/labels.js";
+import { isKind } from "../../../src/lib/errors.js";
+import { typeLabel } from "../../../src/domain/labels.js";
 import type { FakeEngine } from "../../fakes/fake-engine.js";
 import { createContainer, runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
-import { removeFile, writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
+import { removeFile, writeFileAtomically } from "../../../src/lib/files/atomic-file.js";
 import {
   ContainerRecords,
   containerRecordType,
@@ -15,7 +15,7 @@ import {
   parseRecord,
   type RecordDirectoryOptions,
 } from "../../../src/shim/state/record-directory.js";
-import { Flusher } from "../../../src/shim/lib/files/flusher.js";
+import { Flusher } from "../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { podRecord as record, recordedId as id } from "../../fakes/pod-record.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";

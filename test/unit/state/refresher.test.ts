@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { Refresher } from "../../../src/shim/state/refresher.js";
 import { turns } from "../../fakes/turns.js";
 

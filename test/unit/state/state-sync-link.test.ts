@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../src/lib/errors.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
 import { turns, until } from "../../fakes/turns.js";
 import { Harness } from "./sync-harness.js";

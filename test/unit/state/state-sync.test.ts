@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { sleep } from "../../../src/shim/lib/abort.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
-import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
+import { sleep } from "../../../src/lib/abort.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../../src/domain/labels.js";
 import { EngineLink } from "../../../src/shim/state/engine-link.js";
 import { turns, until } from "../../fakes/turns.js";
 import { body, Harness } from "./sync-harness.js";

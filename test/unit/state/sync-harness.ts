@@ -1,5 +1,5 @@
-import type { CreateBody } from "../../../src/shim/domain/create-body.js";
-import { sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
+import type { CreateBody } from "../../../src/domain/create-body.js";
+import { sandboxType, typeLabel } from "../../../src/domain/labels.js";
 import type { EngineEvent } from "../../../src/shim/ports/engine.js";
 import { EngineLink } from "../../../src/shim/state/engine-link.js";
 import { ReadModel } from "../../../src/shim/state/read-model.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { appendFile, rm, writeFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
+import type { ResourceReading } from "../../../src/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort, sleep } from "../../../src/shim/lib/abort.js";
-import { ShimError } from "../../../src/shim/lib/errors.js";
-import type { EngineReading } from "../../../src/shim/domain/resource-reading.js";
+import { orAbort, sleep } from "../../../src/lib/abort.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import type { EngineReading } from "../../../src/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { EngineStats } from "../../../src/shim/stats/engine-stats.js";
 import { recordingLog } from "../../fakes/recording-log.js";

@@ -4,7 +4,7 @@
  */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { collect } from "../../../src/shim/lib/streams.js";
+import { collect } from "../../../src/lib/streams.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

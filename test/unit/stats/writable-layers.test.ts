@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import type { MeasuredLayer } from "../../../src/shim/stats/layer-walk.js";
 import { layerMeasurement, WritableLayers } from "../../../src/shim/stats/writable-layers.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
-import { orAbort } from "../../../src/shim/lib/abort.js";
+import { orAbort } from "../../../src/lib/abort.js";
 import { rejectsWith } from "../../fakes/pods.js";
 
 const a = snapshotOf({ id: idOf("a") });

@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { createWebSocketStream } from "ws";
-import { ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { fakePod, type FakePod } from "../../fakes/streaming-sessions.js";
 import { until } from "../../fakes/turns.js";
 import { SpdyClient, type ClientStream } from "../../support/spdy-client.js";

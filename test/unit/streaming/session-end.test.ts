@@ -4,7 +4,7 @@ import { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { describe, mock, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { whileConnected } from "../../../src/shim/streaming/client-connection.js";
 import { cat, connectedPair, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";
 import { until } from "../../fakes/turns.js";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { promisify } from "node:util";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { startStreamingServer } from "../../../src/shim/streaming/streaming-server.js";
 import { TlsFiles, type TlsPaths } from "../../../src/shim/streaming/tls-files.js";
 import { cat, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, mock, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
+import { isKind } from "../../../src/lib/errors.js";
 import { TokenTable } from "../../../src/shim/streaming/token-table.js";
 
 function tableWithClock(maxOpen = 3): { table: TokenTable<string>; clock: { nowMs: number } } {

@@ -1,5 +1,5 @@
-import { runInCall, type Call } from "../../lib/call.js";
-import type { Answer, AttachRequest, AttachResponse } from "../../domain/cri.js";
+import { runInCall, type Call } from "../../../lib/call.js";
+import type { Answer, AttachRequest, AttachResponse } from "../../../domain/cri.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 import { requireRunningContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";

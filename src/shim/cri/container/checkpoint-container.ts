@@ -1,10 +1,10 @@
 import { join } from "node:path";
-import { withDeadline } from "../../lib/abort.js";
-import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Container } from "../../domain/container.js";
-import type { Answer, CheckpointContainerRequest, CheckpointContainerResponse } from "../../domain/cri.js";
-import { ContainerState } from "../../domain/cri.js";
+import { withDeadline } from "../../../lib/abort.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Container } from "../../../domain/container.js";
+import type { Answer, CheckpointContainerRequest, CheckpointContainerResponse } from "../../../domain/cri.js";
+import { ContainerState } from "../../../domain/cri.js";
 import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";

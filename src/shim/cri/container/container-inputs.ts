@@ -1,10 +1,10 @@
 /** Reads from the node and the image all that the plan of CreateContainer needs. */
-import { tries } from "../../domain/reach.js";
+import { tries } from "../../../domain/reach.js";
 import { posix } from "node:path";
-import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
-import type { NodeFacts } from "../../domain/node-facts.js";
-import type { ValidCreateContainer } from "../../domain/requests.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { NodeFacts } from "../../../domain/node-facts.js";
+import type { ValidCreateContainer } from "../../../domain/requests.js";
 import type { ContainerNeeds } from "../../plan/container-needs.js";
 import type { ContainerInputs } from "../../plan/container-plan.js";
 import { containerNeeds, engineInjectsCdi } from "../../plan/container-needs.js";

@@ -1,4 +1,4 @@
-import type { Call } from "../../lib/call.js";
+import type { Call } from "../../../lib/call.js";
 import {
   type Answer,
   type ContainerResources,
@@ -9,14 +9,14 @@ import {
   type Mount,
   ContainerState,
   MountPropagation,
-} from "../../domain/cri.js";
-import { type ImageMount, imageMountsOf } from "../../domain/image-mounts.js";
-import { type Container, imageSpec } from "../../domain/container.js";
-import { exitOf } from "../../domain/container-state.js";
-import type { ImageUserFiles } from "../../domain/image-users.js";
-import { parseReference } from "../../domain/image-reference.js";
-import type { MountSnapshot, Snapshot } from "../../domain/snapshot.js";
-import { stopSignalNumber } from "../../domain/stop-signal.js";
+} from "../../../domain/cri.js";
+import { type ImageMount, imageMountsOf } from "../../../domain/image-mounts.js";
+import { type Container, imageSpec } from "../../../domain/container.js";
+import { exitOf } from "../../../domain/container-state.js";
+import type { ImageUserFiles } from "../../../domain/image-users.js";
+import { parseReference } from "../../../domain/image-reference.js";
+import type { MountSnapshot, Snapshot } from "../../../domain/snapshot.js";
+import { stopSignalNumber } from "../../../domain/stop-signal.js";
 import { cleanPath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";

@@ -1,8 +1,8 @@
 /** The life of an exec: creation, start, exit code; kill when its caller leaves. */
-import { sleep } from "../../lib/abort.js";
-import type { Call } from "../../lib/call.js";
-import { isKind, ShimError } from "../../lib/errors.js";
-import { Backoff } from "../../lib/sync/backoff.js";
+import { sleep } from "../../../lib/abort.js";
+import type { Call } from "../../../lib/call.js";
+import { isKind, ShimError } from "../../../lib/errors.js";
+import { Backoff } from "../../../lib/sync/backoff.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { appearanceMs, untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";

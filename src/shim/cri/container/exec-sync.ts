@@ -1,6 +1,6 @@
-import { sleep, withDeadline } from "../../lib/abort.js";
-import type { Call } from "../../lib/call.js";
-import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../../domain/cri.js";
+import { sleep, withDeadline } from "../../../lib/abort.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../../../domain/cri.js";
 import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { runExec } from "./exec-process.js";

@@ -1,5 +1,5 @@
-import { runInCall, type Call } from "../../lib/call.js";
-import type { Answer, ExecRequest, ExecResponse } from "../../domain/cri.js";
+import { runInCall, type Call } from "../../../lib/call.js";
+import type { Answer, ExecRequest, ExecResponse } from "../../../domain/cri.js";
 import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";

@@ -1,11 +1,11 @@
-import type { Call } from "../../lib/call.js";
+import type { Call } from "../../../lib/call.js";
 import type {
   Container,
   ContainerFilter,
   ListContainersRequest,
   StreamContainersRequest,
-} from "../../domain/cri.js";
-import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
+} from "../../../domain/cri.js";
+import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
 import type { Wanted } from "../../state/read-model.js";
 import type { Services } from "../services.js";
 

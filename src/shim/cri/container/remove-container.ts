@@ -1,6 +1,6 @@
-import type { Call } from "../../lib/call.js";
-import { aggregate } from "../../lib/errors.js";
-import type { Answer, RemoveContainerRequest, RemoveContainerResponse } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import { aggregate } from "../../../lib/errors.js";
+import type { Answer, RemoveContainerRequest, RemoveContainerResponse } from "../../../domain/cri.js";
 import { findContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

@@ -1,13 +1,13 @@
 import { dirname } from "node:path";
-import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
 import {
   type Answer,
   type ReopenContainerLogRequest,
   type ReopenContainerLogResponse,
   ContainerState,
-} from "../../domain/cri.js";
-import { isMadeHere } from "../../domain/labels.js";
+} from "../../../domain/cri.js";
+import { isMadeHere } from "../../../domain/labels.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

@@ -1,7 +1,7 @@
 /** Copies between the streams of a client and those of a process, at the speed of the slower side. */
 import type { Writable } from "node:stream";
-import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/streams.js";
+import { orAbort } from "../../../lib/abort.js";
+import { endOf } from "../../../lib/streams.js";
 import type { OutputStream, ProcessStreams } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 

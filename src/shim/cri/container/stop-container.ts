@@ -1,7 +1,7 @@
-import type { Call } from "../../lib/call.js";
-import type { Answer, StopContainerRequest, StopContainerResponse } from "../../domain/cri.js";
-import { stopTimeoutSeconds } from "../../domain/stop-signal.js";
-import type { DockerStatus, Snapshot } from "../../domain/snapshot.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, StopContainerRequest, StopContainerResponse } from "../../../domain/cri.js";
+import { stopTimeoutSeconds } from "../../../domain/stop-signal.js";
+import type { DockerStatus, Snapshot } from "../../../domain/snapshot.js";
 import { findContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

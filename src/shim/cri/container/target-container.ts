@@ -1,5 +1,5 @@
-import type { Container } from "../../domain/container.js";
-import { invalidField, preconditionField } from "../../domain/field-errors.js";
+import type { Container } from "../../../domain/container.js";
+import { invalidField, preconditionField } from "../../../domain/field-errors.js";
 import { securityContextField } from "../../plan/security-options.js";
 
 const field = `${securityContextField}.namespace_options.target_id`;

@@ -1,8 +1,8 @@
 /** The size of a terminal follows its client's window. */
-import { sleep } from "../../lib/abort.js";
-import { messageOf } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
-import { Backoff } from "../../lib/sync/backoff.js";
+import { sleep } from "../../../lib/abort.js";
+import { messageOf } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
+import { Backoff } from "../../../lib/sync/backoff.js";
 import type { TerminalSize } from "../../ports/streaming.js";
 
 /** The engine refuses a size while it starts the process. After so many attempts it has another reason. */

@@ -1,13 +1,13 @@
-import { withDeadline } from "../../lib/abort.js";
-import type { Call } from "../../lib/call.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { ContainerState } from "../../domain/cri.js";
+import { withDeadline } from "../../../lib/abort.js";
+import type { Call } from "../../../lib/call.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import { ContainerState } from "../../../domain/cri.js";
 import type {
   Answer,
   UpdateContainerResourcesRequest,
   UpdateContainerResourcesResponse,
-} from "../../domain/cri.js";
-import type { Snapshot } from "../../domain/snapshot.js";
+} from "../../../domain/cri.js";
+import type { Snapshot } from "../../../domain/snapshot.js";
 import { planUpdate, type UpdatePlan } from "../../plan/resources.js";
 import type { CgroupSettings } from "../../ports/host.js";
 import { mergeCgroupSettings } from "../../state/container-records.js";

@@ -1,19 +1,19 @@
-import type { Call } from "../../lib/call.js";
+import type { Call } from "../../../lib/call.js";
 import {
   type ContainerEventResponse,
   type Answer,
   type ContainerEventType,
   PodSandboxState,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import type { Send } from "../../grpc/handlers.js";
 import type { Services, ContainerEventSource, EventSubscription } from "../services.js";
-import { orAbort, withDeadline } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { LruMap } from "../../lib/lru-map.js";
-import { type Nanoseconds, nowNanoseconds } from "../../lib/time.js";
-import { type Container, newestFirst } from "../../domain/container.js";
-import type { Sandbox } from "../../domain/sandbox.js";
-import { transitions } from "../../domain/transitions.js";
+import { orAbort, withDeadline } from "../../../lib/abort.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import { LruMap } from "../../../lib/lru-map.js";
+import { type Nanoseconds, nowNanoseconds } from "../../../lib/time.js";
+import { type Container, newestFirst } from "../../../domain/container.js";
+import type { Sandbox } from "../../../domain/sandbox.js";
+import { transitions } from "../../../domain/transitions.js";
 import type { ModelChange } from "../../state/read-model.js";
 import { describeContainer } from "../container/container-status.js";
 import { describeSandbox } from "../sandbox/pod-sandbox-status.js";

@@ -1,6 +1,6 @@
-import type { Call } from "../../lib/call.js";
-import { nowNanoseconds } from "../../lib/time.js";
-import type { Answer, FilesystemUsage, ImageFsInfoResponse } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import { nowNanoseconds } from "../../../lib/time.js";
+import type { Answer, FilesystemUsage, ImageFsInfoResponse } from "../../../domain/cri.js";
 import type { Services } from "../services.js";
 
 /**

@@ -1,7 +1,7 @@
-import type { Call } from "../../lib/call.js";
-import type { Answer, Image, ImageStatusResponse } from "../../domain/cri.js";
-import type { ValidImageStatus } from "../../domain/requests.js";
-import type { ImageSnapshot } from "../../domain/snapshot.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, Image, ImageStatusResponse } from "../../../domain/cri.js";
+import type { ValidImageStatus } from "../../../domain/requests.js";
+import type { ImageSnapshot } from "../../../domain/snapshot.js";
 import type { KnownImage } from "../../images/image-cache.js";
 import type { Services } from "../services.js";
 

@@ -1,7 +1,7 @@
-import type { Call } from "../../lib/call.js";
-import type { Answer, Image, ListImagesRequest, StreamImagesRequest } from "../../domain/cri.js";
-import { normalizeReference } from "../../domain/image-reference.js";
-import type { ListedImage } from "../../domain/snapshot.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, Image, ListImagesRequest, StreamImagesRequest } from "../../../domain/cri.js";
+import { normalizeReference } from "../../../domain/image-reference.js";
+import type { ListedImage } from "../../../domain/snapshot.js";
 import type { PinRule } from "../../images/image-pins.js";
 import type { Services } from "../services.js";
 

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { formatDuration } from "../../lib/abort.js";
-import type { Call } from "../../lib/call.js";
-import { ShimError, aggregate } from "../../lib/errors.js";
-import type { Answer, AuthConfig, PullImageResponse } from "../../domain/cri.js";
-import { normalizeReference } from "../../domain/image-reference.js";
-import type { ValidPullImage } from "../../domain/requests.js";
+import { formatDuration } from "../../../lib/abort.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError, aggregate } from "../../../lib/errors.js";
+import type { Answer, AuthConfig, PullImageResponse } from "../../../domain/cri.js";
+import { normalizeReference } from "../../../domain/image-reference.js";
+import type { ValidPullImage } from "../../../domain/requests.js";
 import type { Engine, RegistryCredentials } from "../../ports/engine.js";
 import { dockerRuntime } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";

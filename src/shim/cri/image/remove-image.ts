@@ -1,7 +1,7 @@
-import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Answer, RemoveImageResponse } from "../../domain/cri.js";
-import type { ValidRemoveImage } from "../../domain/requests.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Answer, RemoveImageResponse } from "../../../domain/cri.js";
+import type { ValidRemoveImage } from "../../../domain/requests.js";
 import type { Services } from "../services.js";
 
 /**

@@ -1,7 +1,7 @@
 /** Whether the engine fits the flags: checked at each connect. */
-import { ShimError } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
-import type { NodeFacts } from "../../domain/node-facts.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
+import type { NodeFacts } from "../../../domain/node-facts.js";
 import { engineTakesAnnotations } from "../../plan/oci-annotations.js";
 
 /** Refuses an engine with another cgroup driver than that of the flag, which is also the kubelet's. */

@@ -1,11 +1,11 @@
-import type { Call } from "../../lib/call.js";
+import type { Call } from "../../../lib/call.js";
 import {
   type Answer,
   type RuntimeConfigResponse,
   type UpdateRuntimeConfigRequest,
   type UpdateRuntimeConfigResponse,
   CgroupDriver,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import type { Services } from "../services.js";
 
 /** The engine's cgroup driver. A rootless engine without cgroups has none; the answer is then cgroupfs. */

@@ -1,8 +1,8 @@
-import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../domain/cri.js";
-import type { NodeFacts } from "../../domain/node-facts.js";
-import { reachProblem, tries } from "../../domain/reach.js";
+import type { Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../../domain/cri.js";
+import type { NodeFacts } from "../../../domain/node-facts.js";
+import { reachProblem, tries } from "../../../domain/reach.js";
 import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";

@@ -1,5 +1,5 @@
-import type { Call } from "../../lib/call.js";
-import type { Answer, VersionResponse } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, VersionResponse } from "../../../domain/cri.js";
 import type { Services } from "../services.js";
 
 /** Kubelets up to 1.20 compare with this string. */

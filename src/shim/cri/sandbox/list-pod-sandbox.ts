@@ -1,7 +1,7 @@
-import type { Call } from "../../lib/call.js";
-import type { ListPodSandboxRequest, PodSandbox, StreamPodSandboxesRequest } from "../../domain/cri.js";
-import { PodSandboxState } from "../../domain/cri.js";
-import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
+import type { Call } from "../../../lib/call.js";
+import type { ListPodSandboxRequest, PodSandbox, StreamPodSandboxesRequest } from "../../../domain/cri.js";
+import { PodSandboxState } from "../../../domain/cri.js";
+import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
 import type { Services } from "../services.js";
 
 /** ListPodSandbox and StreamPodSandboxes: from memory. Filters are ANDed; an id filter may be a prefix. */

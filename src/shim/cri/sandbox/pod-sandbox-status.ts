@@ -1,12 +1,12 @@
-import type { Call } from "../../lib/call.js";
-import { newestFirst } from "../../domain/container.js";
+import type { Call } from "../../../lib/call.js";
+import { newestFirst } from "../../../domain/container.js";
 import type {
   Answer,
   PodSandboxStatus,
   PodSandboxStatusRequest,
   PodSandboxStatusResponse,
-} from "../../domain/cri.js";
-import { hasDockerNetwork, type Sandbox } from "../../domain/sandbox.js";
+} from "../../../domain/cri.js";
+import { hasDockerNetwork, type Sandbox } from "../../../domain/sandbox.js";
 import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
-import { runInCall, type Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Answer, PortForwardRequest, PortForwardResponse } from "../../domain/cri.js";
+import { runInCall, type Call } from "../../../lib/call.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Answer, PortForwardRequest, PortForwardResponse } from "../../../domain/cri.js";
 import { requireRunningSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

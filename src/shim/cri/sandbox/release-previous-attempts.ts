@@ -1,6 +1,6 @@
-import type { Call } from "../../lib/call.js";
-import { messageOf } from "../../lib/errors.js";
-import { sandboxName, type PodIdentity } from "../../domain/names.js";
+import type { Call } from "../../../lib/call.js";
+import { messageOf } from "../../../lib/errors.js";
+import { sandboxName, type PodIdentity } from "../../../domain/names.js";
 import type { Services } from "../services.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 

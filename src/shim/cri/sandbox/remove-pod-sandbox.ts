@@ -1,6 +1,6 @@
-import type { Call } from "../../lib/call.js";
-import { aggregate } from "../../lib/errors.js";
-import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import { aggregate } from "../../../lib/errors.js";
+import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "../../../domain/cri.js";
 import { sandboxIdOf } from "../find-by-id.js";
 import { removeContainerById } from "../container/remove-container.js";
 import type { Services } from "../services.js";

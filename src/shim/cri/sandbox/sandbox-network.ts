@@ -1,6 +1,6 @@
-import { isKind } from "../../lib/errors.js";
-import type { Call } from "../../lib/call.js";
-import { hasDockerNetwork, type Sandbox } from "../../domain/sandbox.js";
+import { isKind } from "../../../lib/errors.js";
+import type { Call } from "../../../lib/call.js";
+import { hasDockerNetwork, type Sandbox } from "../../../domain/sandbox.js";
 import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import { noopPluginName, type PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";

@@ -1,11 +1,11 @@
-import type { Call } from "../../lib/call.js";
-import { aggregate, ShimError, messageOf } from "../../lib/errors.js";
-import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import { aggregate, ShimError, messageOf } from "../../../lib/errors.js";
+import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../../domain/cri.js";
 import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
 import { networkMaker, recordTearDown, tearDownNetwork } from "./sandbox-network.js";
 import type { Services } from "../services.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import type { Sandbox } from "../../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
 
 /** For foreign pause images. The built-in pause program ends at once. */

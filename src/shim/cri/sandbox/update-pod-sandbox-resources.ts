@@ -1,9 +1,9 @@
-import type { Call } from "../../lib/call.js";
+import type { Call } from "../../../lib/call.js";
 import type {
   Answer,
   UpdatePodSandboxResourcesRequest,
   UpdatePodSandboxResourcesResponse,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import { podResources } from "../../plan/resources.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";

@@ -1,5 +1,5 @@
-import type { Call } from "../../lib/call.js";
-import { collect } from "../../lib/streams.js";
+import type { Call } from "../../../lib/call.js";
+import { collect } from "../../../lib/streams.js";
 import type {
   Answer,
   ContainerStatsRequest,
@@ -7,14 +7,14 @@ import type {
   ContainerStats,
   ListContainerStatsRequest,
   StreamContainerStatsRequest,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { isRunning } from "./pod-parts.js";
 import type { Services } from "../services.js";
 import { containerStatsItem } from "./stats-items.js";
-import type { Container } from "../../domain/container.js";
-import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
-import type { Snapshot } from "../../domain/snapshot.js";
+import type { Container } from "../../../domain/container.js";
+import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
+import type { Snapshot } from "../../../domain/snapshot.js";
 import { wantedBy } from "../container/list-containers.js";
 
 /** A container that does not run has only the size of its writable layer. */

@@ -1,5 +1,5 @@
-import type { Call } from "../../lib/call.js";
-import type { Answer, ListMetricDescriptorsResponse, PodSandboxMetrics } from "../../domain/cri.js";
+import type { Call } from "../../../lib/call.js";
+import type { Answer, ListMetricDescriptorsResponse, PodSandboxMetrics } from "../../../domain/cri.js";
 import { containerMetrics } from "./metrics/container-metrics.js";
 import { criSample, describe } from "./metrics/metric.js";
 import { networkMetrics, resourceMetrics } from "./metrics/resource-metrics.js";

@@ -1,5 +1,5 @@
 /** The metrics of ListPodSandboxMetrics in the text format of Prometheus, 0.0.4. */
-import { MetricType } from "../../domain/cri.js";
+import { MetricType } from "../../../domain/cri.js";
 import { commonLabels, type MakeSample } from "./metrics/metric.js";
 import { type MetricsServices, podSamples } from "./pod-samples.js";
 

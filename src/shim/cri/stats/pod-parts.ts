@@ -1,6 +1,6 @@
 /** The sandboxes and containers whose statistics are read. */
-import type { Container } from "../../domain/container.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import type { Container } from "../../../domain/container.js";
+import type { Sandbox } from "../../../domain/sandbox.js";
 import type { PodParts } from "../../ports/stats.js";
 import type { ReadModel } from "../../state/read-model.js";
 

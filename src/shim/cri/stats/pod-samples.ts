@@ -1,9 +1,9 @@
 /** The metrics of pods and containers, by cAdvisor's names and labels, in the form that the caller makes. */
 import { posix } from "node:path";
-import { collect } from "../../lib/streams.js";
-import { nowNanoseconds } from "../../lib/time.js";
-import type { Container } from "../../domain/container.js";
-import type { ResourceReading } from "../../domain/resource-reading.js";
+import { collect } from "../../../lib/streams.js";
+import { nowNanoseconds } from "../../../lib/time.js";
+import type { Container } from "../../../domain/container.js";
+import type { ResourceReading } from "../../../domain/resource-reading.js";
 import type { FileSystemUsage } from "../../ports/host.js";
 import type { PodReading } from "../../ports/stats.js";
 import type { Services } from "../services.js";

@@ -1,6 +1,6 @@
-import type { Call } from "../../lib/call.js";
-import { collect } from "../../lib/streams.js";
-import { ShimError } from "../../lib/errors.js";
+import type { Call } from "../../../lib/call.js";
+import { collect } from "../../../lib/streams.js";
+import { ShimError } from "../../../lib/errors.js";
 import type {
   Answer,
   PodSandboxStatsRequest,
@@ -9,11 +9,11 @@ import type {
   ListPodSandboxStatsRequest,
   StreamPodSandboxStatsRequest,
   PodSandboxStats,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
-import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
+import type { Sandbox } from "../../../domain/sandbox.js";
 import { runningPods } from "./pod-parts.js";
 import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 

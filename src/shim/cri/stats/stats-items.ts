@@ -1,6 +1,6 @@
 /** Statistics in messages of the CRI, without fields that the source does not have. */
-import { nowNanoseconds } from "../../lib/time.js";
-import type { Container } from "../../domain/container.js";
+import { nowNanoseconds } from "../../../lib/time.js";
+import type { Container } from "../../../domain/container.js";
 import type {
   Answer,
   ContainerStats,
@@ -15,14 +15,14 @@ import type {
   PsiStats,
   SwapUsage,
   UInt64Value,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import type {
   InterfaceReading,
   Pressure,
   PressureShare,
   ResourceReading,
-} from "../../domain/resource-reading.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+} from "../../../domain/resource-reading.js";
+import type { Sandbox } from "../../../domain/sandbox.js";
 import type { LayerUsage, PodReading } from "../../ports/stats.js";
 
 /** `layer` lies on the file system that ImageFsInfo names `mountpoint`. */

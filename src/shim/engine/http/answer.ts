@@ -1,8 +1,8 @@
 /** Reads answers of the engine: whole, in pieces, by line. Every reader ends the response. */
 import type { IncomingMessage } from "node:http";
-import { linkAbort } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Semaphore } from "../../lib/sync/semaphore.js";
+import { linkAbort } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
+import type { Semaphore } from "../../../lib/sync/semaphore.js";
 import { brokenAnswer } from "./errors.js";
 import { notJson } from "./json.js";
 import { type Essentials, JsonTrimmer } from "./json-stream.js";

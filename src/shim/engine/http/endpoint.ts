@@ -1,9 +1,9 @@
 /** Where the Docker Engine listens, and the key material for talking to it over TLS. */
-import { formatSocketPath } from "../../lib/socket-address.js";
+import { formatSocketPath } from "../../../lib/socket-address.js";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
 
 export interface UnixEndpoint {
   readonly kind: "unix";

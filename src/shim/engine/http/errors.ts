@@ -1,5 +1,5 @@
 /** Refusals of the engine and failed connections to it, as ShimErrors. */
-import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../lib/errors.js";
+import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../../lib/errors.js";
 
 /** As Docker 1.13 to 29 write it; the id is in quotes since 17.03. */
 const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)"?/s;

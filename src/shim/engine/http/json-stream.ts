@@ -3,7 +3,7 @@
  * of a large object that matter (`JsonTrimmer`), the entries of a list of any length (`readList`). Only what
  * is kept is parsed.
  */
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 import { parseJson } from "./json.js";
 
 const [quote, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];

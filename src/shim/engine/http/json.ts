@@ -1,5 +1,5 @@
 /** The engine's answers as JSON; lib/json/json-readers.ts reads their fields. */
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 import { lostAnswer } from "./errors.js";
 
 /** `text` as JSON, or `unknown` naming the action; the text itself is not quoted, it may hold secrets. */

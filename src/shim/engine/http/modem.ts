@@ -15,7 +15,7 @@ import { Agent as HttpsAgent } from "node:https";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { inspect } from "node:util";
-import { linkAbort } from "../../lib/abort.js";
+import { linkAbort } from "../../../lib/abort.js";
 import type { TcpEndpoint, UnixEndpoint } from "./endpoint.js";
 import { connectTimeoutCode } from "./errors.js";
 

@@ -1,7 +1,7 @@
 /** The hijacked connection of an exec or of an attach as streams. */
 import type { Socket } from "node:net";
-import { linkAbort } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
+import { linkAbort } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
 import type { ProcessStreams, TakeOutput } from "../../ports/engine.js";
 
 const action = "read process output";

@@ -12,8 +12,8 @@
  * connection are rewritten. This file is the only one of the directory that others import.
  */
 import type { Socket } from "node:net";
-import { messageOf } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { messageOf } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import {
   encodeFrame,
   FrameReader,
@@ -23,8 +23,8 @@ import {
   preface,
   ProtocolError,
   type Frame,
-} from "../../lib/http2/frames.js";
-import { HpackDecoder } from "../../lib/http2/hpack.js";
+} from "../../../lib/http2/frames.js";
+import { HpackDecoder } from "../../../lib/http2/hpack.js";
 import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from "./request-rewriter.js";
 
 /**

@@ -8,8 +8,8 @@ import {
   HeaderBlockReader,
   preface,
   type Frame,
-} from "../../lib/http2/frames.js";
-import { encodeFields, HpackDecoder, type HeaderField } from "../../lib/http2/hpack.js";
+} from "../../../lib/http2/frames.js";
+import { encodeFields, HpackDecoder, type HeaderField } from "../../../lib/http2/hpack.js";
 
 /** No code of this program reads the authority, so any valid one will do. */
 const replacement = "localhost";

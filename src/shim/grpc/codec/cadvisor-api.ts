@@ -1,8 +1,8 @@
 /** What cAdvisor asks containerd, read from proto/ at start: the same codec as the CRI's. */
 import { join } from "node:path";
 import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
-import { ShimError } from "../../lib/errors.js";
-import { packageDirectory } from "../../lib/package-directory.js";
+import { ShimError } from "../../../lib/errors.js";
+import { packageDirectory } from "../../../lib/package-directory.js";
 import type { FindMessage, MessageDescriptor } from "./message-decoder.js";
 import { loadOptions, type Method, methodsOf } from "./proto.js";
 

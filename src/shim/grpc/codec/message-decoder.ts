@@ -5,7 +5,7 @@
  * message-decoder.test.ts.
  */
 import { isUtf8 } from "node:buffer";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 
 /** The parts of a descriptor, as @grpc/proto-loader gives it. */
 export interface MessageDescriptor {

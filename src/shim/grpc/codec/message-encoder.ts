@@ -3,7 +3,7 @@
  * of strings that are well formed; but that converts a message to one of its own first and then makes an
  * object for each part of a field.
  */
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 import type { FieldDescriptor, FindMessage, MessageDescriptor } from "./message-decoder.js";
 import {
   lengthDelimited,

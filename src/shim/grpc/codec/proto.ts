@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadSync, type Options, type ServiceDefinition } from "@grpc/proto-loader";
-import { ShimError } from "../../lib/errors.js";
-import { packageDirectory } from "../../lib/package-directory.js";
+import { ShimError } from "../../../lib/errors.js";
+import { packageDirectory } from "../../../lib/package-directory.js";
 import type {
   Answer,
   Container,
@@ -12,7 +12,7 @@ import type {
   PodSandbox,
   PodSandboxMetrics,
   PodSandboxStats,
-} from "../../domain/cri.js";
+} from "../../../domain/cri.js";
 import { decodeMessage, type FindMessage, type MessageDescriptor } from "./message-decoder.js";
 import { compileEncoder } from "./message-encoder.js";
 import { UnknownFieldsOfRequest, type UnknownFields } from "./unknown-fields.js";

@@ -1,7 +1,7 @@
 /**
  * Fields of requests that proto/ does not know: of a newer kubelet. They are ignored, counted, and told once.
  */
-import type { Logger } from "../../lib/log.js";
+import type { Logger } from "../../../lib/log.js";
 import type { Observer } from "../../ports/observer.js";
 
 export interface UnknownField {

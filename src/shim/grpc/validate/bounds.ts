@@ -3,7 +3,7 @@
  * itself, except for maps, whose names are kept here: no NUL byte, and sizes that the engine, the kernel and
  * the list answers can bear.
  */
-import { invalidField } from "../../domain/field-errors.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { at, maxArgumentBytes } from "./fields.js";
 
 /** Kubernetes allows 256 KiB of annotations per object; labels are shorter. */

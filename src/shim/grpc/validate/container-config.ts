@@ -1,9 +1,9 @@
 /** The configuration of a new container. */
-import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../domain/cri.js";
-import type { ValidContainerConfig } from "../../domain/requests.js";
+import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../../domain/cri.js";
+import type { ValidContainerConfig } from "../../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
-import { invalidField } from "../../domain/field-errors.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import {
   absolutePath,
   argument,

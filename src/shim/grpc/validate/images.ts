@@ -1,7 +1,7 @@
 /** Images in requests. */
-import type { ImageSpec } from "../../domain/cri.js";
-import { parseReference } from "../../domain/image-reference.js";
-import { invalidField } from "../../domain/field-errors.js";
+import type { ImageSpec } from "../../../domain/cri.js";
+import { parseReference } from "../../../domain/image-reference.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { atMost, notEmpty, present, word } from "./fields.js";
 
 const maxReferenceCharacters = 4096;

@@ -1,7 +1,7 @@
 /** Names, attempts and labels of pods and containers. */
-import type { ContainerMetadata, PodSandboxMetadata } from "../../domain/cri.js";
-import { ownLabels, type Labels } from "../../domain/labels.js";
-import { invalidField } from "../../domain/field-errors.js";
+import type { ContainerMetadata, PodSandboxMetadata } from "../../../domain/cri.js";
+import { ownLabels, type Labels } from "../../../domain/labels.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { atMost, notEmpty, present } from "./fields.js";
 
 /** Kubernetes' own limit; far longer names make pods that network plugins cannot tear down. */

@@ -1,6 +1,6 @@
 /** Mounts of a new container: paths of the node, or images. */
-import { MountPropagation, type Mount } from "../../domain/cri.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { MountPropagation, type Mount } from "../../../domain/cri.js";
+import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
 import { climbs } from "../../plan/paths.js";
 import { absolutePath, atMost, enumValue, noNul } from "./fields.js";
 import { imageName } from "./images.js";

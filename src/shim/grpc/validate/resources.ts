@@ -1,6 +1,6 @@
 /** Resource limits, of new containers and of updates. */
-import type { LinuxContainerResources } from "../../domain/cri.js";
-import { invalidField } from "../../domain/field-errors.js";
+import type { LinuxContainerResources } from "../../../domain/cri.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import type { ResourcesField } from "../../plan/cgroups.js";
 import { checkSwap } from "../../plan/resources.js";
 import { at, int64, integer, maxInteger, noNul } from "./fields.js";

@@ -1,7 +1,7 @@
 /** The pod's configuration, as RunPodSandbox and CreateContainer carry it. */
-import { Protocol, type DNSConfig, type PodSandboxConfig, type PortMapping } from "../../domain/cri.js";
-import type { SandboxConfig } from "../../domain/requests.js";
-import { invalidField } from "../../domain/field-errors.js";
+import { Protocol, type DNSConfig, type PodSandboxConfig, type PortMapping } from "../../../domain/cri.js";
+import type { SandboxConfig } from "../../../domain/requests.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { climbs } from "../../plan/paths.js";
 import { podResources } from "../../plan/resources.js";
 import { absolutePath, at, enumValue, ipAddress, noNul, present, withoutWindows, word } from "./fields.js";

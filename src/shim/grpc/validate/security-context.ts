@@ -7,10 +7,10 @@ import {
   type LinuxSandboxSecurityContext,
   type NamespaceOption,
   type SecurityProfile,
-} from "../../domain/cri.js";
-import { maxUserId } from "../../domain/image-users.js";
+} from "../../../domain/cri.js";
+import { maxUserId } from "../../../domain/image-users.js";
 import { chooseAppArmor } from "../../plan/apparmor.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
 import { chooseSeccomp } from "../../plan/seccomp.js";
 import { userText } from "../../plan/users.js";
 import { absolutePath, at, enumValue, integer, notEmpty, word } from "./fields.js";

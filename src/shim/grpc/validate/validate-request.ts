@@ -3,11 +3,11 @@
  * or throws a ShimError whose message names the field: `invalid`, or `unsupported` for what Docker cannot
  * express.
  */
-import { ContainerState, PodSandboxState } from "../../domain/cri.js";
-import type { RawRequest, ValidRequests } from "../../domain/requests.js";
+import { ContainerState, PodSandboxState } from "../../../domain/cri.js";
+import type { RawRequest, ValidRequests } from "../../../domain/requests.js";
 import { containerLogPath, climbs } from "../../plan/paths.js";
 import { podResources } from "../../plan/resources.js";
-import { invalidField } from "../../domain/field-errors.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { containerConfig } from "./container-config.js";
 import {
   absolutePath,

@@ -1,6 +1,6 @@
 /** Where the cgroup hierarchies of this host are mounted. */
 import { basename, join } from "node:path";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 import { type ProcFiles, readMounts } from "../processes/proc-files.js";
 import type { CgroupDirectories } from "../../ports/host.js";
 

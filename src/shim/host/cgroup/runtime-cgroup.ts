@@ -1,9 +1,9 @@
 /** The cgroup of `--runtime-cgroups`: made, limited, and joined by processes of the engine. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import { aggregate, messageOf, ShimError } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
+import { readKernelFile } from "../../../lib/linux/kernel-file.js";
 import {
   type CgroupMounts,
   directoryOf,

@@ -1,7 +1,7 @@
 /** Units of systemd that are cgroups of containers. */
 import { execFile } from "node:child_process";
 import { stat } from "node:fs/promises";
-import { isKind, ShimError } from "../../lib/errors.js";
+import { isKind, ShimError } from "../../../lib/errors.js";
 
 const timeoutMs = 10_000;
 const outputLimitBytes = 64 * 1024;

@@ -1,9 +1,9 @@
 /** Limits that Docker's API has no field for, written to the cgroup files of a running container. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
+import { readKernelFile } from "../../../lib/linux/kernel-file.js";
 import type { CgroupSettings } from "../../ports/host.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts, unified } from "./cgroup-paths.js";
 import { isCgroupOf, ProcFiles } from "../processes/proc-files.js";

@@ -1,8 +1,8 @@
 /** The helper process that looks at paths of the node, in a process of its own for each request. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { Socket } from "node:net";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import { encodePathRequest, PathAnswerReader, systemErrorText } from "./host-paths-protocol.js";
 import type { PathAnswer, PathEntry } from "./host-paths-protocol.js";
 

@@ -1,6 +1,6 @@
 /** The protocol of the program that looks at paths of the node; the format is in pause/host-paths.c. */
 import { getSystemErrorMap } from "node:util";
-import { SizedFrames } from "../../lib/sized-frames.js";
+import { SizedFrames } from "../../../lib/sized-frames.js";
 
 /** `look`: does it exist; `make`: make a missing directory; `devices`: which device nodes are there. */
 export type PathTask = "look" | "make" | "devices";

@@ -4,9 +4,9 @@
  * before they do.
  */
 import { posix } from "node:path";
-import { formatDuration, linkAbort } from "../../lib/abort.js";
-import { isKind, messageOf, ShimError } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { formatDuration, linkAbort } from "../../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
 import type { HostPathsProcess } from "./host-paths-process.js";
 import { type PathAnswer, type PathEntry, type PathTask, systemErrorText } from "./host-paths-protocol.js";

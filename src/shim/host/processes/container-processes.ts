@@ -1,9 +1,9 @@
 /** Processes of containers, found by their cgroups: to look at all processes of a node costs much more. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isKind } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import { isKind } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
+import { readKernelFile } from "../../../lib/linux/kernel-file.js";
 import { ContainerCgroup, readCgroupMounts, unified } from "../cgroup/cgroup-paths.js";
 import { isCgroupOf, type ProcFiles } from "./proc-files.js";
 import type { OpenFileLimits } from "../../ports/host.js";

@@ -2,9 +2,9 @@
  * Sets the OOM score of the engine's own processes, and moves them into the cgroup of `--runtime-cgroups`.
  */
 import { open } from "node:fs/promises";
-import { sleep } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { sleep } from "../../../lib/abort.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import { type EngineProcess, findContainerd, findDockerd, LimitedLook } from "./find-engine.js";
 import { ProcFiles } from "./proc-files.js";
 import { moveIntoCgroup } from "../cgroup/runtime-cgroup.js";

@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProcFiles } from "./proc-files.js";
 import { listensOn, pathSeenBy } from "../unix-listeners.js";
-import { orAbort, withDeadline } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
+import { orAbort, withDeadline } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
 
 export interface EngineProcess {
   readonly pid: number;

@@ -2,8 +2,8 @@
  * Hosts on which no OOM score can be lowered: nested engines, CI machines, anything without CAP_SYS_RESOURCE.
  */
 import { readFile } from "node:fs/promises";
-import type { Logger } from "../../lib/log.js";
-import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
+import { messageOf } from "../../../lib/errors.js";
 import { findDockerd, LimitedLook } from "./find-engine.js";
 import { ProcFiles } from "./proc-files.js";
 

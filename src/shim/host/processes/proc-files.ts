@@ -1,8 +1,8 @@
 /** Reads /proc. Values of a process that has ended are undefined. */
 import { opendir, readdir, readlink } from "node:fs/promises";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { kernelFileLines, readKernelFile } from "../../lib/linux/kernel-file.js";
-import { parseStat, type ProcessStat } from "../../lib/linux/process-stat.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
+import { kernelFileLines, readKernelFile } from "../../../lib/linux/kernel-file.js";
+import { parseStat, type ProcessStat } from "../../../lib/linux/process-stat.js";
 
 /** Files that are open at once: a host may have more processes than this program may have files. */
 const filesAtOnce = 32;

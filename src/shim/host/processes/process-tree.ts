@@ -1,9 +1,9 @@
 /** Killing what an exec left running, with only what /proc says. */
-import { sleep } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { Backoff } from "../../lib/sync/backoff.js";
-import { hasEnded, type ProcessStat } from "../../lib/linux/process-stat.js";
+import { sleep } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
+import { Backoff } from "../../../lib/sync/backoff.js";
+import { hasEnded, type ProcessStat } from "../../../lib/linux/process-stat.js";
 import { findProcessList, listProcesses } from "./container-processes.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 

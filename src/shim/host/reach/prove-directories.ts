@@ -6,9 +6,9 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { fileError } from "../../lib/files/file-errors.js";
-import { messageOf } from "../../lib/errors.js";
-import type { NodeFacts } from "../../domain/node-facts.js";
+import { fileError } from "../../../lib/files/file-errors.js";
+import { messageOf } from "../../../lib/errors.js";
+import type { NodeFacts } from "../../../domain/node-facts.js";
 import type { Engine } from "../../ports/engine.js";
 
 export type Outcome =

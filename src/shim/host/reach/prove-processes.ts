@@ -1,9 +1,9 @@
 /** Proves by one running container which of the engine's processes, cgroups and namespaces are visible here. */
 import { readFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { type JobReach, notReached, type ReachedJobs } from "../../domain/reach.js";
-import type { NetworkNamespaces } from "../../lib/linux/network-namespaces.js";
-import type { Snapshot } from "../../domain/snapshot.js";
+import { type JobReach, notReached, type ReachedJobs } from "../../../domain/reach.js";
+import type { NetworkNamespaces } from "../../../lib/linux/network-namespaces.js";
+import type { Snapshot } from "../../../domain/snapshot.js";
 import type { HostAccess } from "../../ports/host.js";
 import { isCgroupOf } from "../processes/proc-files.js";
 

@@ -3,10 +3,10 @@
  * format. Kubelets cannot rotate links.
  */
 import { access, constants, open } from "node:fs/promises";
-import { sleep } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
-import { fileError } from "../../lib/files/file-errors.js";
-import type { Snapshot } from "../../domain/snapshot.js";
+import { sleep } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
+import { fileError } from "../../../lib/files/file-errors.js";
+import type { Snapshot } from "../../../domain/snapshot.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import type { ReaderPosition } from "../file/json-file-reader.js";
 import { identityOf, longestLineBytes, RotatedFiles } from "../file/rotated-files.js";

@@ -1,10 +1,10 @@
 /** Links to the engine's log file of a container at its log path, as dockershim and cri-dockerd made them. */
 import { readdir, readlink, rename, rm, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { syncDirectory } from "../../lib/files/directories.js";
-import { engineLogFile } from "../../lib/engine-log-file.js";
-import { ShimError } from "../../lib/errors.js";
-import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { syncDirectory } from "../../../lib/files/directories.js";
+import { engineLogFile } from "../../../lib/engine-log-file.js";
+import { ShimError } from "../../../lib/errors.js";
+import { fileError, hasCode } from "../../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { logFileDirectory, withOpenDirectory } from "../sink/open-log-file.js";
 

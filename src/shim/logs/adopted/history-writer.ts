@@ -4,8 +4,8 @@
  * logs.
  */
 import { basename, dirname, join } from "node:path";
-import { messageOf } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { messageOf } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { removeBeside, renameBeside } from "./engine-links.js";
 import { timeIn } from "../api/replay.js";

@@ -1,8 +1,8 @@
 /** Writes a container's log from the logs API: for log drivers without files, and for remote engines. */
-import { sleep } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { Backoff } from "../../lib/sync/backoff.js";
-import type { Logger } from "../../lib/log.js";
+import { sleep } from "../../../lib/abort.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import { Backoff } from "../../../lib/sync/backoff.js";
+import type { Logger } from "../../../lib/log.js";
 import { GapMarker, noticeTime } from "../gaps.js";
 import type { SourcePosition } from "../log-record.js";
 import type { LogWriter } from "../log-source.js";

@@ -2,8 +2,8 @@
 import { readSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { createGunzip, type Gunzip } from "node:zlib";
-import { messageOf } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { messageOf } from "../../../lib/errors.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
 
 export interface DockerLogFile {
   /** Identifies the file also after a rename: as long as it is open, no other file has this inode. */

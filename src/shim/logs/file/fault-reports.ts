@@ -1,5 +1,5 @@
 /** Log lines about faults of one container's log: each fault once, not at each attempt. */
-import type { Logger } from "../../lib/log.js";
+import type { Logger } from "../../../lib/log.js";
 import type { LogRecord } from "../log-record.js";
 
 export class FaultReports {

@@ -1,8 +1,8 @@
 /** Writes a container's log from Docker's json-file, which it reads without requests to the engine. */
 import { basename, dirname } from "node:path";
-import { messageOf } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
-import { DirectoryWatch } from "../../lib/files/directory-watch.js";
+import { messageOf } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
+import { DirectoryWatch } from "../../../lib/files/directory-watch.js";
 import { GapMarker } from "../gaps.js";
 import { beginning, type SourcePosition } from "../log-record.js";
 import { longestEntryBytes, type LogWriter } from "../log-source.js";

@@ -7,8 +7,8 @@ import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { sleep } from "../../lib/abort.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { sleep } from "../../../lib/abort.js";
+import { hasCode } from "../../../lib/files/file-errors.js";
 import { CompressedLog, PlainLog, type DockerLogFile } from "./docker-log-file.js";
 
 /** Identifies a file. */

@@ -1,7 +1,7 @@
 /** The log file of one container and the record of its position, kept consistent. */
-import { sleep } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import type { Logger } from "../../lib/log.js";
+import { sleep } from "../../../lib/abort.js";
+import { messageOf, ShimError } from "../../../lib/errors.js";
+import type { Logger } from "../../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {

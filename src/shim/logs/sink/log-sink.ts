@@ -1,7 +1,7 @@
 /** The log file that kubelets and log agents read. */
 import { readdir, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { fileError, hasCode } from "../../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { openLogFile } from "./open-log-file.js";
 

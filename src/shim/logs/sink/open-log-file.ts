@@ -2,9 +2,9 @@
 import type { BigIntStats } from "node:fs";
 import { constants, mkdir, open, readlink, realpath, unlink, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
-import { ShimError } from "../../lib/errors.js";
-import { createDirectory } from "../../lib/files/directories.js";
-import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { ShimError } from "../../../lib/errors.js";
+import { createDirectory } from "../../../lib/files/directories.js";
+import { fileError, hasCode } from "../../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 
 /** As containerd's log files have it. */

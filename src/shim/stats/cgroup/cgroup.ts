@@ -1,7 +1,7 @@
 /** One cgroup, in all hierarchies that the host has. */
 import { readdirSync } from "node:fs";
-import type { ReadingDetails, ResourceReading } from "../../domain/resource-reading.js";
-import { nowNanoseconds } from "../../lib/time.js";
+import type { ReadingDetails, ResourceReading } from "../../../domain/resource-reading.js";
+import { nowNanoseconds } from "../../../lib/time.js";
 import { CpuRate } from "../cpu-rate.js";
 import { KeptFiles, type DescriptorCache } from "../descriptor-cache.js";
 import { readBlocks, readCpu, readHugepages, readMemory } from "./cpu-memory-io.js";

@@ -4,9 +4,9 @@ import type {
   CpuReading,
   HugepageReading,
   MemoryReading,
-} from "../../domain/resource-reading.js";
+} from "../../../domain/resource-reading.js";
 import { type CgroupText, countIn, KeyedText, numberIn, pressureIn } from "../text-scanner.js";
-import { blockDeviceName } from "../../lib/linux/kernel-file.js";
+import { blockDeviceName } from "../../../lib/linux/kernel-file.js";
 
 /** cpuacct.stat counts in hundredths of a second on every architecture (USER_HZ). */
 const nanosecondsPerTick = 10_000_000;

@@ -1,12 +1,12 @@
 /** Exec and attach over SPDY: a stream for each of error, stdin, stdout, stderr and resize. */
 import { Readable, Writable, type Duplex } from "node:stream";
-import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/streams.js";
+import { orAbort } from "../../../lib/abort.js";
+import { endOf } from "../../../lib/streams.js";
 import type { CommandSession } from "../../ports/streaming.js";
 import { clientGone, probeIntervalMs } from "../client-connection.js";
 import type { CommandClient } from "../command-session.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
-import { resetStatus } from "../../lib/spdy/frames.js";
+import { resetStatus } from "../../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
 /** Best first. v1 to v3 have no exit codes, v1 and v2 no sizes. */

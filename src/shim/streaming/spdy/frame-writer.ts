@@ -1,6 +1,6 @@
 /** Sends the frames of all streams of a connection, one after another. */
 import type { Duplex } from "node:stream";
-import { dataFrameHeader } from "../../lib/spdy/frames.js";
+import { dataFrameHeader } from "../../../lib/spdy/frames.js";
 
 /** Payload of one data frame at most: other streams get their turn after it. */
 const dataBytes = 64 * 1024;

@@ -3,8 +3,8 @@
  * the dictionary of the protocol: each block may refer to those before, so all of them must be read.
  */
 import { constants, inflateRawSync } from "node:zlib";
-import { messageOf } from "../../lib/errors.js";
-import { violation } from "../../lib/spdy/frames.js";
+import { messageOf } from "../../../lib/errors.js";
+import { violation } from "../../../lib/spdy/frames.js";
 import { headerDictionary, headerDictionaryId } from "./header-dictionary.js";
 import type { SpdyLimits } from "./limits.js";
 

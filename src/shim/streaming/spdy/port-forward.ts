@@ -1,11 +1,11 @@
 /** Port-forward over SPDY: each connection has a data and an error stream with the same request id. */
 import type { Duplex } from "node:stream";
-import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/streams.js";
+import { orAbort } from "../../../lib/abort.js";
+import { endOf } from "../../../lib/streams.js";
 import type { PortForwardSession } from "../../ports/streaming.js";
 import { probeIntervalMs } from "../client-connection.js";
 import { forwardConnection, refusalOf, toldHeader } from "../port-connection.js";
-import { resetStatus } from "../../lib/spdy/frames.js";
+import { resetStatus } from "../../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
 export const spdyPortForwardProtocols = ["portforward.k8s.io"] as const;

@@ -4,9 +4,9 @@
  * other streams of the connection with it.
  */
 import type { Duplex } from "node:stream";
-import { orAbort } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
-import { FrameParser } from "../../lib/spdy/frame-parser.js";
+import { orAbort } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
+import { FrameParser } from "../../../lib/spdy/frame-parser.js";
 import { FrameWriter } from "./frame-writer.js";
 import {
   emptySettingsFrame,
@@ -19,7 +19,7 @@ import {
   violation,
   type Frame,
   type GoAwayStatus,
-} from "../../lib/spdy/frames.js";
+} from "../../../lib/spdy/frames.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "./header-block.js";
 import { defaultSpdyLimits, type SpdyLimits } from "./limits.js";
 

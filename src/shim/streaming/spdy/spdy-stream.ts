@@ -1,8 +1,8 @@
 /** One stream of a SPDY connection. */
 import { Duplex, finished, type DuplexOptions } from "node:stream";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../../../lib/errors.js";
 import { InputBuffer } from "../input-buffer.js";
-import { resetStatus } from "../../lib/spdy/frames.js";
+import { resetStatus } from "../../../lib/spdy/frames.js";
 import type { Headers } from "./header-block.js";
 
 /**

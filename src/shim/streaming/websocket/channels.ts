@@ -4,8 +4,8 @@
  */
 import { Duplex, Readable, Writable } from "node:stream";
 import type { RawData, WebSocket } from "ws";
-import { orAbort, withDeadline } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
+import { orAbort, withDeadline } from "../../../lib/abort.js";
+import { ShimError } from "../../../lib/errors.js";
 import { clientGone, type ClientConnection } from "../client-connection.js";
 import { InputBuffer } from "../input-buffer.js";
 import type { ChannelCodec } from "./channel-codec.js";

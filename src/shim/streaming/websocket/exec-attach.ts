@@ -1,7 +1,7 @@
 /** Exec and attach over WebSocket: a numbered channel for each stream. */
 import type { WebSocket } from "ws";
-import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/streams.js";
+import { orAbort } from "../../../lib/abort.js";
+import { endOf } from "../../../lib/streams.js";
 import type { CommandSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
 import type { CommandClient, StatusForm } from "../command-session.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { AttachRequest } from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import type { AttachRequest } from "../../../../src/domain/cri.js";
 import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
 import { rejectsWith, runProcess } from "../../../fakes/pods.js";
 import type { TestShim } from "../../../fakes/services.js";

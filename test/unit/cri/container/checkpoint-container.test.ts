@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
 import { createContainer, rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { TestShim } from "../../../fakes/services.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import {
   createContainer,
   listedContainers,

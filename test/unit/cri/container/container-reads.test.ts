@@ -5,9 +5,9 @@ import {
   MountPropagation,
   Signal,
   type ContainerFilter,
-} from "../../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { toContainer } from "../../../../src/shim/domain/container.js";
+} from "../../../../src/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { toContainer } from "../../../../src/domain/container.js";
 import { statusOf } from "../../../../src/shim/cri/container/container-status.js";
 import {
   createContainer,

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { NodeFacts } from "../../../../src/shim/domain/node-facts.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import type { NodeFacts } from "../../../../src/domain/node-facts.js";
 import {
   NamespaceMode,
   SupplementalGroupsPolicy,
   type LinuxContainerSecurityContext,
   type Mount,
-} from "../../../../src/shim/domain/cri.js";
+} from "../../../../src/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import {
   createContainer,

@@ -1,7 +1,7 @@
 /** Docker gives a container the labels of its image. They must not make it a sandbox or a pod's container. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Labels } from "../../../../src/shim/domain/labels.js";
+import type { Labels } from "../../../../src/domain/labels.js";
 import { imageVolumeLabel } from "../../../../src/shim/images/image-volume-store.js";
 import { scratchLabel } from "../../../../src/shim/images/scratch-containers.js";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { reopenContainerLog } from "../../../../src/shim/cri/container/reopen-container-log.js";
-import { madeKeysLabel } from "../../../../src/shim/domain/labels.js";
+import { madeKeysLabel } from "../../../../src/domain/labels.js";
 import type { ContainerLogs } from "../../../../src/shim/ports/container-logs.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
 import { TestShim } from "../../../fakes/services.js";

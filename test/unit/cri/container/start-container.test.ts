@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ContainerLogs } from "../../../../src/shim/ports/container-logs.js";
 import { startContainer as startContainerRpc } from "../../../../src/shim/cri/container/start-container.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import {
   createContainer,
   holdRequests,

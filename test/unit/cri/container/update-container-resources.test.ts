@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { LinuxContainerResources } from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import type { LinuxContainerResources } from "../../../../src/domain/cri.js";
 import { createContainer, rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { containerResources } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { Answer, ContainerEventResponse } from "../../../../src/shim/domain/cri.js";
-import { ContainerState, PodSandboxState } from "../../../../src/shim/domain/cri.js";
-import { sandboxIdLabel, typeLabel } from "../../../../src/shim/domain/labels.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import type { Answer, ContainerEventResponse } from "../../../../src/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
+import { sandboxIdLabel, typeLabel } from "../../../../src/domain/labels.js";
 import {
   createContainer,
   rejectsWith,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../../src/shim/lib/abort.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { AuthConfig } from "../../../../src/shim/domain/cri.js";
+import { orAbort } from "../../../../src/lib/abort.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import type { AuthConfig } from "../../../../src/domain/cri.js";
 import type { PullProgress } from "../../../../src/shim/ports/engine.js";
 import { rejectsWith } from "../../../fakes/pods.js";
 import { imageSpec } from "../../../fakes/requests.js";

@@ -1,8 +1,8 @@
 import { fakeReach } from "../../../fakes/reach.js";
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { CgroupDriver } from "../../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { CgroupDriver } from "../../../../src/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { TestShim } from "../../../fakes/services.js";

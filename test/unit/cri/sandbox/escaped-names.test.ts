@@ -1,7 +1,7 @@
 /** Names with underscores: Kubernetes refuses them, the CRI does not. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ValidCreateContainer } from "../../../../src/shim/domain/requests.js";
+import type { ValidCreateContainer } from "../../../../src/domain/requests.js";
 import { runSandbox } from "../../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { runRequest } from "../../../fakes/requests.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { holdRequests, listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/shim/domain/cri.js";
+import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/domain/cri.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";

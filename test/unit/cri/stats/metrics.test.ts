@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { MetricType, type Answer, type Metric } from "../../../../src/shim/domain/cri.js";
-import type { ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
+import { MetricType, type Answer, type Metric } from "../../../../src/domain/cri.js";
+import type { ResourceReading } from "../../../../src/domain/resource-reading.js";
 import {
   listMetricDescriptors,
   listPodSandboxMetrics,
@@ -16,7 +16,7 @@ import { metricsPage } from "../../../../src/shim/cri/stats/metrics-page.js";
 import { parsePrometheusText } from "../../../support/prometheus-text.js";
 import { runRequest } from "../../../fakes/requests.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
-import { collect } from "../../../../src/shim/lib/streams.js";
+import { collect } from "../../../../src/lib/streams.js";
 import { TestShim } from "../../../fakes/services.js";
 import { layOut } from "../../stats/golden-cgroup.js";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import type { Answer, ContainerStats, PodSandboxStats } from "../../../../src/shim/domain/cri.js";
-import type { EngineReading, ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
-import { toContainer } from "../../../../src/shim/domain/container.js";
-import { toSandbox } from "../../../../src/shim/domain/sandbox.js";
+import type { Answer, ContainerStats, PodSandboxStats } from "../../../../src/domain/cri.js";
+import type { EngineReading, ResourceReading } from "../../../../src/domain/resource-reading.js";
+import { toContainer } from "../../../../src/domain/container.js";
+import { toSandbox } from "../../../../src/domain/sandbox.js";
 import { toEngineReading } from "../../../../src/shim/engine/stats.js";
 import { encodeEach } from "../../../../src/shim/grpc/codec/list-bytes.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";

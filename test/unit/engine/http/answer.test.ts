@@ -4,8 +4,8 @@ import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { readBody, smallBytes, splitLines } from "../../../../src/shim/engine/http/answer.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { Semaphore } from "../../../../src/shim/lib/sync/semaphore.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
 
 /** `bytes` in pieces of the given sizes, the last one repeated. */
 function* pieces(bytes: Buffer, sizes: readonly number[]): Generator<Buffer> {

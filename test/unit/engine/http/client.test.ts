@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { describe, test } from "node:test";
 import { inspect, promisify } from "node:util";
-import { messageOf, ShimError } from "../../../../src/shim/lib/errors.js";
+import { messageOf, ShimError } from "../../../../src/lib/errors.js";
 import { EngineClient, type EngineRequest } from "../../../../src/shim/engine/http/client.js";
 import { cut, hang, json, refuse, startFakeDocker } from "../fake-docker.js";
 

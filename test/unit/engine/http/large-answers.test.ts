@@ -7,8 +7,8 @@ import {
   pinnedImageLabel,
   sandboxIdLabel,
   typeLabel,
-} from "../../../../src/shim/domain/labels.js";
-import { descriptionLimitBytes } from "../../../../src/shim/domain/snapshot.js";
+} from "../../../../src/domain/labels.js";
+import { descriptionLimitBytes } from "../../../../src/domain/snapshot.js";
 import type { EngineEvent } from "../../../../src/shim/ports/engine.js";
 import { toSnapshot } from "../../../../src/shim/engine/container-snapshot.js";
 import { toImageSnapshot } from "../../../../src/shim/engine/image-snapshot.js";

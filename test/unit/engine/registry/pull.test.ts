@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { messageOf } from "../../../../src/shim/lib/errors.js";
+import { messageOf } from "../../../../src/lib/errors.js";
 import {
   kindOfRegistryError,
   pullQuery,

@@ -6,8 +6,8 @@ import {
   HeaderBlockReader,
   ProtocolError,
   type Frame,
-} from "../../../../src/shim/lib/http2/frames.js";
-import { HpackDecoder } from "../../../../src/shim/lib/http2/hpack.js";
+} from "../../../../src/lib/http2/frames.js";
+import { HpackDecoder } from "../../../../src/lib/http2/hpack.js";
 import { RequestRewriter } from "../../../../src/shim/grpc/authority/request-rewriter.js";
 import {
   clientPreface,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { api } from "../test-server.js";
 
 const wrong = Buffer.of(0xc3, 0x28);

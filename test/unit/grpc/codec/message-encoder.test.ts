@@ -3,7 +3,7 @@ import { isUtf8 } from "node:buffer";
 import { describe, test } from "node:test";
 import { loadSync, type MessageTypeDefinition, type ServiceDefinition } from "@grpc/proto-loader";
 import fc from "fast-check";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import type { FieldDescriptor, MessageDescriptor } from "../../../../src/shim/grpc/codec/message-decoder.js";
 import { compileEncoder } from "../../../../src/shim/grpc/codec/message-encoder.js";
 import { api } from "../test-server.js";

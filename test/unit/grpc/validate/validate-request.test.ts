@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ShimError, type ErrorKind } from "../../../../src/shim/lib/errors.js";
+import { ShimError, type ErrorKind } from "../../../../src/lib/errors.js";
 import type {
   ContainerConfig,
   KeyValue,
@@ -9,7 +9,7 @@ import type {
   LinuxSandboxSecurityContext,
   Mount,
   PodSandboxConfig,
-} from "../../../../src/shim/domain/cri.js";
+} from "../../../../src/domain/cri.js";
 import { containerNeeds, planContainer } from "../../../../src/shim/plan/container-plan.js";
 import { validateRequest } from "../../../../src/shim/cri/rpcs.js";
 import { containerResources as resources } from "../../../fakes/requests.js";

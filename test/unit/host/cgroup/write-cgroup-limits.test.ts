@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import {
   applyCgroup,
   presentCgroup,

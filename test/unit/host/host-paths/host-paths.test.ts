@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { chmod, lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { HostPaths } from "../../../../src/shim/host/host-paths/host-paths.js";
 import {
   HostPathsProcess,

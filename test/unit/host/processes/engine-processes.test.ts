@@ -7,7 +7,7 @@ import {
   EngineProcesses,
   type EngineProcessesOptions,
 } from "../../../../src/shim/host/processes/engine-processes.js";
-import type { ProcessStat } from "../../../../src/shim/lib/linux/process-stat.js";
+import type { ProcessStat } from "../../../../src/lib/linux/process-stat.js";
 import { ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../support/wait.js";

@@ -7,10 +7,10 @@ import {
   removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../../../../src/shim/lib/files/atomic-file.js";
-import { Flusher } from "../../../../src/shim/lib/files/flusher.js";
-import { silentLogger } from "../../../../src/shim/lib/log.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+} from "../../../../src/lib/files/atomic-file.js";
+import { Flusher } from "../../../../src/lib/files/flusher.js";
+import { silentLogger } from "../../../../src/lib/log.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { countFlushes } from "./count-flushes.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 

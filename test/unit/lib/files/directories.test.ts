@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rename, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { createDirectory, KnownNames, namesIn } from "../../../../src/shim/lib/files/directories.js";
+import { createDirectory, KnownNames, namesIn } from "../../../../src/lib/files/directories.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
 describe("createDirectory()", () => {

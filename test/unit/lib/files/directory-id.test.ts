@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { directoryId } from "../../../../src/shim/lib/files/directory-id.js";
+import { directoryId } from "../../../../src/lib/files/directory-id.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
 test("directoryId() is the same by every way to a directory, and another one for another directory", async () => {

@@ -3,7 +3,7 @@ import { EventEmitter } from "node:events";
 import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { DirectoryWatch, type WatchDirectory } from "../../../../src/shim/lib/files/directory-watch.js";
+import { DirectoryWatch, type WatchDirectory } from "../../../../src/lib/files/directory-watch.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
 /** A kernel whose events the test makes; `watches.at(-1)` is the newest watch. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { fileError } from "../../../../src/shim/lib/files/file-errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { fileError } from "../../../../src/lib/files/file-errors.js";
 
 function systemError(code: string, message: string): Error {
   return Object.assign(new Error(`${code}: ${message}`), { code });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FileLocks, isFileKey } from "../../../../src/shim/lib/files/state-files.js";
+import { isKind } from "../../../../src/lib/errors.js";
+import { FileLocks, isFileKey } from "../../../../src/lib/files/state-files.js";
 
 describe("isFileKey()", () => {
   for (const key of ["a", "0", "a".repeat(250), "3f2a-b_c.d0"]) {

@@ -1,8 +1,8 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { ProtocolError } from "../../../../src/shim/lib/http2/frames.js";
-import { encodeFields, HpackDecoder, huffmanDecode } from "../../../../src/shim/lib/http2/hpack.js";
+import { ProtocolError } from "../../../../src/lib/http2/frames.js";
+import { encodeFields, HpackDecoder, huffmanDecode } from "../../../../src/lib/http2/hpack.js";
 
 import { indexed, integer, literal, type Coding, type Indexing } from "../../grpc/http2-writer.js";
 

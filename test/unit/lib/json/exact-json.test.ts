@@ -6,7 +6,7 @@ import {
   integerOf,
   JsonSyntaxError,
   parseJson,
-} from "../../../../src/shim/lib/json/exact-json.js";
+} from "../../../../src/lib/json/exact-json.js";
 
 describe("parseJson()", () => {
   for (const text of [

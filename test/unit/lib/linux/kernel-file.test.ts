@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { kernelFileLines, readKernelFile } from "../../../../src/shim/lib/linux/kernel-file.js";
+import { kernelFileLines, readKernelFile } from "../../../../src/lib/linux/kernel-file.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
 describe("readKernelFile()", () => {

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { test } from "node:test";
-import { isNamespace, KernelNamespaces } from "../../../../src/shim/lib/linux/network-namespaces.js";
+import { isNamespace, KernelNamespaces } from "../../../../src/lib/linux/network-namespaces.js";
 
 const namespaces = new KernelNamespaces();
 

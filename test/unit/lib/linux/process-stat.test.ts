@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { hasEnded, parseStat } from "../../../../src/shim/lib/linux/process-stat.js";
+import { hasEnded, parseStat } from "../../../../src/lib/linux/process-stat.js";
 
 const tail = "S 12 13 14 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 2 3\n";
 

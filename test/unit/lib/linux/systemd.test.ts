@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { activatedDescriptor, notifySystemd } from "../../../../src/shim/lib/linux/systemd.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { activatedDescriptor, notifySystemd } from "../../../../src/lib/linux/systemd.js";
 import { recordingLogger } from "../../grpc/recording-logger.js";
 import { connectClient } from "../../grpc/test-server.js";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FrameParser } from "../../../../src/shim/lib/spdy/frame-parser.js";
+import { isKind } from "../../../../src/lib/errors.js";
+import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
 import {
   controlFrame,
   dataFrameHeader,
@@ -12,7 +12,7 @@ import {
   pingFrame,
   rstStreamFrame,
   type Frame,
-} from "../../../../src/shim/lib/spdy/frames.js";
+} from "../../../../src/lib/spdy/frames.js";
 import { data, headersFrame, number, synStream } from "../../streaming/spdy/spdy-client.js";
 
 const limits = { frameBytes: 1000 };

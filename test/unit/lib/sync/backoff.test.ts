@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Backoff } from "../../../../src/shim/lib/sync/backoff.js";
+import { Backoff } from "../../../../src/lib/sync/backoff.js";
 
 test("Backoff doubles the pause up to the longest, and begins again after reset()", () => {
   const backoff = new Backoff({ first: 2, longest: 5 });

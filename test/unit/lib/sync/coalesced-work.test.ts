@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { CoalescedWork } from "../../../../src/shim/lib/sync/coalesced-work.js";
+import { CoalescedWork } from "../../../../src/lib/sync/coalesced-work.js";
 import { turns } from "../../../fakes/turns.js";
 
 describe("CoalescedWork", () => {

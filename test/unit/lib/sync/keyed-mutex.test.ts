@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { KeyedMutex } from "../../../../src/shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../../../src/lib/sync/keyed-mutex.js";
 import { turns } from "../../../fakes/turns.js";
 
 const never = new AbortController().signal;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ReadWriteLock } from "../../../../src/shim/lib/sync/read-write-lock.js";
+import { ReadWriteLock } from "../../../../src/lib/sync/read-write-lock.js";
 import { turns } from "../../../fakes/turns.js";
 
 const never = new AbortController().signal;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Semaphore } from "../../../../src/shim/lib/sync/semaphore.js";
+import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
 
 /** Work that ends when told. */
 function held(): {

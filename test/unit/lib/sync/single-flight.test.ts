@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../../src/shim/lib/abort.js";
-import { SingleFlight } from "../../../../src/shim/lib/sync/single-flight.js";
+import { orAbort } from "../../../../src/lib/abort.js";
+import { SingleFlight } from "../../../../src/lib/sync/single-flight.js";
 import { turns } from "../../../fakes/turns.js";
 
 const never = new AbortController().signal;

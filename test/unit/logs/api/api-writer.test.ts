@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../../src/shim/ports/engine.js";
-import { orAbort } from "../../../../src/shim/lib/abort.js";
+import { orAbort } from "../../../../src/lib/abort.js";
 import { ApiWriter } from "../../../../src/shim/logs/api/api-writer.js";
 import { gapNotice } from "../../../../src/shim/logs/gaps.js";
 import { recordFromFile } from "../../../../src/shim/logs/lost-record.js";

@@ -10,7 +10,7 @@ import { compareStatuses } from "../../../../src/migrate/rehearse/statuses.js";
 import { checkAnswers, checkByLegacyRules } from "../../../../src/migrate/rehearse/check-pods.js";
 import { directoriesOfMade, type MadePod, onScratch } from "../../../../src/migrate/rehearse/scratch-pods.js";
 import { verdictPage } from "../../../../src/migrate/rehearse/verdict.js";
-import type { Snapshot } from "../../../../src/shim/domain/snapshot.js";
+import type { Snapshot } from "../../../../src/domain/snapshot.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";
 import { containerConfig, podConfig } from "../../plan/builders.js";
 

@@ -7,7 +7,7 @@ import {
   portMappingsCapability,
   requireSayable,
 } from "../../../../src/network/cni/capability-arguments.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 
 const pod: PodNetworkRequest = {

@@ -14,7 +14,7 @@ import {
 } from "../../../../src/network/cni/create-cni-plugin.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import type { Finding } from "../../../../src/network/orphans/find-orphans.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";

@@ -2,10 +2,10 @@
 import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { silentLogger } from "../../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../../src/lib/log.js";
 import { PluginInvoker, type InvokerOptions } from "../../../../src/network/libcni/invoke-plugin.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
-import type { NamespaceLook, NetworkNamespaces } from "../../../../src/shim/lib/linux/network-namespaces.js";
+import type { NamespaceLook, NetworkNamespaces } from "../../../../src/lib/linux/network-namespaces.js";
 
 export interface RecordedCall {
   readonly plugin: string;

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { parseJson, type JsonObject } from "../../../../src/shim/lib/json/exact-json.js";
+import { parseJson, type JsonObject } from "../../../../src/lib/json/exact-json.js";
 
 /** A file of `test/golden/cni`. */
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the test knows what it recorded.

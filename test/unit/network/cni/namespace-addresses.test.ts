@@ -6,7 +6,7 @@ import {
   ipv6Addresses,
   namespaceAddresses,
 } from "../../../../src/network/cni/namespace-addresses.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 
 const local = (...addresses: readonly string[]): string =>
   [

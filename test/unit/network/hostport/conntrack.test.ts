@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Conntrack } from "../../../../src/network/hostport/conntrack.js";
-import type { PortMapping } from "../../../../src/shim/domain/sandbox.js";
+import type { PortMapping } from "../../../../src/domain/sandbox.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never } from "../iptables/fake-commands.js";
 

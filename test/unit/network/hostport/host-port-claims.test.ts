@@ -2,7 +2,7 @@ import type { HostPortOwner } from "../../../../src/shim/ports/network-plugin.js
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HostPortClaims, requireFreePorts } from "../../../../src/network/hostport/host-port-claims.js";
-import type { PortMapping } from "../../../../src/shim/domain/sandbox.js";
+import type { PortMapping } from "../../../../src/domain/sandbox.js";
 import { never } from "../iptables/fake-commands.js";
 
 function owner(name: string, ...portMappings: Partial<PortMapping>[]): HostPortOwner {

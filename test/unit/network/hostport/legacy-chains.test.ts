@@ -7,7 +7,7 @@ import {
   chainsOfSandbox,
   removalText,
 } from "../../../../src/network/hostport/legacy-chains.js";
-import type { PortProtocol } from "../../../../src/shim/domain/sandbox.js";
+import type { PortProtocol } from "../../../../src/domain/sandbox.js";
 import { golden, webChains, webId, webMappings, otherChain } from "./golden.js";
 import { parseSavedTable, targetOf } from "../../../../src/network/iptables/saved-table.js";
 

@@ -7,7 +7,7 @@ import {
   restoreWaitFlags,
   waitFlags,
 } from "../../../../src/network/iptables/detect.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import { fakeCommands, never, type Answer } from "./fake-commands.js";
 
 const kube = (lines: number): string => `*nat\n${":KUBE-X - [0:0]\n".repeat(lines)}COMMIT\n`;

@@ -1,5 +1,5 @@
 import type { CommandExit, RunCommand } from "../../../../src/network/iptables/run-command.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 
 export interface RecordedCommand {
   readonly program: string;

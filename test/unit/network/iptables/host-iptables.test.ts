@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { IptablesMode } from "../../../../src/network/iptables/detect.js";
 import { hostNatTables, removeNatRules } from "../../../../src/network/cni/nat-rules.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "./fake-commands.js";
 

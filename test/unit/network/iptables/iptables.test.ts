@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { IptablesTools } from "../../../../src/network/iptables/detect.js";
 import { Iptables, type Rule } from "../../../../src/network/iptables/iptables.js";
 import { exitCodeOf } from "../../../../src/network/iptables/run-command.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "./fake-commands.js";
 
 const tools: IptablesTools = {

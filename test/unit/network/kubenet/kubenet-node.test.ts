@@ -6,8 +6,8 @@ import { HostIptables } from "../../../../src/network/iptables/host-iptables.js"
 import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
 import { KubenetNode } from "../../../../src/network/kubenet/kubenet-node.js";
 import { NodeRules } from "../../../../src/network/kubenet/node-rules.js";
-import { orAbort } from "../../../../src/shim/lib/abort.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { orAbort } from "../../../../src/lib/abort.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";

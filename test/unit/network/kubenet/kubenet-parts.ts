@@ -1,5 +1,5 @@
-import type { Clock } from "../../../../src/shim/lib/time.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { Clock } from "../../../../src/lib/time.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 
 /** A clock that stands still until a test lets something happen. */
 export function handClock(): Clock & { advance(milliseconds: number): void; readonly waiting: number } {

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { KubenetNetworkPlugin, type KubenetParts } from "../../../../src/network/kubenet/kubenet-plugin.js";
 import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakePlugin } from "../fake-plugin.js";
 import { fakeCommands, never } from "../iptables/fake-commands.js";

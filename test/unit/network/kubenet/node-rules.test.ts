@@ -5,7 +5,7 @@ import { HostIptables } from "../../../../src/network/iptables/host-iptables.js"
 import type { AddressFamily } from "../../../../src/network/iptables/iptables.js";
 import { masqueradeRule, NodeRules } from "../../../../src/network/kubenet/node-rules.js";
 import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
-import { orAbort } from "../../../../src/shim/lib/abort.js";
+import { orAbort } from "../../../../src/lib/abort.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
 import { handClock } from "./kubenet-parts.js";

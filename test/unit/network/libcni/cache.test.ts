@@ -10,7 +10,7 @@ import {
   type CacheEntry,
   ResultCache,
 } from "../../../../src/network/libcni/cache.js";
-import { Flusher } from "../../../../src/shim/lib/files/flusher.js";
+import { Flusher } from "../../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { countFlushes } from "../../lib/files/count-flushes.js";
 import { golden } from "../cni/golden.js";

@@ -8,7 +8,7 @@ import {
   parseSinglePlugin,
   requireUsable,
 } from "../../../../src/network/libcni/configuration.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 
 const list = (members: object): string =>
   JSON.stringify({ name: "demo", cniVersion: "0.4.0", plugins: [{ type: "bridge" }], ...members });

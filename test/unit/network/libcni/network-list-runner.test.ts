@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import type { CniArgument } from "../../../../src/network/libcni/invoke-plugin.js";
-import type { JsonObject } from "../../../../src/shim/lib/json/exact-json.js";
+import type { JsonObject } from "../../../../src/lib/json/exact-json.js";
 import { NetworkListRunner, type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { pluginErrorCode } from "../../../../src/network/libcni/plugin-error.js";
-import { silentLogger } from "../../../../src/shim/lib/log.js";
+import { silentLogger } from "../../../../src/lib/log.js";
 import { FakePlugins, livingNetns, oneAddress } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
 

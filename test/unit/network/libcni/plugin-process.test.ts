@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { runProcess } from "../../../../src/network/libcni/plugin-process.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 
 const reason = new ShimError("cancelled", "enough");
 const isReason = (error: unknown): boolean => error === reason;

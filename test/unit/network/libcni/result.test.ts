@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { JsonObject } from "../../../../src/shim/lib/json/exact-json.js";
+import type { JsonObject } from "../../../../src/lib/json/exact-json.js";
 import { convertResult, parseResult, podAddresses } from "../../../../src/network/libcni/result.js";
 import { golden, recordedResult } from "../cni/golden.js";
 

@@ -13,8 +13,8 @@ import { NetworkListRunner } from "../../../../src/network/libcni/network-list-r
 import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
 import { ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
 import type { StartProgram } from "../../../../src/network/programs/start-program.js";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
-import { hasEnded, parseStat } from "../../../../src/shim/lib/linux/process-stat.js";
+import { isKind, ShimError } from "../../../../src/lib/errors.js";
+import { hasEnded, parseStat } from "../../../../src/lib/linux/process-stat.js";
 import { programPath } from "../../../../src/shim/pause/programs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";

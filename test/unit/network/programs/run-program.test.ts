@@ -10,8 +10,8 @@ import {
   type RunOptions,
 } from "../../../../src/network/programs/run-program.js";
 import { startAsChild, type StartProgram } from "../../../../src/network/programs/start-program.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
-import { markOf } from "../../../../src/shim/lib/linux/process-mark.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/pause/programs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../support/wait.js";

@@ -7,7 +7,7 @@ import {
 } from "../../../../src/play/containers/cri-config.js";
 import { podHash } from "../../../../src/play/kubelet/hashes.js";
 import { containerEnvironment } from "../../../../src/play/containers/environment.js";
-import { type Image, Signal } from "../../../../src/shim/domain/cri.js";
+import { type Image, Signal } from "../../../../src/domain/cri.js";
 import { makeFixture, uncheckedPodWith, readOnePod } from "../fake-cri.js";
 
 const { deps } = makeFixture();

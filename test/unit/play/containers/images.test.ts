@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ensureImage, pullPolicy } from "../../../../src/play/containers/images.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { FakeCri } from "../fake-cri.js";
 
 const policies: readonly (readonly [string, string])[] = [

@@ -4,7 +4,7 @@ import { cpuWeight, podCgroup, podCgroupPath } from "../../../../src/play/contai
 import { prepareCgroup, podCgroupsOf } from "../../../../src/play/containers/prepare-cgroup.js";
 import { sandboxConfig } from "../../../../src/play/containers/cri-config.js";
 import { podHash } from "../../../../src/play/kubelet/hashes.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { makeFixture, podWith, uncheckedPodWith } from "../fake-cri.js";
 
 const key = { uid: "u1" };

@@ -8,7 +8,7 @@ import { describe, test } from "node:test";
 import { mountMemory, unmount } from "../../../../src/play/containers/mounts.js";
 import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
 import { helperName } from "../../../../src/play/engine/volume-names.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { withoutMounts } from "../containers/can-mount.js";
 import { type Bed, type EngineWithProgram, inVolumes, skip } from "./engine-with-program.js";
 

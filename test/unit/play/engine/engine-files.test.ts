@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { claimVolume, podsVolume } from "../../../../src/play/engine/volume-names.js";
 import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { inVolumes, skip } from "./engine-with-program.js";
 
 const claim = (volumesPath: string, name: string): VolumePreparation => ({

@@ -7,7 +7,7 @@ import type { Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
 import { helperName, podsVolume } from "../../../../src/play/engine/volume-names.js";
-import type { Labels } from "../../../../src/shim/domain/labels.js";
+import type { Labels } from "../../../../src/domain/labels.js";
 import { imageArchitecture } from "../../../../src/shim/pause/programs.js";
 import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/engine.js";
 import { FakeEngine } from "../../../fakes/fake-engine.js";

@@ -15,7 +15,7 @@ import { makeHandlers } from "../../../../src/play/handlers/handlers.js";
 import type { HandlerTarget } from "../../../../src/play/kubelet/handlers.js";
 import type { Probe } from "../../../../src/play/manifests/pod-schema.js";
 import type { CriClient } from "../../../../src/play/client.js";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../../src/lib/errors.js";
 
 const never = new AbortController().signal;
 type ExecSync = CriClient["execSync"];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { PodOwner } from "../../../../src/play/kubelet/pod-owner.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";
 
 const key = { uid: "uid-1" };

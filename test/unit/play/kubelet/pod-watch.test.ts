@@ -8,8 +8,8 @@ import {
   ContainerState,
   type PodSandbox,
   PodSandboxState,
-} from "../../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+} from "../../../../src/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { ManualClock } from "../manual-clock.js";
 
 const labels = { "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.name": "web" };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { derivedUid } from "../../../../src/play/manifests/make-pod.js";
 import { readManifests, readPodKeys } from "../../../../src/play/manifests/read-manifests.js";
 import { podWith, readOnePod } from "../fake-cri.js";

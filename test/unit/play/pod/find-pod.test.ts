@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ContainerState, type ContainerStatus } from "../../../../src/shim/domain/cri.js";
+import { ContainerState, type ContainerStatus } from "../../../../src/domain/cri.js";
 import { chooseContainer, type FoundPod } from "../../../../src/play/pod/find-pod.js";
 
 const status = (name: string): ContainerStatus =>

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { nodeFiles } from "../../../../src/play/containers/files.js";
 import { type LogOptions, readLogs } from "../../../../src/play/pod/read-logs.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const never = new AbortController().signal;

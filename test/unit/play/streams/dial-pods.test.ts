@@ -6,8 +6,8 @@ import { type TestContext, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { type Dial, dialFromHere } from "../../../../src/play/dial.js";
 import { dialPods } from "../../../../src/play/streams/dial-pods.js";
-import { NamespaceMode, PodSandboxState } from "../../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { NamespaceMode, PodSandboxState } from "../../../../src/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { fakePod } from "../../../fakes/streaming-sessions.js";
 import { startStreamingBed } from "../../../support/streaming-bed.js";
 

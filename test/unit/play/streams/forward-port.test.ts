@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { dialFromHere } from "../../../../src/play/dial.js";
 import { forwardPort } from "../../../../src/play/streams/forward-port.js";
-import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { fakePod } from "../../../fakes/streaming-sessions.js";
 import { startStreamingBed } from "../../../support/streaming-bed.js";
 

@@ -4,7 +4,7 @@ import { Duplex } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { test } from "node:test";
 import { SpdyClient } from "../../../../src/play/streams/spdy-client.js";
-import { dataFrameHeader } from "../../../../src/shim/lib/spdy/frames.js";
+import { dataFrameHeader } from "../../../../src/lib/spdy/frames.js";
 import { turns } from "../../../fakes/turns.js";
 
 function frame(streamId: number, data: Buffer): Buffer {

@@ -8,7 +8,7 @@ import {
   pingFrame,
   resetStatus,
   rstStreamFrame,
-} from "../../../../src/shim/lib/spdy/frames.js";
+} from "../../../../src/lib/spdy/frames.js";
 import { connect } from "./spdy-bed.js";
 import { data, headersFrame, type SpdyClient } from "./spdy-client.js";
 

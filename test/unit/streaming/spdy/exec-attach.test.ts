@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../../src/lib/errors.js";
 import { cat, fakeCommand, sleepForever, type FakeCommand } from "../../../fakes/streaming-sessions.js";
 import { until } from "../../../fakes/turns.js";
 import type { ClientStream, SpdyClient } from "../../../support/spdy-client.js";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { constants, createDeflate } from "node:zlib";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FrameParser } from "../../../../src/shim/lib/spdy/frame-parser.js";
+import { isKind } from "../../../../src/lib/errors.js";
+import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "../../../../src/shim/streaming/spdy/header-block.js";
 import {
   headerDictionary,

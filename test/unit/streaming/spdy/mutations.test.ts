@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/lib/errors.js";
-import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/shim/lib/spdy/frames.js";
+import { isKind } from "../../../../src/lib/errors.js";
+import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { duplexPair } from "./spdy-bed.js";
 import { BlockWriter, data, headersFrame, SpdyClient, synStream } from "./spdy-client.js";

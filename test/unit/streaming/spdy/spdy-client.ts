@@ -1,7 +1,7 @@
 /** Frames of clients and attackers, and the answers of a server. */
 import { constants, createInflate, deflateRawSync } from "node:zlib";
 import type { Duplex } from "node:stream";
-import { controlFrame, dataFrameHeader, frameFlag, frameType } from "../../../../src/shim/lib/spdy/frames.js";
+import { controlFrame, dataFrameHeader, frameFlag, frameType } from "../../../../src/lib/spdy/frames.js";
 import {
   headerDictionary,
   headerDictionaryId,

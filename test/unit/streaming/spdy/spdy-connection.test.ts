@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { isKind, ShimError } from "../../../../src/lib/errors.js";
 import {
   emptySettingsFrame,
   frameFlag,
@@ -11,7 +11,7 @@ import {
   pingFrame,
   resetStatus,
   rstStreamFrame,
-} from "../../../../src/shim/lib/spdy/frames.js";
+} from "../../../../src/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { connect, duplexPair } from "./spdy-bed.js";
 import { data, headersFrame, inflateBlocks, SpdyClient, synStream, type Answer } from "./spdy-client.js";

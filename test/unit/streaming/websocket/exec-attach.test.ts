@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/lib/errors.js";
+import { isKind } from "../../../../src/lib/errors.js";
 import { cat, fakeCommand, sleepForever } from "../../../fakes/streaming-sessions.js";
 import { until } from "../../../fakes/turns.js";
 import { startStreamingBed } from "../../../support/streaming-bed.js";

@@ -1,7 +1,7 @@
 /** Metrics that only containers have: their files, processes and settings. */
-import { MetricType } from "../../../domain/cri.js";
-import type { BlockReading, ResourceReading } from "../../../domain/resource-reading.js";
-import type { Snapshot } from "../../../domain/snapshot.js";
+import { MetricType } from "../../../../domain/cri.js";
+import type { BlockReading, ResourceReading } from "../../../../domain/resource-reading.js";
+import type { Snapshot } from "../../../../domain/snapshot.js";
 import type { FileSystemUsage } from "../../../ports/host.js";
 import type { LayerUsage } from "../../../ports/stats.js";
 import { gauge, type MetricDefinition } from "./metric.js";

@@ -1,5 +1,5 @@
 /** Metrics of a cgroup (of a container, or of a pod with its own cgroup), and of a pod's network. */
-import { MetricType } from "../../../domain/cri.js";
+import { MetricType } from "../../../../domain/cri.js";
 import type {
   CpuReading,
   DirectionReading,
@@ -7,7 +7,7 @@ import type {
   MemoryReading,
   Pressure,
   ResourceReading,
-} from "../../../domain/resource-reading.js";
+} from "../../../../domain/resource-reading.js";
 import { counter, gauge, type MetricDefinition } from "./metric.js";
 
 const nanosecondsPerSecond = 1e9;

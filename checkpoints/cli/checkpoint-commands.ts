@@ -1,0 +1,141 @@
+/** `dockershim checkpoint …` as commander sees it. */
+import { type Command, Option } from "commander";
+import { ShimError } from "../../src/lib/errors.js";
+import type { CommandParts } from "../../src/cli/command-parts.js";
+import { sayExitCodes } from "../../src/cli/exit-codes.js";
+import { refuseArguments } from "../../src/cli/flags.js";
+
+export const checkpointPrograms = ["dockershim", "cri-dockerd"] as const;
+export type CheckpointProgram = (typeof checkpointPrograms)[number];
+
+export type CheckpointTask =
+  | { readonly kind: "ls" | "verify" }
+  | {
+      readonly kind: "convert";
+      readonly to: CheckpointProgram;
+      /** Undefined: in place. */
+      readonly output?: string;
+      /** Although a program serves from a directory. */
+      readonly anyway: boolean;
+    }
+  | {
+      readonly kind: "repair";
+      /** Undefined: by the name of each directory. */
+      readonly to?: CheckpointProgram;
+      readonly dockerEndpoint?: string;
+      readonly dryRun: boolean;
+      readonly anyway: boolean;
+    };
+
+export interface CheckpointOptions {
+  readonly task: CheckpointTask;
+  /** Those of dockershim and cri-dockerd when it is empty. */
+  readonly directories: readonly string[];
+  readonly format: "page" | "json";
+}
+
+interface GivenFlags {
+  readonly directory?: readonly string[];
+  readonly output?: string;
+  readonly outputDirectory?: string;
+  readonly to?: CheckpointProgram;
+  readonly dockerEndpoint?: string;
+  readonly dryRun?: boolean;
+  readonly anyway?: boolean;
+}
+
+export interface CheckpointActions {
+  checkpoint(options: CheckpointOptions): Promise<number>;
+}
+
+export function addCheckpointCommands(actions: CheckpointActions, parts: CommandParts): void {
+  const parent = parts.addCommand("checkpoint", "list, check, convert and repair checkpoint files");
+  parent.usage("ls|verify|convert|repair [flags]").enablePositionalOptions();
+  parent.allowExcessArguments().action(() => {
+    parts.refuseServeFlags("checkpoint");
+    const [given] = parent.args;
+    const what = given === undefined ? "no subject given" : JSON.stringify(given);
+    throw new ShimError(
+      "invalid",
+      `command "checkpoint": ${what}; use "ls", "verify", "convert" or "repair"`,
+    );
+  });
+  const add = (
+    name: string,
+    summary: string,
+    [success, findings]: readonly [success: string, findings?: string],
+    taskOf: (flags: GivenFlags) => CheckpointTask,
+  ): Command => {
+    const command = parts.addCommand(name, summary, { parent }).allowExcessArguments();
+    command.option(
+      "--directory <path>",
+      "directory of checkpoint files; may be repeated (default: /var/lib/dockershim/sandbox and /var/lib/cri-dockerd/sandbox, where they exist)",
+      (path: string, paths: readonly string[] | undefined) => [...(paths ?? []), path],
+    );
+    command.addOption(
+      new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"),
+    );
+    sayExitCodes(command, success, findings);
+    return command.action(async (flags: GivenFlags) => {
+      parts.refuseServeFlags("checkpoint");
+      refuseArguments(command);
+      const { directory = [], output } = flags;
+      const format = output === "json" ? "json" : "page";
+      parts.ended(await actions.checkpoint({ task: taskOf(flags), directories: directory, format }));
+    });
+  };
+  add("ls", "list the checkpoints of sandboxes", ["listed, corrupt files included"], () => ({ kind: "ls" }));
+  const verified = ["no file is corrupt", "a file is corrupt"] as const;
+  add("verify", "check every file", verified, () => ({ kind: "verify" }));
+  const converted = ["all files are as the program needs them"] as const;
+  add(
+    "convert",
+    "write the files for dockershim or for cri-dockerd",
+    converted,
+    ({ to, outputDirectory, anyway }) => {
+      if (to === undefined)
+        throw new ShimError(
+          "invalid",
+          'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
+        );
+      return {
+        kind: "convert",
+        to,
+        anyway: anyway === true,
+        ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
+      };
+    },
+  )
+    .addOption(
+      new Option("--to <program>", "the program that is to read them").choices([...checkpointPrograms]),
+    )
+    .option("--output-directory <path>", "write there; made when it is missing (default: in place)")
+    .option("--anyway", "write although dockershim or cri-dockerd uses the directory");
+  const repaired = [
+    "nothing is left to repair",
+    "a file cannot be repaired, or with --dry-run: there is something to repair",
+  ] as const;
+  const repairSummary = "write missing and corrupt checkpoints again; bad files are kept in quarantine";
+  add("repair", repairSummary, repaired, (flags) => {
+    const { to, dockerEndpoint, dryRun, anyway } = flags;
+    return {
+      kind: "repair",
+      dryRun: dryRun === true,
+      anyway: anyway === true,
+      ...(to === undefined ? {} : { to }),
+      ...(dockerEndpoint === undefined ? {} : { dockerEndpoint }),
+    };
+  })
+    .addOption(
+      new Option(
+        "--to <program>",
+        "whose checksum new files get (default: by the name of the directory)",
+      ).choices([...checkpointPrograms]),
+    )
+    .option(
+      "--docker-endpoint <endpoint>",
+      "engine that has the sandboxes; without it, only checksums are repaired",
+    )
+    .option("--dry-run", "print what would be done; change nothing")
+    .option("--anyway", "write although dockershim or cri-dockerd uses the directory");
+}

@@ -1,0 +1,85 @@
+/** What every command line of this program has, whatever its commands are. */
+import { Command, CommanderError } from "commander";
+import { ShimError } from "../lib/errors.js";
+import type { Environment } from "../shim/config/given.js";
+import type { CommandParts } from "./command-parts.js";
+import { asDockerPlugin, pluginMetadata, readPluginCall } from "./docker-plugin.js";
+import { normalizeArguments, usageErrorsOf } from "./flags.js";
+
+/** The parts of the process that are read and written. */
+export interface ProgramIo {
+  readonly environment: Environment;
+  writeOut(text: string): void;
+  writeError(text: string): void;
+}
+
+export interface Program {
+  readonly command: Command;
+  /** For the declarations of commands. */
+  readonly parts: CommandParts;
+  /** The exit code of the action, after `command` was parsed. */
+  exitCode(): number;
+}
+
+/** A program without commands. */
+export function startProgram(
+  io: ProgramIo,
+  { refuseServeFlags }: Pick<CommandParts, "refuseServeFlags">,
+): Program {
+  let exitCode = 0;
+  const root = new Command("dockershim")
+    .description("Serves the Kubernetes Container Runtime Interface on a Docker Engine")
+    .usage("[command] [flags]")
+    .enablePositionalOptions()
+    .allowExcessArguments()
+    .helpCommand(false)
+    .configureOutput({
+      writeOut: (text) => {
+        io.writeOut(text);
+      },
+      // runProgram() prints the error on one line.
+      writeErr: () => undefined,
+    });
+  root.exitOverride(usageErrorsOf(root));
+  const addCommand: CommandParts["addCommand"] = (name, summary, { hidden = false, parent = root } = {}) => {
+    const command = parent.command(name, { hidden }).summary(summary).description(summary);
+    return command.exitOverride(usageErrorsOf(command));
+  };
+  const ended = (code: number): void => {
+    exitCode = code;
+  };
+  const parts = { addCommand, refuseServeFlags, ended, environment: io.environment };
+  return { command: root, parts, exitCode: () => exitCode };
+}
+
+/**
+ * Runs the command of `argv` (without node and script) and returns the exit code: that of the action, or 1
+ * after one line on standard error. Only bugs of this program are printed with a stack.
+ */
+export async function runProgram(
+  argv: readonly string[],
+  program: Program,
+  io: ProgramIo,
+  version: string,
+): Promise<number> {
+  try {
+    const plugin = readPluginCall(argv);
+    if (plugin?.kind === "metadata") {
+      io.writeOut(pluginMetadata(version));
+      return 0;
+    }
+    if (plugin !== undefined) asDockerPlugin(program.command);
+    await program.command.parseAsync(normalizeArguments(plugin?.argv ?? argv), { from: "user" });
+    return program.exitCode();
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    io.writeError(`dockershim: ${describeFailure(error)}\n`);
+    return 1;
+  }
+}
+
+function describeFailure(error: unknown): string {
+  if (error instanceof ShimError && error.kind !== "internal")
+    return error.message.replaceAll(/\s*\n\s*/g, " ");
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

@@ -1,0 +1,48 @@
+/** `dockershim diff` as commander sees it. */
+import { Option } from "commander";
+import { ShimError } from "../../lib/errors.js";
+import type { CommandParts } from "../../cli/command-parts.js";
+import { sayExitCodes } from "../../cli/exit-codes.js";
+
+export interface DiffOptions {
+  /** `unix:///ABSOLUTE/PATH` of CRI servers, or the path alone. */
+  readonly endpoints: readonly [left: string, right: string];
+  /** Asks for this pod alone. */
+  readonly pod?: { readonly namespace: string; readonly name: string };
+  /** Shows intended differences one by one. */
+  readonly all: boolean;
+  readonly format: "page" | "json";
+}
+
+export interface DiffActions {
+  diff(options: DiffOptions): Promise<number>;
+}
+
+export function addDiffCommand(
+  actions: DiffActions,
+  { addCommand, refuseServeFlags, ended }: CommandParts,
+): void {
+  const command = addCommand("diff", "show what two CRI servers answer differently");
+  sayExitCodes(command, "no difference, or only intended ones", "differences");
+  command
+    .usage("[flags] LEFT RIGHT")
+    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .option("--pod <namespace/name>", "compare this pod and its containers alone (default: all)")
+    .option("--all", "show intended differences one by one (default: counted by their key)")
+    .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
+      refuseServeFlags("diff");
+      const [left, right, ...rest] = command.args;
+      if (left === undefined || right === undefined || rest.length > 0) {
+        throw new ShimError("invalid", 'command "diff": needs the endpoints of two CRI servers');
+      }
+      const pod = given.pod === undefined ? {} : { pod: parsePod(given.pod) };
+      const options = { endpoints: [left, right], all: given.all === true, format: given.output } as const;
+      ended(await actions.diff({ ...options, ...pod }));
+    });
+}
+
+function parsePod(text: string): { readonly namespace: string; readonly name: string } {
+  const [namespace = "", name = "", ...rest] = text.split("/");
+  if (namespace !== "" && name !== "" && rest.length === 0) return { namespace, name };
+  throw new ShimError("invalid", `flag "--pod": ${JSON.stringify(text)}: must be NAMESPACE/NAME`);
+}

@@ -1,0 +1,191 @@
+/** `dockershim record`, `replay` and `shadow` as commander sees them. */
+import { type Command, Option } from "commander";
+import { durationKind } from "../../shim/config/value-kinds.js";
+import { ShimError } from "../../lib/errors.js";
+import type { CommandParts } from "../../cli/command-parts.js";
+import { sayExitCodes } from "../../cli/exit-codes.js";
+import { refuseArguments } from "../../cli/flags.js";
+
+export interface RecordOptions {
+  readonly primary: string;
+  readonly listen: string;
+  readonly output: string;
+  readonly durationMs: number | undefined;
+  readonly limitBytes: number;
+  readonly withOutput: boolean;
+}
+
+export interface ShadowOptions {
+  readonly primary: string;
+  readonly listen: string;
+  readonly endpoint: string;
+  readonly report: string;
+}
+
+export interface ReplayOptions {
+  readonly recording: string;
+  readonly endpoint: string;
+  /** As soon as the calls on which a call depends are answered. */
+  readonly fast: boolean;
+  /** Also at an endpoint that has pods. */
+  readonly anyway: boolean;
+  readonly format: "page" | "json";
+}
+
+export interface RelayActions {
+  record(options: RecordOptions): Promise<number>;
+  shadow(options: ShadowOptions): Promise<number>;
+  /** Prints the report of a shadow. */
+  showReport(path: string): Promise<number>;
+  replay(options: ReplayOptions): Promise<number>;
+  /** The process that keeps the link of a relay; `paths` is JSON. */
+  keepLink(paths: string): Promise<number>;
+  /** The process that observes the calls of a relay; `task` is JSON. */
+  observeCalls(task: string): Promise<number>;
+}
+
+const mebibyte = 1024 * 1024;
+
+export function addRelayCommands(actions: RelayActions, parts: CommandParts): void {
+  addRecord(actions, parts);
+  addReplay(actions, parts);
+  addShadow(actions, parts);
+  const keep = parts.addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
+  keep.action(async () => {
+    parts.ended(await actions.keepLink(oneArgument(keep, "the paths")));
+  });
+  const observe = parts.addCommand("observe-calls", "the process that observes a relay", { hidden: true });
+  observe.action(async () => {
+    parts.ended(await actions.observeCalls(oneArgument(observe, "a task")));
+  });
+}
+
+function addRecord(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+  const record = addCommand("record", "record the calls of a CRI server's clients into a file");
+  sayExitCodes(record, "recorded");
+  record
+    .requiredOption("--primary <socket>", "socket of the CRI server; required")
+    .option(
+      "--listen <path>",
+      "symbolic link that the clients dial; made here",
+      "/run/dockershim-record.sock",
+    )
+    .requiredOption("--output <file>", "the recording; must not exist; required")
+    .option("--for <duration>", "end after this time, as 10m (default: at SIGINT or SIGTERM)")
+    .option("--max-size <MiB>", "end when the file has this size", "1024")
+    .option("--with-output", "keep what ExecSync printed (default: only its size)")
+    .action(async (given: Record<string, string | true | undefined>) => {
+      refuseServeFlags("record");
+      refuseArguments(record);
+      const size = Number(given["maxSize"]);
+      if (!(size >= 1 && size <= 1024 * 1024))
+        throw wrongFlag("--max-size", given["maxSize"], "must be 1 to 1048576 MiB");
+      ended(
+        await actions.record({
+          primary: absolute("--primary", given["primary"]),
+          listen: absolute("--listen", given["listen"]),
+          output: text(given["output"]),
+          durationMs: given["for"] === undefined ? undefined : durationOf("--for", text(given["for"])),
+          limitBytes: size * mebibyte,
+          withOutput: given["withOutput"] === true,
+        }),
+      );
+    });
+}
+
+function addReplay(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+  const replay = addCommand("replay", "repeat the calls of a recording at a CRI server, and compare");
+  sayExitCodes(
+    replay,
+    "every answer is as recorded, or differs on purpose",
+    "answers differ, or pods could not be removed",
+  );
+  replay
+    .usage("[flags] RECORDING")
+    .requiredOption("--endpoint <socket>", "socket of the CRI server; required")
+    .option("--fast", "wait for the answers that a call needs (default: for its time)")
+    .option("--anyway", "play although the server has pods")
+    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .action(async (given: { endpoint: string; fast?: true; anyway?: true; output: "page" | "json" }) => {
+      refuseServeFlags("replay");
+      ended(
+        await actions.replay({
+          recording: oneArgument(replay, "a recording"),
+          endpoint: absolute("--endpoint", given.endpoint),
+          fast: given.fast === true,
+          anyway: given.anyway === true,
+          format: given.output,
+        }),
+      );
+    });
+}
+
+function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+  const shadow = addCommand("shadow", "ask a second CRI server what clients ask the first, and compare");
+  sayExitCodes(
+    shadow,
+    "ended; or of report: no difference, or only intended ones",
+    "report: differences that are not intended",
+  );
+  shadow
+    .usage("[flags] | report FILE")
+    .option("--primary <socket>", "socket of the CRI server that clients use; required")
+    .option(
+      "--listen <path>",
+      "symbolic link that the clients dial; made here",
+      "/run/dockershim-shadow.sock",
+    )
+    .option("--endpoint <socket>", 'socket of the second server, "dockershim serve --read-only"; required')
+    .option("--report <file>", "the report, written each minute and at the end; required")
+    .action(async (given: Record<string, string | undefined>) => {
+      refuseServeFlags("shadow");
+      const [word, file, ...rest] = shadow.args;
+      if (word === "report" && file !== undefined && rest.length === 0) {
+        ended(await actions.showReport(file));
+        return;
+      }
+      if (word === "report") throw new ShimError("invalid", 'command "shadow report": name one report');
+      refuseArguments(shadow);
+      for (const name of ["primary", "endpoint", "report"]) {
+        if (given[name] === undefined)
+          throw new ShimError("invalid", `command "shadow": needs flag "--${name}"`);
+      }
+      ended(
+        await actions.shadow({
+          primary: absolute("--primary", given["primary"]),
+          listen: absolute("--listen", given["listen"]),
+          endpoint: absolute("--endpoint", given["endpoint"]),
+          report: text(given["report"]),
+        }),
+      );
+    });
+}
+
+function oneArgument(command: Command, what: string): string {
+  const [argument, ...rest] = command.args;
+  if (argument !== undefined && rest.length === 0) return argument;
+  throw new ShimError("invalid", `command "${command.name()}": needs ${what}`);
+}
+
+/** The path of `unix:///path` or `/path`. */
+function absolute(flag: string, value: string | true | undefined): string {
+  const path = text(value).replace(/^unix:\/\//, "");
+  if (path.startsWith("/")) return path;
+  throw wrongFlag(flag, value, "must be an absolute path, or unix:// and an absolute path");
+}
+
+function durationOf(flag: string, value: string): number {
+  try {
+    return durationKind().parse(value);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(value)}`);
+  }
+}
+
+function wrongFlag(flag: string, value: unknown, reason: string): ShimError {
+  return new ShimError("invalid", `flag "${flag}": ${JSON.stringify(value)}: ${reason}`);
+}
+
+function text(value: string | true | undefined): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,144 @@
+/**
+ * `dockershim forward`: leads a socket of this host to the CRI server in a container, over `docker exec`: no port is
+ * opened, and who may use the engine needs no other key.
+ */
+import { createServer, type Server, type Socket } from "node:net";
+import { streamsSocketSuffix } from "../play/dial.js";
+import { createEngine, engineEndpoint, type Environment } from "../shim/app/open-engine.js";
+import { resolveConfig } from "../shim/config/resolve.js";
+import { formatEndpoint } from "../shim/engine/http/endpoint.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { Lifetime } from "../lib/lifetime.js";
+import { silentLogger } from "../lib/log.js";
+import { shownText } from "../lib/shown-text.js";
+import { bindUnixSocket } from "../lib/unix-socket.js";
+import type { Engine } from "../shim/ports/engine.js";
+import { bridge } from "./exec-bridge.js";
+import type { ForwardOptions } from "./forward-commands.js";
+
+/** What `runForward` needs of the process. */
+export interface ForwardIo {
+  readonly environment: Environment;
+  readonly readFile: (path: string) => Promise<string>;
+  readonly isSocket: (path: string) => Promise<boolean>;
+  readonly writeError: (text: string) => void;
+  /** Ends the command. */
+  readonly signal: AbortSignal;
+}
+
+/** In the container: where the recipe has it. */
+const served = "unix:///var/run/dockershim.sock";
+/** Of an address. */
+const longestLineBytes = 300;
+
+/** Until `signal` aborts; the exit code is 0 then. */
+export async function runForward(options: ForwardOptions, io: ForwardIo): Promise<number> {
+  const log = silentLogger();
+  const lifetime = new Lifetime(log);
+  try {
+    const given =
+      options.dockerEndpoint === undefined ? [] : [{ name: "docker-endpoint", text: options.dockerEndpoint }];
+    const { config } = await resolveConfig(given, io.environment, io.readFile, io.isSocket);
+    const endpoint = await engineEndpoint(config, io.environment);
+    const engine = createEngine(endpoint, config, log, lifetime);
+    await engine.connect(io.signal);
+    await requireRunning(engine, options.container, formatEndpoint(endpoint), io.signal);
+    await forward(engine, options, io, lifetime);
+    return 0;
+  } finally {
+    await lifetime.close();
+  }
+}
+
+async function requireRunning(
+  engine: Engine,
+  container: string,
+  endpoint: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const found = await engine.inspectContainer(container, signal);
+  if (found?.state.status === "running") return;
+  const state = found === undefined ? "does not exist" : "does not run";
+  const next = "docs/docker-desktop.md has the command that starts it; --container names another one";
+  throw new ShimError("precondition", `container "${container}" of ${endpoint} ${state}; ${next}`);
+}
+
+async function forward(
+  engine: Engine,
+  { container, listen, streamingPort }: ForwardOptions,
+  { writeError, signal }: ForwardIo,
+  lifetime: Lifetime,
+): Promise<void> {
+  const open = new Set<Socket>();
+  const serve = (addressOf: (socket: Socket) => Promise<string>): Server =>
+    createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
+      open.add(socket);
+      socket.once("close", () => open.delete(socket));
+      socket.on("error", () => socket.destroy());
+      addressOf(socket)
+        .then((address) => bridge(engine, container, ["dockershim", "dial", address], socket, signal))
+        .catch((error: unknown) => {
+          const hasLeft = socket.destroyed || signal.aborted;
+          socket.destroy();
+          if (!hasLeft) writeError(`dockershim forward: ${shownText(messageOf(error))}\n`);
+        });
+    });
+  const close = (server: Server): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => {
+        resolve();
+      });
+    });
+  lifetime.onClose("connections", () => {
+    for (const socket of open) socket.destroy();
+    return Promise.resolve();
+  });
+  const listenOn = async (path: string, addressOf: (socket: Socket) => Promise<string>): Promise<void> => {
+    const server = serve(addressOf);
+    const bound = await bindUnixSocket(server, path);
+    lifetime.onClose(path, async () => {
+      await bound.unlink();
+      void close(server);
+    });
+  };
+  await listenOn(listen, () => Promise.resolve(served));
+  await listenOn(listen + streamsSocketSuffix, readAddress);
+  if (streamingPort !== undefined) {
+    const server = serve(() => Promise.resolve(`127.0.0.1:${streamingPort}`));
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(streamingPort, "127.0.0.1", resolve);
+    });
+    lifetime.onClose("streaming port", () => Promise.resolve(void close(server)));
+  }
+  writeError(`unix://${listen} leads to container ${container}; Ctrl-C ends it\n`);
+  await new Promise<void>((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** The first line that the client writes. The rest stays in the socket. */
+async function readAddress(socket: Socket): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for (;;) {
+    const chunk = socket.read() as Buffer | null;
+    if (chunk === null) {
+      if (socket.readableEnded || socket.destroyed)
+        throw new ShimError("invalid", "read an address: the client left");
+      await new Promise<void>((resolve) => {
+        socket.once("readable", resolve);
+        socket.once("close", resolve);
+      });
+      continue;
+    }
+    const end = chunk.indexOf(10);
+    bytes += chunk.length;
+    if (end === -1 && bytes > longestLineBytes) throw new ShimError("invalid", "read an address: no line");
+    chunks.push(end === -1 ? chunk : chunk.subarray(0, end));
+    if (end === -1) continue;
+    if (end + 1 < chunk.length) socket.unshift(chunk.subarray(end + 1));
+    return Buffer.concat(chunks).toString();
+  }
+}

@@ -1,0 +1,66 @@
+/** `dockershim forward` as commander sees it. */
+import { ShimError } from "../lib/errors.js";
+import type { CommandParts } from "../cli/command-parts.js";
+import { refuseArguments } from "../cli/flags.js";
+import { resolvePlayEndpoint } from "../play/cli/play-endpoint.js";
+
+export interface ForwardOptions {
+  /** Name or id. */
+  readonly container: string;
+  /** Path of the socket. */
+  readonly listen: string;
+  /** Of the engine, as `--docker-endpoint` of the server; else as the server finds it. */
+  readonly dockerEndpoint?: string;
+  /** Listens on this port of 127.0.0.1, too, and leads to the same one there. */
+  readonly streamingPort?: number;
+}
+
+export interface ForwardActions {
+  forward(options: ForwardOptions): Promise<number>;
+  /** `unix:///path` or `host:port`. */
+  dial(address: string): Promise<number>;
+}
+
+interface Given {
+  readonly container: string;
+  readonly listen: string;
+  readonly dockerEndpoint?: string;
+  readonly streamingPort?: string;
+}
+
+export function addForwardCommands(
+  actions: ForwardActions,
+  { addCommand, refuseServeFlags, ended, environment }: CommandParts,
+): void {
+  const forward = addCommand("forward", "lead a socket of this host to the CRI server in a container");
+  forward
+    .option("--container <name>", "container of the dockershim image", "dockershim")
+    .requiredOption("--listen <socket>", "socket to make: unix:///ABSOLUTE/PATH")
+    .option("--docker-endpoint <endpoint>", "the Docker Engine of the container, as the server's flag")
+    .option(
+      "--streaming-port <port>",
+      "also lead this port of 127.0.0.1 there: that of --streaming-bind-addr",
+    )
+    .action(async ({ container, listen, dockerEndpoint, streamingPort }: Given) => {
+      refuseServeFlags("forward");
+      refuseArguments(forward);
+      const port = streamingPort === undefined ? {} : { streamingPort: parsePort(streamingPort) };
+      const engine = dockerEndpoint === undefined ? {} : { dockerEndpoint };
+      const { path } = resolvePlayEndpoint(listen, environment, "--listen");
+      ended(await actions.forward({ container, listen: path, ...engine, ...port }));
+    });
+  const dial = addCommand("dial", "join standard input and output to a socket", { hidden: true });
+  dial.usage("address").action(async () => {
+    const [address, ...rest] = dial.args;
+    if (address === undefined || rest.length > 0) {
+      throw new ShimError("invalid", 'command "dial": needs unix:///PATH or HOST:PORT');
+    }
+    ended(await actions.dial(address));
+  });
+}
+
+function parsePort(text: string): number {
+  const port = /^\d+$/.test(text) ? Number(text) : 0;
+  if (port >= 1 && port <= 65535) return port;
+  throw new ShimError("invalid", `flag "--streaming-port": ${JSON.stringify(text)}: must be from 1 to 65535`);
+}

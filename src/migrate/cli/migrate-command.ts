@@ -1,0 +1,135 @@
+/** `dockershim migrate check` and `dockershim migrate plan`. Only `plan --write` and `--undo` write. */
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { judge } from "../check-report.js";
+import type { MigrationFacts } from "../facts.js";
+import { gatherFacts, type GatherOptions } from "../gather.js";
+import { askVersion } from "../kubelet/ask-version.js";
+import { renderPage } from "../render-page.js";
+import { type MigrationPlan, makePlan, previousTarget, reversePlan } from "../plan/make-plan.js";
+import { renderPlan, renderPlanJson } from "../plan/render-plan.js";
+import { undoPlan, writePlan } from "../plan/write-plan.js";
+import { configuredRuntime, targetNames } from "../target.js";
+import type { DockerEndpoint } from "../../shim/config/endpoints.js";
+import { dockerEngine } from "../../shim/engine/docker-engine.js";
+import { formatEndpoint, readTlsMaterial } from "../../shim/engine/http/endpoint.js";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Environment } from "../../shim/config/given.js";
+import type { MigrateCheckOptions, MigratePlanOptions } from "./migrate-commands.js";
+
+/** A node has some hundred containers, each with an inspect. */
+const timeoutMs = 120_000;
+const shortTimeoutMs = 30_000;
+
+export interface MigrateIo {
+  readonly environment: Environment;
+  readonly version: string;
+  /** Whether standard output is a terminal. */
+  readonly isTerminal: boolean;
+  writeOut(text: string): void;
+}
+
+/** Exit code 0: nothing blocks and nothing changes for pods. 2: something needs attention. */
+export async function runMigrateCheck(options: MigrateCheckOptions, io: MigrateIo): Promise<number> {
+  await requireDirectory(options.root);
+  const facts = await gather(options, options.endpoint, io.environment);
+  const report = judge(facts, options.to, { program: io.version, at: new Date().toISOString() });
+  const colour = io.isTerminal && (io.environment["NO_COLOR"] ?? "") === "";
+  io.writeOut(
+    options.output === "json" ? `${JSON.stringify(report, undefined, 2)}\n` : renderPage(report, { colour }),
+  );
+  return report.summary.exitCode;
+}
+
+/** Exit code 2: a place was not understood, and is left for the operator. */
+export async function runMigratePlan(options: MigratePlanOptions, io: MigrateIo): Promise<number> {
+  const { root, undo, write, output } = options;
+  if (undo !== undefined) {
+    const undone = await undoPlan(undo);
+    io.writeOut(`${undone.map(({ path, change }) => `${change} ${path}`).join("\n")}\n`);
+    io.writeOut(`Then: systemctl daemon-reload, and start the services of before. ${undo} may be removed.\n`);
+    return 0;
+  }
+  await requireDirectory(root);
+  const facts = await gatherFiles(options);
+  const plan = await choosePlan(options, facts);
+  if (!write) {
+    io.writeOut(output === "json" ? renderPlanJson(plan) : renderPlan(plan));
+    return plan.notUnderstood.length > 0 ? 2 : 0;
+  }
+  const [skipped] = plan.notUnderstood;
+  if (skipped !== undefined)
+    throw new ShimError(
+      "precondition",
+      `write the plan: ${skipped.place}: ${skipped.text}; edit it by hand, then ask again (nothing is written)`,
+    );
+  if (plan.edits.length === 0) {
+    io.writeOut(renderPlan(plan));
+    return 0;
+  }
+  const directory = await writePlan(root, plan.edits);
+  io.writeOut(renderPlan(plan, { undo: `dockershim migrate plan --undo ${directory}` }));
+  return 0;
+}
+
+async function choosePlan(
+  { to, back, write, program }: MigratePlanOptions,
+  facts: MigrationFacts,
+): Promise<MigrationPlan> {
+  const present = configuredRuntime(facts).runtime;
+  const there = to ?? "dockershim";
+  if (there === "containerd" || there === "cri-o")
+    throw new ShimError(
+      "unsupported",
+      `plan the migration: there is no plan to ${targetNames[there]}: pods are made again there, see "migrate check --to ${there}"`,
+    );
+  if (!back) return makePlan(facts, { target: there, program });
+  // The node is there already: the way back is a plan of its own.
+  if (present === there) return makePlan(facts, { target: previousTarget(facts), program });
+  if (write)
+    throw new ShimError(
+      "precondition",
+      `plan the migration: the node is not at ${targetNames[there]} yet, so there is no way back to write`,
+    );
+  return reversePlan(await makePlan(facts, { target: there, program }), facts);
+}
+
+async function gather(
+  options: Pick<MigrateCheckOptions, "root" | "kubeletVersion">,
+  given: DockerEndpoint | undefined,
+  environment: Environment,
+): Promise<MigrationFacts> {
+  const plain = given ?? { kind: "unix", path: join(options.root, "/var/run/docker.sock") };
+  const tls = plain.kind === "tcp" ? await readTlsMaterial(environment) : undefined;
+  const endpoint = plain.kind === "tcp" && tls !== undefined ? { ...plain, tls } : plain;
+  using engine = dockerEngine({ endpoint, shortTimeoutMs });
+  return await withDeadline(undefined, timeoutMs, "read the node", (signal) =>
+    gatherFacts({ ...gathering(options), engine, endpoint: formatEndpoint(endpoint) }, signal),
+  );
+}
+
+function gathering(
+  options: Pick<MigrateCheckOptions, "root" | "kubeletVersion">,
+): Omit<GatherOptions, "engine" | "endpoint"> {
+  const { root, kubeletVersion } = options;
+  // A program of another root directory belongs to another node.
+  const askProgram = root === "/" ? askVersion : () => Promise.resolve(undefined);
+  return { root, kubeletVersion, askProgram };
+}
+
+/** Edits depend on files alone. */
+function gatherFiles(options: MigratePlanOptions): Promise<MigrationFacts> {
+  return withDeadline(undefined, timeoutMs, "read the node", (signal) =>
+    gatherFacts({ ...gathering(options), engine: undefined, endpoint: "" }, signal),
+  );
+}
+
+async function requireDirectory(path: string): Promise<void> {
+  try {
+    if ((await stat(path)).isDirectory()) return;
+  } catch (error) {
+    throw new ShimError("invalid", `flag "--root": ${JSON.stringify(path)}: ${messageOf(error)}`);
+  }
+  throw new ShimError("invalid", `flag "--root": ${JSON.stringify(path)}: is no directory`);
+}

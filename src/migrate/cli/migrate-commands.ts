@@ -1,0 +1,143 @@
+/** The command line of `dockershim migrate`. */
+import type { Command } from "commander";
+import { ShimError } from "../../lib/errors.js";
+import { type DockerEndpoint, dockerEndpointKind } from "../../shim/config/endpoints.js";
+import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
+import type { ValueKind } from "../../shim/config/option.js";
+import { type Target, targets, usesDocker } from "../target.js";
+import { defaultProgram } from "../plan/shim-unit.js";
+import type { CommandParts } from "../../cli/command-parts.js";
+import { sayExitCodes } from "../../cli/exit-codes.js";
+import { refuseArguments } from "../../cli/flags.js";
+import { addRehearseCommand, type RehearseActions } from "./rehearse-commands.js";
+
+export interface MigrateCheckOptions {
+  readonly to: Target;
+  readonly output: "page" | "json";
+  /** Absolute. */
+  readonly root: string;
+  /** Undefined: Docker's default socket below the root. */
+  readonly endpoint: DockerEndpoint | undefined;
+  readonly kubeletVersion: string | undefined;
+}
+
+export interface MigratePlanOptions extends Omit<MigrateCheckOptions, "endpoint" | "to"> {
+  /** Undefined: this program, or with `back` the runtime of before. */
+  readonly to: Target | undefined;
+  readonly program: string;
+  readonly back: boolean;
+  readonly write: boolean;
+  /** The directory of an earlier `--write`. */
+  readonly undo: string | undefined;
+}
+
+export interface MigrateActions extends RehearseActions {
+  migrateCheck(options: MigrateCheckOptions): Promise<number>;
+  migratePlan(options: MigratePlanOptions): Promise<number>;
+}
+
+interface Given {
+  readonly to?: string;
+  readonly output?: string;
+  readonly root?: string;
+  readonly dockerEndpoint?: string;
+  readonly kubeletVersion?: string;
+  readonly program?: string;
+  readonly back?: boolean;
+  readonly write?: boolean;
+  readonly undo?: string;
+}
+
+export function addMigrateCommands(actions: MigrateActions, parts: CommandParts): void {
+  const { addCommand, refuseServeFlags, ended, environment } = parts;
+  const migrate = addCommand("migrate", "judge, rehearse and change the runtime of a node");
+  migrate.usage("check|plan|rehearse [flags]").helpCommand(false).enablePositionalOptions();
+  migrate.allowExcessArguments().action(() => {
+    const [given] = migrate.args;
+    const what = given === undefined ? "no subject given" : JSON.stringify(given);
+    throw new ShimError("invalid", `command "migrate": ${what}; use "check", "plan" or "rehearse"`);
+  });
+  const add = (name: string, summary: string, runtimes: readonly string[]): Command => {
+    const command = addCommand(name, summary, { parent: migrate });
+    command
+      .option("--to <runtime>", `${runtimes.join(", ")}; dockershim is this program (the default)`)
+      .option("-o, --output <format>", "page or json (default: page)")
+      .option("--root <directory>", "the root directory of the node's files (default: /)")
+      .option("--kubelet-version <version>", "as 1.23.17 (default: what the kubelet's program answers)");
+    return command;
+  };
+
+  const check = add(
+    "check",
+    "report what a change of the runtime does to this node; changes nothing",
+    targets,
+  );
+  sayExitCodes(
+    check,
+    "nothing blocks the change, and nothing changes for pods",
+    "something is lost, blocked, restarted or changed",
+  );
+  check.option(
+    "--docker-endpoint <endpoint>",
+    "the engine (default: DOCKER_HOST, else /var/run/docker.sock; with --root, that socket below it)",
+  );
+  check.action(async (given: Given) => {
+    refuseServeFlags("migrate");
+    refuseArguments(check);
+    const { root: directory, ...rest } = common(given);
+    const endpoint = given.dockerEndpoint ?? (directory === "/" ? environment["DOCKER_HOST"] : undefined);
+    const parsed = endpoint ? parse("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
+    const to = target(given.to) ?? "dockershim";
+    ended(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
+  });
+
+  const plan = add(
+    "plan",
+    "print the edits of a change of the runtime as a diff, and the commands",
+    targets.filter(usesDocker),
+  );
+  sayExitCodes(plan, "planned, written or undone", "a place was not understood: NOT CHANGED in the plan");
+  plan
+    .option("--back", "the edits that return (default --to: the runtime of before)")
+    .option("--write", "write the edits, and print the line that undoes them")
+    .option("--undo <directory>", "take back what --write wrote; stands without --to, --back and --write")
+    .option("--program <path>", `where this program is installed (default: ${defaultProgram})`);
+  plan.action(async (given: Given) => {
+    refuseServeFlags("migrate");
+    refuseArguments(plan);
+    const undo = given.undo === undefined ? undefined : parse("--undo", given.undo, pathKind);
+    if (undo !== undefined && (given.write === true || given.back === true || given.to !== undefined))
+      throw new ShimError("invalid", 'flag "--undo": stands alone');
+    const program = parse("--program", given.program ?? defaultProgram, pathKind);
+    const { back = false, write = false } = given;
+    ended(await actions.migratePlan({ ...common(given), to: target(given.to), program, back, write, undo }));
+  });
+
+  addRehearseCommand(migrate, actions, parts);
+}
+
+function target(text: string | undefined): Target | undefined {
+  return text === undefined ? undefined : parse("--to", text, enumKind(targets));
+}
+
+function common(given: Given): Pick<MigrateCheckOptions, "output" | "root" | "kubeletVersion"> {
+  const { kubeletVersion } = given;
+  if (kubeletVersion !== undefined && !/^v?1\.\d{1,3}(\.\d+)?$/.test(kubeletVersion))
+    throw new ShimError(
+      "invalid",
+      `flag "--kubelet-version": ${JSON.stringify(kubeletVersion)}: is no version, as 1.23.17`,
+    );
+  return {
+    output: parse("--output", given.output ?? "page", enumKind(["page", "json"])),
+    root: parse("--root", given.root ?? "/", pathKind),
+    kubeletVersion,
+  };
+}
+
+function parse<T>(flag: string, text: string, kind: ValueKind<T>): T {
+  try {
+    return kind.parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(text)}`);
+  }
+}

@@ -1,0 +1,81 @@
+/** `dockershim migrate rehearse RECORDING` as commander sees it. */
+import { type Command, Option } from "commander";
+import { type NetworkPluginName, networkPlugins } from "../rehearse/network-plugins.js";
+import { options as table } from "../../shim/config/options.js";
+import { ShimError } from "../../lib/errors.js";
+import type { CommandParts } from "../../cli/command-parts.js";
+import { sayExitCodes } from "../../cli/exit-codes.js";
+
+export interface RehearseOptions {
+  readonly recording: string;
+  /** By the recording when it is not given. */
+  readonly as?: "dockershim" | "cri-dockerd";
+  readonly dockerEndpoint?: string;
+  readonly networkPlugin: "auto" | NetworkPluginName;
+  /** Where the network list is; an example of its own when it is not given. */
+  readonly cniConfDir?: string;
+  readonly cniBinDirs: readonly string[];
+  /** Path of a cri-dockerd to ask in the end. */
+  readonly criDockerd?: string;
+  readonly anyway: boolean;
+  readonly format: "page" | "json";
+}
+
+interface GivenFlags {
+  readonly as?: "dockershim" | "cri-dockerd";
+  readonly networkPlugin: "auto" | NetworkPluginName;
+  readonly cniConfDir?: string;
+  readonly cniBinDir: string;
+  readonly output: "page" | "json";
+  readonly dockerEndpoint?: string;
+  readonly criDockerd?: string;
+  readonly anyway?: boolean;
+}
+
+export interface RehearseActions {
+  rehearse(options: RehearseOptions): Promise<number>;
+}
+
+export function addRehearseCommand(migrate: Command, actions: RehearseActions, parts: CommandParts): void {
+  const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
+  const command = parts.addCommand("rehearse", summary, { parent: migrate }).allowExcessArguments();
+  sayExitCodes(command, "no findings", "findings");
+  command
+    .usage("[flags] RECORDING")
+    .addOption(
+      new Option(
+        "--as <program>",
+        "as whose the pods are made: the dockershim inside the kubelet, or cri-dockerd (default: the recorded one)",
+      ).choices(["dockershim", "cri-dockerd"]),
+    )
+    .option(
+      "--docker-endpoint <endpoint>",
+      "engine of the scratch host (default: unix:///var/run/docker.sock)",
+    )
+    .addOption(
+      new Option(
+        "--network-plugin <name>",
+        "network of the pods; auto: cni where its plugins are installed, else no-op",
+      )
+        .choices(["auto", ...networkPlugins])
+        .default("auto"),
+    )
+    .option("--cni-conf-dir <path>", "network list for cni (default: an example of its own)")
+    .option("--cni-bin-dir <paths>", "CNI plugins, separated by commas", table.cniBinDirs.default)
+    .option(
+      "--cri-dockerd <path>",
+      "a cri-dockerd, which is started for the way back, asked for the pods, and removes some",
+    )
+    .option("--anyway", "rehearse although the engine has pods")
+    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .action(async ({ output, cniBinDir, ...given }: GivenFlags) => {
+      parts.refuseServeFlags("migrate");
+      const [recording, ...rest] = command.args;
+      if (recording === undefined || rest.length > 0) {
+        throw new ShimError("invalid", 'command "migrate rehearse": name one recording');
+      }
+      const anyway = given.anyway === true;
+      const cniBinDirs = cniBinDir.split(",").filter((path) => path !== "");
+      parts.ended(await actions.rehearse({ ...given, cniBinDirs, recording, anyway, format: output }));
+    });
+}

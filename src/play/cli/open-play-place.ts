@@ -1,0 +1,50 @@
+/** Finds where the engine of a CRI server is for play. */
+import { isPortBusy } from "../busy-ports.js";
+import type { CriClient } from "../client.js";
+import { remappedFileCalls } from "../containers/file-calls.js";
+import { mountedFilesOf, nodeFiles } from "../containers/files.js";
+import { type Directories, directoriesElsewhere, enginesPath } from "../containers/pod-files.js";
+import { dialFromHere } from "../dial.js";
+import { readReach, type ServerReach } from "../engine/reach.js";
+import type { StatusResponse } from "../../domain/cri.js";
+import { directoryId } from "../../lib/files/directory-id.js";
+import type { PlacePaths, PlayPlace } from "./play-place.js";
+
+/** By the server's Status, which tells where its engine is. Disposing of the result leaves the pods as they are. */
+export async function openPlayPlace(
+  client: CriClient,
+  { info }: Pick<StatusResponse, "info">,
+  paths: PlacePaths,
+  signal: AbortSignal,
+): Promise<PlayPlace> {
+  const reach = readReach(info);
+  const isBeside = await isBesideServer(reach);
+  if (!isBeside || !reach.hostPaths) {
+    const { openPlaceElsewhere } = await import("./play-elsewhere.js");
+    return openPlaceElsewhere(client, { ...paths, reach, isBeside }, signal);
+  }
+  const mounted = reach.root === undefined ? nodeFiles : mountedFilesOf(remappedFileCalls(reach.root));
+  return {
+    ...{ files: nodeFiles, mounted, directories: paths.directories, dial: dialFromHere },
+    ...{ isPortBusy, engine: undefined },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+/** Where play keeps the records of the server's pods. */
+export async function recordDirectories(
+  client: Pick<CriClient, "status">,
+  directories: Directories,
+  signal: AbortSignal,
+): Promise<Directories> {
+  // Without records of such engines the server need not be asked.
+  if (!(await nodeFiles.exists(enginesPath(directories)))) return directories;
+  const reach = readReach((await client.status(signal)).info);
+  if (reach.hostPaths && (await isBesideServer(reach))) return directories;
+  return directoriesElsewhere(directories, reach.engineId);
+}
+
+/** A server that names no directory is believed to be on this host: only its socket is known. */
+async function isBesideServer({ directory }: ServerReach): Promise<boolean> {
+  return directory === undefined || (await directoryId(directory.path)) === directory.id;
+}

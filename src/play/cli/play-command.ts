@@ -1,0 +1,62 @@
+/** `dockershim play FILE…`: runs Pod manifests through the CRI socket. */
+import { join } from "node:path";
+import { messageOf } from "../../lib/errors.js";
+import { shownText } from "../../lib/shown-text.js";
+import { inBackground } from "../../lib/sync/in-background.js";
+import { connect } from "../client.js";
+import { readManifestFiles } from "../manifests/manifest-files.js";
+import { readDoomed } from "../manifests/read-manifests.js";
+import { defaultDirectories } from "../containers/pod-files.js";
+import { doomedPods, playDown } from "../play.js";
+import { PlayStore, doomedNames } from "../play-store.js";
+import type { PlayContext, PlayIo, PlayOptions } from "./play-context.js";
+import { podDeps } from "./play-deps.js";
+import { openPlayPlace } from "./open-play-place.js";
+
+/** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
+export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
+  const directories = { ...defaultDirectories, ...options.directories };
+  const store = new PlayStore(join(directories.state, "plays.d"), options.endpoint);
+  const report = (line: string): void => {
+    io.stderr.write(`${shownLines(line)}\n`);
+  };
+  const context = { options, io, directories, store, report };
+  try {
+    if (options.down) return await down(context);
+    if (options.supervise === true) {
+      const { runSupervisor } = await import("./play-supervisor.js");
+      return await runSupervisor(context);
+    }
+    const { playUp } = await import("./play-up.js");
+    return await playUp(context);
+  } catch (error) {
+    report(`dockershim play: ${messageOf(error)}`);
+    return 1;
+  }
+}
+
+/** Probes, hooks and termination messages say what a container wants: nothing for the terminal to act on. */
+export function shownLines(text: string): string {
+  return text.split("\n").map(shownText).join("\n");
+}
+
+async function down({ options, io, directories, store, report }: PlayContext): Promise<number> {
+  const { signal, stdin } = io;
+  const { files, recursive = false } = options;
+  const client = connect(options.endpoint);
+  try {
+    const status = inBackground(client.status(signal));
+    const doomed = await readDoomed(await readManifestFiles(files, { recursive, stdin, signal }));
+    const server = await status; // So that a missing server is the first error.
+    const names = doomedNames(doomed);
+    await store.release(names, report);
+    const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
+    await using place = await openPlayPlace(client, server, paths, signal);
+    const deps = podDeps(client, place, { report });
+    const { failed } = await playDown(await doomedPods(doomed, client, signal), deps, signal);
+    await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
+    return failed > 0 ? 1 : 0;
+  } finally {
+    client.close();
+  }
+}

@@ -1,0 +1,161 @@
+/** `dockershim play` as commander sees it. */
+import { Option } from "commander";
+import { ShimError } from "../../lib/errors.js";
+import { dockerEndpointKind, type UnixEndpoint } from "../../shim/config/endpoints.js";
+import { durationKind } from "../../shim/config/value-kinds.js";
+import { type PlayOutput, playOutputs } from "../view/play-outputs.js";
+import type { CommandParts } from "../../cli/command-parts.js";
+import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
+
+export interface PlayActions {
+  play(options: PlayOptions): Promise<number>;
+}
+
+export interface PlayOptions {
+  readonly files: readonly string[];
+  /** Follow the containers' logs until they end or the user interrupts. */
+  readonly follow: boolean;
+  /** Remove the pods of the files instead of running them. */
+  readonly down: boolean;
+  /** Leave what was made when a pod fails. */
+  readonly keep: boolean;
+  /** Return when all pods are ready and all jobs complete, at most after this time. */
+  readonly waitMs: number | undefined;
+  /** Restart failed containers sooner than a kubelet. */
+  readonly fast: boolean;
+  readonly output: PlayOutput;
+  /** Path of an SVG. */
+  readonly timeline: string | undefined;
+  /** Where the CRI is served. */
+  readonly endpoint: UnixEndpoint;
+  /** Of an engine elsewhere. */
+  readonly dockerEndpoint: string | undefined;
+  readonly recursive: boolean;
+  /** `3` or `web=3`. */
+  readonly replicas: readonly string[];
+  readonly schedule: boolean;
+  readonly strict: boolean;
+  readonly localVolumes: boolean;
+  /** Leave the pods to the supervisor of the endpoint. */
+  readonly detach: boolean;
+  /** Apply the files again when they change. */
+  readonly watch: boolean;
+  /** Be the supervisor of the endpoint. */
+  readonly supervise: boolean;
+}
+
+interface PlayFlags {
+  readonly detach?: boolean;
+  readonly watch?: boolean;
+  readonly supervise?: boolean;
+  readonly follow?: boolean;
+  readonly down?: boolean;
+  readonly keep?: boolean;
+  readonly wait?: string;
+  readonly fast?: boolean;
+  readonly output?: PlayOutput;
+  readonly timeline?: string;
+  readonly recursive?: boolean;
+  readonly replicas?: readonly string[];
+  readonly schedule?: boolean;
+  readonly strict?: boolean;
+  readonly localVolumes?: boolean;
+  readonly endpoint?: string;
+  readonly dockerEndpoint?: string;
+}
+
+export function addPlayCommand(actions: PlayActions, parts: CommandParts): void {
+  const { addCommand, refuseServeFlags, ended, environment } = parts;
+  const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");
+  play
+    .usage("[flags] file...")
+    .option("-d, --detach", "return, and leave the pods to the supervisor of the socket")
+    .option("--watch", "apply the files again when they change")
+    .option("--supervise", "be the supervisor: keep the pods of all plays that were detached")
+    .option("--follow", "follow the logs of the containers")
+    .option("--fast", "restart failed containers after a tenth of the kubelet's times")
+    .addOption(
+      new Option("-o, --output <format>", "how to print the pods").choices(playOutputs).default("table"),
+    )
+    .option("--timeline <file>", "write an SVG of all steps at the end")
+    .option("--down", "remove the pods of the files instead")
+    .option("--wait [time]", "return when all pods are ready and all jobs complete, or after that time (5m)")
+    .option("--keep", "keep what was made when a pod fails")
+    .option("-R, --recursive", "also read the directories below the given ones")
+    .option(
+      "--replicas <count>",
+      "number of pods of each workload, or NAME=NUMBER for one; may be repeated",
+      (count: string, before: readonly string[] | undefined) => [...(before ?? []), count],
+    )
+    .option("--schedule", "run CronJobs by their schedule instead of once")
+    .option("--strict", "refuse what is otherwise passed over")
+    .option("--local-volumes", "put empty local volumes in place of those of storage systems")
+    .option("--endpoint <endpoint>", playEndpointHelp)
+    .option(
+      "--docker-endpoint <endpoint>",
+      "the engine of the server when that is elsewhere (else as the server)",
+    )
+    .action(async (given: PlayFlags) => {
+      refuseServeFlags("play");
+      const { args: files } = play;
+      checkPlayFlags(given, files);
+      const endpoint = resolvePlayEndpoint(given.endpoint, environment);
+      checkDockerEndpoint(given.dockerEndpoint);
+      ended(
+        await actions.play({
+          files,
+          follow: given.follow === true,
+          down: given.down === true,
+          keep: given.keep === true,
+          waitMs: given.wait === undefined ? undefined : waitTime(given.wait),
+          fast: given.fast === true,
+          output: given.output ?? "table",
+          timeline: given.timeline,
+          recursive: given.recursive === true,
+          replicas: given.replicas ?? [],
+          schedule: given.schedule === true,
+          strict: given.strict === true,
+          localVolumes: given.localVolumes === true,
+          detach: given.detach === true,
+          watch: given.watch === true,
+          supervise: given.supervise === true,
+          endpoint,
+          dockerEndpoint: given.dockerEndpoint,
+        }),
+      );
+    });
+}
+
+function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
+  const exclusive = (["down", "detach", "watch", "supervise"] as const).filter(
+    (name) => given[name] === true,
+  );
+  const [first, second] = [
+    ...exclusive,
+    ...(given.wait !== undefined && given.detach !== true ? ["wait"] : []),
+  ];
+  const refuse = (reason: string): never => {
+    throw new ShimError("invalid", `command "play": ${reason}`);
+  };
+  if (second !== undefined) refuse(`--${first ?? ""} and --${second} exclude each other`);
+  if (given.detach === true && given.follow === true) refuse("--detach and --follow exclude each other");
+  if (given.supervise === true ? files.length > 0 : files.length === 0)
+    refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
+}
+
+function checkDockerEndpoint(text: string | undefined): void {
+  try {
+    if (text !== undefined) dockerEndpointKind.parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "--docker-endpoint": ${JSON.stringify(text)}`);
+  }
+}
+
+/** Milliseconds. `text` is empty for `--wait` alone. */
+function waitTime(text: string): number {
+  try {
+    return durationKind().parse(text === "" ? "5m" : text);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "--wait": ${JSON.stringify(text)}`);
+  }
+}

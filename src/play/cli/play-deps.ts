@@ -1,0 +1,100 @@
+/** What the pods of play need from this node, and from the CRI server. */
+import { randomUUID } from "node:crypto";
+import type { CriClient, connect } from "../client.js";
+import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../containers/node-facts.js";
+import type { NodeFacts } from "../containers/cri-config.js";
+import { podCgroupsOf } from "../containers/prepare-cgroup.js";
+import { serverFeatures } from "../containers/server-features.js";
+import { makeHandlers } from "../handlers/handlers.js";
+import { backOffTimes, scaled } from "../kubelet/back-off.js";
+import { systemClock } from "../kubelet/clock.js";
+import type { DeleteDeps } from "../kubelet/delete-pod.js";
+import type { KubeletDeps } from "../kubelet/kubelet.js";
+import type { ServicesDeps } from "../services/services.js";
+import { playProcesses } from "../play-processes.js";
+import type { StatusResponse } from "../../domain/cri.js";
+import { ShimError } from "../../lib/errors.js";
+import { RegistryCredentialStore } from "../../shim/registry/registry-credentials.js";
+import type { PlayContext } from "./play-context.js";
+import type { PlayPlace } from "./play-place.js";
+
+type Client = ReturnType<typeof connect>;
+type Context = Pick<PlayContext, "report">;
+
+const fastFactor = 0.1;
+
+export type PodsDeps = Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
+
+/** For the removal of pods. */
+export function podDeps(
+  client: CriClient,
+  { files, mounted, directories, dial, engine }: PlayPlace,
+  { report }: Context,
+): Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "client" | "report" | "handlers"> {
+  const handlers = makeHandlers({
+    client,
+    dial,
+    ...(engine === undefined ? {} : { answers: engine.answers }),
+  });
+  return { client, files, mounted, directories, report, handlers, clock: systemClock };
+}
+
+/** Each call of the result is for another play. `status`: the server's. Throws when it does not answer. */
+export async function readKubeletDeps(
+  client: Client,
+  place: PlayPlace,
+  { report, status }: Context & { readonly status: StatusResponse },
+  signal: AbortSignal,
+): Promise<(options: { readonly fast?: boolean | undefined }) => PodsDeps> {
+  const { engine } = place;
+  const deps = {
+    ...podDeps(client, place, { report }),
+    node: await nodeFactsOf(client, place, signal),
+    features: {
+      ...serverFeatures(status),
+      ...(engine === undefined ? {} : { elsewhere: await engine.files.mounting() }),
+    },
+    ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),
+    credentials: dockerCredentials(report),
+    processes: playProcesses(),
+  };
+  return ({ fast = false }) => ({
+    ...deps,
+    playId: randomUUID(),
+    backOff: fast ? scaled(backOffTimes, fastFactor) : backOffTimes,
+  });
+}
+
+/** Services names the Service and the port that works. */
+function refuseRedirects(_: unknown, redirects: readonly unknown[]): Promise<void> {
+  if (redirects.length === 0) return Promise.resolve();
+  const reason = "the engine is elsewhere, and network namespaces of its pods cannot be reached from here";
+  return Promise.reject(new ShimError("unsupported", reason));
+}
+
+async function nodeFactsOf(
+  client: Client,
+  { files, directories, engine }: PlayPlace,
+  signal: AbortSignal,
+): Promise<NodeFacts> {
+  if (engine === undefined) return readNodeFacts(directories.state, podCgroupsOf(client, files, signal));
+  return engineNodeFacts(engine.facts, { storageBytes: await engine.files.space(), host: engine.host });
+}
+
+/** Brings the facts up to date in place; those of an engine elsewhere do not change while it runs. */
+export async function renewFacts(node: NodeFacts, { engine, directories }: PlayPlace): Promise<void> {
+  if (engine === undefined) await renewNodeFacts(node, directories.state);
+}
+
+/** Those of `docker login`, in DOCKER_CONFIG or the home directory. */
+function dockerCredentials(report: (line: string) => void): RegistryCredentialStore {
+  const log = {
+    warn: (...args: unknown[]) => {
+      const [fields, message] = args as [Readonly<Record<string, string>>, string];
+      report(`${message}: ${fields["path"] ?? fields["registry"] ?? ""}: ${fields["err"] ?? ""}`);
+    },
+    debug: () => undefined,
+  };
+  // Not the working directory: a config.json there is often that of a project.
+  return new RegistryCredentialStore({ directory: process.env["DOCKER_CONFIG"], workingDirectory: "", log });
+}

@@ -1,0 +1,30 @@
+/** The flag `--endpoint` of the commands that are clients of a CRI server. */
+import { listenEndpointKind, type UnixEndpoint } from "../../shim/config/endpoints.js";
+import type { Environment } from "../../shim/config/given.js";
+import { environmentName } from "../../shim/config/option.js";
+import { options } from "../../shim/config/options.js";
+import { ShimError } from "../../lib/errors.js";
+
+const served = options.containerRuntimeEndpoint;
+const variable = environmentName(served.name);
+
+/** For `--help`. */
+export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
+
+/** The socket to connect to: the flag, else the endpoint of `serve` by environment or default. */
+export function resolvePlayEndpoint(
+  given: string | undefined,
+  environment: Environment,
+  flag = "--endpoint",
+): UnixEndpoint {
+  const text = given ?? environment[variable] ?? served.default;
+  const place = given === undefined ? `environment variable "${variable}"` : `flag "${flag}"`;
+  let endpoint;
+  try {
+    endpoint = listenEndpointKind.parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`${place}: ${JSON.stringify(text)}`);
+  }
+  if (endpoint.kind === "unix") return endpoint;
+  throw new ShimError("invalid", `${place}: ${JSON.stringify(text)}: names no socket to connect to`);
+}

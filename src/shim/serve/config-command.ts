@@ -1,0 +1,50 @@
+/** `dockershim config`: every effective value and its source. */
+import type { EffectiveValue, ResolvedConfig } from "../config/resolve.js";
+import { options } from "../config/options.js";
+
+export const configFormats = ["table", "yaml", "json"] as const;
+export type ConfigFormat = (typeof configFormats)[number];
+
+/** Text for standard output. YAML and JSON as `--config` give the same configuration again. */
+export async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
+  if (format === "table") return renderTable(resolved);
+  const values = Object.fromEntries(
+    Object.entries(resolved.sources)
+      // The effective log level includes the verbosity. A file with both would contradict itself.
+      .filter(([name]) => name !== options.verbosity.name)
+      .map(([name, { value }]) => [name, value]),
+  );
+  if (format === "json") return `${JSON.stringify(values, undefined, 2)}\n`;
+  const { stringify } = await import("../../lib/yaml.js");
+  return stringify(values);
+}
+
+function renderTable({ sources }: ResolvedConfig): string {
+  const rows = [
+    ["OPTION", "VALUE", "FROM"],
+    ...Object.entries(sources).map(([name, effective]) => [
+      name,
+      showValue(effective),
+      showOrigin(effective),
+    ]),
+  ];
+  const widths = [0, 1].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map(
+      (row) =>
+        row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join("  ")
+          .trimEnd() + "\n",
+    )
+    .join("");
+}
+
+function showValue({ value }: EffectiveValue): string {
+  const text = typeof value === "object" ? value.join(",") : String(value);
+  return text === "" ? "-" : text;
+}
+
+function showOrigin({ source, detail }: EffectiveValue): string {
+  return detail === "" ? source : `${source} ${detail}`;
+}
