@@ -49,7 +49,7 @@ const child = spawn(
     "--import",
     "tsx",
     ...argv.filter((argument) => forNode.test(argument)),
-    join("src", "shim", "main.ts"),
+    join("src", "main", "main.ts"),
     "--state-dir",
     join(directory, "state"),
     "--container-runtime-endpoint",

@@ -47,7 +47,7 @@ function program([command]: readonly string[]): readonly string[] {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
   if (isBuildCurrent) return [command === "play" || command === "pod" ? builtQuickMain : builtMain];
-  return ["--import", "tsx", join(root, "src", "shim", "main.ts")];
+  return ["--import", "tsx", join(root, "src", "main", "main.ts")];
 }
 
 /** Starts the program with `argv`, and only that. */

@@ -106,5 +106,5 @@ function partsOf(type: ts.Type): readonly ts.Type[] {
 
 /** What answers calls: everything that these files import. */
 function programSources(): readonly string[] {
-  return [join(repository, "src", "shim", "main.ts")];
+  return [join(repository, "src", "main", "main.ts")];
 }
