@@ -5,7 +5,9 @@ import { repository } from "./request-messages.js";
 
 const messages = join(repository, "src", "domain", "cri.ts");
 /** They make requests, or show options, and answer none. */
-const clients = ["src/play", "src/forward", "src/compare/cli", "src/migrate/cli"].map((folder) => join(repository, folder));
+const clients = ["src/play", "src/forward", "src/compare/cli", "src/migrate/cli"].map((folder) =>
+  join(repository, folder),
+);
 
 /**
  * `Message.field` for every property of an interface of cri.ts that is read: `a.field`, `a["field"]`, `{ field } = a`,
