@@ -9,9 +9,9 @@ describe("isBuilt()", () => {
   let root = "";
   beforeEach(() => {
     root = mkdtempSync(join(tmpdir(), "dockershim-build-"));
-    mkdirSync(join(root, "src", "shim"), { recursive: true });
+    mkdirSync(join(root, "src", "main"), { recursive: true });
     mkdirSync(join(root, "dist"));
-    writeFileSync(join(root, "src", "shim", "main.ts"), "export {};\n");
+    writeFileSync(join(root, "src", "main", "main.ts"), "export {};\n");
     writeFileSync(join(root, "src", "other.ts"), "export {};\n");
     writeFileSync(join(root, "dist", ".build-stamp"), sourceFingerprint(root));
   });
@@ -20,13 +20,13 @@ describe("isBuilt()", () => {
   });
 
   test("holds when only times changed", () => {
-    utimesSync(join(root, "src", "shim", "main.ts"), new Date(), new Date());
+    utimesSync(join(root, "src", "main", "main.ts"), new Date(), new Date());
     assert.equal(isBuilt(root), true);
   });
 
   const changes: Record<string, () => void> = {
     "a source changed": () => {
-      writeFileSync(join(root, "src", "shim", "main.ts"), "export const a = 1;\n");
+      writeFileSync(join(root, "src", "main", "main.ts"), "export const a = 1;\n");
     },
     "a source was deleted": () => {
       rmSync(join(root, "src", "other.ts"));
