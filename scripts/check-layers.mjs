@@ -13,9 +13,10 @@ import { repositoryRoot } from "./setup/paths.mjs";
 /** @typedef {{ path: string, imports: Import[] }} Module `path` relative to the repository, with slashes */
 
 const base = ["lib", "domain"];
-const adapter = [...base, "ports"];
+const model = [...base, "ports"];
+const adapter = [...model, "native"];
 /** What the RPCs are made of; each may import those before it. */
-const rules = [...adapter, "plan", "state"];
+const rules = [...model, "plan", "state"];
 const helpers = ["images", "limits", "recovery"];
 const adapters = [
   "checkpoints",
@@ -30,7 +31,7 @@ const adapters = [
   "stats",
   "streaming",
 ];
-const daemon = [...rules, ...helpers, ...adapters, "cri", "cadvisor", "grpc", "config"];
+const daemon = [...rules, ...helpers, "native", ...adapters, "cri", "cadvisor", "grpc", "config"];
 const products = ["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"];
 
 /**
@@ -39,21 +40,23 @@ const products = ["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cl
  */
 export const layers = {
   lib: [],
+  // Clients of the programs in native/.
+  native: ["lib"],
   domain: ["lib"],
   ports: base,
-  plan: adapter,
-  state: adapter,
+  plan: model,
+  state: model,
   config: base,
   recovery: rules,
   limits: rules,
   images: [...rules, "recovery"],
-  grpc: [...adapter, "plan"],
+  grpc: [...model, "plan"],
   cri: [...rules, ...helpers, "grpc"],
   cadvisor: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
   client: [...base, "grpc"],
-  play: [...adapter, "registry", "config", "client"],
+  play: [...model, "registry", "config", "client"],
   // Compares, observes, records and replays CRI servers.
   compare: [...base, "client", "grpc"],
   // Reads a node and its runtimes.

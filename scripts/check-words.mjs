@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import { filesBelow } from "./setup/build.mjs";
 import { repositoryRoot } from "./setup/paths.mjs";
 
-const folders = ["src", "checkpoints", "test", "docs", "pause", "scripts"];
+const folders = ["src", "checkpoints", "test", "docs", "native", "scripts"];
 const documents = ["README.md", "ARCHITECTURE.md"];
 /** The words of others: recorded data, and names that Kubernetes or Docker gave. */
 const exempt = /^(test\/golden\/|pause\/bin\/|src\/domain\/cri\.ts$)/;

@@ -43,7 +43,7 @@ export function thisArchitecture() {
   if (process.arch === "x64") return "amd64";
   if (process.arch === "arm64") return "arm64";
   throw new Error(
-    `no image for the processor architecture ${process.arch}: the programs in pause/bin are for amd64 and arm64`,
+    `no image for the processor architecture ${process.arch}: the programs in native/bin are for amd64 and arm64`,
   );
 }
 
@@ -127,7 +127,7 @@ function buildLayer(root) {
     // The maps are for who changes the sources.
     ...filesBelow(root, "dist").filter((file) => !file.endsWith(".map")),
     ...filesBelow(root, "proto"),
-    ...filesBelow(root, join("pause", "bin")).filter((file) => file.endsWith(suffix)),
+    ...filesBelow(root, join("native", "bin")).filter((file) => file.endsWith(suffix)),
   ];
   for (const file of files) {
     const target = `${home}/${file}`;

@@ -19,7 +19,7 @@ import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js"
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
 import { commandRunner } from "./iptables/run-command.js";
-import type { StartProgram } from "./programs/start-program.js";
+import type { StartProgram } from "../shim/native/start-program.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/bridge-list.js";
 import type { KubenetNetworkPlugin } from "./kubenet/kubenet-plugin.js";

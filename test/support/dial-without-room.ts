@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { recordingLog } from "../fakes/recording-log.js";
-import { programPath } from "../../src/shim/pause/programs.js";
+import { programPath } from "../../src/shim/native/programs.js";
 import { DialerProcess } from "../../src/shim/pod-dialer/dialer-process.js";
 
 const log = recordingLog();

@@ -94,7 +94,7 @@ watch(http, "request", ([options]) => {
 });
 watch(childProcess, "spawn", first);
 const { spawn } = childProcess;
-/** What the helper starts is started by this program: pause/run-programs.c. */
+/** What the helper starts is started by this program: native/run-programs.c. */
 childProcess.spawn = /** @type {typeof spawn} */ (
   /** @param {Parameters<typeof spawn>} words */
   (...words) => {

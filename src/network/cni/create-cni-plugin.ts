@@ -6,7 +6,7 @@ import type { Flusher } from "../../lib/files/flusher.js";
 import type { Logger } from "../../lib/log.js";
 import { HostIptables } from "../iptables/host-iptables.js";
 import { commandRunner, type RunCommand } from "../iptables/run-command.js";
-import { startAsChild } from "../programs/start-program.js";
+import { startAsChild } from "../../shim/native/start-program.js";
 import { Attachments } from "./attachments.js";
 import { ResultCache } from "../libcni/cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";

@@ -5,8 +5,8 @@
 import { withDeadline } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
-import { runProgram } from "../programs/run-program.js";
-import { startAsChild, type StartProgram } from "../programs/start-program.js";
+import { runProgram } from "../../shim/native/run-program.js";
+import { startAsChild, type StartProgram } from "../../shim/native/start-program.js";
 
 export interface CommandOptions {
   readonly signal: AbortSignal;

@@ -13,8 +13,8 @@ import {
 import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { failureOf } from "./plugin-error.js";
 import { runProcess, type ProcessLimits } from "./plugin-process.js";
-import type { ProgramExit } from "../programs/run-program.js";
-import type { StartProgram } from "../programs/start-program.js";
+import type { ProgramExit } from "../../shim/native/run-program.js";
+import type { StartProgram } from "../../shim/native/start-program.js";
 import type { ForgetPlugin, PluginEnd, RunningPlugins } from "./running-plugins.js";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";

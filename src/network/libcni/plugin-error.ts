@@ -8,7 +8,7 @@ import {
   type Json,
   type JsonObject,
 } from "../../lib/json/exact-json.js";
-import type { ProgramExit } from "../programs/run-program.js";
+import type { ProgramExit } from "../../shim/native/run-program.js";
 
 /** Error codes of the specification that matter to the runtime. */
 export const errorCodes = {

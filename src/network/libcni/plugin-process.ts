@@ -2,8 +2,8 @@
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
-import { runProgram, type ProgramExit } from "../programs/run-program.js";
-import { startAsChild, type StartProgram } from "../programs/start-program.js";
+import { runProgram, type ProgramExit } from "../../shim/native/run-program.js";
+import { startAsChild, type StartProgram } from "../../shim/native/start-program.js";
 import { KnownPrograms } from "./known-programs.js";
 
 export interface ProcessOptions {

@@ -1,4 +1,4 @@
-/** Requests to the helper program and its answers, as in pause/play-files.c. Pure. */
+/** Requests to the helper program and its answers, as in native/play-files.c. Pure. */
 import { getSystemErrorMap } from "node:util";
 
 export const operations = {

@@ -15,7 +15,7 @@ import { EngineProcesses } from "../host/processes/engine-processes.js";
 import { HostOomScores } from "../host/processes/oom-scores.js";
 import { ContainerLogWriters } from "../logs/container-log-writers.js";
 import { PauseImages } from "../pause/pause-image.js";
-import { programPath } from "../pause/programs.js";
+import { programPath } from "../native/programs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";

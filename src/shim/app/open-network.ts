@@ -2,8 +2,8 @@
 import { arch } from "node:process";
 import { join } from "node:path";
 import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
-import { ProgramsProcess } from "../../network/programs/programs-process.js";
-import { startAsChild, type StartProgram } from "../../network/programs/start-program.js";
+import { ProgramsProcess } from "../native/helper-process.js";
+import { startAsChild, type StartProgram } from "../native/start-program.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../../lib/abort.js";
 import type { Lifetime } from "../../lib/lifetime.js";
@@ -16,7 +16,7 @@ import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js"
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import type { Stores } from "./open-stores.js";
 import { readOnlyNetwork } from "./read-only.js";
-import { imageArchitecture, programPath } from "../pause/programs.js";
+import { imageArchitecture, programPath } from "../native/programs.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;

@@ -6,10 +6,8 @@
 import { createHash } from "node:crypto";
 import { pack } from "tar-stream";
 import { ShimError } from "../../lib/errors.js";
+import type { ImageArchitecture } from "../native/programs.js";
 import { normalizeReference, parseReference } from "../../domain/image-reference.js";
-
-/** Processor architectures under the names that Go and OCI give them. */
-export type ImageArchitecture = "amd64" | "arm64";
 
 /** What containers of the image get by default; the names are those of the image configuration. */
 export interface ImageConfig {

@@ -5,7 +5,8 @@ import type { Logger } from "../../lib/log.js";
 import { SingleFlight } from "../../lib/sync/single-flight.js";
 import { normalizeReference } from "../../domain/image-reference.js";
 import { buildImageArchive } from "./image-archive.js";
-import { imageArchitecture, portForwardEntry, readProgram } from "./programs.js";
+import { imageArchitecture, readProgram } from "../native/programs.js";
+import { portForwardEntry } from "./port-forward-program.js";
 
 /** The parts of the engine, the clock and the log that this uses. */
 export interface PauseImageDeps {

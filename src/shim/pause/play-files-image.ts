@@ -1,7 +1,7 @@
 /** The image of the helper container with which `play` writes files on an engine's host. */
 import { ShimError } from "../../lib/errors.js";
 import { buildImageArchive } from "./image-archive.js";
-import { imageArchitecture, readProgram } from "./programs.js";
+import { imageArchitecture, readProgram } from "../native/programs.js";
 
 /** An engine that has an image of this name is not given it again: what changes the image changes the tag. */
 export const playFilesReference = "dockershim.local/play-files:2";

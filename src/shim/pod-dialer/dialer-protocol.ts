@@ -1,4 +1,4 @@
-/** Requests to the pod dialer and its answers, as in pause/pod-dialer.c. */
+/** Requests to the pod dialer and its answers, as in native/pod-dialer.c. */
 import { getSystemErrorName } from "node:util";
 import { formatDuration } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";

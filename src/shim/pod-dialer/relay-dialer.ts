@@ -21,7 +21,7 @@ export interface RelayDialerOptions {
   readonly builtinImage: string;
 }
 
-/** As in pause/port-forward.c. */
+/** As in native/port-forward.c. */
 const connectTimeoutMs = 10_000;
 /** The engine starts a process for each connection. */
 const openTimeoutMs = connectTimeoutMs + 10_000;

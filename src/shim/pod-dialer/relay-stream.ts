@@ -1,5 +1,5 @@
 /**
- * A connection over the standard streams of a process inside the pod, in frames as in pause/port-forward.c.
+ * A connection over the standard streams of a process inside the pod, in frames as in native/port-forward.c.
  */
 import { Duplex } from "node:stream";
 import { ShimError } from "../../lib/errors.js";

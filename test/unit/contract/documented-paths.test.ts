@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 /** They name files of before, and of other repositories. */
 const others = new Set(["CHANGELOG.md", "play-workloads.md"]);
-const documents = [".", "docs", "docs/decisions", "checkpoints", "pause", "proto"].flatMap((directory) =>
+const documents = [".", "docs", "docs/decisions", "checkpoints", "native", "proto"].flatMap((directory) =>
   readdirSync(join(root, directory))
     .filter((name) => name.endsWith(".md") && !others.has(name))
     .map((name) => join(directory, name)),

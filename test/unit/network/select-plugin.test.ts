@@ -3,7 +3,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
-import { startAsChild } from "../../../src/network/programs/start-program.js";
+import { startAsChild } from "../../../src/shim/native/start-program.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";

@@ -9,7 +9,7 @@ import {
   type PauseImageOptions,
   PauseImages,
 } from "../../../src/shim/pause/pause-image.js";
-import { portForwardArchive, portForwardPath } from "../../../src/shim/pause/programs.js";
+import { portForwardArchive, portForwardPath } from "../../../src/shim/pause/port-forward-program.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 
 const reference = "registry.example/pause:3";
@@ -376,7 +376,7 @@ describe("builtinPauseImage()", () => {
         [path, "port-forward"],
       ] as const) {
         assert.equal(layer.get(member)?.header.mode, 0o755);
-        const shipped = new URL(`../../../pause/bin/${program}-${architecture}`, import.meta.url);
+        const shipped = new URL(`../../../native/bin/${program}-${architecture}`, import.meta.url);
         assert.deepEqual(contentOf(layer, member), await readFile(shipped));
       }
       // Sandboxes of other images get the same file in the same place.

@@ -12,7 +12,7 @@ import { rejectsWith } from "../../fakes/pods.js";
 import { textOf } from "../../fakes/fake-streaming.js";
 import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";
-import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
+import { imageArchitecture, programPath } from "../../../src/shim/native/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

@@ -10,7 +10,7 @@ import { rejectsWith } from "../../fakes/pods.js";
 import { sandboxSnapshot } from "../../fakes/snapshots.js";
 import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";
-import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
+import { imageArchitecture, programPath } from "../../../src/shim/native/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
 import { NamespaceDialer } from "../../../src/shim/pod-dialer/namespace-dialer.js";
 

@@ -7,7 +7,7 @@ import { PassThrough, type Writable } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ShimError } from "../../../src/lib/errors.js";
-import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
+import { imageArchitecture, programPath } from "../../../src/shim/native/programs.js";
 import { RelayStream } from "../../../src/shim/pod-dialer/relay-stream.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { textOf } from "../../fakes/fake-streaming.js";

@@ -17,7 +17,7 @@ test("the package brings no other packages along: the build has their code", () 
 
 test("the package has its program, and the files that the program reads beside it", () => {
   assert.deepEqual(manifest.bin, { dockershim: "dist/launch.cjs" });
-  for (const needed of ["bin", "dist", "pause/bin", "proto"])
+  for (const needed of ["bin", "dist", "native/bin", "proto"])
     assert.ok(manifest.files.includes(needed), needed);
 });
 

@@ -1,4 +1,4 @@
-/** The protocol of the program that looks at paths of the node; the format is in pause/host-paths.c. */
+/** The protocol of the program that looks at paths of the node; the format is in native/host-paths.c. */
 import { getSystemErrorMap } from "node:util";
 import { SizedFrames } from "../../../lib/sized-frames.js";
 

@@ -10,7 +10,7 @@ import {
   type PathListener,
 } from "../../../../src/shim/host/host-paths/host-paths-process.js";
 import type { PathAnswer, PathEntry } from "../../../../src/shim/host/host-paths/host-paths-protocol.js";
-import { programPath } from "../../../../src/shim/pause/programs.js";
+import { programPath } from "../../../../src/shim/native/programs.js";
 import type { FoundMount, PathsToFind } from "../../../../src/shim/ports/host.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../support/wait.js";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { commandRunner, outputOf, runCommand } from "../../../../src/network/iptables/run-command.js";
-import { isHelperLost, ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
+import { isHelperLost, ProgramsProcess } from "../../../../src/shim/native/helper-process.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";
-import { programPath } from "../../../../src/shim/pause/programs.js";
+import { programPath } from "../../../../src/shim/native/programs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { never } from "./fake-commands.js";
 

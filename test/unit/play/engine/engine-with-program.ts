@@ -8,12 +8,12 @@ import { fileURLToPath } from "node:url";
 import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
 import { helperName, podsVolume } from "../../../../src/play/engine/volume-names.js";
 import type { Labels } from "../../../../src/domain/labels.js";
-import { imageArchitecture } from "../../../../src/shim/pause/programs.js";
+import { imageArchitecture } from "../../../../src/shim/native/programs.js";
 import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/engine.js";
 import { FakeEngine } from "../../../fakes/fake-engine.js";
 
 const architecture = imageArchitecture(process.arch) ?? "";
-const program = fileURLToPath(new URL(`../../../../pause/bin/play-files-${architecture}`, import.meta.url));
+const program = fileURLToPath(new URL(`../../../../native/bin/play-files-${architecture}`, import.meta.url));
 export const skip =
   process.platform === "linux" && architecture !== "" && process.getuid?.() === 0
     ? false

@@ -18,7 +18,7 @@ const hosts = {
 /** The program as a command, behind an emulator where the machine is another; or why it cannot run here. */
 function commandFor(architecture: keyof typeof hosts): string[] | string {
   if (process.platform !== "linux") return "not on Linux";
-  const program = fileURLToPath(new URL(`../../../pause/bin/pause-${architecture}`, import.meta.url));
+  const program = fileURLToPath(new URL(`../../../native/bin/pause-${architecture}`, import.meta.url));
   const { node, emulator } = hosts[architecture];
   if (process.arch === node) return [program];
   const found = spawnSync(emulator, ["--version"]).error === undefined;

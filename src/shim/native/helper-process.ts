@@ -4,8 +4,8 @@ import { Socket } from "node:net";
 import { constants } from "node:os";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { encodeInput, encodeOrder, encodeRun, ProgramAnswerReader } from "./programs-protocol.js";
-import type { ProgramAnswer } from "./programs-protocol.js";
+import { encodeInput, encodeOrder, encodeRun, ProgramAnswerReader } from "./helper-protocol.js";
+import type { ProgramAnswer } from "./helper-protocol.js";
 import {
   startAsChild,
   type ProgramListener,

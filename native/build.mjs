@@ -2,7 +2,7 @@
 // Builds the programs of the built-in pause image. The same source gives the same bytes on every machine that has
 // the tools named below; others are refused, because their bytes would differ.
 //
-//     node pause/build.mjs [--output DIRECTORY] [--architecture amd64|arm64]...
+//     node native/build.mjs [--output DIRECTORY] [--architecture amd64|arm64]...
 //
 // Exit code 2: a tool is not there or has another version (stderr says which).
 import { execFileSync } from "node:child_process";
@@ -135,6 +135,6 @@ function main() {
 try {
   main();
 } catch (error) {
-  process.stderr.write(`pause/build.mjs: ${error.stderr || error.message}\n`);
+  process.stderr.write(`native/build.mjs: ${error.stderr || error.message}\n`);
   process.exitCode = error instanceof ToolError ? 2 : 1;
 }

@@ -26,11 +26,11 @@ import { encodeRequest } from "../../../src/play/engine/helper-protocol.js";
 import type { Owner } from "../../../src/domain/node-facts.js";
 import type { ProcessStreams } from "../../../src/shim/ports/engine.js";
 import { withoutMounts } from "../play/containers/can-mount.js";
-import { imageArchitecture } from "../../../src/shim/pause/programs.js";
+import { imageArchitecture } from "../../../src/shim/native/programs.js";
 
 const architecture = imageArchitecture(process.arch);
 const program = fileURLToPath(
-  new URL(`../../../pause/bin/play-files-${architecture ?? ""}`, import.meta.url),
+  new URL(`../../../native/bin/play-files-${architecture ?? ""}`, import.meta.url),
 );
 const skip =
   process.platform !== "linux" || architecture === undefined

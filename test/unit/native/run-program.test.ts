@@ -3,19 +3,15 @@ import assert from "node:assert/strict";
 import { chmod, copyFile, open, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { ProgramsProcess } from "../../../../src/network/programs/programs-process.js";
-import {
-  runProgram,
-  type ProgramExit,
-  type RunOptions,
-} from "../../../../src/network/programs/run-program.js";
-import { startAsChild, type StartProgram } from "../../../../src/network/programs/start-program.js";
-import { ShimError } from "../../../../src/lib/errors.js";
-import { markOf } from "../../../../src/lib/linux/process-mark.js";
-import { programPath } from "../../../../src/shim/pause/programs.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
-import { until } from "../../../support/wait.js";
-import { temporaryDirectory } from "../../lib/temporary-directory.js";
+import { ProgramsProcess } from "../../../src/shim/native/helper-process.js";
+import { runProgram, type ProgramExit, type RunOptions } from "../../../src/shim/native/run-program.js";
+import { startAsChild, type StartProgram } from "../../../src/shim/native/start-program.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import { markOf } from "../../../src/lib/linux/process-mark.js";
+import { programPath } from "../../../src/shim/native/programs.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { until } from "../../support/wait.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 const environment = { PATH: process.env["PATH"] };

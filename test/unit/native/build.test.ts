@@ -7,20 +7,20 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-const pauseDirectory = fileURLToPath(new URL("../../../pause/", import.meta.url));
+const nativeDirectory = fileURLToPath(new URL("../../../native/", import.meta.url));
 const toolMissing = 2;
 
-describe("pause/bin", () => {
+describe("native/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
     const names = ["pause", "pod-dialer", "port-forward", "host-paths", "run-programs", "play-files"].map(
       (program) => `${program}-${architecture}`,
     );
 
     test(`the programs for ${architecture} are what their sources give with the named compiler, wherever they are built`, async (t) => {
-      const directory = await mkdtemp(join(tmpdir(), "pause-build-"));
+      const directory = await mkdtemp(join(tmpdir(), "native-build-"));
       t.after(() => rm(directory, { recursive: true }));
-      for (const file of await readdir(pauseDirectory))
-        if (/\.(mjs|c|h)$/.test(file)) await cp(join(pauseDirectory, file), join(directory, file));
+      for (const file of await readdir(nativeDirectory))
+        if (/\.(mjs|c|h)$/.test(file)) await cp(join(nativeDirectory, file), join(directory, file));
       const output = join(directory, "out");
       const built = spawnSync(
         process.execPath,
@@ -36,28 +36,28 @@ describe("pause/bin", () => {
       assert.equal(built.status, 0, built.stderr);
       for (const name of names) {
         const fresh = await readFile(join(output, name));
-        const shipped = await readFile(join(pauseDirectory, "bin", name));
+        const shipped = await readFile(join(nativeDirectory, "bin", name));
         assert.ok(
           fresh.equals(shipped),
-          `pause/bin/${name} differs from a fresh build: run node pause/build.mjs`,
+          `native/bin/${name} differs from a fresh build: run node native/build.mjs`,
         );
       }
     });
 
     for (const name of names)
       test(`${name} is smaller than 10 kB and listed in SHA256SUMS`, async () => {
-        const shipped = await readFile(join(pauseDirectory, "bin", name));
+        const shipped = await readFile(join(nativeDirectory, "bin", name));
         assert.ok(shipped.length < 10_000);
-        const sums = await readFile(join(pauseDirectory, "bin", "SHA256SUMS"), "utf8");
+        const sums = await readFile(join(nativeDirectory, "bin", "SHA256SUMS"), "utf8");
         const digest = createHash("sha256").update(shipped).digest("hex");
         assert.ok(sums.split("\n").includes(`${digest}  ${name}`));
       });
   }
 
   test("build.mjs refuses another compiler with exit code 2, naming the one it needs", async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), "pause-build-"));
+    const directory = await mkdtemp(join(tmpdir(), "native-build-"));
     t.after(() => rm(directory, { recursive: true }));
-    const built = spawnSync(process.execPath, [join(pauseDirectory, "build.mjs"), "--output", directory], {
+    const built = spawnSync(process.execPath, [join(nativeDirectory, "build.mjs"), "--output", directory], {
       encoding: "utf8",
       env: { PATH: directory },
     });

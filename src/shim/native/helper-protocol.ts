@@ -1,4 +1,4 @@
-/** The protocol of the helper that starts programs; the format is in pause/run-programs.c. */
+/** The protocol of the helper that starts programs; the format is in native/run-programs.c. */
 import { constants } from "node:os";
 import { ShimError } from "../../lib/errors.js";
 import { SizedFrames } from "../../lib/sized-frames.js";

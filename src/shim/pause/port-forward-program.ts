@@ -1,0 +1,20 @@
+/** The program of port-forward, as containers get it. */
+import { readProgram } from "../native/programs.js";
+import { type ArchiveEntry, buildTar } from "./image-archive.js";
+
+/**
+ * Where the port-forward program is in a container. The number is that of its protocol
+ * (native/port-forward.c): a pod that has the program of an older one is given another.
+ */
+export const portForwardPath = "/dockershim-port-forward-2";
+
+/** The port-forward program where containers have it. */
+export async function portForwardEntry(architecture: string): Promise<ArchiveEntry> {
+  const content = await readProgram("port-forward", architecture);
+  return { path: portForwardPath.slice(1), type: "file", mode: 0o755, content };
+}
+
+/** For `PUT /containers/{id}/archive?path=/` of a container whose image does not have it. */
+export async function portForwardArchive(architecture: string): Promise<Buffer> {
+  return buildTar([await portForwardEntry(architecture)]);
+}
