@@ -17,8 +17,14 @@ const compilerPattern = /\(Debian 12\.2\.0-14(\+deb12u\d+)?\) 12\.2\.0$/;
 const linkerVersion = "GNU ld 2.40 (Debian 12)";
 const linkerPattern = /^GNU ld \(GNU Binutils for Debian\) 2\.40$/;
 
-/** Every program NAME is built from NAME.c as NAME-ARCHITECTURE. */
-const programs = ["pause", "pod-dialer", "port-forward", "host-paths", "run-programs", "play-files"];
+/** Every program NAME is built as NAME-ARCHITECTURE. */
+const sources = {
+  pause: ["pause.c"],
+  "pod-dialer": ["pod-dialer.c"],
+  "port-forward": ["port-forward.c"],
+  helper: ["helper.c", "run-programs.c", "host-paths.c", "disk-usage.c", "play-files.c"],
+};
+const programs = Object.keys(sources);
 
 const targets = {
   amd64: {
@@ -93,7 +99,7 @@ function checkTools(architecture) {
 function build(program, architecture, output) {
   const file = join(output, `${program}-${architecture}`);
   const target = targets[architecture];
-  run(target.compiler, [...flags, ...target.flags, "-o", file, `${program}.c`]);
+  run(target.compiler, [...flags, ...target.flags, "-o", file, ...sources[program]]);
   chmodSync(file, 0o755);
 }
 

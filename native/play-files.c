@@ -1,6 +1,6 @@
 /*
  * Files that `dockershim play` makes on an engine's host, where containers mount them:
- *     play-files DIRECTORY PREFIX
+ *     helper play-files DIRECTORY PREFIX
  * DIRECTORY has the engine's volumes. Paths of requests are relative to it, begin with PREFIX and have no part `.` or
  * `..`. No symbolic link in them is followed, so that no path leads elsewhere, whatever containers do in their volumes.
  *
@@ -10,7 +10,7 @@
  *     u32 size, of all of it; u32 id; u32 error number, 0 for success; u32 0; data
  * Ends with its input.
  */
-#include "system.h"
+#include "helper.h"
 
 enum {
 	input = 0,
@@ -27,7 +27,7 @@ enum {
 };
 
 enum operation {
-	/* stat answer, of the path itself */
+	/* u64 mode, size, device and inode of the path itself */
 	look = 1,
 	/* names, a NUL behind each; `.` and `..` are not among them */
 	list = 2,
@@ -50,17 +50,17 @@ enum operation {
 	change_mode = 12,
 	/* numbers[0], [1]: user and group */
 	change_owner = 13,
-	/* u64 bytes on disk of a directory, without other file systems below it; E2BIG for too many levels */
-	disk_usage = 14,
+	/* u64 bytes on disk of a directory, without other file systems below it */
+	size_directory = 14,
 	/*
-	 * numbers[0]: group, which may read and write all below from then on; E2BIG as above. [1]: 1 when a root that is
+	 * numbers[0]: group, which may read and write all below from then on; E2BIG for too many levels. [1]: 1 when a root that is
 	 * so already proves it for all
 	 */
 	give_to_group = 15,
 	/* A file system in memory, options as the second text */
 	mount_memory = 16,
 	/*
-	 * stat answer of the second text below the first, a volume; makes missing directories for numbers[0], [1]: user and
+	 * as `look`, for the second text below the first, a volume; makes missing directories for numbers[0], [1]: user and
 	 * group, but in a set-group-id directory for its group. EXDEV: a link leaves the volume
 	 */
 	find_sub_path = 17,
@@ -82,7 +82,6 @@ enum {
 	/* For paths and parts of play; and for what a volume may have, which containers write. */
 	strictly = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
 	within = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-	STATX_BASIC = 0x7ff,
 	MS_BIND = 4096,
 	UMOUNT_NOFOLLOW = 8,
 	/* A path may change while it is followed. */
@@ -105,30 +104,12 @@ struct answer {
 	u8 data[data_limit];
 };
 
-/* What `look` answers. */
-struct stat {
-	u64 mode;
-	u64 user;
-	u64 group;
-	u64 size;
-	u64 device;
-	u64 inode;
-	u64 links;
-	u64 blocks;
-};
+/* Of the clock of `now`. */
+static const long no_deadline = (long)(~0UL >> 1);
 
 static int volumes;
 static const char *prefix;
 static struct answer answer;
-
-static unsigned long text_size(const char *text)
-{
-	unsigned long size = 0;
-
-	while (text[size] != 0)
-		size++;
-	return size;
-}
 
 static long open_as(long directory, const char *path, long flags, u64 resolve)
 {
@@ -140,47 +121,9 @@ static long open_as(long directory, const char *path, long flags, u64 resolve)
 	return result;
 }
 
-static long stat_of(long directory, const char *path, struct stat *stat)
+static long stat_of(long directory, const char *path, struct file_status *status)
 {
-	union {
-		u8 bytes[256];
-		u16 shorts[128];
-		u32 words[64];
-		u64 longs[32];
-	} found;
-	long error = system_call(SYS_statx, directory, (long)path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH, STATX_BASIC,
-				 (long)&found);
-
-	if (error == 0)
-		*stat = (struct stat){found.shorts[14], found.words[5], found.words[6], found.longs[5],
-				      (u64)found.words[34] << 32 | found.words[35], found.longs[4],
-				      found.words[4], found.longs[6]};
-	return error;
-}
-
-static int is_directory(const struct stat *stat)
-{
-	return (stat->mode & S_IFMT) == S_IFDIR;
-}
-
-/* The path by which the kernel finds an open file again, whatever its name is now. */
-struct descriptor_path {
-	char text[32];
-};
-
-static struct descriptor_path path_of(long descriptor)
-{
-	struct descriptor_path path = {"/proc/self/fd/"};
-	char digits[11];
-	unsigned position = sizeof digits - 1;
-
-	digits[position] = 0;
-	do {
-		digits[--position] = (char)('0' + descriptor % 10);
-		descriptor /= 10;
-	} while (descriptor != 0);
-	memcpy(path.text + text_size(path.text), digits + position, sizeof digits - position);
-	return path;
+	return stat_at(directory, path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH, status);
 }
 
 /* Whether the path is one of play's: `prefix`…, without empty parts, `.` and `..`. */
@@ -227,11 +170,6 @@ static long open_parent(char *path, const char **name)
 	return result;
 }
 
-static int is_dots(const char *name)
-{
-	return name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0));
-}
-
 /* Calls `visit` for each entry but dots, until it answers an error. */
 #define each_entry(directory, name, size, entries)                                                                      \
 	while (((size) = system_call(SYS_getdents64, (directory), (long)(entries), sizeof(entries), 0, 0)) > 0)            \
@@ -269,10 +207,11 @@ static long answer_bytes(const void *data, unsigned long size)
 
 static long answer_stat(long directory, const char *path)
 {
-	struct stat stat;
+	struct file_status stat;
 	long error = stat_of(directory, path, &stat);
+	const u64 numbers[] = {stat.mode, stat.size, stat.device, stat.inode};
 
-	return error < 0 ? error : answer_bytes(&stat, sizeof stat);
+	return error < 0 ? error : answer_bytes(numbers, sizeof numbers);
 }
 
 /* Reads until `limit` bytes are there, or the end. */
@@ -293,7 +232,7 @@ static long answer_content(long file, unsigned long limit, u64 offset)
 
 static long read_file(const char *path, unsigned long limit, u64 offset)
 {
-	struct stat stat;
+	struct file_status stat;
 	/* A pipe must not hold it up. */
 	long file = open_path(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW), error;
 
@@ -400,54 +339,19 @@ static long remove_all(long parent, const char *name)
 	return error == -EISDIR ? remove_at(parent, name, -1, 0) : error;
 }
 
-/* Each file counts once, also with several names in it. */
-static long measure(long directory, const struct stat *root, int depth, u64 *bytes)
-{
-	u8 entries[2048] __attribute__((aligned(8)));
-	const char *name;
-	long size;
-
-	if (depth > depth_limit)
-		return -E2BIG;
-	each_entry(directory, name, size, entries)
-	{
-		struct stat stat;
-		long below, error;
-
-		if (stat_of(directory, name, &stat) < 0 || stat.device != root->device)
-			continue;
-		*bytes += stat.blocks * 512 / (is_directory(&stat) || stat.links == 0 ? 1 : stat.links);
-		if (!is_directory(&stat))
-			continue;
-		below = open_as(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, strictly | RESOLVE_NO_XDEV);
-		if (below == -ENOENT || below == -EXDEV)
-			continue;
-		error = below < 0 ? below : measure(below, root, depth + 1, bytes);
-		close_descriptor((int)below);
-		if (error < 0)
-			return error;
-	}
-	return size;
-}
-
 static long answer_usage(long directory)
 {
-	struct stat root;
-	u64 bytes;
-	long error = directory < 0 ? directory : stat_of(directory, "", &root);
+	struct usage usage = {0, 0, 0};
+	long error = directory < 0 ? directory : measure(directory, no_deadline, &usage);
 
-	if (error < 0)
-		return error;
-	bytes = root.blocks * 512;
-	error = measure(directory, &root, 0, &bytes);
-	return error < 0 ? error : answer_bytes(&bytes, sizeof bytes);
+	return error < 0 ? error : answer_bytes(&usage.bytes, sizeof usage.bytes);
 }
 
 /* `file` is the place alone, so that pipes and devices do not hold it up; links keep their owners. */
 static long give(long file, u32 group, int depth)
 {
 	u8 entries[2048] __attribute__((aligned(8)));
-	struct stat stat;
+	struct file_status stat;
 	const char *name;
 	u32 mode;
 	long size, directory, error = stat_of(file, "", &stat);
@@ -486,7 +390,7 @@ static long give(long file, u32 group, int depth)
 /* The next part of the path, which did not exist. It has the mode of the volume. */
 static long make_part(long volume, char *path, char *end, u32 mode, const u32 *owner)
 {
-	struct stat stat;
+	struct file_status stat;
 	char *name = end;
 	char rest = *end;
 	long parent, made, result;
@@ -515,7 +419,7 @@ static long make_part(long volume, char *path, char *end, u32 mode, const u32 *o
 /* The open place of `path` in the volume. Links may stay within the volume; the kernel sees to it at each step. */
 static long open_sub_path(const char *volume_path, char *path, const u32 *owner)
 {
-	struct stat stat;
+	struct file_status stat;
 	long volume = open_path(volume_path, O_PATH | O_DIRECTORY), result = volume;
 
 	if (volume < 0)
@@ -582,7 +486,7 @@ static long answer_space(long directory)
 static long act_on_place(const struct request *request, long place, const char *options)
 {
 	const u32 *numbers = request->numbers;
-	struct stat stat;
+	struct file_status stat;
 	long error = place < 0 ? place : stat_of(place, "", &stat);
 
 	if (error < 0)
@@ -657,12 +561,12 @@ static long act(const struct request *request, char *first, char *second, const 
 		return answer_mounts();
 	case read_part:
 		return read_file(first, request->numbers[0], request->large);
+	case size_directory:
+		return answer_usage(open_path(first, O_RDONLY | O_DIRECTORY));
 	case list:
-	case disk_usage:
 	case space:
 		file = open_path(first, O_RDONLY | O_DIRECTORY);
-		error = request->operation == list ? answer_names(file)
-						   : (request->operation == space ? answer_space : answer_usage)(file);
+		error = request->operation == list ? answer_names(file) : answer_space(file);
 		break;
 	case change_mode:
 	case change_owner:
@@ -743,17 +647,17 @@ static void read_exactly(void *data, unsigned long size)
 	}
 }
 
-_Noreturn void run(const long *arguments)
+_Noreturn void play_files(char *const *words)
 {
 	static char rest[request_limit + 1];
 	struct request request;
 
 	block_signals();
 	system_call(SYS_umask, 0, 0, 0, 0, 0);
-	if (arguments[0] != 3)
+	if (words[0] == 0 || words[1] == 0)
 		end(2);
-	volumes = (int)open_as(AT_FDCWD, (const char *)arguments[2], O_PATH | O_DIRECTORY, 0);
-	prefix = (const char *)arguments[3];
+	volumes = (int)open_as(AT_FDCWD, words[0], O_PATH | O_DIRECTORY, 0);
+	prefix = words[1];
 	if (volumes < 0)
 		end(3);
 	for (;;) {

@@ -5,7 +5,8 @@
  * Standard input: requests, numbers in the order of this machine:
  *     u32 size, of all of it; u32 id; u32 kind; then
  *         1 run    u32 paths; u32 words; u32 variables; and so many texts, each with a NUL: where the program may be,
- *                  its arguments with the name of the program, its environment
+ *                  its arguments with the name of the program, its environment. Without paths the words are a verb of
+ *                  this program, which gets no input
  *         2 input  all that the program gets on standard input, which is closed behind it
  *         3 kill   nothing: kills the process group of the program, unless the program has ended
  *         4 leave  nothing: closes the pipes of the program, which goes on
@@ -25,14 +26,16 @@
  * first. The pipes of programs never block this process. The parent may: it reads at all times, and what it reads is in
  * its memory, so a program that writes much is slowed down by the parent and by nothing else.
  *
- * Ends with its input and with the parent. Programs go on then.
+ * Ends with its input and with the parent. Programs go on then, and processes with a verb are killed.
  */
-#include "system.h"
+#include "helper.h"
 
 enum {
 	input = 0,
 	output = 1,
-	slot_count = 512,
+	/* Of programs, and as many processes with a verb: those may hang at a volume, and programs must start then. */
+	kind_limit = 512,
+	slot_count = 2 * kind_limit,
 	request_head = 12,
 	run_head = 12,
 	request_limit = 1 << 30,
@@ -72,6 +75,7 @@ enum pipe {
 /* Of one run; free without `taken`. */
 struct slot {
 	int taken;
+	int is_verb;
 	u32 id;
 	/* 0 when it has ended and was waited for. */
 	int process;
@@ -296,8 +300,22 @@ static long open_pipes(struct slot *slot, int *others)
 	return 0;
 }
 
+/* What is lost with this process is of no use to another one. */
+static _Noreturn void perform_here(const int *others, long parent, char *const *words)
+{
+	for (enum pipe pipe = 0; pipe < pipe_count; pipe++)
+		close_descriptor(others[pipe]);
+	system_call(SYS_umask, 0, 0, 0, 0, 0);
+	/* The parent may have ended before it was asked for. */
+	if (system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 ||
+	    system_call(SYS_getppid, 0, 0, 0, 0, 0) != parent)
+		end(1);
+	perform(words);
+}
+
 /* In the process of the program. As execvp does: a file that may not be executed is the reason when there is no other. */
-static _Noreturn void execute(const int *others, char *const *paths, char *const *words, char *const *variables)
+static _Noreturn void execute(const int *others, long parent, char *const *paths, char *const *words,
+			      char *const *variables)
 {
 	const unsigned long no_signal = 0;
 	long error = -ENOENT;
@@ -312,6 +330,8 @@ static _Noreturn void execute(const int *others, char *const *paths, char *const
 	for (enum pipe pipe = input_pipe; pipe < pipe_count; pipe++)
 		if ((error = system_call(SYS_dup3, others[pipe], (int)pipe - input_pipe, 0, 0, 0)) < 0)
 			goto failure;
+	if (*paths == 0)
+		perform_here(others, parent, words);
 	system_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&no_signal, 0, sizeof no_signal, 0);
 	for (error = -ENOENT; *paths != 0; paths++) {
 		error = system_call(SYS_execve, (long)*paths, (long)words, (long)variables, 0, 0);
@@ -355,7 +375,7 @@ static void start(struct slot *slot, u8 *body, unsigned long size)
 	if (size <= run_head || limit[-1] != 0)
 		end(1);
 	memcpy(counts, body, sizeof counts);
-	if (counts[0] > size || counts[1] > size || counts[2] > size)
+	if (counts[0] > size || counts[1] == 0 || counts[1] > size || counts[2] > size)
 		end(1);
 	lists_size = ((unsigned long)counts[0] + counts[1] + counts[2] + 3) * sizeof(char *);
 	paths = map(lists_size);
@@ -370,13 +390,14 @@ static void start(struct slot *slot, u8 *body, unsigned long size)
 		end(1);
 	error = open_pipes(slot, others);
 	if (error == 0) {
+		long parent = system_call(SYS_getpid, 0, 0, 0, 0, 0);
 		long process = system_call(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 
 		if (process == 0) {
 			/* Its own ends were not taken by `slots` yet. */
 			for (enum pipe pipe = 0; pipe < pipe_count; pipe++)
 				close_descriptor(slot->ends[pipe]);
-			execute(others, paths, words, variables);
+			execute(others, parent, paths, words, variables);
 		}
 		for (enum pipe pipe = 0; pipe < pipe_count; pipe++)
 			close_descriptor(others[pipe]);
@@ -387,6 +408,9 @@ static void start(struct slot *slot, u8 *body, unsigned long size)
 		} else {
 			slot->process = (int)process;
 			slot->taken = 1;
+			slot->is_verb = counts[0] == 0;
+			if (slot->is_verb)
+				close_input(slot);
 		}
 	}
 	if (error != 0)
@@ -404,11 +428,19 @@ static struct slot *find(u32 id)
 
 static void take_run(u32 id, u8 *body, unsigned long size)
 {
-	struct slot *slot = slots;
+	struct slot *slot = 0;
+	u32 paths = 1;
+	int used = 0;
 
-	while (slot < slots + slot_count && slot->taken)
-		slot++;
-	if (slot == slots + slot_count) {
+	if (size >= sizeof paths)
+		memcpy(&paths, body, sizeof paths);
+	for (struct slot *other = slots; other < slots + slot_count; other++) {
+		if (!other->taken)
+			slot = other;
+		else
+			used += other->is_verb == (paths == 0);
+	}
+	if (used >= kind_limit) {
 		answer(id, failed, EAGAIN);
 		return;
 	}
@@ -527,12 +559,11 @@ static void look_after(const struct place *place)
 		read_output(slot, place->pipe);
 }
 
-_Noreturn void run(const long *arguments)
+_Noreturn void run_programs(void)
 {
 	const unsigned long end_of_child = 1UL << (SIGCHLD - 1);
 	long ends_of_children;
 
-	(void)arguments;
 	block_signals();
 	system_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&end_of_child, 0, sizeof end_of_child, 0);
 	/* A process that the parent was starting when it was killed may keep the other end of the input open. */

@@ -169,7 +169,6 @@ enum {
 	SYS_renameat = 264,
 	SYS_symlinkat = 266,
 	SYS_fchmodat = 268,
-	SYS_statx = 332,
 	SYS_openat2 = 437,
 	SYS_mmap = 9,
 	SYS_munmap = 11,
@@ -179,8 +178,24 @@ enum {
 	SYS_pipe2 = 293,
 	O_DIRECTORY = 0200000,
 	O_NOFOLLOW = 0400000,
-	/* Of the mode in what newfstatat fills. */
-	stat_mode_offset = 24,
+	SYS_setpriority = 141,
+	SYS_ioprio_set = 251,
+};
+
+/* What newfstatat fills. */
+struct file_status {
+	u64 device;
+	u64 inode;
+	u64 links;
+	u32 mode;
+	u32 user;
+	u32 group;
+	u32 padding;
+	u64 node;
+	u64 size;
+	u64 block_size;
+	u64 blocks;
+	u64 rest[9];
 };
 
 static long system_call(long number, long a, long b, long c, long d, long e)
@@ -211,12 +226,14 @@ __attribute__((unused)) static long map_memory(unsigned long size)
 	return result;
 }
 
+#ifndef WITHOUT_ENTRY_POINT
 /* The kernel leaves the count of arguments and their addresses at the stack pointer. */
 __asm__(".globl _start\n"
 	"_start:\n"
 	"	mov %rsp, %rdi\n"
 	"	and $-16, %rsp\n"
 	"	call run\n");
+#endif
 
 #elif defined __aarch64__
 
@@ -264,7 +281,6 @@ enum {
 	SYS_lseek = 62,
 	SYS_pread64 = 67,
 	SYS_pwrite64 = 68,
-	SYS_statx = 291,
 	SYS_openat2 = 437,
 	SYS_dup3 = 24,
 	SYS_pipe2 = 59,
@@ -274,8 +290,24 @@ enum {
 	SYS_mmap = 222,
 	O_DIRECTORY = 040000,
 	O_NOFOLLOW = 0100000,
-	/* Of the mode in what newfstatat fills. */
-	stat_mode_offset = 16,
+	SYS_setpriority = 140,
+	SYS_ioprio_set = 30,
+};
+
+/* What newfstatat fills. */
+struct file_status {
+	u64 device;
+	u64 inode;
+	u32 mode;
+	u32 links;
+	u32 user;
+	u32 group;
+	u64 node;
+	u64 padding;
+	u64 size;
+	u64 block_size;
+	u64 blocks;
+	u64 rest[7];
 };
 
 static long system_call(long number, long a, long b, long c, long d, long e)
@@ -308,10 +340,12 @@ __attribute__((unused)) static long map_memory(unsigned long size)
 	return x0;
 }
 
+#ifndef WITHOUT_ENTRY_POINT
 __asm__(".globl _start\n"
 	"_start:\n"
 	"	mov x0, sp\n"
 	"	bl run\n");
+#endif
 
 #else
 #error "no system calls known for this architecture"
@@ -319,18 +353,19 @@ __asm__(".globl _start\n"
 
 _Noreturn void run(const long *arguments);
 
-static _Noreturn void end(long status)
+__attribute__((unused)) static _Noreturn void end(long status)
 {
 	for (;;)
 		system_call(SYS_exit_group, status, 0, 0, 0, 0);
 }
 
-static void close_descriptor(int descriptor)
+__attribute__((unused)) static void close_descriptor(int descriptor)
 {
 	if (descriptor >= 0)
 		system_call(SYS_close, descriptor, 0, 0, 0, 0);
 }
 
+#ifndef WITHOUT_ENTRY_POINT
 /* The compiler calls these by itself. Volatile, or it would turn the loops into calls of the functions they are in. */
 void *memset(void *data, int value, unsigned long size)
 {
@@ -350,6 +385,10 @@ void *memcpy(void *target, const void *source, unsigned long size)
 		*to++ = *from++;
 	return target;
 }
+#else
+void *memset(void *data, int value, unsigned long size);
+void *memcpy(void *target, const void *source, unsigned long size);
+#endif
 
 /* Milliseconds of a clock that never goes back. Not every program has deadlines. */
 __attribute__((unused)) static long now(void)
@@ -370,7 +409,7 @@ __attribute__((unused)) static long await(struct pollfd *polled, int count, long
 }
 
 /* Ignores signals that end programs: the parent ends this one by closing its input. */
-static void block_signals(void)
+__attribute__((unused)) static void block_signals(void)
 {
 	const unsigned long blocked =
 		1UL << (SIGHUP - 1) | 1UL << (SIGINT - 1) | 1UL << (SIGPIPE - 1) | 1UL << (SIGTERM - 1);

@@ -67,6 +67,8 @@ function watch(object, name, describe) {
  */
 function requestIn(bytes) {
   const kind = bytes.readUInt32LE(8);
+  // What it does without a program of the node changes nothing.
+  if (kind === 1 && bytes.readUInt32LE(12) === 0) return undefined;
   if (kind === 1) return `run ${bytes.toString("utf8", 24).split("\0", 1)[0]}`;
   return kind === 2 ? "input" : undefined;
 }
@@ -99,7 +101,7 @@ childProcess.spawn = /** @type {typeof spawn} */ (
   /** @param {Parameters<typeof spawn>} words */
   (...words) => {
     const child = spawn(...words);
-    if (child.stdin !== null && basename(words[0]).startsWith("run-programs-"))
+    if (child.stdin !== null && basename(words[0]).startsWith("helper-"))
       watch(child.stdin, "write", ([bytes]) => requestIn(/** @type {Buffer} */ (bytes)));
     return child;
   }

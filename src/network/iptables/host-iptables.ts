@@ -3,7 +3,7 @@ import { isKind } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { SingleFlight } from "../../lib/sync/single-flight.js";
 import { detectIptables, plainIptables, type IptablesMode, type IptablesTools } from "./detect.js";
-import { isHelperLost } from "../../shim/native/helper-process.js";
+import { isHelperLost } from "../../shim/native/process-life.js";
 import { Iptables } from "./iptables.js";
 import { runCommand, type RunCommand } from "./run-command.js";
 

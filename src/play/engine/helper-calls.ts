@@ -243,8 +243,8 @@ export class HelperCalls implements FileCalls, Disposable {
     const field = (index: number): bigint => data.readBigUInt64LE(8 * index);
     const mode = Number(field(0));
     return {
-      ...{ kind: fileKind(mode), mode: mode & 0o7777, size: Number(field(3)) },
-      identity: `${field(4)}:${field(5)}`,
+      ...{ kind: fileKind(mode), mode: mode & 0o7777, size: Number(field(1)) },
+      identity: `${field(2)}:${field(3)}`,
     };
   }
 

@@ -58,7 +58,7 @@ export async function openHelper(deps: HelperDeps, signal: AbortSignal): Promise
   const { engine, facts, volumesPath } = deps;
   await ensureVolume(podsVolume, { [kindLabel]: "files" }, deps, signal);
   const options = {
-    command: ["/play-files", helperVolumes, namePrefix],
+    command: ["/helper", "play-files", helperVolumes, namePrefix],
     ...{ tty: false, stdin: true, stdout: true, stderr: true },
   };
   for (let attempt = 1; ; attempt += 1) {

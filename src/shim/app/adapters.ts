@@ -10,11 +10,11 @@ import type { EngineEndpoint } from "../engine/http/endpoint.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { EngineHost, requireReach, unknownHost } from "../host/engine-host.js";
 import { HostPaths } from "../host/host-paths/host-paths.js";
-import { HostPathsProcess } from "../host/host-paths/host-paths-process.js";
 import { EngineProcesses } from "../host/processes/engine-processes.js";
 import { HostOomScores } from "../host/processes/oom-scores.js";
 import { ContainerLogWriters } from "../logs/container-log-writers.js";
 import { PauseImages } from "../pause/pause-image.js";
+import { HelperProcess } from "../native/helper-process.js";
 import { programPath } from "../native/programs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
@@ -25,7 +25,7 @@ import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { initialState } from "../state/engine-state.js";
 import type { ReadModel } from "../state/read-model.js";
-import { StatsSources, type StatsCounts } from "../stats/stats-sources.js";
+import { StatsSources, type StatsCounts, type StatsSourcesDeps } from "../stats/stats-sources.js";
 import { startStreamingServer, type RunningStreamingServer } from "../streaming/streaming-server.js";
 import { TlsFiles } from "../streaming/tls-files.js";
 import type { Adapters } from "./build-shim.js";
@@ -61,11 +61,13 @@ export async function openAdapters(
   const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config.stateDir, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime, observer);
-  const { network, orphanedNetworks } = await openNetwork(config, stores, engine, log, lifetime, observer);
+  const helper = openHelper(log, lifetime);
+  const parts = { ...stores, engine, start: helper.start };
+  const { network, orphanedNetworks } = await openNetwork(config, parts, log, lifetime, observer);
   const node = openNode(config, endpoint, log, lifetime);
   const { oomScores, engineProcesses } = node;
   const streamingServer = await openStreaming(config, log, lifetime);
-  const hostPaths = createHostPaths(log, lifetime);
+  const hostPaths = new HostPaths({ startVerb: helper.startVerb, log });
   const { link, model } = initialState(stores.records);
 
   const { engineReach: mode, stateDir: directory, readOnly } = config;
@@ -76,7 +78,7 @@ export async function openAdapters(
   let engineHost: EngineHost | undefined;
   let nodePrepared = Promise.resolve();
   const host = (): HostAccess => present.host;
-  const stats = openStats(engine, model, host, log, lifetime);
+  const stats = openStats({ engine, model, host, log }, lifetime);
   const logs = new ContainerLogWriters({
     engine,
     host,
@@ -209,28 +211,23 @@ export async function openStreaming(
   return server;
 }
 
-/** Looks at the node's paths of requests, with a helper process that starts at the first use. */
-function createHostPaths(log: Logger, lifetime: Lifetime): HostPaths {
-  const helper = new HostPathsProcess({ program: () => programPath("host-paths", arch), log });
-  lifetime.onClose("helper for paths of the node", () => helper.close());
-  return new HostPaths({ helper, log });
+/** Starts at the first use. */
+function openHelper(log: Logger, lifetime: Lifetime): HelperProcess {
+  const helper = new HelperProcess({ program: () => programPath("helper", arch), log });
+  lifetime.onClose("helper process", () => helper.close());
+  return helper;
 }
 
 function openStats(
-  engine: Engine,
-  model: ReadModel,
-  host: () => HostAccess,
-  log: Logger,
+  { model, ...parts }: Omit<StatsSourcesDeps, "running" | "isRunning"> & { readonly model: ReadModel },
   lifetime: Lifetime,
 ): StatsSources {
   const stats = new StatsSources({
-    engine,
-    host,
+    ...parts,
     *running() {
       for (const { snapshot } of model.containers()) if (snapshot.state.running) yield snapshot;
     },
     isRunning: (id) => model.snapshot(id)?.state.running === true,
-    log,
   });
   lifetime.onClose("statistics", () => stats.stop());
   return stats;

@@ -1,9 +1,7 @@
 /** The network plugin, with the data of the program that it needs. */
-import { arch } from "node:process";
 import { join } from "node:path";
 import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
-import { ProgramsProcess } from "../native/helper-process.js";
-import { startAsChild, type StartProgram } from "../native/start-program.js";
+import type { StartProgram } from "../native/start-program.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../../lib/abort.js";
 import type { Lifetime } from "../../lib/lifetime.js";
@@ -16,7 +14,6 @@ import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js"
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import type { Stores } from "./open-stores.js";
 import { readOnlyNetwork } from "./read-only.js";
-import { imageArchitecture, programPath } from "../native/programs.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
@@ -26,11 +23,16 @@ export interface OpenNetwork {
 
 const startTimeoutMs = 60_000;
 
+export interface NetworkParts extends Pick<Stores, "records" | "flusher"> {
+  readonly engine: Engine;
+  /** Starts plugins and tools of the host. */
+  readonly start: StartProgram;
+}
+
 /** Chooses the plugin once, and starts it. */
 export async function openNetwork(
   config: Config,
-  { records, flusher }: Pick<Stores, "records" | "flusher">,
-  engine: Engine,
+  { records, flusher, engine, start }: NetworkParts,
   log: Logger,
   lifetime: Lifetime,
   observer?: Observer,
@@ -53,7 +55,7 @@ export async function openNetwork(
         hairpinMode: config.hairpinMode,
         nonMasqueradeCidr: config.nonMasqueradeCidr,
         iptablesMode: config.iptablesMode,
-        start: programStarter(log, lifetime),
+        start,
         flusher,
         observer,
         podsOfCni: hasNetworkOf("cni", records),
@@ -68,12 +70,4 @@ export async function openNetwork(
     await plugin.start(signal);
     return { network: plugin, orphanedNetworks: orphans };
   });
-}
-
-/** By a helper process that starts at the first use, on machines that it is built for. */
-function programStarter(log: Logger, lifetime: Lifetime): StartProgram {
-  if (imageArchitecture(arch) === undefined) return startAsChild;
-  const helper = new ProgramsProcess({ program: programPath("run-programs", arch), log });
-  lifetime.onClose("helper that starts programs", () => helper.close());
-  return (...given) => helper.start(...given);
 }

@@ -1,11 +1,15 @@
-/** The helper process that starts programs: a process of some kilobytes is copied in place of this one. */
-import { spawn, type ChildProcess } from "node:child_process";
+/**
+ * The helper process: a process of some kilobytes, which is copied in place of this one to start programs, and
+ * to do what may hang (native/helper.c).
+ */
+import type { ChildProcess } from "node:child_process";
 import { Socket } from "node:net";
 import { constants } from "node:os";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { encodeInput, encodeOrder, encodeRun, ProgramAnswerReader } from "./helper-protocol.js";
+import { encodeInput, encodeOrder, encodeRun, encodeVerb, ProgramAnswerReader } from "./helper-protocol.js";
 import type { ProgramAnswer } from "./helper-protocol.js";
+import { ProcessLife } from "./process-life.js";
 import {
   startAsChild,
   type ProgramListener,
@@ -13,53 +17,111 @@ import {
   type StartedProgram,
 } from "./start-program.js";
 
-export interface ProgramsProcessOptions {
-  /** Absolute path of the program. */
-  readonly program: string;
+export interface HelperProcessOptions {
+  /** Absolute path of the program. May throw. */
+  readonly program: () => string;
   readonly log: Pick<Logger, "warn" | "debug">;
 }
 
 interface Run {
   readonly program: string;
   readonly listener: ProgramListener;
+  failed(error: ShimError): void;
 }
 
 /**
  * Half of what the helper has room for: those that hang, or that cannot be killed, must not keep the others
- * from being started. Further ones are children of this process.
+ * from being started. Further programs are children of this process; verbs have the rest.
  */
-const mostRuns = 256;
+const mostPrograms = 256;
 
 /**
- * Started at the first program, and anew when it was lost. It ends with this process, however that ends; the
- * programs that it has started go on, as they would without it. Where it cannot work, programs are children
- * of this process.
+ * The programs that it has started go on when it ends, as they would without it; processes with a verb are
+ * killed. Where it cannot work, programs are children of this process.
  */
-export class ProgramsProcess {
-  readonly #options: ProgramsProcessOptions;
-  readonly #runs = new Map<number, Run>();
-  #child: ChildProcess | undefined;
-  #lastId = 0;
-  #isClosed = false;
+export class HelperProcess {
+  readonly #life: ProcessLife<Run>;
+  readonly #log: Pick<Logger, "warn">;
   /** A helper has answered: one that is lost now was lost by a fault, and the next one works again. */
   #isProven = false;
-  #isUnusable = false;
+  #unusable: ShimError | undefined;
 
-  constructor(options: ProgramsProcessOptions) {
-    this.#options = options;
+  constructor({ program, log }: HelperProcessOptions) {
+    this.#log = log;
+    this.#life = new ProcessLife<Run>({
+      name: "helper process",
+      program,
+      // Programs inherit the working directory.
+      spawn: { stdio: ["pipe", "pipe", "ignore"] },
+      opened: (child, lose) => {
+        this.#read(child, lose);
+      },
+      lost: (error) => {
+        // Something forbids what the helper does, such as a profile of seccomp.
+        if (!this.#isProven || error.kind === "unsupported") this.#doWithout(error);
+      },
+      log,
+    });
   }
 
-  /** A `StartProgram`. A lost helper fails all runs `unavailable`, with the field `helperLost`. */
-  start(request: ProgramRequest, listener: ProgramListener): StartedProgram {
-    const child = this.#runs.size < mostRuns ? this.#running() : undefined;
-    if (child === undefined) return startAsChild(request, listener);
-    const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
-    const encoded = encodeRun(id, request);
-    this.#runs.set(id, { program: request.program, listener });
-    this.#holdWhileNeeded(child);
-    child.stdin?.write(encoded);
+  /** A lost helper fails all runs as `Waiting` says. */
+  readonly start = (request: ProgramRequest, listener: ProgramListener): StartedProgram => {
+    const child = this.#life.waiting.size < mostPrograms ? this.#running() : undefined;
+    return child === undefined
+      ? startAsChild(request, listener)
+      : this.#run(child, (id) => encodeRun(id, request), request.program, listener);
+  };
+
+  /**
+   * Performs `program`, a verb of the helper, in a process of its own, without input and environment. Throws
+   * `unsupported` without a helper.
+   */
+  readonly startVerb = ({ program, words }: ProgramRequest, listener: ProgramListener): StartedProgram => {
+    const child = this.#running();
+    if (child === undefined)
+      throw this.#unusable ?? new ShimError("unsupported", "there is no helper process");
+    return this.#run(child, (id) => encodeVerb(id, [program, ...words]), program, listener);
+  };
+
+  get pid(): number | undefined {
+    return this.#life.pid;
+  }
+
+  close(): Promise<void> {
+    this.#life.close();
+    return Promise.resolve();
+  }
+
+  #running(): ChildProcess | undefined {
+    try {
+      const child = this.#unusable === undefined ? this.#life.running() : undefined;
+      return child?.pid === undefined ? undefined : child;
+    } catch (error) {
+      if (isKind(error, "cancelled")) throw error;
+      this.#doWithout(ShimError.from(error));
+      return undefined;
+    }
+  }
+
+  #run(
+    child: ChildProcess,
+    encode: (id: number) => Buffer,
+    program: string,
+    listener: ProgramListener,
+  ): StartedProgram {
+    const id = this.#life.nextId();
+    const request = encode(id);
+    this.#life.waiting.set(id, {
+      program,
+      listener,
+      failed: (error) => {
+        listener.failed(error);
+      },
+    });
+    this.#holdWhileAwaited();
+    child.stdin?.write(request);
     const send = (bytes: () => Buffer): void => {
-      if (this.#child === child && this.#runs.has(id)) child.stdin?.write(bytes());
+      if (this.#life.child === child && this.#life.waiting.has(id)) child.stdin?.write(bytes());
     };
     return {
       feed: (input) => {
@@ -75,78 +137,27 @@ export class ProgramsProcess {
     };
   }
 
-  /** Process id, while there is a process. */
-  get pid(): number | undefined {
-    return this.#child?.pid;
-  }
-
-  /** What was started goes on. */
-  close(): Promise<void> {
-    this.#isClosed = true;
-    if (this.#child !== undefined) this.#lose(this.#child, "it is closed");
-    return Promise.resolve();
-  }
-
-  #running(): ChildProcess | undefined {
-    if (this.#isClosed) throw stopping();
-    if (this.#isUnusable) return undefined;
-    return (this.#child ??= this.#start());
-  }
-
-  #start(): ChildProcess | undefined {
-    const { program, log } = this.#options;
-    let child: ChildProcess;
-    try {
-      // Programs inherit the working directory. A session of its own: an interrupt from the terminal does not
-      // end it before this process is done.
-      child = spawn(program, [], { env: {}, detached: true, stdio: ["pipe", "pipe", "ignore"] });
-    } catch (error) {
-      this.#doWithout(error);
-      return undefined;
-    }
-    const { pid } = child;
-    if (pid === undefined) {
-      // The event has the reason, and comes too late for the program that is to be started.
-      child.once("error", (error) => {
-        this.#doWithout(error);
-      });
-      this.#isUnusable = true;
-      return undefined;
-    }
+  #read(child: ChildProcess, lose: (reason: string) => void): void {
     const reader = new ProgramAnswerReader();
     child.stdout?.on("data", (chunk: Buffer) => {
-      if (this.#child !== child) return;
+      if (this.#life.child !== child) return;
       try {
         for (const answer of reader.take(chunk)) this.#take(answer);
       } catch (error) {
-        this.#lose(child, messageOf(error));
+        lose(messageOf(error));
       }
     });
-    child.on("error", (error) => {
-      this.#lose(child, error.message);
-    });
-    child.once("exit", (code, name) => {
-      this.#lose(child, `it ended with ${name ?? String(code)}`);
-    });
-    // Their ends are told by the events above.
-    child.stdin?.on("error", () => undefined);
-    child.stdout?.on("error", () => undefined);
-    if (child.stdin instanceof Socket) child.stdin.unref();
-    log.debug({ pid, program }, "helper that starts programs started");
-    return child;
   }
 
-  #doWithout(error: unknown): void {
-    this.#isUnusable = true;
-    this.#options.log.warn(
-      { program: this.#options.program, err: messageOf(error) },
-      "cannot use the helper that starts programs",
-    );
+  #doWithout(error: ShimError): void {
+    if (this.#unusable === undefined)
+      this.#log.warn({ err: messageOf(error) }, "cannot use the helper process");
+    this.#unusable = new ShimError("unsupported", messageOf(error), {}, { cause: error });
   }
 
   #take(answer: ProgramAnswer): void {
     this.#isProven = true;
-    const run = this.#runs.get(answer.id);
+    const run = this.#life.waiting.get(answer.id);
     if (run === undefined) return;
     const { listener, program } = run;
     switch (answer.kind) {
@@ -172,48 +183,17 @@ export class ProgramsProcess {
   }
 
   #forget(id: number): void {
-    this.#runs.delete(id);
-    if (this.#child !== undefined) this.#holdWhileNeeded(this.#child);
+    this.#life.waiting.delete(id);
+    this.#holdWhileAwaited();
   }
 
   /** Only runs that are waited for keep this process alive. */
-  #holdWhileNeeded(child: ChildProcess): void {
-    const change = this.#runs.size > 0 ? "ref" : "unref";
-    child[change]();
-    if (child.stdout instanceof Socket) child.stdout[change]();
+  #holdWhileAwaited(): void {
+    const { child, waiting } = this.#life;
+    const change = waiting.size > 0 ? "ref" : "unref";
+    child?.[change]();
+    if (child?.stdout instanceof Socket) child.stdout[change]();
   }
-
-  /** Fails all runs; the next one starts another helper. */
-  #lose(child: ChildProcess, reason: string): void {
-    child.kill("SIGKILL");
-    child.stdout?.destroy();
-    if (this.#child !== child) return;
-    this.#child = undefined;
-    const lost = [...this.#runs.values()];
-    this.#runs.clear();
-    const { log } = this.#options;
-    if (!this.#isClosed) {
-      log.warn({ pid: child.pid, reason, programs: lost.length }, "the helper that starts programs was lost");
-      // Something forbids what the helper does, such as a profile of seccomp.
-      if (!this.#isProven) this.#doWithout(reason);
-    }
-    const error = this.#isClosed ? stopping() : lostError(reason);
-    for (const { listener } of lost) listener.failed(error);
-  }
-}
-
-/** Whether `error` says nothing about the program, but that its helper was lost. */
-export function isHelperLost(error: unknown): boolean {
-  return error instanceof ShimError && error.fields["helperLost"] === true;
-}
-
-function stopping(): ShimError {
-  return new ShimError("cancelled", "the shim is stopping");
-}
-
-function lostError(reason: string): ShimError {
-  const text = `the helper that starts programs was lost: ${reason}`;
-  return new ShimError("unavailable", text, { helperLost: true });
 }
 
 /** As Node.js has it for a child. */

@@ -11,19 +11,24 @@ const countBytes = 12;
 
 /** Throws `invalid` when a text has a NUL. */
 export function encodeRun(id: number, { program, words, environment }: ProgramRequest): Buffer {
-  const paths = pathsOf(program, environment["PATH"]);
-  const all = [program, ...words];
   const variables = Object.entries(environment).flatMap(([name, value]) =>
     value === undefined ? [] : [`${name}=${value}`],
   );
-  const texts = [...paths, ...all, ...variables];
+  return encodeTexts(id, [pathsOf(program, environment["PATH"]), [program, ...words], variables]);
+}
+
+/** Of a verb of the helper. Throws as above. */
+export function encodeVerb(id: number, words: readonly string[]): Buffer {
+  return encodeTexts(id, [[], words, []]);
+}
+
+function encodeTexts(id: number, lists: readonly (readonly string[])[]): Buffer {
+  const texts = lists.flat();
   if (texts.some((text) => text.includes("\0")))
-    throw new ShimError("invalid", `run ${program}: a NUL in its words or environment`);
-  const text = Buffer.from(texts.map((one) => `${one}\0`).join(""));
+    throw new ShimError("invalid", "run a program: a NUL in its words or environment");
   const counts = Buffer.alloc(countBytes);
-  for (const [index, { length }] of [paths, all, variables].entries())
-    counts.writeUInt32LE(length, index * 4);
-  return request(id, "run", [counts, text]);
+  for (const [index, { length }] of lists.entries()) counts.writeUInt32LE(length, index * 4);
+  return request(id, "run", [counts, Buffer.from(texts.map((text) => `${text}\0`).join(""))]);
 }
 
 export function encodeInput(id: number, input: string): Buffer {

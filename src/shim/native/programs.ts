@@ -4,8 +4,7 @@ import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { packageDirectory } from "../../lib/package-directory.js";
 
-export type ProgramName =
-  "pause" | "pod-dialer" | "port-forward" | "host-paths" | "run-programs" | "play-files";
+export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "helper";
 
 /** Processor architectures under the names that Go and OCI give them. */
 export type ImageArchitecture = "amd64" | "arm64";

@@ -4,19 +4,19 @@ import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, readProgram } from "../native/programs.js";
 
 /** An engine that has an image of this name is not given it again: what changes the image changes the tag. */
-export const playFilesReference = "dockershim.local/play-files:2";
+export const playFilesReference = "dockershim.local/play-files:3";
 
 /** For `POST /images/load`. The container only waits; each play runs the program in it. */
 export async function playFilesImage(architecture: string): Promise<Buffer> {
   const known = imageArchitecture(architecture);
   if (known === undefined)
     throw new ShimError("unsupported", `build image "${playFilesReference}": none for "${architecture}"`);
-  const program = async (name: "pause" | "play-files") => ({
+  const program = async (name: "pause" | "helper") => ({
     ...{ path: name, type: "file" as const, mode: 0o755 },
     content: await readProgram(name, known),
   });
   return buildImageArchive({
     ...{ reference: playFilesReference, architecture: known, config: { Entrypoint: ["/pause"] } },
-    layers: [[await program("pause"), await program("play-files")]],
+    layers: [[await program("pause"), await program("helper")]],
   });
 }

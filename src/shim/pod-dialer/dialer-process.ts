@@ -1,10 +1,10 @@
 /** The helper process that connects inside of pods' network namespaces and passes the connections on. */
-import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
 import { linkAbort, sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
+import { ProcessLife } from "../native/process-life.js";
 import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dialer-protocol.js";
 
 export interface DialerProcessOptions {
@@ -19,39 +19,49 @@ export interface DialerProcessOptions {
 
 interface Pending {
   readonly resolve: (socket: Socket) => void;
-  readonly reject: (error: ShimError) => void;
+  readonly failed: (error: ShimError) => void;
 }
 
 /** How long the process may take to exit. */
 const endTimeoutMs = 1_000;
 
 /**
- * Started at the first request, and again after it has exited. It always ends with this process: its input is
- * a pipe from here, and the kernel kills it with its parent. It answers over the channel of Node.js between a
- * parent and a child, because Node.js receives file descriptors in no other way.
+ * It answers over the channel of Node.js between a parent and a child, because Node.js receives file
+ * descriptors in no other way.
  */
 export class DialerProcess {
   readonly #options: DialerProcessOptions;
-  readonly #pending = new Map<number, Pending>();
-  #child: ChildProcess | undefined;
-  #lastId = 0;
-  #isClosed = false;
+  readonly #life: ProcessLife<Pending>;
 
   constructor(options: DialerProcessOptions) {
     this.#options = options;
+    this.#life = new ProcessLife<Pending>({
+      name: "pod dialer",
+      program: options.program,
+      spawn: { cwd: "/", serialization: "json", stdio: ["pipe", "ignore", "ignore", "ipc"] },
+      opened: (child, lose) => {
+        child.on("message", (message: unknown, handle?: unknown) => {
+          this.#take(message, handle);
+        });
+        child.once("disconnect", () => {
+          lose("its channel was closed");
+        });
+        child.channel?.unref();
+      },
+      log: options.log,
+    });
   }
 
   /**
    * A connection to `port` on the loopback of the network namespace of file descriptor `namespace` of this
    * process. The descriptor must stay open until this settles, after an abort too: the process may not have
-   * opened it yet, and the number could be another pod's namespace by then. Throws `unavailable` with field
-   * `dialerEnded` when the process exited meanwhile (a retry starts a new one), `exhausted` when this process
-   * has too many open files.
+   * opened it yet, and the number could be another pod's namespace by then. Throws as `Waiting` says when the
+   * process is lost meanwhile, `exhausted` when this process has too many open files.
    */
   async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
-    const child = this.#running();
+    const child = this.#life.running();
     signal.throwIfAborted();
-    const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
+    const id = this.#life.nextId();
     const timeoutMs = this.#options.connectTimeoutMs;
     let stop: (() => void) | undefined;
     try {
@@ -64,22 +74,22 @@ export class DialerProcess {
             socket.destroy();
             leave();
           };
-          this.#pending.set(id, { resolve: drop, reject: leave });
+          this.#life.waiting.set(id, { resolve: drop, failed: leave });
           child.stdin?.write(encodeWithdrawal(id));
         };
         const timer = setTimeout(
           () => {
-            this.#lose(child, "it does not answer");
+            this.#life.lose(child, "it does not answer");
           },
           timeoutMs + (this.#options.answerMarginMs ?? 2_000),
         );
         stop = () => {
           clearTimeout(timer);
           link[Symbol.dispose]();
-          this.#pending.delete(id);
+          this.#life.waiting.delete(id);
         };
         const link = linkAbort(signal, onAbort);
-        this.#pending.set(id, { resolve, reject });
+        this.#life.waiting.set(id, { resolve, failed: reject });
         child.stdin?.write(encodeRequest({ id, namespace, port, timeoutMs }));
       });
     } finally {
@@ -89,61 +99,22 @@ export class DialerProcess {
 
   /** Process id, while there is a process. */
   get pid(): number | undefined {
-    return this.#child?.pid;
+    return this.#life.pid;
   }
 
   /** Ends the process and all requests. Connections that were passed on stay open. */
   async close(): Promise<void> {
-    this.#isClosed = true;
-    const child = this.#child;
-    if (child === undefined) return;
-    const exited = once(child, "exit");
-    child.stdin?.end();
-    if (child.connected) child.disconnect();
-    const ended = new AbortController();
-    await Promise.race([exited, sleep(endTimeoutMs, ended.signal).catch(() => undefined)]);
-    ended.abort();
-    this.#lose(child, "it is closed");
-  }
-
-  #running(): ChildProcess {
-    if (this.#isClosed) throw new ShimError("cancelled", "the shim is stopping");
-    return (this.#child ??= this.#start(this.#options.program()));
-  }
-
-  #start(program: string): ChildProcess {
-    const child = spawn(program, [], {
-      cwd: "/",
-      env: {},
-      // A session of its own: an interrupt from the terminal must not end it before this process.
-      detached: true,
-      serialization: "json",
-      stdio: ["pipe", "ignore", "ignore", "ipc"],
-    });
-    child.on("message", (message: unknown, handle?: unknown) => {
-      this.#take(message, handle);
-    });
-    child.on("error", (error) => {
-      const cause = new ShimError(
-        "unsupported",
-        `start "${program}": ${error.message}`,
-        {},
-        { cause: error },
-      );
-      this.#lose(child, error.message, child.pid === undefined ? cause : undefined);
-    });
-    child.once("exit", (code, name) => {
-      this.#lose(child, `it ended with ${name ?? String(code)}`);
-    });
-    child.once("disconnect", () => {
-      this.#lose(child, "its channel was closed");
-    });
-    child.stdin?.on("error", () => undefined); // The events above report its end.
-    child.unref();
-    child.channel?.unref();
-    if (child.stdin instanceof Socket) child.stdin.unref();
-    this.#options.log.debug({ pid: child.pid, program }, "pod dialer started");
-    return child;
+    const { child } = this.#life;
+    if (child?.pid !== undefined) {
+      const exited = once(child, "exit");
+      this.#life.stopStarting();
+      child.stdin?.end();
+      if (child.connected) child.disconnect();
+      const ended = new AbortController();
+      await Promise.race([exited, sleep(endTimeoutMs, ended.signal).catch(() => undefined)]);
+      ended.abort();
+    }
+    this.#life.close();
   }
 
   #take(message: unknown, handle: unknown): void {
@@ -152,7 +123,7 @@ export class DialerProcess {
     socket?.on("error", () => undefined);
     const answer = parseAnswer(message, socket !== undefined);
     if (answer === undefined) this.#options.log.warn({}, "the pod dialer sent an invalid answer");
-    const pending = answer === undefined ? undefined : this.#pending.get(answer.id);
+    const pending = answer === undefined ? undefined : this.#life.waiting.get(answer.id);
     if (pending === undefined || answer === undefined) {
       socket?.destroy();
     } else if (socket !== undefined) {
@@ -160,29 +131,13 @@ export class DialerProcess {
       socket.setNoDelay(true);
       pending.resolve(socket);
     } else if (typeof answer.outcome === "object") {
-      pending.reject(dialFailure(answer.outcome, this.#options.connectTimeoutMs));
+      pending.failed(dialFailure(answer.outcome, this.#options.connectTimeoutMs));
     } else {
       // Node.js emits a connection one tick later than the messages that arrived with it.
       setImmediate(() => {
-        const lost = this.#pending.get(answer.id);
-        lost?.reject(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
+        const lost = this.#life.waiting.get(answer.id);
+        lost?.failed(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
       });
     }
-  }
-
-  /** Rejects all pending requests. The next request starts a new process. */
-  #lose(child: ChildProcess, why: string, failure?: ShimError): void {
-    child.kill("SIGKILL");
-    if (this.#child !== child) return;
-    this.#child = undefined;
-    if (!this.#isClosed && failure === undefined)
-      this.#options.log.warn(
-        { pid: child.pid, reason: why, requests: this.#pending.size },
-        "the pod dialer was lost",
-      );
-    const error =
-      failure ?? new ShimError("unavailable", `the pod dialer was lost: ${why}`, { dialerEnded: true });
-    for (const { reject } of this.#pending.values()) reject(error);
-    this.#pending.clear();
   }
 }

@@ -6,6 +6,7 @@ import { Semaphore } from "../../lib/sync/semaphore.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
+import { isHelperLost } from "../native/process-life.js";
 import type { DialerProcess } from "./dialer-process.js";
 
 /** Below the limit of requests in the helper; further ones wait. */
@@ -48,7 +49,7 @@ export class NamespaceDialer implements PodDialer {
     try {
       return await this.dialer.connect(namespace, port, signal);
     } catch (error) {
-      if (!(error instanceof ShimError) || error.fields["dialerEnded"] !== true) throw error;
+      if (!isHelperLost(error)) throw error;
       return await this.dialer.connect(namespace, port, signal);
     } finally {
       closeSync(namespace);

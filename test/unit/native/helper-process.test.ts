@@ -6,28 +6,29 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { isHelperLost, ProgramsProcess } from "../../../src/shim/native/helper-process.js";
+import { HelperProcess } from "../../../src/shim/native/helper-process.js";
 import { encodeRun, ProgramAnswerReader } from "../../../src/shim/native/helper-protocol.js";
 import { runProgram, type ProgramExit } from "../../../src/shim/native/run-program.js";
 import { isKind } from "../../../src/lib/errors.js";
 import { markOf } from "../../../src/lib/linux/process-mark.js";
+import { isHelperLost } from "../../../src/shim/native/process-life.js";
 import { programPath } from "../../../src/shim/native/programs.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../support/wait.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-const program = programPath("run-programs", process.arch);
+const program = programPath("helper", process.arch);
 const never = new AbortController().signal;
 const environment = { PATH: process.env["PATH"] };
 const usual = { input: "", signal: never, stdoutBytes: 1024, stderrBytes: 1024, deathMs: 60_000 };
 
 let log: ReturnType<typeof recordingLog>;
-let helper: ProgramsProcess;
+let helper: HelperProcess;
 /** Of programs that live on. */
 let pids: number[];
 beforeEach(() => {
   log = recordingLog();
-  helper = new ProgramsProcess({ program, log });
+  helper = new HelperProcess({ program: () => program, log });
   pids = [];
 });
 afterEach(async () => {
@@ -40,7 +41,7 @@ const warnings = (): readonly string[] =>
 
 function run(name: string, words: readonly string[] = []): Promise<ProgramExit> {
   return runProgram(
-    (...given) => helper.start(...given),
+    helper.start,
     { program: name, words, environment },
     {
       ...usual,
@@ -75,7 +76,7 @@ describe("a helper that is killed", { timeout: 120_000 }, () => {
     for (const { pid } of sleeps) assert.notEqual(markOf(pid), undefined);
     assert.equal((await run("echo", ["x"])).stdout, "x\n");
     assert.notEqual(helperPid(), killed);
-    assert.deepEqual(warnings(), ["the helper that starts programs was lost"]);
+    assert.deepEqual(warnings(), ["the helper process was lost"]);
   });
 
   test("right before a request fails only that request", async () => {
@@ -103,7 +104,7 @@ test(
 
 describe("without a helper that works, programs are children", { timeout: 120_000 }, () => {
   const use = (path: string): void => {
-    helper = new ProgramsProcess({ program: path, log });
+    helper = new HelperProcess({ program: () => path, log });
   };
 
   for (const [what, content] of [
@@ -116,7 +117,7 @@ describe("without a helper that works, programs are children", { timeout: 120_00
       if (content !== undefined) await writeFile(path, content, { mode: 0o644 });
       use(path);
       for (const word of ["a", "b"]) assert.equal((await run("echo", [word])).stdout, `${word}\n`);
-      assert.deepEqual(warnings(), ["cannot use the helper that starts programs"]);
+      assert.deepEqual(warnings(), ["cannot use the helper process"]);
     });
   }
 
@@ -129,10 +130,7 @@ describe("without a helper that works, programs are children", { timeout: 120_00
       await assert.rejects(run("true"), isHelperLost);
       assert.equal((await run("echo", ["x"])).stdout, "x\n");
       assert.equal(helper.pid, undefined);
-      assert.deepEqual(warnings(), [
-        "the helper that starts programs was lost",
-        "cannot use the helper that starts programs",
-      ]);
+      assert.deepEqual(warnings(), ["the helper process was lost", "cannot use the helper process"]);
     });
   }
 });
@@ -184,7 +182,7 @@ test(
       };
       const request = { program: "cat", words: [], environment };
       const options = { ...usual, signal: caller.signal, onStart };
-      const ended = runProgram((...given) => helper.start(...given), request, options);
+      const ended = runProgram(helper.start, request, options);
       ended.catch(() => undefined);
       return { ended, caller };
     });

@@ -29,9 +29,7 @@ import { withoutMounts } from "../play/containers/can-mount.js";
 import { imageArchitecture } from "../../../src/shim/native/programs.js";
 
 const architecture = imageArchitecture(process.arch);
-const program = fileURLToPath(
-  new URL(`../../../native/bin/play-files-${architecture ?? ""}`, import.meta.url),
-);
+const program = fileURLToPath(new URL(`../../../native/bin/helper-${architecture ?? ""}`, import.meta.url));
 const skip =
   process.platform !== "linux" || architecture === undefined
     ? "there is no program for this machine"
@@ -53,7 +51,7 @@ async function withProgram(
 ): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "play-files-"));
   await mkdir(join(directory, "dockershim-play"));
-  const [first, ...words] = [...before, program, directory, "dockershim-play"];
+  const [first, ...words] = [...before, program, "play-files", directory, "dockershim-play"];
   const child = spawn(first, words, { stdio: ["pipe", "pipe", "inherit"] });
   const streams: ProcessStreams = {
     input: child.stdin,

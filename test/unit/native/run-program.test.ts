@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { chmod, copyFile, open, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { ProgramsProcess } from "../../../src/shim/native/helper-process.js";
+import { HelperProcess } from "../../../src/shim/native/helper-process.js";
 import { runProgram, type ProgramExit, type RunOptions } from "../../../src/shim/native/run-program.js";
 import { startAsChild, type StartProgram } from "../../../src/shim/native/start-program.js";
 import { ShimError } from "../../../src/lib/errors.js";
@@ -24,16 +24,15 @@ const usual: RunOptions = {
 };
 const enough = new ShimError("cancelled", "enough");
 
-const helper = new ProgramsProcess({
-  program: programPath("run-programs", process.arch),
+const helper = new HelperProcess({
+  program: () => programPath("helper", process.arch),
   log: recordingLog(),
 });
 after(() => helper.close());
-const byHelper: StartProgram = (...given) => helper.start(...given);
 
 for (const [way, start] of [
   ["a child", startAsChild],
-  ["a child of the helper", byHelper],
+  ["a child of the helper", helper.start],
 ] as const) {
   describe(`a program as ${way}`, { timeout: 120_000 }, () => {
     const run = (

@@ -8,14 +8,17 @@ import { formatDuration, linkAbort } from "../../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
 import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
-import type { HostPathsProcess } from "./host-paths-process.js";
-import { type PathAnswer, type PathEntry, type PathTask, systemErrorText } from "./host-paths-protocol.js";
-import { entryBytes, pathLimitBytes, requestHeadBytes, requestLimitBytes } from "./host-paths-protocol.js";
+import type { StartProgram } from "../../native/start-program.js";
+import { type PathAnswer, PathAnswerReader, type PathTask } from "./host-paths-protocol.js";
+import { pathLimitBytes, pathWord, systemErrorText } from "./host-paths-protocol.js";
 
 export interface HostPathsOptions {
-  readonly helper: Pick<HostPathsProcess, "ask">;
+  /** Performs a verb of the helper. */
+  readonly startVerb: StartProgram;
+  /** Directory below which directories of devices may be; `/dev` by default. */
+  readonly deviceRoot?: string;
   readonly log: Pick<Logger, "warn">;
-  /** For the paths of one request to the helper; default 10 s. */
+  /** For the paths of a container; default 10 s. */
   readonly timeoutMs?: number;
   /**
    * How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms.
@@ -32,7 +35,8 @@ interface Hanging {
   readonly path: string;
 }
 
-interface Entry extends PathEntry {
+interface Entry {
+  readonly task: PathTask;
   /** As the request of the CRI has it. */
   readonly given: string;
   readonly text: string;
@@ -67,7 +71,7 @@ export class HostPaths {
     // Nothing is asked for a container that is refused in any case.
     if (this.#refuse(entries, pod, found)) return found;
     try {
-      for (const batch of batches(entries)) if (!(await this.#askTwice(batch, pod, found, signal))) break;
+      if (entries.length > 0) await this.#askTwice(entries, pod, found, signal);
       this.#hasWarned = false;
       return found;
     } catch (error) {
@@ -89,7 +93,7 @@ export class HostPaths {
     const isHanging = ({ text }: Entry): boolean =>
       hanging.some(({ path }) => text === path || text.startsWith(`${path}/`));
     for (const entry of entries) {
-      if (entry.path.length >= pathLimitBytes) {
+      if (Buffer.byteLength(entry.text) >= pathLimitBytes) {
         const reason = `longer than ${pathLimitBytes - 1} bytes`;
         note(entry, { kind: "precondition", reason }, found);
       } else if (isHanging(entry)) {
@@ -109,15 +113,15 @@ export class HostPaths {
   /** The helper may have been killed meanwhile: a second one is started. */
   async #askTwice(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal) {
     try {
-      return await this.#ask(entries, pod, found, signal);
+      await this.#ask(entries, pod, found, signal);
     } catch (error) {
       if (!isKind(error, "unavailable") || signal.aborted) throw error;
-      return await this.#ask(entries, pod, found, signal);
+      await this.#ask(entries, pod, found, signal);
     }
   }
 
-  /** False when a path hangs, which is noted as its problem. `unavailable` without a helper. */
-  #ask(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal): Promise<boolean> {
+  /** A path that hangs is noted as its problem. `unavailable` without a process. */
+  #ask(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     // Of a helper that was lost amid its answers.
     for (const { task, given } of entries) if (task === "devices") found.devices.delete(given);
@@ -140,42 +144,53 @@ export class HostPaths {
           this.#hanging.add(hanging);
           then();
         }, this.#killTimeoutMs);
-        kill();
+        looking.kill();
       };
       const gone = (reason: string): void => {
         clearTimeout(killed);
         if (hanging !== undefined) this.#hanging.delete(hanging);
         settle();
-        if (isGivenUp) resolve(false);
+        if (isGivenUp) resolve();
         else reject(new ShimError("unavailable", reason));
       };
       const onAbort = (): void => {
         giveUp(() => undefined);
         reject(ShimError.from(signal.reason));
       };
-      const kill = this.#options.helper.ask(entries, {
-        answered: (answer) => {
-          const entry = entries[answer.entry];
-          if (entry === undefined || isGivenUp) return;
-          take(entry, answer, found);
-          if (answer.outcome === "devices") return;
-          current = answer.entry + 1;
-          if (current < entries.length) return;
-          settle();
-          resolve(true);
+      const reader = new PathAnswerReader();
+      const answered = (answer: PathAnswer): void => {
+        const entry = entries[answer.entry];
+        if (entry === undefined || isGivenUp) return;
+        take(entry, answer, found);
+        if (answer.outcome === "devices") return;
+        current = answer.entry + 1;
+        if (current < entries.length) return;
+        settle();
+        resolve();
+      };
+      const { startVerb, deviceRoot = "/dev" } = this.#options;
+      const words = [deviceRoot, ...entries.map(({ task, text }) => pathWord(task, text))];
+      const looking = startVerb(
+        { program: "host-paths", words, environment: {} },
+        {
+          started: () => undefined,
+          output: (stream, chunk) => {
+            if (stream === "stdout") for (const answer of reader.take(chunk)) answered(answer);
+          },
+          ended: () => {
+            gone("the process that looked at paths of the node ended before its time");
+          },
+          closed: () => undefined,
+          failed: (error) => {
+            gone(error.message);
+          },
         },
-        ended: () => {
-          gone("the process that looked at paths of the node ended before its time");
-        },
-        lost: gone,
-      });
+      );
       const timer = setTimeout(() => {
         const entry = entries[current];
         const reason = `the file system does not answer (${formatDuration(this.#timeoutMs)})`;
         if (entry !== undefined) note(entry, { kind: "timeout", reason }, found);
-        giveUp(() => {
-          resolve(false);
-        });
+        giveUp(resolve);
       }, this.#timeoutMs);
       abortLink = linkAbort(signal, onAbort);
     });
@@ -186,7 +201,7 @@ function toEntry(task: PathTask, given: string): Entry {
   // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the
   // kernel does.
   const text = task === "devices" ? withoutLastSlashes(given) : posix.resolve("/", given);
-  return { task, given, text, path: Buffer.from(text) };
+  return { task, given, text };
 }
 
 /** A pattern would look at all slashes after each of them. */
@@ -194,21 +209,6 @@ function withoutLastSlashes(path: string): string {
   let end = path.length;
   while (end > 1 && path[end - 1] === "/") end -= 1;
   return path.slice(0, end);
-}
-
-/** As many entries at a time as a request takes. */
-function batches(entries: readonly Entry[]): readonly (readonly Entry[])[] {
-  const all: Entry[][] = [];
-  let bytes = requestLimitBytes;
-  for (const entry of entries) {
-    bytes += entryBytes(entry);
-    if (bytes > requestLimitBytes) {
-      all.push([]);
-      bytes = requestHeadBytes + entryBytes(entry);
-    }
-    all.at(-1)?.push(entry);
-  }
-  return all;
 }
 
 function note(entry: Entry, problem: PathProblem, { mounts, devices }: Found): void {
@@ -224,9 +224,9 @@ function take(entry: Entry, answer: PathAnswer, found: Found): void {
   }
 }
 
-function mountOf({ path }: Entry, { outcome, errno, length }: PathAnswer): FoundMount {
+function mountOf({ text }: Entry, { outcome, errno, length }: PathAnswer): FoundMount {
   if (outcome === "present" || outcome === "made" || outcome === "missing") return outcome;
-  const part = JSON.stringify(path.toString("utf8", 0, length));
+  const part = JSON.stringify(Buffer.from(text).toString("utf8", 0, length));
   const problem = (reason: string): PathProblem => ({ kind: "precondition", reason });
   if (outcome === "danglingLink") {
     return problem(`${part} is a symbolic link that leads to nothing; no directory is made there`);

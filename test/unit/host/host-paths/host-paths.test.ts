@@ -5,12 +5,9 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { HostPaths } from "../../../../src/shim/host/host-paths/host-paths.js";
-import {
-  HostPathsProcess,
-  type PathListener,
-} from "../../../../src/shim/host/host-paths/host-paths-process.js";
-import type { PathAnswer, PathEntry } from "../../../../src/shim/host/host-paths/host-paths-protocol.js";
+import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
+import type { ProgramListener, StartProgram } from "../../../../src/shim/native/start-program.js";
 import type { FoundMount, PathsToFind } from "../../../../src/shim/ports/host.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../support/wait.js";
@@ -18,16 +15,16 @@ import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 const nothing: PathsToFind = { look: [], make: [], devices: [] };
-const program = (): string => programPath("host-paths", process.arch);
+const program = (): string => programPath("helper", process.arch);
 
 describe("HostPaths with its helper", () => {
   const log = recordingLog();
-  let helper: HostPathsProcess;
+  let helper: HelperProcess;
   let paths: HostPaths;
 
   before(() => {
-    helper = new HostPathsProcess({ program, log });
-    paths = new HostPaths({ helper, log });
+    helper = new HelperProcess({ program, log });
+    paths = new HostPaths({ startVerb: helper.startVerb, log });
   });
   after(() => helper.close());
 
@@ -38,15 +35,8 @@ describe("HostPaths with its helper", () => {
   const find = (given: Partial<PathsToFind>, own = paths): ReturnType<HostPaths["find"]> =>
     own.find({ ...nothing, ...given }, "pod", never);
 
-  /** With a helper of its own. */
-  async function findAlone(given: Partial<PathsToFind>, deviceRoot = "/dev"): ReturnType<HostPaths["find"]> {
-    const own = new HostPathsProcess({ program, log, deviceRoot });
-    try {
-      return await find(given, new HostPaths({ helper: own, log }));
-    } finally {
-      await own.close();
-    }
-  }
+  const findBelow = (deviceRoot: string): ReturnType<HostPaths["find"]> =>
+    find({ devices: [deviceRoot] }, new HostPaths({ startVerb: helper.startVerb, deviceRoot, log }));
 
   test("finds existing files of any type, through links", async () => {
     await using at = await temporaryDirectory();
@@ -72,7 +62,9 @@ describe("HostPaths with its helper", () => {
     const umask = process.umask(0o077);
     try {
       const path = join(at.path, "a", "b", "c");
-      const found = await findAlone({ make: [path] });
+      const own = new HelperProcess({ program, log });
+      const found = await find({ make: [path] }, new HostPaths({ startVerb: own.startVerb, log }));
+      await own.close();
       assert.equal(found?.mounts.get(path), "made");
       for (const part of ["a", "a/b", "a/b/c"]) {
         const { mode, uid } = await stat(join(at.path, part));
@@ -141,7 +133,7 @@ describe("HostPaths with its helper", () => {
     }
   });
 
-  test("paths of more bytes than a request takes are all found", async () => {
+  test("paths of more bytes than a pipe takes are all found", async () => {
     await using at = await temporaryDirectory();
     const name = "n".repeat(200);
     const given = Array.from({ length: 150 }, (_, index) =>
@@ -182,7 +174,7 @@ describe("HostPaths with its helper", () => {
         return;
       }
       await symlink("/dev", join(at.path, "a", "link"));
-      const found = await findAlone({ devices: [at.path] }, at.path);
+      const found = await findBelow(at.path);
       assert.deepEqual(found?.devices.get(at.path), nodes);
     },
   );
@@ -190,7 +182,7 @@ describe("HostPaths with its helper", () => {
   test("a directory of devices ends at its limits", async () => {
     await using at = await temporaryDirectory();
     await mkdir(join(at.path, ...Array.from({ length: 20 }, () => "d")), { recursive: true });
-    const found = await findAlone({ devices: [at.path] }, at.path);
+    const found = await findBelow(at.path);
     assert.deepEqual(found?.devices.get(at.path), {
       kind: "precondition",
       reason: "is a directory of more than 10000 entries or 16 levels",
@@ -222,8 +214,8 @@ describe("HostPaths with its helper", () => {
   });
 
   test("is started anew when it was killed, and ends with close()", async () => {
-    const own = new HostPathsProcess({ program, log: recordingLog() });
-    const found = new HostPaths({ helper: own, log });
+    const own = new HelperProcess({ program, log: recordingLog() });
+    const found = new HostPaths({ startVerb: own.startVerb, log });
     await find({ look: ["/"] }, found);
     const { pid } = own;
     assert.ok(pid !== undefined);
@@ -239,19 +231,20 @@ describe("HostPaths with its helper", () => {
   });
 
   for (const [what, given] of [
-    ["there is none for the architecture", () => programPath("host-paths", "s390x")],
+    ["there is none for the architecture", () => programPath("helper", "s390x")],
     ["it cannot be started", () => "/no/such/program"],
   ] as const) {
     test(`leaves paths to the engine when ${what}, and logs that once`, async () => {
       const own = recordingLog();
-      const none = new HostPathsProcess({ program: given, log: own });
-      const without = new HostPaths({ helper: none, log: own });
+      const none = new HelperProcess({ program: given, log: own });
+      const without = new HostPaths({ startVerb: none.startVerb, log: own });
       assert.equal(await find({ make: ["/tmp/x"] }, without), undefined);
       assert.equal(await find({ make: ["/tmp/x"] }, without), undefined);
-      assert.deepEqual(
-        own.lines.map(({ level, message }) => [level, message]),
-        [["warn", "paths of mounts and devices are not looked at, and left to the Docker Engine"]],
-      );
+      await until("both lines are there", () => own.lines.length >= 2);
+      assert.deepEqual(own.lines.map(({ level, message }) => [level, message]).sort(), [
+        ["warn", "cannot use the helper process"],
+        ["warn", "paths of mounts and devices are not looked at, and left to the Docker Engine"],
+      ]);
       await none.close();
     });
   }
@@ -268,42 +261,60 @@ describe("HostPaths with its helper", () => {
   );
 });
 
-const present: PathAnswer = { id: 1, entry: 0, outcome: "present", errno: 0, length: 0, names: [] };
+const outcomes = { present: 1, devices: 7, devicesEnd: 8 } as const;
 
-/** A helper whose processes hang at every path with "hung" in it, and end only when the test says so. */
+/** An answer of the helper. */
+function answer(entry: number, outcome: keyof typeof outcomes = "present", text = ""): Buffer {
+  const bytes = Buffer.concat([Buffer.alloc(20), Buffer.from(text)]);
+  for (const [index, number] of [bytes.length, entry, outcomes[outcome]].entries())
+    bytes.writeUInt32LE(number, index * 4);
+  return bytes;
+}
+
+/** Processes that hang at every path with "hung" in it, and end only when the test says so. */
 class HangingHelper {
   readonly asked: string[][] = [];
-  readonly #hanging: PathListener[] = [];
+  readonly #hanging: ProgramListener[] = [];
   killed = 0;
   endsWhenKilled = false;
 
-  ask(entries: readonly PathEntry[], listener: PathListener): () => void {
-    this.asked.push(entries.map(({ path }) => path.toString()));
+  readonly startVerb: StartProgram = ({ words: [, ...words] }, listener) => {
+    const paths = words.map((word) => word.slice(1));
+    this.asked.push(paths);
     queueMicrotask(() => {
-      for (const [index, { path }] of entries.entries()) {
+      for (const [index, path] of paths.entries()) {
         if (path.includes("hung")) {
           this.#hanging.push(listener);
           return;
         }
-        listener.answered({ ...present, entry: index });
+        listener.output("stdout", answer(index));
       }
-      listener.ended();
+      listener.ended(ended);
     });
-    return () => {
-      this.killed += 1;
-      if (this.endsWhenKilled) this.endAll();
+    return {
+      ...others,
+      kill: () => {
+        this.killed += 1;
+        if (this.endsWhenKilled) this.endAll();
+      },
     };
-  }
+  };
 
   endAll(): void {
-    for (const listener of this.#hanging.splice(0)) listener.ended();
+    for (const listener of this.#hanging.splice(0)) listener.ended(ended);
   }
 }
+
+const ended = { exitCode: 0, signalName: undefined };
+const others = { feed: () => undefined, kill: () => undefined, leave: () => undefined };
 
 describe("HostPaths at file systems that do not answer", () => {
   function hanging(timeoutMs: number) {
     const helper = new HangingHelper();
-    const paths = new HostPaths({ helper, log: recordingLog(), timeoutMs, killTimeoutMs: 20 });
+    const paths = new HostPaths({
+      startVerb: helper.startVerb,
+      ...{ log: recordingLog(), timeoutMs, killTimeoutMs: 20 },
+    });
     const find = async (path: string, pod = "a", signal = never) =>
       (await paths.find({ ...nothing, make: ["/fine", path] }, pod, signal))?.mounts.get(path);
     return { helper, paths, find };
@@ -370,36 +381,31 @@ describe("HostPaths at file systems that do not answer", () => {
 
   test("a helper that is lost twice leaves the paths to the engine", async () => {
     const asked: string[] = [];
-    const helper = {
-      ask: (entries: readonly PathEntry[], listener: PathListener) => {
-        asked.push(entries.map(({ path }) => path.toString()).join());
-        queueMicrotask(() => {
-          listener.lost("killed");
-        });
-        return () => undefined;
-      },
+    const startVerb: StartProgram = ({ words }, listener) => {
+      asked.push(words.slice(1).join());
+      queueMicrotask(() => {
+        listener.failed(new Error("killed"));
+      });
+      return others;
     };
-    const paths = new HostPaths({ helper, log: recordingLog() });
+    const paths = new HostPaths({ startVerb, log: recordingLog() });
     assert.equal(await paths.find({ ...nothing, make: ["/a"] }, "pod", never), undefined);
-    assert.deepEqual(asked, ["/a", "/a"]);
+    assert.deepEqual(asked, ["m/a", "m/a"]);
   });
 
   test("after a helper is lost amid its answers only those of the next helper count", async () => {
     let asked = 0;
-    const answer: PathAnswer = { ...present, outcome: "devices", names: ["/dev/a/1"] };
-    const helper = {
-      ask: (_entries: readonly PathEntry[], listener: PathListener) => {
-        asked += 1;
-        const isLost = asked === 1;
-        queueMicrotask(() => {
-          listener.answered(answer);
-          if (isLost) listener.lost("killed");
-          else listener.answered({ ...answer, outcome: "devicesEnd", names: [] });
-        });
-        return () => undefined;
-      },
+    const startVerb: StartProgram = (_, listener) => {
+      asked += 1;
+      const isLost = asked === 1;
+      queueMicrotask(() => {
+        listener.output("stdout", answer(0, "devices", "/dev/a/1\0"));
+        if (isLost) listener.failed(new Error("killed"));
+        else listener.output("stdout", answer(0, "devicesEnd"));
+      });
+      return others;
     };
-    const paths = new HostPaths({ helper, log: recordingLog() });
+    const paths = new HostPaths({ startVerb, log: recordingLog() });
     const found = await paths.find({ ...nothing, devices: ["/dev/a"] }, "pod", never);
     assert.deepEqual([asked, found?.devices.get("/dev/a")], [2, ["/dev/a/1"]]);
   });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { commandRunner, outputOf, runCommand } from "../../../../src/network/iptables/run-command.js";
-import { isHelperLost, ProgramsProcess } from "../../../../src/shim/native/helper-process.js";
+import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
+import { isHelperLost } from "../../../../src/shim/native/process-life.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -11,8 +12,8 @@ const node = process.execPath;
 /** Tells when it runs by nothing: it is ended from outside. */
 const endless = ["-e", "setInterval(() => {}, 1000)"];
 
-const helper = new ProgramsProcess({
-  program: programPath("run-programs", process.arch),
+const helper = new HelperProcess({
+  program: () => programPath("helper", process.arch),
   log: recordingLog(),
 });
 after(() => helper.close());
@@ -60,7 +61,7 @@ for (const [way, run] of [
 }
 
 test("a command whose helper is lost is unavailable, and known for that", async () => {
-  const own = new ProgramsProcess({ program: "/bin/false", log: recordingLog() });
+  const own = new HelperProcess({ program: () => "/bin/false", log: recordingLog() });
   const run = commandRunner((...given) => own.start(...given));
   await assert.rejects(outputOf(run, "true", [], { signal: never }), (error) => {
     return isKind(error, "unavailable") && isHelperLost(error) && error.message.startsWith("run true: ");

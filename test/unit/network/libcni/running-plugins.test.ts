@@ -11,7 +11,7 @@ import { ResultCache } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
 import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
-import { ProgramsProcess } from "../../../../src/shim/native/helper-process.js";
+import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import type { StartProgram } from "../../../../src/shim/native/start-program.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";
 import { hasEnded, parseStat } from "../../../../src/lib/linux/process-stat.js";
@@ -159,7 +159,7 @@ describe("a plugin of a killed process", () => {
 });
 
 test("a plugin that goes on after its helper was lost is ended before the next DEL", async () => {
-  const helper = new ProgramsProcess({ program: programPath("run-programs", process.arch), log });
+  const helper = new HelperProcess({ program: () => programPath("helper", process.arch), log });
   const start: StartProgram = (...given) => helper.start(...given);
   const runner = new NetworkListRunner(fake.invoker({ running, start }), log);
   attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });

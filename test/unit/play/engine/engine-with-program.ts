@@ -13,13 +13,13 @@ import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/
 import { FakeEngine } from "../../../fakes/fake-engine.js";
 
 const architecture = imageArchitecture(process.arch) ?? "";
-const program = fileURLToPath(new URL(`../../../../native/bin/play-files-${architecture}`, import.meta.url));
+const program = fileURLToPath(new URL(`../../../../native/bin/helper-${architecture}`, import.meta.url));
 export const skip =
   process.platform === "linux" && architecture !== "" && process.getuid?.() === 0
     ? false
     : "the program needs Linux, root and a known architecture";
 export const endpoint = 'ssh://root@far (context "lab")';
-const reference = "dockershim.local/play-files:2";
+const reference = "dockershim.local/play-files:3";
 
 /** Volumes are directories; an exec runs the program. */
 export class EngineWithProgram extends FakeEngine {
@@ -39,7 +39,7 @@ export class EngineWithProgram extends FakeEngine {
   }
 
   override async startExec(): Promise<ProcessStreams> {
-    const child = spawn(program, [this.volumesPath, "dockershim-play"], {
+    const child = spawn(program, ["play-files", this.volumesPath, "dockershim-play"], {
       stdio: ["pipe", "pipe", "inherit"],
     });
     this.children.push(child);

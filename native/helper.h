@@ -1,0 +1,77 @@
+/* The verbs of the helper, each in a file of its own, and what they share. */
+#ifdef HELPER_MAIN
+#include "system.h"
+#else
+#define WITHOUT_ENTRY_POINT
+#include "system.h"
+#endif
+
+/* What was counted in a directory; `is_partial`: it has at least that. */
+struct usage {
+	u64 bytes;
+	u64 files;
+	int is_partial;
+};
+
+/* Performs the verb of the first word with the others, of which a null is the last. */
+_Noreturn void perform(char *const *words);
+
+_Noreturn void run_programs(void);
+_Noreturn void host_paths(char *const *words);
+_Noreturn void disk_usage(char *const *words);
+_Noreturn void play_files(char *const *words);
+
+/* Counts an open directory, which it closes, until `deadline`. 0, or a negative error. */
+long measure(long directory, long deadline, struct usage *usage);
+
+__attribute__((unused)) static unsigned long text_size(const char *text)
+{
+	unsigned long size = 0;
+
+	while (text[size] != 0)
+		size++;
+	return size;
+}
+
+struct short_text {
+	char text[32];
+};
+
+__attribute__((unused)) static struct short_text with_number(const char *words, u64 number)
+{
+	struct short_text result;
+	unsigned long size = text_size(words);
+	char digits[21];
+	unsigned position = sizeof digits - 1;
+
+	digits[position] = 0;
+	do {
+		digits[--position] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number != 0);
+	memcpy(result.text, words, size);
+	memcpy(result.text + size, digits + position, sizeof digits - position);
+	return result;
+}
+
+/* The path by which the kernel finds an open file again, whatever its name is now. */
+__attribute__((unused)) static struct short_text path_of(long descriptor)
+{
+	/* Of more digits than a descriptor has no path is made: the text has room for ten. */
+	return with_number("/proc/self/fd/", (u32)descriptor);
+}
+
+__attribute__((unused)) static long stat_at(long directory, const char *path, long flags, struct file_status *status)
+{
+	return system_call(SYS_newfstatat, directory, (long)path, (long)status, flags, 0);
+}
+
+__attribute__((unused)) static int is_directory(const struct file_status *status)
+{
+	return (status->mode & S_IFMT) == S_IFDIR;
+}
+
+__attribute__((unused)) static int is_dots(const char *name)
+{
+	return name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0));
+}
