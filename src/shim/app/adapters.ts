@@ -78,7 +78,7 @@ export async function openAdapters(
   let engineHost: EngineHost | undefined;
   let nodePrepared = Promise.resolve();
   const host = (): HostAccess => present.host;
-  const stats = openStats({ engine, model, host, log }, lifetime);
+  const stats = openStats({ engine, model, host, startVerb: helper.startVerb, log }, lifetime);
   const logs = new ContainerLogWriters({
     engine,
     host,

@@ -1,12 +1,14 @@
 import { tries } from "../../domain/reach.js";
 import type { Logger } from "../../lib/log.js";
 import type { Snapshot } from "../../domain/snapshot.js";
+import type { StartProgram } from "../native/start-program.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { LayerUsages, StatsSource } from "../ports/stats.js";
 import { CgroupStats } from "./cgroup-stats.js";
 import { EngineStats } from "./engine-stats.js";
-import { layerMeasurement, WritableLayers } from "./writable-layers.js";
+import { layerMeasurement } from "./layer-measurement.js";
+import { WritableLayers } from "./writable-layers.js";
 
 /** How often what is kept of ended containers is released. */
 const forgetEveryMs = 10_000;
@@ -18,6 +20,8 @@ export interface StatsSourcesDeps {
   /** Containers whose writable layers are measured. */
   readonly running: () => Iterable<Snapshot>;
   readonly isRunning: (id: string) => boolean;
+  /** Performs a verb of the helper. */
+  readonly startVerb: StartProgram;
   readonly log: Logger;
 }
 
@@ -39,11 +43,11 @@ export class StatsSources {
   #byFiles: CgroupStats | undefined;
 
   constructor(private readonly deps: StatsSourcesDeps) {
-    const { engine, host, running, isRunning, log } = deps;
+    const { engine, host, running, isRunning, startVerb, log } = deps;
     this.#source = new EngineStats({ engine, log });
     this.#layers = new WritableLayers({
       running,
-      measure: layerMeasurement({ host, engine }),
+      measure: layerMeasurement({ host, engine, startVerb }),
       cpuTime: async (container) => this.#byFiles?.cpuTime(container),
       log,
     });

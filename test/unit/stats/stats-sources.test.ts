@@ -33,6 +33,9 @@ test("StatsSources closes the files of ended containers also while a layer is be
       host: () => host,
       running: () => [container],
       isRunning: (id) => running.has(id),
+      startVerb: () => {
+        throw new Error("no layer is measured here");
+      },
       log,
     });
     stats.useHost(host);
