@@ -17,7 +17,7 @@ const ENTRY_POINTS = {
 const LINE_CHARACTERS = 160;
 
 /**
- * docker-modem loads ssh2 for ssh:// endpoints, which the program refuses. It is the third part of all text, and cannot be loaded
+ * docker-modem loads ssh2 for ssh:// endpoints, which the program reaches by `ssh` itself. It is the third part of all text, and cannot be loaded
  * without its own files beside it. dockerode loads what builds of images need, with files beside them, too.
  * @type {import("esbuild").Plugin}
  */
