@@ -6,21 +6,25 @@ export interface FrameBounds {
   readonly limitBytes: number;
 }
 
-export class SizedFrames {
+export class SizedFrames<T> {
   #rest: Buffer = Buffer.alloc(0);
 
-  constructor(private readonly bounds: FrameBounds) {}
+  /** `parse` gets a frame with its size. */
+  constructor(
+    private readonly bounds: FrameBounds,
+    private readonly parse: (frame: Buffer) => T,
+  ) {}
 
-  /** The frames that `chunk` completes, each with its size (a little-endian u32). Throws when the stream has none. */
-  take(chunk: Buffer): readonly Buffer[] {
+  /** What `chunk` completes. A size is a little-endian u32. Throws when the stream has none. */
+  take(chunk: Buffer): readonly T[] {
     const { headBytes, limitBytes } = this.bounds;
     let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    const frames: Buffer[] = [];
+    const frames: T[] = [];
     while (bytes.length >= headBytes) {
       const size = bytes.readUInt32LE(0);
       if (size < headBytes || size > limitBytes) throw new Error("an answer of an impossible size");
       if (bytes.length < size) break;
-      frames.push(bytes.subarray(0, size));
+      frames.push(this.parse(bytes.subarray(0, size)));
       bytes = bytes.subarray(size);
     }
     this.#rest = bytes;

@@ -7,12 +7,12 @@ import type { ProcessStreams } from "../../shim/ports/engine.js";
 import { type FileCalls, type FileStats, fileKind } from "../containers/file-calls.js";
 import { mountPointsOf } from "../containers/mounts.js";
 import {
-  AnswerReader,
   type HelperAnswer,
   type HelperRequest,
   type Operation,
   dataLimit,
   encodeRequest,
+  helperAnswers,
   systemError,
 } from "./helper-protocol.js";
 
@@ -35,7 +35,7 @@ interface Pending {
  */
 export class HelperCalls implements FileCalls, Disposable {
   readonly #pending = new Map<number, Pending>();
-  readonly #answers = new AnswerReader();
+  readonly #answers = helperAnswers();
   #lastId = 0;
   #said = "";
   #lost: ShimError | undefined;
@@ -53,7 +53,7 @@ export class HelperCalls implements FileCalls, Disposable {
     streams.input.on("error", () => undefined); // The end of the output tells of it.
     streams
       .readOutput((stream, data) => {
-        if (stream === "stdout") for (const answer of this.#answers.push(data)) this.#take(answer);
+        if (stream === "stdout") for (const answer of this.#answers.take(data)) this.#take(answer);
         else this.#said = (this.#said + data.toString()).slice(0, 1000);
         return undefined;
       })

@@ -1,5 +1,6 @@
 /** Requests to the helper program and its answers, as in native/play-files.c. Pure. */
 import { getSystemErrorMap } from "node:util";
+import { SizedFrames } from "../../lib/sized-frames.js";
 
 export const operations = {
   look: 1,
@@ -60,36 +61,17 @@ export interface HelperAnswer {
   readonly data: Buffer;
 }
 
-/** Collects what arrives, and takes answers off it. */
-export class AnswerReader {
-  #pending: Buffer[] = [];
-  #bytes = 0;
+/** Cuts a stream of bytes into answers. */
+export function helperAnswers(): SizedFrames<HelperAnswer> {
+  return new SizedFrames(
+    { headBytes: answerHeaderBytes, limitBytes: answerHeaderBytes + dataLimit },
+    answerIn,
+  );
+}
 
-  /** Throws for what is no answer. */
-  *push(chunk: Buffer): Iterable<HelperAnswer> {
-    this.#pending.push(chunk);
-    this.#bytes += chunk.length;
-    while (this.#bytes >= answerHeaderBytes) {
-      const size = this.#joined(answerHeaderBytes).readUInt32LE(0);
-      if (size < answerHeaderBytes || size > answerHeaderBytes + dataLimit)
-        throw new Error("what it said is no answer");
-      if (this.#bytes < size) return;
-      const all = this.#joined(this.#bytes);
-      const answer = all.subarray(0, size);
-      this.#pending = [all.subarray(size)];
-      this.#bytes -= size;
-      yield { id: answer.readUInt32LE(4), errno: answer.readUInt32LE(8), data: answer.subarray(16) };
-    }
-  }
-
-  /** A buffer with at least so many of the pending bytes, from the first. */
-  #joined(bytes: number): Buffer {
-    const [first = Buffer.alloc(0)] = this.#pending;
-    if (first.length >= bytes) return first;
-    const all = Buffer.concat(this.#pending);
-    this.#pending = [all];
-    return all;
-  }
+function answerIn(bytes: Buffer): HelperAnswer {
+  const data = bytes.subarray(answerHeaderBytes);
+  return { id: bytes.readUInt32LE(4), errno: bytes.readUInt32LE(8), data };
 }
 
 /** Those that Node.js has no name for. */

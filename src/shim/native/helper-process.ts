@@ -7,7 +7,7 @@ import { Socket } from "node:net";
 import { constants } from "node:os";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { encodeInput, encodeOrder, encodeRun, encodeVerb, ProgramAnswerReader } from "./helper-protocol.js";
+import { encodeInput, encodeOrder, encodeRun, encodeVerb, programAnswers } from "./helper-protocol.js";
 import type { ProgramAnswer } from "./helper-protocol.js";
 import { ProcessLife } from "./process-life.js";
 import {
@@ -138,7 +138,7 @@ export class HelperProcess {
   }
 
   #read(child: ChildProcess, lose: (reason: string) => void): void {
-    const reader = new ProgramAnswerReader();
+    const reader = programAnswers();
     child.stdout?.on("data", (chunk: Buffer) => {
       if (this.#life.child !== child) return;
       try {

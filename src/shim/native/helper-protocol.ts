@@ -66,13 +66,9 @@ const answerKinds = ["none", "started", "failed", "stdout", "stderr", "ended", "
 const answerHeadBytes = 16;
 const answerLimitBytes = 64 * 1024;
 
-/** Cuts a stream of bytes into answers. Throws when it is none. */
-export class ProgramAnswerReader {
-  readonly #frames = new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes });
-
-  take(chunk: Buffer): readonly ProgramAnswer[] {
-    return this.#frames.take(chunk).map(answerIn);
-  }
+/** Cuts a stream of bytes into answers. */
+export function programAnswers(): SizedFrames<ProgramAnswer> {
+  return new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes }, answerIn);
 }
 
 function answerIn(bytes: Buffer): ProgramAnswer {

@@ -44,13 +44,9 @@ export interface PathAnswer {
 const answerHeadBytes = 20;
 const answerLimitBytes = 4096;
 
-/** Cuts a stream of bytes into answers. Throws when it is none. */
-export class PathAnswerReader {
-  readonly #frames = new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes });
-
-  take(chunk: Buffer): readonly PathAnswer[] {
-    return this.#frames.take(chunk).map(parseAnswer);
-  }
+/** Cuts a stream of bytes into answers. */
+export function pathAnswers(): SizedFrames<PathAnswer> {
+  return new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes }, parseAnswer);
 }
 
 /** Both architectures that the program is for are little endian. */

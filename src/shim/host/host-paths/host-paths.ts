@@ -9,8 +9,8 @@ import { isKind, messageOf, ShimError } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
 import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
 import type { StartProgram } from "../../native/start-program.js";
-import { type PathAnswer, PathAnswerReader, type PathTask } from "./host-paths-protocol.js";
-import { pathLimitBytes, pathWord, systemErrorText } from "./host-paths-protocol.js";
+import { type PathAnswer, type PathTask } from "./host-paths-protocol.js";
+import { pathAnswers, pathLimitBytes, pathWord, systemErrorText } from "./host-paths-protocol.js";
 
 export interface HostPathsOptions {
   /** Performs a verb of the helper. */
@@ -157,7 +157,7 @@ export class HostPaths {
         giveUp(() => undefined);
         reject(ShimError.from(signal.reason));
       };
-      const reader = new PathAnswerReader();
+      const reader = pathAnswers();
       const answered = (answer: PathAnswer): void => {
         const entry = entries[answer.entry];
         if (entry === undefined || isGivenUp) return;
