@@ -14,7 +14,7 @@ export class Semaphore {
   }
 
   /** Runs `work` with a permit. Leaves the queue at once, with the reason of `signal`, when that aborts. */
-  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  async run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     await this.#acquire(signal);
     try {
       return await work();
@@ -23,8 +23,8 @@ export class Semaphore {
     }
   }
 
-  async #acquire(signal: AbortSignal): Promise<void> {
-    if (signal.aborted) throw ShimError.from(signal.reason);
+  async #acquire(signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted === true) throw ShimError.from(signal.reason);
     if (this.#free > 0) {
       this.#free -= 1;
       return;
@@ -37,7 +37,7 @@ export class Semaphore {
       this.#waiters.add(admit);
       const link = linkAbort(signal, () => {
         this.#waiters.delete(admit);
-        reject(ShimError.from(signal.reason));
+        reject(ShimError.from(signal?.reason));
       });
     });
   }
@@ -50,5 +50,14 @@ export class Semaphore {
       return;
     }
     this.#free += 1;
+  }
+}
+
+/** One holder at a time, in order of arrival. Work that waits never leaves. */
+export class Lock {
+  readonly #one = new Semaphore(1);
+
+  run<T>(work: () => Promise<T>): Promise<T> {
+    return this.#one.run(undefined, work);
   }
 }

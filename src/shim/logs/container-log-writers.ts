@@ -2,6 +2,7 @@
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { RetryTimer, type BackoffTimes } from "../../lib/sync/backoff.js";
+import { Lock } from "../../lib/sync/semaphore.js";
 import { tries } from "../../domain/reach.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerLogs, LogOwner, LogTarget } from "../ports/container-logs.js";
@@ -11,7 +12,6 @@ import { historyTemporary, type HistoryWriter } from "./adopted/history-writer.j
 import { newRecord, type LogFormat, type LogRecord } from "./log-record.js";
 import type { LogSource, LogWriter } from "./log-source.js";
 import { recordFromFile } from "./lost-record.js";
-import { Lock } from "./sink/log-output.js";
 import { TurnQueue } from "./turn-queue.js";
 import { WriterFactory, type PreparedFileLog, type WriterFactoryDeps } from "./writer-factory.js";
 

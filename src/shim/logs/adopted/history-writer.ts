@@ -6,13 +6,14 @@
 import { basename, dirname, join } from "node:path";
 import { messageOf } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
+import { Lock } from "../../../lib/sync/semaphore.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { removeBeside, renameBeside } from "./engine-links.js";
 import { timeIn } from "../api/replay.js";
 import { cutNotice, droppedNotice } from "../gaps.js";
 import { formatEntries, nothingFormatted } from "../file/json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "../file/json-file-reader.js";
-import { Lock, type LogOutput } from "../sink/log-output.js";
+import type { LogOutput } from "../sink/log-output.js";
 import type { LogHistory } from "../log-record.js";
 import { LogSink } from "../sink/log-sink.js";
 import { longestEntryBytes } from "../log-source.js";

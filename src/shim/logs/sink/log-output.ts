@@ -2,6 +2,7 @@
 import { sleep } from "../../../lib/abort.js";
 import { messageOf, ShimError } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
+import { Lock } from "../../../lib/sync/semaphore.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {
@@ -222,15 +223,4 @@ export class LogOutput {
 /** Retries `write` until it returns true: the disk has taken it. Throws the reason of `signal`. */
 export async function retryWrite(write: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
   while (!(await write())) await sleep(retryMs, signal);
-}
-
-/** One holder at a time, in order of arrival. */
-export class Lock {
-  #last: Promise<unknown> = Promise.resolve();
-
-  run<T>(work: () => Promise<T>): Promise<T> {
-    const next = this.#last.then(work, work);
-    this.#last = next.catch(() => undefined);
-    return next;
-  }
 }
