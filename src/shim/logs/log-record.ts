@@ -1,10 +1,11 @@
 /** The record on disk of each container's log: its owner, its path, and its position. */
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { removeFile, sweepTemporaryFiles, writeFileAtomically } from "../../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../../lib/files/directories.js";
-import { messageOf } from "../../lib/errors.js";
-import { isFileKey, quarantineFile } from "../../lib/files/state-files.js";
+import {
+  fits,
+  isString,
+  RecordDirectory,
+  type RecordType,
+  type SchemaOf,
+} from "../../lib/files/record-directory.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogSource } from "./log-source.js";
 
@@ -86,45 +87,60 @@ export function newRecord(
   };
 }
 
-/** The second pattern is of earlier versions, which unpacked compressed files of the engine on the disk. */
-const temporary = [/^\.dockershim-[0-9a-f]{16}$/, /^[0-9a-f]{64}\.unpacked$/];
-const suffix = ".json";
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) >= 0;
+const isName = (value: unknown): boolean => isString(value) && value !== "";
 
-/** The records of one directory, `<id>.json` each. Calls for one id must not overlap. */
-export class LogRecords {
-  readonly #records = new Map<string, LogRecord>();
+const positionSchema = {
+  file: isString,
+  offset: isCount,
+  since: isCount,
+  lines: isCount,
+  notice: isString,
+} satisfies SchemaOf<SourcePosition>;
+const sinkSchema = { inode: isString, size: isCount } satisfies SchemaOf<SinkPosition>;
+const historySchema = { path: isString, file: isString, offset: isCount } satisfies SchemaOf<LogHistory>;
 
-  private constructor(
-    private readonly directory: string,
-    private readonly log: Pick<Logger, "error">,
-  ) {}
+export const logRecordType: RecordType<LogRecord> = {
+  kind: "log",
+  subject: "container",
+  idField: "containerId",
+  idOf: ({ containerId }) => containerId,
+  schema: {
+    version: (value) => value === 1,
+    containerId: isName,
+    format: (value) => [undefined, "cri", "docker"].includes(value as undefined),
+    directory: isName,
+    path: isName,
+    source: (value) => [undefined, "file", "api", "attach"].includes(value as undefined),
+    position: positionSchema,
+    sink: sinkSchema,
+    former: (value) => value === null || fits(value, { ...sinkSchema, position: positionSchema }),
+    finished: (value) => typeof value === "boolean",
+    gaps: (value) => typeof value === "number",
+    history: (value) => value === undefined || value === null || fits(value, historySchema),
+  } satisfies SchemaOf<LogRecord>,
+  // The schema covers every field of the type.
+  fromFile: (object) => ({ format: "cri", history: null, ...object }) as unknown as LogRecord,
+  format: (record) => JSON.stringify(record),
+  // Earlier versions unpacked compressed files of the engine on the disk.
+  temporary: [/^[0-9a-f]{64}\.unpacked$/],
+};
 
-  /**
-   * Throws only when the directory cannot be made or listed. Corrupt records are quarantined and reported.
-   */
+/** The records of one directory. Calls for one id must not overlap. */
+export class LogRecords extends RecordDirectory<LogRecord> {
+  /** Throws only when the directory cannot be made or listed. */
   static async open(
     directory: string,
     log: Pick<Logger, "error">,
     quarantineDirectory: string,
   ): Promise<LogRecords> {
-    const records = new LogRecords(directory, log);
-    await createDirectory(directory, 0o700);
-    await sweepTemporaryFiles(directory, { patterns: temporary }).catch((error: unknown) => {
-      log.error({ err: messageOf(error) }, "cannot remove temporary files of a crashed writer");
-    });
-    for (const name of await namesIn(directory)) {
-      const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
-      if (isFileKey(id)) await records.#load(id, quarantineDirectory);
-    }
+    const records = new LogRecords(logRecordType, directory, log, { quarantineDirectory });
+    await records.load();
     return records;
   }
 
-  get(id: string): LogRecord | undefined {
-    return this.#records.get(id);
-  }
-
   ids(): readonly string[] {
-    return [...this.#records.keys()];
+    return [...this.all()].map(({ containerId }) => containerId);
   }
 
   /**
@@ -132,95 +148,13 @@ export class LogRecords {
    * cut: for records that lead to the removal of something else. The others belong to log files that are not
    * flushed, either.
    */
-  async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
-    await this.#write(record, flush);
-    this.#records.set(record.containerId, record);
+  override async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
+    await this.write(record.containerId, record, flush);
   }
 
   /** Stores a position. After a power cut the log file is compared with an older position, or with none. */
   async move(record: LogRecord): Promise<void> {
-    this.#records.set(record.containerId, record);
-    await this.#write(record, "never");
+    this.keep(record);
+    await this.write(record.containerId, record);
   }
-
-  async remove(id: string): Promise<void> {
-    if (!this.#records.delete(id)) return;
-    await removeFile(this.#path(id));
-  }
-
-  async #write(record: LogRecord, flush: "first" | "never"): Promise<void> {
-    await writeFileAtomically(this.#path(record.containerId), JSON.stringify(record), {
-      mode: 0o600,
-      temporaryPrefix: ".dockershim-",
-      flush,
-    });
-  }
-
-  #path(id: string): string {
-    return join(this.directory, id + suffix);
-  }
-
-  async #load(id: string, quarantineDirectory: string): Promise<void> {
-    const path = this.#path(id);
-    try {
-      const record = parseRecord(await readFile(path, "utf8"));
-      if (record?.containerId === id) {
-        this.#records.set(id, record);
-        return;
-      }
-      const quarantined = await quarantineFile(path, quarantineDirectory, "log");
-      this.log.error({ containerId: id, path, quarantined }, "corrupt log record, moved to the quarantine");
-    } catch (error) {
-      this.log.error({ containerId: id, path, err: messageOf(error) }, "cannot read log record, ignored");
-    }
-  }
-}
-
-export function parseRecord(text: string): LogRecord | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (typeof parsed !== "object" || parsed === null) return undefined;
-  const value = parsed as Partial<Record<keyof LogRecord, unknown>>;
-  const { version, containerId, directory, path, source, sink, former, finished, gaps } = value;
-  const { format = "cri", history = null } = value;
-  const ok =
-    version === 1 &&
-    (format === "cri" || format === "docker") &&
-    [containerId, directory, path].every((text) => typeof text === "string" && text !== "") &&
-    (source === undefined || source === "file" || source === "api" || source === "attach") &&
-    isPosition(value.position) &&
-    hasFields(sink, sinkFields) &&
-    (former === null ||
-      (hasFields(former, sinkFields) && isPosition((former as { position?: unknown }).position))) &&
-    typeof finished === "boolean" &&
-    typeof gaps === "number" &&
-    (history === null || hasFields(history, { path: "string", file: "string", offset: "number" }));
-  // The checks above cover every field of the type.
-  return ok ? ({ ...value, format, history } as LogRecord) : undefined;
-}
-
-const sinkFields = { inode: "string", size: "number" } as const;
-
-function isPosition(value: unknown): boolean {
-  return hasFields(value, {
-    file: "string",
-    offset: "number",
-    since: "number",
-    lines: "number",
-    notice: "string",
-  });
-}
-
-function hasFields(value: unknown, fields: Readonly<Record<string, "string" | "number">>): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return Object.entries(fields).every(([name, type]) => {
-    const field = (value as Record<string, unknown>)[name];
-    return (
-      typeof field === type && (type === "string" || (Number.isSafeInteger(field) && Number(field) >= 0))
-    );
-  });
 }

@@ -10,7 +10,7 @@ import {
   type RecordDirectoryOptions,
   type RecordType,
   type SchemaOf,
-} from "./record-directory.js";
+} from "../../lib/files/record-directory.js";
 
 export interface ContainerRecord {
   readonly version: 1;

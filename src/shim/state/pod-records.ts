@@ -12,7 +12,7 @@ import {
   type RecordDirectoryOptions,
   type RecordType,
   type SchemaOf,
-} from "./record-directory.js";
+} from "../../lib/files/record-directory.js";
 
 export interface PodRecord {
   readonly version: 1;

@@ -14,7 +14,7 @@ import {
   formatRecord,
   parseRecord,
   type RecordDirectoryOptions,
-} from "../../../src/shim/state/record-directory.js";
+} from "../../../src/lib/files/record-directory.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { podRecord as record, recordedId as id } from "../../fakes/pod-record.js";

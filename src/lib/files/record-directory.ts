@@ -1,18 +1,11 @@
-/**
- * Records of pods and containers beyond what Docker keeps: in memory for readers, on disk for the next start.
- */
+/** Records that a program keeps for itself: in memory for readers, on disk for the next start. */
 import { dirname, join } from "node:path";
-import {
-  ownTemporaryName,
-  removeFile,
-  sweepTemporaryFiles,
-  writeFileAtomically,
-} from "../../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../../lib/files/directories.js";
-import type { Flusher } from "../../lib/files/flusher.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
-import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../../lib/files/state-files.js";
-import type { Logger } from "../../lib/log.js";
+import { ownTemporaryName, removeFile, sweepTemporaryFiles, writeFileAtomically } from "./atomic-file.js";
+import { createDirectory, namesIn } from "./directories.js";
+import type { Flusher } from "./flusher.js";
+import { messageOf, ShimError } from "../errors.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "./state-files.js";
+import type { Logger } from "../log.js";
 
 export type Table = Readonly<Record<string, unknown>>;
 
@@ -26,16 +19,20 @@ export type RecordSchema = Readonly<{ [field: string]: FieldCheck | RecordSchema
 export type SchemaOf<T> = Readonly<Record<keyof T, FieldCheck | RecordSchema>>;
 
 export interface RecordType<R> {
-  /** In names of quarantined files. */
-  readonly kind: "pod" | "container";
-  /** What has the id. */
-  readonly subject: "sandbox" | "container";
-  /** The name of the id in the record and in log lines. */
-  readonly idField: "sandboxId" | "containerId";
+  /** In names of quarantined files: "pod". */
+  readonly kind: string;
+  /** What has the id: "sandbox". */
+  readonly subject: string;
+  /** The name of the id in the record and in log lines: "sandboxId". */
+  readonly idField: string;
   readonly schema: RecordSchema;
   idOf(record: R): string;
   /** From the object in the file, which fits the schema. */
   fromFile(object: Table): R;
+  /** The text of the file; `formatRecord` unless given. */
+  readonly format?: (record: R) => string;
+  /** Names of temporary files of earlier releases. */
+  readonly temporary?: readonly RegExp[];
 }
 
 export interface RecordDirectoryOptions {
@@ -70,7 +67,7 @@ export abstract class RecordDirectory<R extends object> {
   protected constructor(
     private readonly type: RecordType<R>,
     private readonly directory: string,
-    private readonly log: Logger,
+    private readonly log: Pick<Logger, "error">,
     private readonly options: RecordDirectoryOptions = {},
   ) {}
 
@@ -83,7 +80,9 @@ export abstract class RecordDirectory<R extends object> {
     await createDirectory(this.directory, directoryMode);
     try {
       // The state directory is this process's alone.
-      await sweepTemporaryFiles(this.directory, { patterns: [ownTemporaryName] });
+      await sweepTemporaryFiles(this.directory, {
+        patterns: [ownTemporaryName, ...(this.type.temporary ?? [])],
+      });
     } catch (error) {
       this.log.error({ err: messageOf(error) }, "cannot remove the temporary files of a crashed writer");
     }
@@ -110,7 +109,7 @@ export abstract class RecordDirectory<R extends object> {
   /** Stores the record: a kill loses it no more. Throws as `fileError` describes. */
   async put(record: R): Promise<void> {
     const id = this.type.idOf(record);
-    await this.#locked("write", id, () => this.#write(id, record));
+    await this.#locked("write", id, () => this.write(id, record));
   }
 
   /** Waits until the record as stored last outlives a power cut. Throws as `Flusher.flushed` does. */
@@ -137,7 +136,7 @@ export abstract class RecordDirectory<R extends object> {
     return this.#locked("update", id, async () => {
       const present = this.#records.get(id);
       const changed = change(present);
-      return changed === present ? changed : this.#write(id, changed);
+      return changed === present ? changed : this.write(id, changed);
     });
   }
 
@@ -159,25 +158,33 @@ export abstract class RecordDirectory<R extends object> {
     return `${verb} record of ${this.type.subject} ${JSON.stringify(id.slice(0, 256))}`;
   }
 
-  async #write(id: string, wanted: R): Promise<R> {
+  /** As `put`, without the lock. `flush`: other than the options say. */
+  protected async write(id: string, wanted: R, flush?: "first" | "never"): Promise<R> {
     const previous = this.#records.get(id);
     const record = previous === undefined ? wanted : keepUnknownKeys(previous, wanted, this.type.schema);
-    const text = formatRecord(record);
+    const text = (this.type.format ?? formatRecord)(record);
     const problem = this.#problemOf(id, parseRecord(new TextEncoder().encode(text), this.type));
     if (problem !== undefined || !isFileKey(id)) {
       const reason = problem ?? "the id cannot be a file name";
       throw new ShimError("internal", `${this.#action("write", id)}: ${reason}`);
     }
     const { writeFile = writeFileAtomically, flusher } = this.options;
+    const isNew = previous === undefined;
     await writeFile(this.#path(id), text, {
       mode: 0o600,
       temporaryPrefix,
       directoryMode,
-      flush: flusher === undefined ? "never" : { later: flusher, isNew: previous === undefined },
+      flush: flush ?? (flusher === undefined ? "never" : { later: flusher, isNew }),
     });
+    this.keep(record);
+    return record;
+  }
+
+  /** Shows readers a record that is on file, or is to be. */
+  protected keep(record: R): void {
+    const id = this.type.idOf(record);
     this.#records.set(id, record);
     this.#notify(id, record);
-    return record;
   }
 
   async #load(id: string): Promise<void> {
@@ -261,6 +268,11 @@ export function parseRecord<R>(
 export function formatRecord(record: object): string {
   const plain = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
   return `${JSON.stringify(record, plain, 2)}\n`;
+}
+
+/** Whether `value` is an object whose fields are as `schema` says. */
+export function fits(value: unknown, schema: RecordSchema): boolean {
+  return isTable(value) && wrongField(value, schema) === undefined;
 }
 
 /** The path of the first field that its check refuses. */
