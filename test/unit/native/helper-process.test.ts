@@ -52,6 +52,17 @@ function run(name: string, words: readonly string[] = []): Promise<ProgramExit> 
   );
 }
 
+function perform(
+  verb: string,
+  words: readonly string[],
+  onStart: (pid: number) => void = () => undefined,
+): Promise<ProgramExit> {
+  const request = { program: verb, words, environment: {} };
+  return runProgram(helper.startVerb, request, { ...usual, onStart: async (pid) => onStart(pid) });
+}
+
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? String(error);
+
 /** Starts a program that ends only by a signal. */
 async function startSleep(): Promise<{ running: Promise<ProgramExit>; pid: number }> {
   const before = pids.length;
@@ -188,12 +199,32 @@ test(
     });
     await until("all run", () => started === cats.length);
     assert.equal(await parent(), String(process.pid));
+    // Verbs have places of their own.
+    assert.equal((await perform("disk-usage", ["/no/such", "0"])).exitCode, 0);
     for (const { caller } of cats) caller.abort();
     await Promise.allSettled(cats.map(({ ended }) => ended));
     assert.equal(await parent(), String(helperPid()));
     assert.deepEqual(warnings(), []);
   },
 );
+
+describe("a verb", { timeout: 120_000 }, () => {
+  test("that there is not ends with exit code 2", async () => {
+    assert.equal((await perform("no-such-verb", [])).exitCode, 2);
+  });
+
+  test("is killed with the helper, also while it is stopped", async () => {
+    const performing = perform("disk-usage", ["/", "60000"], (pid) => {
+      process.kill(pid, "SIGSTOP");
+      pids.push(pid);
+    });
+    performing.catch(() => undefined);
+    const pid = await until("it is stopped", () => pids.pop());
+    process.kill(helperPid(), "SIGKILL");
+    await assert.rejects(performing, isHelperLost);
+    await until("it is gone", () => markOf(pid) === undefined);
+  });
+});
 
 describe("the helper ends, and what it has started goes on", { timeout: 120_000 }, () => {
   let parent: ChildProcess;
