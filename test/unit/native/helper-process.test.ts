@@ -61,8 +61,6 @@ function perform(
   return runProgram(helper.startVerb, request, { ...usual, onStart: async (pid) => onStart(pid) });
 }
 
-const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? String(error);
-
 /** Starts a program that ends only by a signal. */
 async function startSleep(): Promise<{ running: Promise<ProgramExit>; pid: number }> {
   const before = pids.length;

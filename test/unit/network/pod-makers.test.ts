@@ -4,7 +4,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../src/network/libcni/cache.js";
-import { startAsChild, type StartProgram } from "../../../src/network/programs/start-program.js";
+import { startAsChild, type StartProgram } from "../../../src/shim/native/start-program.js";
 import { selectNetworkPlugin } from "../../../src/network/select-plugin.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
