@@ -50,6 +50,7 @@ export class HelperProcess {
     this.#log = log;
     this.#life = new ProcessLife<Run>({
       name: "helper process",
+      lostMessage: "the helper process was lost",
       program,
       // Programs inherit the working directory.
       spawn: { stdio: ["pipe", "pipe", "ignore"] },

@@ -7,6 +7,8 @@ import type { Logger } from "../../lib/log.js";
 export interface ProcessLifeOptions {
   /** In messages: "pod dialer". */
   readonly name: string;
+  /** Logged, and the beginning of errors, when the process has ended by a fault. */
+  readonly lostMessage: string;
   /** Absolute path of the program. May throw. */
   readonly program: () => string;
   readonly spawn: SpawnOptions;
@@ -81,13 +83,12 @@ export class ProcessLife<W extends Waiting> {
     this.#child = undefined;
     const lost = [...this.waiting.values()];
     this.waiting.clear();
-    const { name, log } = this.#options;
+    const { lostMessage, log } = this.#options;
     const error = this.#isClosed
       ? new ShimError("cancelled", "the shim is stopping")
-      : (failure ?? new ShimError("unavailable", `the ${name} was lost: ${reason}`, { helperLost: true }));
+      : (failure ?? new ShimError("unavailable", `${lostMessage}: ${reason}`, { helperLost: true }));
     if (!this.#isClosed) {
-      if (failure === undefined)
-        log.warn({ pid: child.pid, reason, requests: lost.length }, `the ${name} was lost`);
+      if (failure === undefined) log.warn({ pid: child.pid, reason, requests: lost.length }, lostMessage);
       this.#options.lost?.(error);
     }
     for (const waiting of lost) waiting.failed(error);

@@ -37,6 +37,7 @@ export class DialerProcess {
     this.#options = options;
     this.#life = new ProcessLife<Pending>({
       name: "pod dialer",
+      lostMessage: "the pod dialer was lost",
       program: options.program,
       spawn: { cwd: "/", serialization: "json", stdio: ["pipe", "ignore", "ignore", "ipc"] },
       opened: (child, lose) => {
