@@ -36,7 +36,7 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
       if ((await readKernelFile(path)).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
     } catch (error) {
       if (setting.endsWith("ip6tables") && hasCode(error, "ENOENT")) continue;
-      log.warn({ setting, err: messageOf(error) }, "cannot let iptables see bridged traffic");
+      log.warn({ setting, err: messageOf(error) }, "cannot enable bridge-nf-call-iptables");
     }
   }
 }

@@ -24,7 +24,7 @@ export interface PodMakersOptions {
   /** The plugins beside the present one, apart from no-op. */
   readonly formers: readonly FormerPlugin[];
   readonly log: Pick<Logger, "info">;
-  /** Of the host-local plugin; its default when not given. */
+  /** Data directory of the host-local plugin. Default: the plugin's. */
   readonly addressDir?: string | undefined;
 }
 
@@ -54,7 +54,7 @@ export class PodMakers {
     await former.tearDownPod(request, signal);
   }
 
-  /** Of a pod on a network that is not Docker's, while Docker's are those of new pods. */
+  /** Addresses of a pod on a network that is not Docker's, while new pods use Docker's. */
   async podAddresses(
     present: NetworkPlugin,
     question: PodAddressQuestion,

@@ -147,7 +147,7 @@ export interface SweepOptions {
   readonly olderThanMs?: number;
 }
 
-/** Of the names that the prefix `.dockershim-` gives. */
+/** Names that the prefix `.dockershim-` gives. */
 export const ownTemporaryName = /^\.dockershim-[0-9a-f]{16}$/;
 
 /**

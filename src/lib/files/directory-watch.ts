@@ -32,7 +32,7 @@ export interface DirectoryWatchOptions {
 export class DirectoryWatch {
   #watcher: Watcher | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Of the directory at the last `renew`. */
+  /** Identity of the directory at the last `renew`. */
   #identity: string | undefined;
 
   constructor(

@@ -172,7 +172,7 @@ class HpackReader {
 const endOfString = 256; // The Huffman code of strings: §5.2.
 const longestCodeBits = 30;
 
-/** Of each code length: the first code, and the symbols in the order of their codes. */
+/** For each code length, the first code and the symbols in the order of their codes. */
 const codesByLength: readonly { readonly first: number; readonly symbols: readonly number[] }[] =
   canonicalCodes();
 

@@ -10,10 +10,10 @@ import { basename } from "node:path";
 /** Most are shorter; so small a buffer is a slice of one that Node.js shares out. */
 const firstBytes = 2 * 1024;
 const largestBytes = 256 * 1024;
-/** Of a file that is read whole. The processes of containers decide how long some of these files are. */
+/** Limit of a file that is read whole. The processes of containers decide how long some of these files are. */
 const wholeLimitBytes = 4 * 1024 * 1024;
 /**
- * Of one line. A line of a mount table has up to four paths of 4 KiB, and four characters for some of their
+ * Limit of one line. A line of a mount table has up to four paths of 4 KiB, and four characters for some of their
  * bytes.
  */
 const lineLimitBytes = 64 * 1024;

@@ -24,7 +24,7 @@ const understood: ReadonlySet<number> = new Set([
 export interface FrameParserOptions {
   /** The largest payload of a control frame. Data frames may have any length, as they are not buffered. */
   readonly frameBytes: number;
-  /** Of a client, which opens streams and ignores the replies. */
+  /** Set by a client, which opens streams and ignores the replies. */
   readonly ignoresReplies?: boolean;
 }
 

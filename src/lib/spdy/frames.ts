@@ -8,7 +8,7 @@ import { ShimError } from "../errors.js";
 
 export const frameHeaderBytes = 8;
 
-/** Of SPDY/3 and SPDY/3.1, which have the same frames. */
+/** SPDY/3 and SPDY/3.1 have the same version and the same frames. */
 export const protocolVersion = 3;
 export const controlBit = 0x8000;
 

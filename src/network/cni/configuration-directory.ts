@@ -40,7 +40,7 @@ export class ConfigurationDirectory implements NetworkSource {
   #state: NetworkState;
   #lastGood: NetworkList | undefined;
   #skipped: readonly SkippedFile[] = [];
-  /** Of each reported file, the problem and the content. */
+  /** The problem and the content of each reported file. */
   #reported = new Map<string, string>();
   #fingerprint: string | undefined;
   readonly #looks = new CoalescedWork<void>(() => this.#renewAndLook());

@@ -11,7 +11,7 @@ import { isKind } from "../../lib/errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
-/** Of each of its files: a pod that may change its network can make them as long as it likes. */
+/** Limit of each file. A pod that may change its network decides how long they are. */
 const fileLimitBytes = 256 * 1024;
 
 /**

@@ -25,7 +25,7 @@ export async function readNodeRanges(routeFile = "/proc/net/route"): Promise<rea
 }
 
 /**
- * Of the text of /proc/net/route: interface, destination, …, mask as eighth field; numbers have the bytes
+ * Ranges in the text of /proc/net/route: interface, destination, …, mask as eighth field; numbers have the bytes
  * reversed.
  */
 function routedRanges(text: string): NodeRange[] {

@@ -8,7 +8,7 @@ import type { PortMapping } from "../../domain/sandbox.js";
 export type ReadOwners = (signal: AbortSignal) => Promise<readonly HostPortOwner[]>;
 
 export class HostPortClaims {
-  /** Of this process; undefined for a sandbox that was torn down, whatever its record says. */
+  /** Claims of this process; undefined for a sandbox that was torn down, whatever its record says. */
   readonly #claims = new Map<string, HostPortOwner | undefined>();
 
   constructor(private readonly readOwners: ReadOwners = () => Promise.resolve([])) {}

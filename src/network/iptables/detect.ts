@@ -6,7 +6,7 @@ export type IptablesMode = "auto" | IptablesBackend;
 
 export interface IptablesTools {
   readonly version: IptablesVersion;
-  /** Of all program names, as in `iptables-nft-save`; empty for what plain `iptables` is. */
+  /** Part of each program's name, as in `iptables-nft-save`; empty for plain `iptables`. */
   readonly suffix: "" | "-nft" | "-legacy";
   /** For the log. */
   readonly reason: string;

@@ -154,7 +154,7 @@ export interface CacheEntry {
   readonly config?: string;
   readonly cniArgs: readonly CniArgument[];
   readonly capabilityArgs: JsonObject;
-  /** Of the last plugin that succeeded. */
+  /** Result of the last plugin that succeeded. */
   readonly result?: JsonObject;
   /** Absent in entries of other programs. */
   readonly phase?: CachePhase;

@@ -23,7 +23,7 @@ export type Finding = CniFinding | OrphanedChain;
 export interface CleanUp {
   readonly cleaned: readonly Finding[];
   readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
-  /** Of unknown owners, therefore skipped. */
+  /** Findings whose owner is unknown; they are skipped. */
   readonly left: readonly Finding[];
 }
 

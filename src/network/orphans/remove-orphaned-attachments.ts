@@ -28,7 +28,7 @@ export interface CleanUpTools {
 export interface CleanUp {
   readonly cleaned: readonly Finding[];
   readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
-  /** Of unknown owners, therefore skipped. */
+  /** Findings whose owner is unknown; they are skipped. */
   readonly left: readonly Finding[];
 }
 

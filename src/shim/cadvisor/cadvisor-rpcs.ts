@@ -14,7 +14,7 @@ import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } f
 export interface CadvisorServices {
   readonly state: Pick<EngineState, "link" | "model" | "sync">;
   readonly images: { readonly names: Pick<ImageNames, "nameOf"> };
-  /** Of this program. */
+  /** Version of this program. */
   readonly version: string;
 }
 

@@ -39,7 +39,7 @@ const statuses: readonly DockerStatus[] = [
  * must be here, but for port bindings and annotations, which have no limit either.
  */
 
-/** Of `GET /containers/{id}/json`. */
+/** Fields read of `GET /containers/{id}/json`. */
 export const containerEssentials: Essentials = {
   ...members("Id", "Name", "Created", "Path", "Image", "Mounts", "LogPath", "ResolvConfPath", "SizeRw"),
   State: members(
@@ -58,7 +58,7 @@ export const containerEssentials: Essentials = {
   GraphDriver: members("Data"),
 };
 
-/** Of an entry of `GET /containers/json`. */
+/** Fields read of an entry of `GET /containers/json`. */
 export function listedContainerEssentials(label: string | undefined): Essentials {
   return {
     ...members("Id", "Names", "Image", "ImageID", "Created", "State"),

@@ -31,7 +31,7 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   };
 }
 
-/** Of an event: only the action and its subject are read, everything else is inspected. */
+/** Fields read of an event: the action and its subject. Everything else is inspected. */
 function eventEssentials(labelKey: string): Essentials {
   return {
     ...members("Type", "Action"),

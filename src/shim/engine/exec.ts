@@ -8,7 +8,7 @@ import { asObject, flagOf, numberOf } from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 import { openProcessStreams } from "./http/process-streams.js";
 
-/** Of `GET /exec/{id}/json`: the command itself is in it. */
+/** Fields read of `GET /exec/{id}/json`, which holds the command itself, too. */
 const execEssentials: Essentials = members("Running", "ExitCode", "Pid");
 
 export function execCalls(client: EngineClient): ExecCalls {

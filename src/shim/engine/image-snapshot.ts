@@ -21,7 +21,7 @@ import { type Essentials, members } from "./http/json-stream.js";
  * must be here.
  */
 
-/** Of `GET /images/{reference}/json`. */
+/** Fields read of `GET /images/{reference}/json`. */
 export const imageEssentials: Essentials = {
   ...members("Id", "RepoTags", "RepoDigests", "Created", "Author", "Architecture", "Os", "Size"),
   Config: { ...members("User", "StopSignal", "Volumes"), Labels: members(...essentialLabels) },
@@ -29,7 +29,7 @@ export const imageEssentials: Essentials = {
   GraphDriver: members("Name", "Data"),
 };
 
-/** Of an entry of `GET /images/json`. */
+/** Fields read of an entry of `GET /images/json`. */
 export const listedImageEssentials: Essentials = {
   ...members("Id", "RepoTags", "RepoDigests", "Size", "Manifests"),
 };

@@ -17,7 +17,7 @@ const identityMinor = 54;
 const loadTimeoutMs = 10 * 60_000;
 /** What two removals of one image that meet say, up to Docker 20.10. */
 const goneMeanwhile = /unrecognized image ID|image does not exist|no such image/i;
-/** Of `GET /system/df`. */
+/** Fields read of `GET /system/df`. */
 const diskUsageEssentials: Essentials = { LayersSize: true, ImageUsage: members("TotalSize") };
 
 export function imageCalls(client: EngineClient): ImageCalls {

@@ -30,7 +30,7 @@ import { type Outcome, proveByIds, proveDirectories } from "./reach/prove-direct
 import { type ProcessJobs, proveProcesses } from "./reach/prove-processes.js";
 import { RemoteHost } from "./remote-host.js";
 
-/** Of all proofs of a connect together. What is not proven in time is out of reach until the next connect. */
+/** Deadline of all proofs of a connect together. What is not proven in time is out of reach until the next connect. */
 const proofMs = 20_000;
 
 export interface EngineHostDeps {

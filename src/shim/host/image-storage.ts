@@ -7,7 +7,7 @@ import type { LayerDirectory } from "../ports/host.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { ProcFiles, readMounts } from "./processes/proc-files.js";
 
-/** Of a containerd that was not told otherwise. */
+/** containerd's default. */
 const containerdRoot = "/var/lib/containerd";
 
 /**

@@ -5,7 +5,7 @@ import type { ProcFiles } from "./processes/proc-files.js";
 
 /** A service opens its listening sockets first, and they get the lowest numbers. */
 const mostOpenFiles = 4_096;
-/** Of all sockets of a network namespace: pods in the host's network have theirs in it, too. */
+/** Limit of the list of all sockets of a network namespace. Pods in the host's network have theirs in it, too. */
 const socketsLimitBytes = 64 * 1024 * 1024;
 
 /**

@@ -13,9 +13,9 @@ const inspectTimeoutMs = 5_000;
  * reports what is done to containerd's image store beside it, and the engine drops events for a slow reader.
  */
 const freshMs = 60_000;
-/** Of images by id, and by the names that ImageStatus was asked for. */
+/** Number of images by id, and by the names that ImageStatus was asked for. */
 const capacity = 2_000;
-/** Of an image with more characters in its names and its user, which are of any size, some are left out. */
+/** Characters of an image's names and user, which are of any size. What is beyond is left out. */
 const imageLimit = 16 * 1024;
 /** The same for all images of a list. */
 const listLimit = 8 * 1024 * 1024;

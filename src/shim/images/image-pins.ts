@@ -10,7 +10,7 @@ export type PinRule = (image: Pinnable) => boolean;
 export interface ImagePinsDeps {
   readonly pauseImages: { isPinned(names: readonly string[]): boolean };
   readonly unmanagedImages: Pick<UnmanagedImages, "ids">;
-  /** Of `--pinned-images`. */
+  /** Patterns of `--pinned-images`. */
   readonly patterns: readonly string[];
 }
 

@@ -88,7 +88,7 @@ export class ImageUserReader {
   }
 }
 
-/** Of all user databases that are kept. */
+/** Limit of all user databases that are kept. */
 const capacityCharacters = 16 * 1024 * 1024;
 /** What an image takes beside the text. */
 const overheadCharacters = 1024;

@@ -20,7 +20,7 @@ export interface RunningPull {
 
 const pullLimit = 16;
 const layerLimit = 128;
-/** Of references and of the engine's texts. References of images have at most 255 characters and a digest. */
+/** Limits of references and of the engine's texts, in characters. A reference has at most 255 characters and a digest. */
 const imageLimit = 512;
 const textLimit = 64;
 

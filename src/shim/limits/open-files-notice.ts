@@ -16,7 +16,7 @@ import type { HostAccess, OpenFileLimits } from "../ports/host.js";
  */
 const lowSoftLimit = 1024;
 
-/** Of sandboxes of one engine connection whose limits are asked for until one is known. */
+/** Number of sandboxes of one engine connection whose limits are read until one is known. */
 const attempts = 5;
 
 export function isLow({ soft }: OpenFileLimits): boolean {

@@ -13,7 +13,7 @@ import type { Registry } from "./prom-client.js";
 
 type PromClient = typeof prometheusClient;
 
-/** Of dockershim's histograms: the same boundaries keep its dashboards and alerts right. */
+/** Boundaries of dockershim's histograms: its dashboards and alerts stay right. */
 const dockershimBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 /** Answers from memory take less than a millisecond, pulls minutes. */
 const rpcBuckets = [0.0005, 0.001, 0.0025, ...dockershimBuckets, 30, 60, 120, 300];

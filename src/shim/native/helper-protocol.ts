@@ -17,7 +17,7 @@ export function encodeRun(id: number, { program, words, environment }: ProgramRe
   return encodeTexts(id, [pathsOf(program, environment["PATH"]), [program, ...words], variables]);
 }
 
-/** Of a verb of the helper. Throws as above. */
+/** The request of a verb of the helper. Throws as above. */
 export function encodeVerb(id: number, words: readonly string[]): Buffer {
   return encodeTexts(id, [[], words, []]);
 }

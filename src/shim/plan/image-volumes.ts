@@ -9,7 +9,7 @@ import { visibleMounts } from "./visible-mounts.js";
 
 /** An image volume of a request. */
 export interface ImageVolumeNeed {
-  /** Of the mount in `config.mounts`. */
+  /** Index of the mount in `config.mounts`. */
   readonly index: number;
   readonly image: string;
   /** Relative, normalized; empty for the whole image. */

@@ -68,7 +68,7 @@ function text<Key extends keyof DockerResources>(key: Key, value: string): Parti
   return given === undefined ? {} : ({ [key]: given } as Record<Key, string>);
 }
 
-/** Of a pod as a whole, as the kubelet sends them, which sets the cgroup of the pod itself. */
+/** Resources of a whole pod, as the kubelet sends them. The kubelet sets the pod's cgroup itself. */
 export interface PodResources {
   readonly overhead: LinuxContainerResources | null;
   readonly resources: LinuxContainerResources | null;

@@ -72,7 +72,7 @@ export interface SandboxPlan {
   readonly resources?: PodResources;
 }
 
-/** Of the pause container, as dockershim and cri-dockerd had them. */
+/** The pause container's values, as in dockershim and cri-dockerd. */
 const pauseOomScoreAdj = -998;
 const pauseCpuShares = 2;
 /** The size of the pod's /dev/shm: Docker's default, explicit as in dockershim and cri-dockerd. */

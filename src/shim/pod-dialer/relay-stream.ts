@@ -29,7 +29,7 @@ export class RelayStream extends Duplex {
   #isConnected = false;
   /** The process has exited, or its output is none of the program. */
   #isOver = false;
-  /** Of pieces of output that wait for the reader. What comes at once from the engine may be several pieces. */
+  /** Callbacks of pieces of output that wait for the reader. What comes at once from the engine may be several pieces. */
   #waiting: (() => void)[] = [];
   #grace: NodeJS.Timeout | undefined;
   #onConnect: { readonly resolve: () => void; readonly reject: (error: ShimError) => void } | undefined;

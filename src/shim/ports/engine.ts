@@ -105,7 +105,7 @@ export interface LogOptions {
   readonly follow: boolean;
   /** Whether the container has a terminal: its output comes as it is, without frames. */
   readonly tty: boolean;
-  /** Of all these only so many, the newest; all when it is not given. */
+  /** Number of the newest lines to read. Default: all. */
   readonly tail?: number;
 }
 

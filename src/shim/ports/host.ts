@@ -83,7 +83,7 @@ export interface HostFunctions {
 
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
   cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
-  /** Of its first process; undefined when that is out of reach or not provably the container's. */
+  /** Limits of the first process; undefined if it is out of reach or not provably the container's. */
   openFileLimits(container: Snapshot): Promise<OpenFileLimits | undefined>;
   /** The directory on this host with the files that the container has written, if any. */
   writableLayer(container: Snapshot): Promise<string | undefined>;

@@ -14,7 +14,7 @@ export interface PodNetworkRequest extends PodNetworkReference {
   readonly uid: string;
   /** `/proc/<pid>/ns/net` of the pause container. */
   readonly netns: string;
-  /** Of the namespace that was proven to be the pod's; another one at that path is not touched. */
+  /** Identity of the namespace that was proven to be the pod's. Another one at that path is not touched. */
   readonly netnsIdentity?: string | undefined;
   readonly annotations: Readonly<Record<string, string>>;
   readonly portMappings: readonly PortMapping[];

@@ -17,7 +17,7 @@ export interface PodParts {
 }
 
 export interface PodReading {
-  /** Of the whole pod; undefined when nothing of it could be read. */
+  /** Readings of the whole pod; undefined if nothing of it could be read. */
   readonly resources: ResourceReading | undefined;
   /** Without `lo`, `eth0` first; undefined for the host's network and for what is out of reach. */
   readonly interfaces: readonly InterfaceReading[] | undefined;
@@ -36,13 +36,13 @@ export interface ReadOptions {
  * hundreds that wait for each other are moved by each garbage collection meanwhile.
  */
 export interface StatsSource {
-  /** Of running containers, with their ids. */
+  /** Readings of running containers, with their ids. */
   readContainers(
     containers: readonly Snapshot[],
     options: ReadOptions,
     signal: AbortSignal,
   ): AsyncIterable<readonly [string, ResourceReading]>;
-  /** Of ready pods, with their sandbox ids. */
+  /** Readings of ready pods, with their sandbox ids. */
   readPods(
     pods: readonly PodParts[],
     options: ReadOptions,
@@ -57,7 +57,7 @@ export interface StatsSource {
 }
 
 export interface LayerUsage {
-  /** Of the measurement. */
+  /** Time of the measurement. */
   readonly timestamp: Nanoseconds;
   /** As on disk: whole blocks, hard links once. */
   readonly usedBytes: number;

@@ -20,9 +20,9 @@ interface Known {
   readonly pid: number;
   /** Undefined: out of reach. */
   readonly cgroup: Cgroup | undefined;
-  /** Of sandboxes: the pod's cgroup, which is the parent of theirs. */
+  /** For sandboxes: the pod's cgroup, which is the parent of theirs. */
   readonly parent: Cgroup | undefined;
-  /** Of sandboxes without a cgroup of the whole pod. */
+  /** For sandboxes without a cgroup of the whole pod. */
   readonly podRate: CpuRate;
   process: ProcessDirectory | undefined;
 }
@@ -161,7 +161,7 @@ export class CgroupStats implements StatsSource {
     return undefined;
   }
 
-  /** Of a pod in reach with what was read of its containers; undefined when it has ended meanwhile. */
+  /** Reads a pod in reach, with the readings of its containers; undefined if it has ended meanwhile. */
   async #readPod(
     pod: PodParts,
     containers: ReadonlyMap<string, ResourceReading>,

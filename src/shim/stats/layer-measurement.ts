@@ -22,7 +22,7 @@ export interface LayerMeasurementDeps {
   readonly engine: Pick<Engine, "writableLayerBytes">;
   /** Performs a verb of the helper. */
   readonly startVerb: StartProgram;
-  /** Of the engine. It walks at full speed; in a minute it gets through millions of files. */
+  /** Deadline of the engine, which walks millions of files in a minute. */
   readonly engineLimitMs?: number;
 }
 

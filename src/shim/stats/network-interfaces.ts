@@ -6,7 +6,7 @@ const defaultInterface = "eth0";
 /** Per pod: a pod that may change its network can make any number of interfaces. */
 const mostInterfaces = 100;
 /**
- * Of `net/dev`; room for some 400 interfaces. Those that were there first, as the default one, come first.
+ * Limit of `net/dev`: some 400 interfaces. Those that were there first, as the default one, come first.
  */
 export const interfacesLimitBytes = 64 * 1024;
 const space = 0x20;

@@ -7,7 +7,7 @@ import type { DescriptorCache } from "./descriptor-cache.js";
 
 /** Each descriptor must be looked at to tell a socket. Sockets beyond these are not counted. */
 const looksPerPod = 10_000;
-/** Of one call. Pods that use less than an equal part leave more to the others. */
+/** Limit of one call. Pods that use less than an equal part leave more to the others. */
 const looksPerCall = 200_000;
 const looksAtOnce = 16;
 /** Names that are read synchronously at a time. */

@@ -15,7 +15,7 @@ const forgetEveryMs = 10_000;
 
 export interface StatsSourcesDeps {
   readonly engine: Engine;
-  /** Of the present engine connection. */
+  /** The host of the present engine connection. */
   readonly host: () => HostAccess;
   /** Containers whose writable layers are measured. */
   readonly running: () => Iterable<Snapshot>;

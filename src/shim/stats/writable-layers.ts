@@ -11,7 +11,7 @@ import type { MeasuredLayer, MeasureLayer } from "./layer-measurement.js";
 const tickMs = 2_000;
 /** Between two measurements of a layer. */
 const intervalMs = 30_000;
-/** Of a container that has used no CPU time, which has written nothing: `docker cp` can write to it, too. */
+/** Interval for a container that has used no CPU time. Only `docker cp` can have written to it. */
 const sleepingMs = 240_000;
 /** The engine walks a layer at full speed: it is asked rarely. */
 const engineMs = 300_000;

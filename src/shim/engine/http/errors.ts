@@ -138,7 +138,7 @@ const knownErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^Unavailable: |: unavailable$/, "unavailable"],
 ];
 
-/** Of the error with which a connection that is not made in time is given up. */
+/** Code of the error of a connection that was not made in time. */
 export const connectTimeoutCode = "ERR_CONNECT_TIMEOUT";
 
 const reasons: Readonly<Record<string, string>> = {

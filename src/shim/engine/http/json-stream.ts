@@ -237,7 +237,7 @@ export async function readList<T>(
 class ListSplitter {
   state: "before" | "inside" | "whole" | "malformed" = "before";
   readonly #end = new ValueEnd();
-  /** Of the entry that has begun. */
+  /** Parts of the entry that has begun. */
   #parts: Buffer[] = [];
   #size = 0;
   #trimmer: JsonTrimmer | undefined;

@@ -89,7 +89,7 @@ function brokenConnection(cause?: Error): ShimError {
 const headerBytes = 8;
 /** Docker writes frames of at most some 32 KiB; beyond this it is not a frame but something else. */
 const frameLimitBytes = 256 * 1024 * 1024;
-/** Of a message in which the engine reports an error. */
+/** Limit of a message in which the engine reports an error. */
 const reportLimitBytes = 4096;
 
 /**

@@ -11,11 +11,11 @@ import type { SshEndpoint } from "./endpoint.js";
 
 /** With the start of ssh and a name's look-up an endpoint that does not answer is known within 5 s. */
 const connectSeconds = 4;
-/** Of the end of what ssh has to say: a banner of the other host comes first, of any length. */
+/** Limit of the end of ssh's output. A banner of the other host, of any length, comes first. */
 const messageBytes = 1024;
 
 export class SshTunnel {
-  /** Of the socket to connect to. */
+  /** Path of the socket to connect to. */
   readonly path: string;
   readonly #directory: string;
   readonly #server: Server;

@@ -69,7 +69,7 @@ export class ContainerCgroup {
     return mount === undefined || own === undefined ? undefined : directoryOf(mount, own);
   }
 
-  /** Of all hierarchies in which the container has a cgroup; undefined when there is none. */
+  /** Directories in all hierarchies in which the container has a cgroup; undefined if there is none. */
   directories(): CgroupDirectories | undefined {
     const found = [...this.#paths.keys()].flatMap((controller) => {
       const directory = this.directory(controller);

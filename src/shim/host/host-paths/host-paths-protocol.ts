@@ -37,7 +37,7 @@ export interface PathAnswer {
   readonly errno: number;
   /** How many bytes of the path the failure is about. */
   readonly length: number;
-  /** Of `devices`: the paths of some of them. */
+  /** Paths of some of `devices`. */
   readonly names: readonly string[];
 }
 

@@ -10,7 +10,7 @@ import { ProcFiles } from "./proc-files.js";
 import { moveIntoCgroup } from "../cgroup/runtime-cgroup.js";
 
 export interface EngineProcessesOptions {
-  /** Of the engine; the processes of one that is not reached by a unix socket are left alone. */
+  /** The engine's. The processes of an engine without a unix socket are left alone. */
   readonly endpoint: { readonly kind: "unix"; readonly path: string } | { readonly kind: "tcp" | "ssh" };
   /** Absolute name of a cgroup; undefined leaves the processes where they are. */
   readonly runtimeCgroups?: string | undefined;
@@ -27,7 +27,7 @@ export interface EngineProcessesOptions {
 /** dockershim's value for dockerd: one above that of processes that are never killed. */
 const engineScore = -999;
 const defaultIntervalMs = 5 * 60_000;
-/** Of one round: it looks at some hundred small files. */
+/** Deadline of one round, which reads some hundred small files. */
 const roundLimitMs = 30_000;
 
 /**

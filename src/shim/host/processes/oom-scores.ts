@@ -17,7 +17,7 @@ export type OomScoreClamping =
   | "never";
 
 export interface HostOomScoresOptions {
-  /** Of the engine. With it, only a process that listens there is taken for the engine's. */
+  /** The engine's socket. If given, only a process that listens there counts as the engine's. */
   readonly socketPath?: string | undefined;
   /** The engine's pid file. */
   readonly pidFile?: string;
@@ -47,7 +47,7 @@ const failurePattern = new RegExp(
   ].join(""),
 );
 
-/** Of one look at the engine's process; connecting to the engine waits for it. */
+/** Deadline of one look at the engine's process. Connecting to the engine waits for it. */
 const lookLimitMs = 5_000;
 
 /** Texts of files; undefined for what cannot be read. */

@@ -120,7 +120,7 @@ class ProcessTree {
     return all.filter((entry) => pids.has(entry.pid) && !hasEnded(entry));
   }
 
-  /** Of the container where its cgroup tells them, else of the whole host. */
+  /** The processes in the container's cgroup if it is known, else those of the whole host. */
   async #pids(): Promise<readonly number[]> {
     this.#list ??= await findProcessList(this.containerId, this.root, this.#proc);
     const listed = this.#list === undefined ? undefined : await listProcesses(this.#list);
