@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -102,6 +103,22 @@ describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, ()
       await client.result;
     }
     await until("both lines are there", async () => (await pod.shell(id, "cat /tmp/lines")) === "one\ntwo");
+  });
+
+  test("a terminal passes on the keys with which Docker's client detaches", async () => {
+    const script =
+      "stty raw -echo; while :; do echo ready; sleep 0.1; done & head -c 4 | od -An -tx1; kill $!";
+    const id = await start(script, { stdin: true, tty: true });
+    const client = await sessions.attach(id, { stdin: true, tty: true, stderr: false });
+    const ready = once(client.stdout, "data");
+    const all = textOf(client.stdout);
+    await ready;
+    for (const key of ["\x10", "\x11", "a", "b"]) {
+      client.stdin.write(key);
+      await delay(50);
+    }
+    assert.match(await all, /10 11 61 62/);
+    assert.equal(await client.result, 0);
   });
 
   test("a terminal is the container's, whatever the request says, and follows the client's size", async () => {

@@ -1,6 +1,7 @@
 /** Exec sessions: streams, exit codes, terminals, and that nothing stays behind. */
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
@@ -104,6 +105,21 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
     client.stdin.write("exit 7\n");
     client.stdout.resume();
     assert.equal(await client.result, 7);
+  });
+
+  test("a terminal passes on the keys with which Docker's client detaches", async () => {
+    const script = "stty raw -echo; echo ready; head -c 4 | od -An -tx1";
+    const client = await sessions.exec(id, ["sh", "-c", script], { tty: true, stdin: true, stderr: false });
+    const ready = once(client.stdout, "data");
+    const all = textOf(client.stdout);
+    await ready;
+    // Key by key, as they are typed: some engines look for the sequence in single bytes only.
+    for (const key of ["\x10", "\x11", "a", "b"]) {
+      client.stdin.write(key);
+      await delay(50);
+    }
+    assert.match(await all, /10 11 61 62/);
+    assert.equal(await client.result, 0);
   });
 
   test("a client that does not read stops the process, and loses nothing", async () => {

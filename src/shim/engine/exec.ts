@@ -11,6 +11,13 @@ import { openProcessStreams } from "./http/process-streams.js";
 /** Fields read of `GET /exec/{id}/json`, which holds the command itself, too. */
 const execEssentials: Essentials = members("Running", "ExitCode", "Pid");
 
+/**
+ * Ends no session: nobody types this. Without it the engine takes ctrl-p ctrl-q for the end of a session with a
+ * terminal, and it refuses an empty one. It keeps back what may be the beginning, so the first key is one that
+ * hardly means anything without a further one.
+ */
+const detachKeys = "ctrl-@,ctrl-^,ctrl-_,ctrl-^,ctrl-@,ctrl-_,ctrl-@,ctrl-^";
+
 export function execCalls(client: EngineClient): ExecCalls {
   const resize = async (
     subject: string,
@@ -28,8 +35,9 @@ export function execCalls(client: EngineClient): ExecCalls {
     async createExec(containerId, { command, env, tty, stdin, stdout, stderr }, signal) {
       const json = {
         Cmd: command,
-        // Left out of the JSON when it is undefined.
+        // Left out of the JSON when they are undefined.
         Env: env,
+        DetachKeys: tty ? detachKeys : undefined,
         Tty: tty,
         AttachStdin: stdin,
         AttachStdout: stdout,
@@ -85,6 +93,7 @@ export function execCalls(client: EngineClient): ExecCalls {
         stdin: flag(options.stdin),
         stdout: flag(options.stdout),
         stderr: flag(options.stderr),
+        ...(options.tty ? { detachKeys } : {}),
       };
       const action = `attach to container "${id}"`;
       const socket = await client.hijack(
