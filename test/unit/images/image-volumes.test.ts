@@ -6,7 +6,7 @@ import type { Mount } from "../../../src/domain/cri.js";
 import { imageVolumeLabel, type ImageVolumeStore } from "../../../src/shim/images/image-volume-store.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { createContainer, rejectsWith, runSandbox } from "../../fakes/pods.js";
-import { createRequest, imageSpec } from "../../fakes/requests.js";
+import { createRequest, imageSpec, runRequest } from "../../fakes/requests.js";
 import { TestShim, type World } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
 import { mount } from "../plan/builders.js";
@@ -255,6 +255,40 @@ describe("a copied image volume", () => {
     for (const name of ["a", "b"]) await create(shim, sandbox, name);
     assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
     assert.deepEqual([made(shim).volumes.length, made(shim).pins, made(shim).scratch], [1, 1, 0]);
+  });
+
+  test("that hangs holds up containers with a volume of that image, and nothing of other images", async () => {
+    const otherId = `sha256:${"f".repeat(64)}`;
+    await using shim = await start((world) => {
+      otherDriver(world);
+      const snapshot = { graphDriverName: "btrfs" };
+      world.engine.images.add({ id: otherId, tags: ["other:1"], snapshot });
+      world.engine.images.add({ id: `sha256:${"d".repeat(64)}`, tags: ["unused:1"], snapshot });
+    });
+    const sandbox = await runSandbox(shim);
+    const other = await runSandbox(
+      shim,
+      runRequest({ metadata: { name: "other", uid: "u2", namespace: "n", attempt: 0 } }),
+    );
+    const copies = (): readonly (readonly unknown[])[] =>
+      shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").map(({ args }) => args);
+    shim.engine.hangs = (verb, [from]) => verb === "copyDirectory" && from === copies()[0]?.[0];
+    const ended: string[] = [];
+    const waiting = ["a", "b"].map((name) => create(shim, sandbox, name).then(() => ended.push(name)));
+    await until("it is copied", () => copies().length === 1);
+
+    await create(shim, other, "without", []);
+    await create(shim, other, "with", [volume({ image: imageSpec("other:1") })]);
+    const removal = removeModel(shim).catch(() => ended.push("removal"));
+    await turns(20);
+    await shim.rpcs.RemoveImage({ image: imageSpec("unused:1") }, shim.call());
+    assert.equal(shim.engine.images.find("unused:1"), undefined);
+    assert.deepEqual(ended, []);
+    shim.engine.hangs = () => false;
+    shim.engine.up();
+    await Promise.all([...waiting, removal]);
+    assert.deepEqual(ended.sort(), ["a", "b", "removal"]);
+    assert.equal(copies().length, 2);
   });
 
   test("goes on when its caller leaves, so that the next one finds it", async () => {

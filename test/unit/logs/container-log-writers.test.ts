@@ -11,6 +11,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
+import { open, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
@@ -18,7 +19,7 @@ import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
-import { until } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./file/fake-docker-log.js";
 import { containerId, openLogWriters } from "./log-bench.js";
@@ -105,6 +106,63 @@ describe("ContainerLogWriters", () => {
     await new Promise((resolve) => setTimeout(resolve, 20));
     assert.equal(existsSync(path), false);
   });
+});
+
+test("with four log files that hang, the logs of other containers stand still, and their containers do not wait", async (t) => {
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  mkdirSync(join(root, "docker"));
+  const hangs = new Set<string>();
+  let wake = (): void => undefined;
+  const woken = new Promise<void>((resolve) => (wake = resolve));
+  const handle = await open(root);
+  const prototype = Object.getPrototypeOf(handle) as FileHandle;
+  await handle.close();
+  const read = Reflect.get(prototype, "read") as (this: FileHandle, ...args: unknown[]) => Promise<unknown>;
+  t.mock.method(prototype, "read", async function (this: FileHandle, ...args: unknown[]) {
+    const path = readlinkSync(`/proc/self/fd/${String(this.fd)}`);
+    if (path.startsWith(join(root, "docker"))) {
+      hangs.add(path);
+      await woken;
+    }
+    return read.apply(this, args);
+  });
+  const writers = await openLogWriters(root, recordingLog(), {}, slowly);
+  const logOf = async (name: string): Promise<{ container: Snapshot; path: string }> => {
+    const docker = new FakeDockerLog(join(root, "docker", `${name}-json.log`));
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    mkdirSync(join(root, name));
+    const path = join(root, name, "0.log");
+    await writers.created(idOf(name), { directory: join(root, name), path });
+    const state = { status: "running", running: true } as const;
+    const changes = { state, logDriver: "json-file", logPath: docker.path };
+    return { container: containerSnapshot(idOf(name), idOf("cd"), changes), path };
+  };
+  for (const name of ["1", "2", "3", "4"]) await writers.observe((await logOf(name)).container);
+  await until("all turns are taken", () => hangs.size === 4);
+
+  const ended = await logOf("5");
+  const removed = await logOf("6");
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  for (const { container } of [ended, removed]) {
+    await writers.beforeStart(container, new AbortController().signal);
+    await writers.observe(container);
+  }
+  const exit = writers.observe({
+    ...ended.container,
+    state: { ...ended.container.state, status: "exited", running: false },
+  });
+  const removal = writers.remove(removed.container.id);
+  await turns(20);
+  t.mock.timers.tick(5_000);
+  await Promise.all([exit, removal]);
+  assert.equal(hangs.size, 4);
+  assert.equal(readFileSync(ended.path, "utf8"), "");
+
+  wake();
+  await until("the log is written", () => readFileSync(ended.path, "utf8") !== "");
+  t.mock.timers.reset();
+  await writers.stop();
 });
 
 test("--container-log-format=docker is that of the CRI where a link to the engine's file would lead nowhere", async () => {
