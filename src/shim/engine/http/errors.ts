@@ -89,8 +89,11 @@ const ociRuntime =
  */
 const knownErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^container \S+ is not running/i, "precondition"],
-  // It ended while runc updated it.
-  [/^Cannot update container \S+: .+: container not running\s*(?:: unknown)?$/s, "precondition"],
+  // It ended while runc updated it, or while containerd was about to have it updated.
+  [
+    /^Cannot update container \S+: (?:.+: container not running|cannot update a (?:stopped container|deleted process))\s*(?:: unknown)?$/s,
+    "precondition",
+  ],
   [
     new RegExp(
       [

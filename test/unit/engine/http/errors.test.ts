@@ -83,6 +83,8 @@ describe("refusal()", () => {
       `Cannot update container ${id}: runc did not terminate successfully: exit status 1: container not running\n: unknown`,
       "precondition",
     ],
+    [500, `Cannot update container ${id}: cannot update a stopped container`, "precondition"],
+    [500, `Cannot update container ${id}: cannot update a deleted process: unknown`, "precondition"],
     [500, "unable to find user nouser: no matching entries in passwd file", "invalid"],
     [500, "Unable to find group nogroup: no matching entries in group file", "invalid"],
     [
