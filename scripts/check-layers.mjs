@@ -72,7 +72,7 @@ export const layers = {
   "compare-cli": [...base, "config", "client", "grpc", "compare", "cli"],
   "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
   "migrate-cli": [...daemon, "client", "compare", "migrate", "app", "cli"],
-  main: [...base, "config", "compare", "cli", ...products],
+  main: [...base, "cli", ...products],
 };
 
 /** The folders of the layers. The first that fits has the file. Layers of `src/shim` have their name. */

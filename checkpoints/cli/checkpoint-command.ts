@@ -5,7 +5,7 @@ import { convertFiles } from "../convert-files.js";
 import { engineSandboxes } from "../engine-sandboxes.js";
 import { readFilesAtRest } from "../files-at-rest.js";
 import { repairFiles, type RepairedFile } from "../repair-files.js";
-import { createEngine, engineEndpoint, type Environment } from "../../src/shim/app/open-engine.js";
+import { createEngine, engineEndpoint } from "../../src/shim/app/open-engine.js";
 import { options as table } from "../../src/shim/config/options.js";
 import { resolveConfig } from "../../src/shim/config/resolve.js";
 import { withDeadline } from "../../src/lib/abort.js";
@@ -14,7 +14,8 @@ import { Lifetime } from "../../src/lib/lifetime.js";
 import { silentLogger } from "../../src/lib/log.js";
 import { join } from "node:path";
 import { criDockerdCheckpoints } from "../../src/shim/state/state-directory.js";
-import type { CheckpointOptions, CheckpointProgram, CheckpointTask } from "./checkpoint-commands.js";
+import type { ProcessIo } from "../../src/cli/process-io.js";
+import type { CheckpointOptions, CheckpointProgram, CheckpointTask } from "./checkpoint-options.js";
 import {
   convertedJson,
   convertedPage,
@@ -26,9 +27,7 @@ import {
 } from "./checkpoint-pages.js";
 import { servingProgram } from "../../src/shim/serve/serving-programs.js";
 
-export interface CheckpointIo {
-  readonly environment: Environment;
-  writeOut(text: string): void;
+interface CheckpointIo extends Pick<ProcessIo, "environment" | "writeOut"> {
   /** For tests: where dockershim and cri-dockerd have their checkpoints. */
   readonly usualDirectories?: readonly string[];
 }
@@ -96,7 +95,10 @@ export async function runCheckpoint(
 async function repair(
   { to, dockerEndpoint, dryRun }: Extract<CheckpointTask, { kind: "repair" }>,
   directories: readonly string[],
-  { usualDirectories, environment }: { usualDirectories: readonly string[]; environment: Environment },
+  {
+    usualDirectories,
+    environment,
+  }: { usualDirectories: readonly string[]; environment: ProcessIo["environment"] },
 ): Promise<readonly RepairedFile[]> {
   const named = new Set(directories.map((one) => resolve(one)));
   const options = {

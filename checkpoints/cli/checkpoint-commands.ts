@@ -4,35 +4,7 @@ import { ShimError } from "../../src/lib/errors.js";
 import type { CommandParts } from "../../src/cli/command-parts.js";
 import { sayExitCodes } from "../../src/cli/exit-codes.js";
 import { refuseArguments } from "../../src/cli/flags.js";
-
-export const checkpointPrograms = ["dockershim", "cri-dockerd"] as const;
-export type CheckpointProgram = (typeof checkpointPrograms)[number];
-
-export type CheckpointTask =
-  | { readonly kind: "ls" | "verify" }
-  | {
-      readonly kind: "convert";
-      readonly to: CheckpointProgram;
-      /** Undefined: in place. */
-      readonly output?: string;
-      /** Although a program serves from a directory. */
-      readonly anyway: boolean;
-    }
-  | {
-      readonly kind: "repair";
-      /** Undefined: by the name of each directory. */
-      readonly to?: CheckpointProgram;
-      readonly dockerEndpoint?: string;
-      readonly dryRun: boolean;
-      readonly anyway: boolean;
-    };
-
-export interface CheckpointOptions {
-  readonly task: CheckpointTask;
-  /** Those of dockershim and cri-dockerd when it is empty. */
-  readonly directories: readonly string[];
-  readonly format: "page" | "json";
-}
+import { checkpointPrograms, type CheckpointProgram, type CheckpointTask } from "./checkpoint-options.js";
 
 interface GivenFlags {
   readonly directory?: readonly string[];
@@ -44,11 +16,7 @@ interface GivenFlags {
   readonly anyway?: boolean;
 }
 
-export interface CheckpointActions {
-  checkpoint(options: CheckpointOptions): Promise<number>;
-}
-
-export function addCheckpointCommands(actions: CheckpointActions, parts: CommandParts): void {
+export function addCheckpointCommands(parts: CommandParts): void {
   const parent = parts.addCommand("checkpoint", "list, check, convert and repair checkpoint files");
   parent.usage("ls|verify|convert|repair [flags]").enablePositionalOptions();
   parent.allowExcessArguments().action(() => {
@@ -81,7 +49,8 @@ export function addCheckpointCommands(actions: CheckpointActions, parts: Command
       refuseArguments(command);
       const { directory = [], output } = flags;
       const format = output === "json" ? "json" : "page";
-      parts.ended(await actions.checkpoint({ task: taskOf(flags), directories: directory, format }));
+      const options = { task: taskOf(flags), directories: directory, format } as const;
+      await parts.run(() => import("./checkpoint-command.js"), "runCheckpoint", options);
     });
   };
   add("ls", "list the checkpoints of sandboxes", ["listed, corrupt files included"], () => ({ kind: "ls" }));

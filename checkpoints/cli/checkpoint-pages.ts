@@ -5,7 +5,7 @@ import { flavourName, type FilesAtRest } from "../files-at-rest.js";
 import type { RepairedFile } from "../repair-files.js";
 import type { CheckpointPortMapping, PodSandboxCheckpoint } from "../../src/shim/ports/checkpoint-store.js";
 import { shownText } from "../../src/lib/shown-text.js";
-import type { CheckpointProgram } from "./checkpoint-commands.js";
+import type { CheckpointProgram } from "./checkpoint-options.js";
 
 export function listedPage({ intact, corrupt }: FilesAtRest): string {
   const lines: string[] = [];

@@ -1,41 +1,33 @@
-/** The process: its output, its signals. */
-import { ShimError } from "../lib/errors.js";
-import type { ProgramIo } from "./run-program.js";
+/** The process, as commands see it. An action asks for the members that it uses: `Pick<ProcessIo, "writeOut">`. */
+import type { Environment } from "../shim/config/given.js";
 
-export const writeOut = (text: string): void => {
-  process.stdout.write(text);
-};
-export const writeError = (text: string): void => {
-  process.stderr.write(text);
-};
-
-export const programIo: ProgramIo = { environment: process.env, writeOut, writeError };
-
-export const interrupted = new AbortController();
-export const abortWhenInterrupted = (): void => {
-  const abort = (): void => {
-    interrupted.abort(new ShimError("cancelled", "interrupted"));
-  };
-  // A second Ctrl-C ends the program at once.
-  process.once("SIGINT", abort);
-  // The kernel may send this one several times to a child of a process that was killed.
-  process.on("SIGTERM", abort);
-};
-
-// The reader of a pipe may end first, as in `… | head -1`: a program that follows something ends then as at Ctrl-C,
-// and a server goes on. Output that is lost otherwise, as on a full disk, is a failure.
-for (const stream of [process.stdout, process.stderr]) {
-  let isTold = false;
-  stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
-    interrupted.abort(new ShimError("cancelled", "the output has no reader any more"));
-    if (code === "EPIPE" || isTold) return;
-    isTold = true;
-    process.once("exit", () => {
-      process.exitCode ||= 1;
-    });
-    if (stream === process.stdout) writeError(`dockershim: write the output: ${message}\n`);
-  });
+export interface ProcessIo {
+  readonly version: string;
+  /** Of the git checkout, else `unknown`. */
+  readonly commit: string;
+  readonly environment: Environment;
+  /** The arguments, without those of Node.js and without the script. */
+  readonly argv: readonly string[];
+  /** Program and arguments that start this program again, without `argv`. */
+  readonly self: readonly [program: string, ...args: string[]];
+  /** Node.js opens it at the first read of this member. */
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  /** Whether standard output is a terminal. */
+  readonly isTerminal: boolean;
+  /**
+   * Aborts when the output has no reader any more, and at SIGINT and SIGTERM, which end the process until this
+   * member is read for the first time.
+   */
+  readonly signal: AbortSignal;
+  writeOut(text: string): void;
+  writeError(text: string): void;
+  /** For configuration files. */
+  readFile(path: string): Promise<string>;
+  isSocket(path: string): Promise<boolean>;
+  /** Calls `listener` for each SIGTERM and SIGINT with its name, in place of the end of the process. */
+  onSignal(listener: (name: string) => void): void;
+  /** Ends the process even if something hangs. */
+  endAtOnce(): void;
 }
-
-// Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
-process.on("SIGHUP", () => undefined);

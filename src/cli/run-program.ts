@@ -1,17 +1,11 @@
 /** What every command line of this program has, whatever its commands are. */
 import { Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
-import type { Environment } from "../shim/config/given.js";
-import type { CommandParts } from "./command-parts.js";
+import type { GivenFlag } from "../shim/config/resolve.js";
+import type { Action, CommandParts, DeclarationIo, RunAction } from "./command-parts.js";
 import { asDockerPlugin, pluginMetadata, readPluginCall } from "./docker-plugin.js";
-import { normalizeArguments, usageErrorsOf } from "./flags.js";
-
-/** The parts of the process that are read and written. */
-export interface ProgramIo {
-  readonly environment: Environment;
-  writeOut(text: string): void;
-  writeError(text: string): void;
-}
+import { normalizeArguments, refuseServeFlags, usageErrorsOf } from "./flags.js";
+import type { ProcessIo } from "./process-io.js";
 
 export interface Program {
   readonly command: Command;
@@ -21,11 +15,16 @@ export interface Program {
   exitCode(): number;
 }
 
+/** For `startProgram`: actions work on `io`. */
+export function actionsOn(io: ProcessIo): RunAction<number> {
+  return async (load, name, options) => {
+    const action: Action = (await load())[name];
+    return action(options, io);
+  };
+}
+
 /** A program without commands. */
-export function startProgram(
-  io: ProgramIo,
-  { refuseServeFlags }: Pick<CommandParts, "refuseServeFlags">,
-): Program {
+export function startProgram(io: DeclarationIo, runAction: RunAction<number>): Program {
   let exitCode = 0;
   const root = new Command("dockershim")
     .description("Serves the Kubernetes Container Runtime Interface on a Docker Engine")
@@ -45,10 +44,20 @@ export function startProgram(
     const command = parent.command(name, { hidden }).summary(summary).description(summary);
     return command.exitOverride(usageErrorsOf(command));
   };
-  const ended = (code: number): void => {
-    exitCode = code;
+  const run: CommandParts["run"] = async (load, name, options) => {
+    exitCode = await runAction(load, name, options);
   };
-  const parts = { addCommand, refuseServeFlags, ended, environment: io.environment };
+  const serveFlags: GivenFlag[] = [];
+  const parts: CommandParts = {
+    root,
+    addCommand,
+    run,
+    io,
+    serveFlags,
+    refuseServeFlags: (name) => {
+      refuseServeFlags(serveFlags, name);
+    },
+  };
   return { command: root, parts, exitCode: () => exitCode };
 }
 
@@ -59,13 +68,12 @@ export function startProgram(
 export async function runProgram(
   argv: readonly string[],
   program: Program,
-  io: ProgramIo,
-  version: string,
+  io: DeclarationIo,
 ): Promise<number> {
   try {
     const plugin = readPluginCall(argv);
     if (plugin?.kind === "metadata") {
-      io.writeOut(pluginMetadata(version));
+      io.writeOut(pluginMetadata(io.version));
       return 0;
     }
     if (plugin !== undefined) asDockerPlugin(program.command);

@@ -8,12 +8,18 @@ import { createLogger } from "../lib/log.js";
 import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
 
 /**
- * The link guard. `paths` are JSON; `input` is a pipe from the relay, which sends nothing and whose end is
- * that of the relay. Signals must not end this process.
+ * The link guard, the command `keep-link`. `paths` are JSON. Standard input is a pipe from the relay, which sends
+ * nothing and whose end is that of the relay.
  */
-export async function keepLink(paths: string, input: AsyncIterable<Buffer>): Promise<void> {
+export async function runKeepLink(
+  paths: string,
+  io: { readonly stdin: AsyncIterable<Buffer>; onSignal(listener: () => void): void },
+): Promise<number> {
+  // A terminal and systemd send their signals to this process, too: the relay ends it.
+  io.onSignal(() => undefined);
   // The relay of this program wrote it.
-  await untilRelayEnds(input, JSON.parse(paths) as RelayPaths).next();
+  await untilRelayEnds(io.stdin, JSON.parse(paths) as RelayPaths).next();
+  return 0;
 }
 
 /** Before anything else at the end, such as writing to a disk that hangs: clients wait for the link. */

@@ -4,7 +4,7 @@
  */
 import { createServer, type Server, type Socket } from "node:net";
 import { streamsSocketSuffix } from "../play/dial.js";
-import { createEngine, engineEndpoint, type Environment } from "../shim/app/open-engine.js";
+import { createEngine, engineEndpoint } from "../shim/app/open-engine.js";
 import { resolveConfig } from "../shim/config/resolve.js";
 import { formatEndpoint } from "../shim/engine/http/endpoint.js";
 import { messageOf, ShimError } from "../lib/errors.js";
@@ -14,17 +14,20 @@ import { shownText } from "../lib/shown-text.js";
 import { bindUnixSocket } from "../lib/unix-socket.js";
 import type { Engine } from "../shim/ports/engine.js";
 import { bridge } from "./exec-bridge.js";
-import type { ForwardOptions } from "./forward-commands.js";
+import type { ProcessIo } from "../cli/process-io.js";
 
-/** What `runForward` needs of the process. */
-export interface ForwardIo {
-  readonly environment: Environment;
-  readonly readFile: (path: string) => Promise<string>;
-  readonly isSocket: (path: string) => Promise<boolean>;
-  readonly writeError: (text: string) => void;
-  /** Ends the command. */
-  readonly signal: AbortSignal;
+export interface ForwardOptions {
+  /** Name or id. */
+  readonly container: string;
+  /** Path of the socket. */
+  readonly listen: string;
+  /** Of the engine, as `--docker-endpoint` of the server; else as the server finds it. */
+  readonly dockerEndpoint?: string;
+  /** Listens on this port of 127.0.0.1, too, and leads to the same one there. */
+  readonly streamingPort?: number;
 }
+
+type ForwardIo = Pick<ProcessIo, "environment" | "readFile" | "isSocket" | "writeError" | "signal">;
 
 /** In the container: where the recipe has it. */
 const served = "unix:///var/run/dockershim.sock";
@@ -38,7 +41,7 @@ export async function runForward(options: ForwardOptions, io: ForwardIo): Promis
   try {
     const given =
       options.dockerEndpoint === undefined ? [] : [{ name: "docker-endpoint", text: options.dockerEndpoint }];
-    const { config } = await resolveConfig(given, io.environment, io.readFile, io.isSocket);
+    const { config } = await resolveConfig(given, io.environment, (path) => io.readFile(path), io.isSocket);
     const endpoint = await engineEndpoint(config, io.environment);
     const engine = createEngine(endpoint, config, log, lifetime);
     await engine.connect(io.signal);

@@ -4,23 +4,6 @@ import type { CommandParts } from "../cli/command-parts.js";
 import { refuseArguments } from "../cli/flags.js";
 import { resolvePlayEndpoint } from "../play/cli/play-endpoint.js";
 
-export interface ForwardOptions {
-  /** Name or id. */
-  readonly container: string;
-  /** Path of the socket. */
-  readonly listen: string;
-  /** Of the engine, as `--docker-endpoint` of the server; else as the server finds it. */
-  readonly dockerEndpoint?: string;
-  /** Listens on this port of 127.0.0.1, too, and leads to the same one there. */
-  readonly streamingPort?: number;
-}
-
-export interface ForwardActions {
-  forward(options: ForwardOptions): Promise<number>;
-  /** `unix:///path` or `host:port`. */
-  dial(address: string): Promise<number>;
-}
-
 interface Given {
   readonly container: string;
   readonly listen: string;
@@ -28,10 +11,7 @@ interface Given {
   readonly streamingPort?: string;
 }
 
-export function addForwardCommands(
-  actions: ForwardActions,
-  { addCommand, refuseServeFlags, ended, environment }: CommandParts,
-): void {
+export function addForwardCommands({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const forward = addCommand("forward", "lead a socket of this host to the CRI server in a container");
   forward
     .option("--container <name>", "container of the dockershim image", "dockershim")
@@ -46,8 +26,9 @@ export function addForwardCommands(
       refuseArguments(forward);
       const port = streamingPort === undefined ? {} : { streamingPort: parsePort(streamingPort) };
       const engine = dockerEndpoint === undefined ? {} : { dockerEndpoint };
-      const { path } = resolvePlayEndpoint(listen, environment, "--listen");
-      ended(await actions.forward({ container, listen: path, ...engine, ...port }));
+      const { path } = resolvePlayEndpoint(listen, io.environment, "--listen");
+      const options = { container, listen: path, ...engine, ...port };
+      await run(() => import("./forward-command.js"), "runForward", options);
     });
   const dial = addCommand("dial", "join standard input and output to a socket", { hidden: true });
   dial.usage("address").action(async () => {
@@ -55,7 +36,7 @@ export function addForwardCommands(
     if (address === undefined || rest.length > 0) {
       throw new ShimError("invalid", 'command "dial": needs unix:///PATH or HOST:PORT');
     }
-    ended(await actions.dial(address));
+    await run(() => import("./dial-command.js"), "runDial", address);
   });
 }
 

@@ -1,7 +1,9 @@
 /** Version and commit of this build. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { BuildInfo } from "./program.js";
+import type { ProcessIo } from "../cli/process-io.js";
+
+export type BuildInfo = Pick<ProcessIo, "version" | "commit">;
 
 /** Version from package.json; commit from the files of a git checkout, else `unknown`. */
 export async function readBuildInfo(packageDirectory: string): Promise<BuildInfo> {

@@ -1,19 +1,18 @@
 /** The commands `play` and `pod` alone, which launch.ts starts from one file: what the others need is not loaded. */
-import { runProgram, startProgram } from "../cli/run-program.js";
-import { clientActions } from "./client-actions.js";
-import { programIo } from "../cli/process-io.js";
+import { actionsOn, runProgram, startProgram } from "../cli/run-program.js";
+import { ownProcess } from "./own-process.js";
 
 async function run(): Promise<number> {
-  const argv = process.argv.slice(2);
-  // Flags of the server before the command are for run.ts.
-  const program = startProgram(programIo, { refuseServeFlags: () => undefined });
+  // No command of these names the version.
+  const io = ownProcess({ version: "", commit: "" });
+  const program = startProgram(io, actionsOn(io));
   const { addPlayCommand } = await import("../play/cli/play-commands.js");
-  addPlayCommand(clientActions, program.parts);
-  if (argv[0] !== "play") {
+  addPlayCommand(program.parts);
+  if (io.argv[0] !== "play") {
     const { addPodCommands } = await import("../play/pod/cli/pod-commands.js");
-    addPodCommands(clientActions, program.parts);
+    addPodCommands(program.parts);
   }
-  return runProgram(argv, program, programIo, "");
+  return runProgram(io.argv, program, io);
 }
 
 /** The training of the code cache waits for it. A failure ends the process with its stack. */

@@ -3,25 +3,9 @@ import { Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
+import type { DiffOptions } from "./diff-command.js";
 
-export interface DiffOptions {
-  /** `unix:///ABSOLUTE/PATH` of CRI servers, or the path alone. */
-  readonly endpoints: readonly [left: string, right: string];
-  /** Asks for this pod alone. */
-  readonly pod?: { readonly namespace: string; readonly name: string };
-  /** Shows intended differences one by one. */
-  readonly all: boolean;
-  readonly format: "page" | "json";
-}
-
-export interface DiffActions {
-  diff(options: DiffOptions): Promise<number>;
-}
-
-export function addDiffCommand(
-  actions: DiffActions,
-  { addCommand, refuseServeFlags, ended }: CommandParts,
-): void {
+export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const command = addCommand("diff", "show what two CRI servers answer differently");
   sayExitCodes(command, "no difference, or only intended ones", "differences");
   command
@@ -37,7 +21,7 @@ export function addDiffCommand(
       }
       const pod = given.pod === undefined ? {} : { pod: parsePod(given.pod) };
       const options = { endpoints: [left, right], all: given.all === true, format: given.output } as const;
-      ended(await actions.diff({ ...options, ...pod }));
+      await run(() => import("./diff-command.js"), "runDiff", { ...options, ...pod });
     });
 }
 

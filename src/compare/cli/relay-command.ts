@@ -11,14 +11,25 @@ import { checkLink, refuseLoop, relayPaths } from "../relay-link.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { createLogger, type Logger } from "../../lib/log.js";
-import type { RecordOptions, ShadowOptions } from "./relay-commands.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 
-export interface RelayIo {
-  writeOut(text: string): void;
-  readonly signal: AbortSignal;
-  /** Program and arguments that start this program. */
-  readonly self: readonly [program: string, ...args: string[]];
+export interface RecordOptions {
+  readonly primary: string;
+  readonly listen: string;
+  readonly output: string;
+  readonly durationMs: number | undefined;
+  readonly limitBytes: number;
+  readonly withOutput: boolean;
 }
+
+export interface ShadowOptions {
+  readonly primary: string;
+  readonly listen: string;
+  readonly endpoint: string;
+  readonly report: string;
+}
+
+type RelayIo = Pick<ProcessIo, "writeOut" | "signal" | "self">;
 
 export async function runRecord(options: RecordOptions, io: RelayIo): Promise<number> {
   const { primary, listen, output, durationMs, limitBytes, withOutput } = options;
@@ -82,9 +93,15 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   return 0;
 }
 
-export async function runObserveCalls(task: string, input: AsyncIterable<Buffer>): Promise<number> {
+/** The process that observes the calls of a relay; `task` is JSON. */
+export async function runObserveCalls(
+  task: string,
+  io: Pick<ProcessIo, "stdin" | "onSignal">,
+): Promise<number> {
+  // A terminal and systemd send their signals to this process, too: the relay ends it.
+  io.onSignal(() => undefined);
   // The relay of this program wrote it.
-  return observeCalls(JSON.parse(task) as ObserverTask, input);
+  return observeCalls(JSON.parse(task) as ObserverTask, io.stdin);
 }
 
 /** False for a socket that is missing: that nobody serves it is said later. */

@@ -6,61 +6,22 @@ import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
 import { refuseArguments } from "../../cli/flags.js";
 
-export interface RecordOptions {
-  readonly primary: string;
-  readonly listen: string;
-  readonly output: string;
-  readonly durationMs: number | undefined;
-  readonly limitBytes: number;
-  readonly withOutput: boolean;
-}
-
-export interface ShadowOptions {
-  readonly primary: string;
-  readonly listen: string;
-  readonly endpoint: string;
-  readonly report: string;
-}
-
-export interface ReplayOptions {
-  readonly recording: string;
-  readonly endpoint: string;
-  /** As soon as the calls on which a call depends are answered. */
-  readonly fast: boolean;
-  /** Also at an endpoint that has pods. */
-  readonly anyway: boolean;
-  readonly format: "page" | "json";
-}
-
-export interface RelayActions {
-  record(options: RecordOptions): Promise<number>;
-  shadow(options: ShadowOptions): Promise<number>;
-  /** Prints the report of a shadow. */
-  showReport(path: string): Promise<number>;
-  replay(options: ReplayOptions): Promise<number>;
-  /** The process that keeps the link of a relay; `paths` is JSON. */
-  keepLink(paths: string): Promise<number>;
-  /** The process that observes the calls of a relay; `task` is JSON. */
-  observeCalls(task: string): Promise<number>;
-}
-
 const mebibyte = 1024 * 1024;
 
-export function addRelayCommands(actions: RelayActions, parts: CommandParts): void {
-  addRecord(actions, parts);
-  addReplay(actions, parts);
-  addShadow(actions, parts);
-  const keep = parts.addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
-  keep.action(async () => {
-    parts.ended(await actions.keepLink(oneArgument(keep, "the paths")));
-  });
-  const observe = parts.addCommand("observe-calls", "the process that observes a relay", { hidden: true });
-  observe.action(async () => {
-    parts.ended(await actions.observeCalls(oneArgument(observe, "a task")));
-  });
+export function addRelayCommands(parts: CommandParts): void {
+  addRecord(parts);
+  addReplay(parts);
+  addShadow(parts);
+  const { addCommand, run } = parts;
+  const keep = addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
+  keep.action(() => run(() => import("../keep-link.js"), "runKeepLink", oneArgument(keep, "the paths")));
+  const observe = addCommand("observe-calls", "the process that observes a relay", { hidden: true });
+  observe.action(() =>
+    run(() => import("./relay-command.js"), "runObserveCalls", oneArgument(observe, "a task")),
+  );
 }
 
-function addRecord(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+function addRecord({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const record = addCommand("record", "record the calls of a CRI server's clients into a file");
   sayExitCodes(record, "recorded");
   record
@@ -80,20 +41,18 @@ function addRecord(actions: RelayActions, { addCommand, refuseServeFlags, ended 
       const size = Number(given["maxSize"]);
       if (!(size >= 1 && size <= 1024 * 1024))
         throw wrongFlag("--max-size", given["maxSize"], "must be 1 to 1048576 MiB");
-      ended(
-        await actions.record({
-          primary: absolute("--primary", given["primary"]),
-          listen: absolute("--listen", given["listen"]),
-          output: text(given["output"]),
-          durationMs: given["for"] === undefined ? undefined : durationOf("--for", text(given["for"])),
-          limitBytes: size * mebibyte,
-          withOutput: given["withOutput"] === true,
-        }),
-      );
+      await run(() => import("./relay-command.js"), "runRecord", {
+        primary: absolute("--primary", given["primary"]),
+        listen: absolute("--listen", given["listen"]),
+        output: text(given["output"]),
+        durationMs: given["for"] === undefined ? undefined : durationOf("--for", text(given["for"])),
+        limitBytes: size * mebibyte,
+        withOutput: given["withOutput"] === true,
+      });
     });
 }
 
-function addReplay(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+function addReplay({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const replay = addCommand("replay", "repeat the calls of a recording at a CRI server, and compare");
   sayExitCodes(
     replay,
@@ -108,19 +67,17 @@ function addReplay(actions: RelayActions, { addCommand, refuseServeFlags, ended 
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
     .action(async (given: { endpoint: string; fast?: true; anyway?: true; output: "page" | "json" }) => {
       refuseServeFlags("replay");
-      ended(
-        await actions.replay({
-          recording: oneArgument(replay, "a recording"),
-          endpoint: absolute("--endpoint", given.endpoint),
-          fast: given.fast === true,
-          anyway: given.anyway === true,
-          format: given.output,
-        }),
-      );
+      await run(() => import("./replay-command.js"), "runReplay", {
+        recording: oneArgument(replay, "a recording"),
+        endpoint: absolute("--endpoint", given.endpoint),
+        fast: given.fast === true,
+        anyway: given.anyway === true,
+        format: given.output,
+      });
     });
 }
 
-function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
+function addShadow({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const shadow = addCommand("shadow", "ask a second CRI server what clients ask the first, and compare");
   sayExitCodes(
     shadow,
@@ -141,7 +98,7 @@ function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended 
       refuseServeFlags("shadow");
       const [word, file, ...rest] = shadow.args;
       if (word === "report" && file !== undefined && rest.length === 0) {
-        ended(await actions.showReport(file));
+        await run(() => import("./show-report.js"), "runShowReport", file);
         return;
       }
       if (word === "report") throw new ShimError("invalid", 'command "shadow report": name one report');
@@ -150,14 +107,12 @@ function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended 
         if (given[name] === undefined)
           throw new ShimError("invalid", `command "shadow": needs flag "--${name}"`);
       }
-      ended(
-        await actions.shadow({
-          primary: absolute("--primary", given["primary"]),
-          listen: absolute("--listen", given["listen"]),
-          endpoint: absolute("--endpoint", given["endpoint"]),
-          report: text(given["report"]),
-        }),
-      );
+      await run(() => import("./relay-command.js"), "runShadow", {
+        primary: absolute("--primary", given["primary"]),
+        listen: absolute("--listen", given["listen"]),
+        endpoint: absolute("--endpoint", given["endpoint"]),
+        report: text(given["report"]),
+      });
     });
 }
 

@@ -11,13 +11,20 @@ import { serverKind } from "../server-kind.js";
 import { ReportBuilder, type ShadowReport } from "../shadow-report.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import type { ReplayOptions } from "./relay-commands.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 import { renderReport } from "./show-report.js";
 
-export interface ReplayIo {
-  readonly writeOut: (text: string) => void;
-  readonly signal: AbortSignal;
+export interface ReplayOptions {
+  readonly recording: string;
+  readonly endpoint: string;
+  /** As soon as the calls on which a call depends are answered. */
+  readonly fast: boolean;
+  /** Also at an endpoint that has pods. */
+  readonly anyway: boolean;
+  readonly format: "page" | "json";
 }
+
+type ReplayIo = Pick<ProcessIo, "writeOut" | "signal">;
 
 /** As long as a kubelet waits for a pod with its images. */
 const callMs = 240_000;

@@ -3,9 +3,13 @@ import { readFile } from "node:fs/promises";
 import type { ShadowReport } from "../shadow-report.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 
 /** The exit code: 2 when there are differences that are not intended. */
-export async function showReport(path: string, writeOut: (text: string) => void): Promise<number> {
+export async function runShowReport(
+  path: string,
+  { writeOut }: Pick<ProcessIo, "writeOut">,
+): Promise<number> {
   const report = await readReport(path);
   writeOut(renderReport(report));
   return report.differences.some(({ intended }) => intended === undefined) ? 2 : 0;

@@ -9,29 +9,44 @@ import { renderPage } from "../render-page.js";
 import { type MigrationPlan, makePlan, previousTarget, reversePlan } from "../plan/make-plan.js";
 import { renderPlan, renderPlanJson } from "../plan/render-plan.js";
 import { undoPlan, writePlan } from "../plan/write-plan.js";
-import { configuredRuntime, targetNames } from "../target.js";
+import { configuredRuntime, type Target, targetNames } from "../target.js";
 import type { DockerEndpoint } from "../../shim/config/endpoints.js";
 import { dockerEngine } from "../../shim/engine/docker-engine.js";
 import { formatEndpoint, readTlsMaterial } from "../../shim/engine/http/endpoint.js";
 import { withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Environment } from "../../shim/config/given.js";
-import type { MigrateCheckOptions, MigratePlanOptions } from "./migrate-commands.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 
 /** A node has some hundred containers, each with an inspect. */
 const timeoutMs = 120_000;
 const shortTimeoutMs = 30_000;
 
-export interface MigrateIo {
-  readonly environment: Environment;
-  readonly version: string;
-  /** Whether standard output is a terminal. */
-  readonly isTerminal: boolean;
-  writeOut(text: string): void;
+export interface MigrateCheckOptions {
+  readonly to: Target;
+  readonly output: "page" | "json";
+  /** Absolute. */
+  readonly root: string;
+  /** Undefined: Docker's default socket below the root. */
+  readonly endpoint: DockerEndpoint | undefined;
+  readonly kubeletVersion: string | undefined;
+}
+
+export interface MigratePlanOptions extends Omit<MigrateCheckOptions, "endpoint" | "to"> {
+  /** Undefined: this program, or with `back` the runtime of before. */
+  readonly to: Target | undefined;
+  readonly program: string;
+  readonly back: boolean;
+  readonly write: boolean;
+  /** The directory of an earlier `--write`. */
+  readonly undo: string | undefined;
 }
 
 /** Exit code 0: nothing blocks and nothing changes for pods. 2: something needs attention. */
-export async function runMigrateCheck(options: MigrateCheckOptions, io: MigrateIo): Promise<number> {
+export async function runMigrateCheck(
+  options: MigrateCheckOptions,
+  io: Pick<ProcessIo, "environment" | "version" | "isTerminal" | "writeOut">,
+): Promise<number> {
   await requireDirectory(options.root);
   const facts = await gather(options, options.endpoint, io.environment);
   const report = judge(facts, options.to, { program: io.version, at: new Date().toISOString() });
@@ -43,7 +58,10 @@ export async function runMigrateCheck(options: MigrateCheckOptions, io: MigrateI
 }
 
 /** Exit code 2: a place was not understood, and is left for the operator. */
-export async function runMigratePlan(options: MigratePlanOptions, io: MigrateIo): Promise<number> {
+export async function runMigratePlan(
+  options: MigratePlanOptions,
+  io: Pick<ProcessIo, "writeOut">,
+): Promise<number> {
   const { root, undo, write, output } = options;
   if (undo !== undefined) {
     const undone = await undoPlan(undo);

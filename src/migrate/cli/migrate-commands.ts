@@ -1,7 +1,7 @@
 /** The command line of `dockershim migrate`. */
 import type { Command } from "commander";
 import { ShimError } from "../../lib/errors.js";
-import { type DockerEndpoint, dockerEndpointKind } from "../../shim/config/endpoints.js";
+import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
 import type { ValueKind } from "../../shim/config/option.js";
 import { type Target, targets, usesDocker } from "../target.js";
@@ -9,32 +9,8 @@ import { defaultProgram } from "../plan/shim-unit.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
 import { refuseArguments } from "../../cli/flags.js";
-import { addRehearseCommand, type RehearseActions } from "./rehearse-commands.js";
-
-export interface MigrateCheckOptions {
-  readonly to: Target;
-  readonly output: "page" | "json";
-  /** Absolute. */
-  readonly root: string;
-  /** Undefined: Docker's default socket below the root. */
-  readonly endpoint: DockerEndpoint | undefined;
-  readonly kubeletVersion: string | undefined;
-}
-
-export interface MigratePlanOptions extends Omit<MigrateCheckOptions, "endpoint" | "to"> {
-  /** Undefined: this program, or with `back` the runtime of before. */
-  readonly to: Target | undefined;
-  readonly program: string;
-  readonly back: boolean;
-  readonly write: boolean;
-  /** The directory of an earlier `--write`. */
-  readonly undo: string | undefined;
-}
-
-export interface MigrateActions extends RehearseActions {
-  migrateCheck(options: MigrateCheckOptions): Promise<number>;
-  migratePlan(options: MigratePlanOptions): Promise<number>;
-}
+import { addRehearseCommand } from "./rehearse-commands.js";
+import type { MigrateCheckOptions } from "./migrate-command.js";
 
 interface Given {
   readonly to?: string;
@@ -48,8 +24,8 @@ interface Given {
   readonly undo?: string;
 }
 
-export function addMigrateCommands(actions: MigrateActions, parts: CommandParts): void {
-  const { addCommand, refuseServeFlags, ended, environment } = parts;
+export function addMigrateCommands(parts: CommandParts): void {
+  const { addCommand, refuseServeFlags, run, io } = parts;
   const migrate = addCommand("migrate", "judge, rehearse and change the runtime of a node");
   migrate.usage("check|plan|rehearse [flags]").helpCommand(false).enablePositionalOptions();
   migrate.allowExcessArguments().action(() => {
@@ -85,10 +61,11 @@ export function addMigrateCommands(actions: MigrateActions, parts: CommandParts)
     refuseServeFlags("migrate");
     refuseArguments(check);
     const { root: directory, ...rest } = common(given);
-    const endpoint = given.dockerEndpoint ?? (directory === "/" ? environment["DOCKER_HOST"] : undefined);
+    const endpoint = given.dockerEndpoint ?? (directory === "/" ? io.environment["DOCKER_HOST"] : undefined);
     const parsed = endpoint ? parse("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
     const to = target(given.to) ?? "dockershim";
-    ended(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
+    const options = { ...rest, root: directory, to, endpoint: parsed };
+    await run(() => import("./migrate-command.js"), "runMigrateCheck", options);
   });
 
   const plan = add(
@@ -110,10 +87,11 @@ export function addMigrateCommands(actions: MigrateActions, parts: CommandParts)
       throw new ShimError("invalid", 'flag "--undo": stands alone');
     const program = parse("--program", given.program ?? defaultProgram, pathKind);
     const { back = false, write = false } = given;
-    ended(await actions.migratePlan({ ...common(given), to: target(given.to), program, back, write, undo }));
+    const options = { ...common(given), to: target(given.to), program, back, write, undo };
+    await run(() => import("./migrate-command.js"), "runMigratePlan", options);
   });
 
-  addRehearseCommand(migrate, actions, parts);
+  addRehearseCommand(migrate, parts);
 }
 
 function target(text: string | undefined): Target | undefined {

@@ -24,7 +24,8 @@ import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { criDockerdCheckpoints } from "../../shim/state/state-directory.js";
-import type { RehearseOptions } from "./rehearse-commands.js";
+import type { RehearseOptions } from "./rehearse-options.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 import {
   isOverNetwork,
   type NamespacesIo,
@@ -34,9 +35,7 @@ import {
   runInside,
 } from "./rehearse-namespaces.js";
 
-export interface RehearseIo extends NamespacesIo {
-  writeOut(text: string): void;
-}
+type RehearseIo = NamespacesIo & Pick<ProcessIo, "writeOut">;
 
 const startMs = 60_000;
 const endMs = 20_000;

@@ -6,21 +6,6 @@ import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
 
-export interface RehearseOptions {
-  readonly recording: string;
-  /** By the recording when it is not given. */
-  readonly as?: "dockershim" | "cri-dockerd";
-  readonly dockerEndpoint?: string;
-  readonly networkPlugin: "auto" | NetworkPluginName;
-  /** Where the network list is; an example of its own when it is not given. */
-  readonly cniConfDir?: string;
-  readonly cniBinDirs: readonly string[];
-  /** Path of a cri-dockerd to ask in the end. */
-  readonly criDockerd?: string;
-  readonly anyway: boolean;
-  readonly format: "page" | "json";
-}
-
 interface GivenFlags {
   readonly as?: "dockershim" | "cri-dockerd";
   readonly networkPlugin: "auto" | NetworkPluginName;
@@ -32,11 +17,7 @@ interface GivenFlags {
   readonly anyway?: boolean;
 }
 
-export interface RehearseActions {
-  rehearse(options: RehearseOptions): Promise<number>;
-}
-
-export function addRehearseCommand(migrate: Command, actions: RehearseActions, parts: CommandParts): void {
+export function addRehearseCommand(migrate: Command, parts: CommandParts): void {
   const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
   const command = parts.addCommand("rehearse", summary, { parent: migrate }).allowExcessArguments();
   sayExitCodes(command, "no findings", "findings");
@@ -76,6 +57,7 @@ export function addRehearseCommand(migrate: Command, actions: RehearseActions, p
       }
       const anyway = given.anyway === true;
       const cniBinDirs = cniBinDir.split(",").filter((path) => path !== "");
-      parts.ended(await actions.rehearse({ ...given, cniBinDirs, recording, anyway, format: output }));
+      const options = { ...given, cniBinDirs, recording, anyway, format: output };
+      await parts.run(() => import("./rehearse-command.js"), "runRehearse", options);
     });
 }

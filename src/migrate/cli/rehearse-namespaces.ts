@@ -16,7 +16,8 @@ import { messageOf, ShimError } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { silentLogger } from "../../lib/log.js";
 import { criDockerdCheckpoints } from "../../shim/state/state-directory.js";
-import type { RehearseOptions } from "./rehearse-commands.js";
+import type { ProcessIo } from "../../cli/process-io.js";
+import type { RehearseOptions } from "./rehearse-options.js";
 
 /** Set in the program inside; the value is the network plugin. Servers refuse unknown names that begin with DOCKERSHIM_. */
 const insideVariable = "_DOCKERSHIM_REHEARSAL_NETWORK";
@@ -25,12 +26,7 @@ const largestExitCode = 2;
 /** Of CNI plugins and of cri-dockerd: the host's own are not seen inside, and not changed. */
 const ownDirectories = ["/var/lib/cni", dirname(criDockerdCheckpoints)] as const;
 
-export interface NamespacesIo {
-  readonly environment: Environment;
-  readonly signal: AbortSignal;
-  /** Program and arguments that run this command again. */
-  readonly again: readonly string[];
-}
+export type NamespacesIo = Pick<ProcessIo, "environment" | "signal" | "self" | "argv">;
 
 /** The network plugin when this program runs inside, else undefined. */
 export function networkInside(environment: Environment): NetworkPluginName | undefined {
@@ -40,7 +36,7 @@ export function networkInside(environment: Environment): NetworkPluginName | und
 
 /** Runs this command again inside, and returns its exit code; it prints by itself. */
 export async function runInside(options: RehearseOptions, io: NamespacesIo): Promise<number> {
-  const { signal, environment, again } = io;
+  const { signal, environment, self, argv } = io;
   const plugin = await choosePlugin(options);
   const words = ["--mount", ...(plugin === "no-op" ? [] : ["--net"]), "--propagation=private"];
   await outputOf(runCommand, "unshare", [...words, "true"], { signal }).catch((error: unknown) => {
@@ -55,7 +51,7 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
       if ((await mkdir(path, { recursive: true, mode: 0o755 })) !== undefined) made.push(path);
     }
     // Should this process be killed, the one inside removes what it made.
-    const own = ["setpriv", "--pdeathsig", "TERM", ...again];
+    const own = ["setpriv", "--pdeathsig", "TERM", ...self, ...argv];
     const child = spawn("unshare", [...words, "--", ...own], {
       stdio: "inherit",
       env: { ...environment, [insideVariable]: plugin },

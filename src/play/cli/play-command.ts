@@ -4,12 +4,11 @@ import { messageOf } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { inBackground } from "../../lib/sync/in-background.js";
 import { connect } from "../client.js";
-import { readManifestFiles } from "../manifests/manifest-files.js";
 import { readDoomed } from "../manifests/read-manifests.js";
 import { defaultDirectories } from "../containers/pod-files.js";
 import { doomedPods, playDown } from "../play.js";
 import { PlayStore, doomedNames } from "../play-store.js";
-import type { PlayContext, PlayIo, PlayOptions } from "./play-context.js";
+import { type PlayContext, type PlayIo, type PlayOptions, readFilesOf } from "./play-context.js";
 import { podDeps } from "./play-deps.js";
 import { openPlayPlace } from "./open-play-place.js";
 
@@ -40,13 +39,13 @@ export function shownLines(text: string): string {
   return text.split("\n").map(shownText).join("\n");
 }
 
-async function down({ options, io, directories, store, report }: PlayContext): Promise<number> {
-  const { signal, stdin } = io;
-  const { files, recursive = false } = options;
+async function down(context: PlayContext): Promise<number> {
+  const { options, io, directories, store, report } = context;
+  const { signal } = io;
   const client = connect(options.endpoint);
   try {
     const status = inBackground(client.status(signal));
-    const doomed = await readDoomed(await readManifestFiles(files, { recursive, stdin, signal }));
+    const doomed = await readDoomed(await readFilesOf(context));
     const server = await status; // So that a missing server is the first error.
     const names = doomedNames(doomed);
     await store.release(names, report);

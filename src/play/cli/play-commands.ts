@@ -1,48 +1,11 @@
 /** `dockershim play` as commander sees it. */
 import { Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
-import { dockerEndpointKind, type UnixEndpoint } from "../../shim/config/endpoints.js";
+import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { type PlayOutput, playOutputs } from "../view/play-outputs.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
-
-export interface PlayActions {
-  play(options: PlayOptions): Promise<number>;
-}
-
-export interface PlayOptions {
-  readonly files: readonly string[];
-  /** Follow the containers' logs until they end or the user interrupts. */
-  readonly follow: boolean;
-  /** Remove the pods of the files instead of running them. */
-  readonly down: boolean;
-  /** Leave what was made when a pod fails. */
-  readonly keep: boolean;
-  /** Return when all pods are ready and all jobs complete, at most after this time. */
-  readonly waitMs: number | undefined;
-  /** Restart failed containers sooner than a kubelet. */
-  readonly fast: boolean;
-  readonly output: PlayOutput;
-  /** Path of an SVG. */
-  readonly timeline: string | undefined;
-  /** Where the CRI is served. */
-  readonly endpoint: UnixEndpoint;
-  /** Of an engine elsewhere. */
-  readonly dockerEndpoint: string | undefined;
-  readonly recursive: boolean;
-  /** `3` or `web=3`. */
-  readonly replicas: readonly string[];
-  readonly schedule: boolean;
-  readonly strict: boolean;
-  readonly localVolumes: boolean;
-  /** Leave the pods to the supervisor of the endpoint. */
-  readonly detach: boolean;
-  /** Apply the files again when they change. */
-  readonly watch: boolean;
-  /** Be the supervisor of the endpoint. */
-  readonly supervise: boolean;
-}
 
 interface PlayFlags {
   readonly detach?: boolean;
@@ -64,8 +27,7 @@ interface PlayFlags {
   readonly dockerEndpoint?: string;
 }
 
-export function addPlayCommand(actions: PlayActions, parts: CommandParts): void {
-  const { addCommand, refuseServeFlags, ended, environment } = parts;
+export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");
   play
     .usage("[flags] file...")
@@ -99,30 +61,28 @@ export function addPlayCommand(actions: PlayActions, parts: CommandParts): void 
       refuseServeFlags("play");
       const { args: files } = play;
       checkPlayFlags(given, files);
-      const endpoint = resolvePlayEndpoint(given.endpoint, environment);
+      const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
       checkDockerEndpoint(given.dockerEndpoint);
-      ended(
-        await actions.play({
-          files,
-          follow: given.follow === true,
-          down: given.down === true,
-          keep: given.keep === true,
-          waitMs: given.wait === undefined ? undefined : waitTime(given.wait),
-          fast: given.fast === true,
-          output: given.output ?? "table",
-          timeline: given.timeline,
-          recursive: given.recursive === true,
-          replicas: given.replicas ?? [],
-          schedule: given.schedule === true,
-          strict: given.strict === true,
-          localVolumes: given.localVolumes === true,
-          detach: given.detach === true,
-          watch: given.watch === true,
-          supervise: given.supervise === true,
-          endpoint,
-          dockerEndpoint: given.dockerEndpoint,
-        }),
-      );
+      await run(() => import("./play-command.js"), "runPlay", {
+        files,
+        follow: given.follow === true,
+        down: given.down === true,
+        keep: given.keep === true,
+        waitMs: given.wait === undefined ? undefined : waitTime(given.wait),
+        fast: given.fast === true,
+        output: given.output ?? "table",
+        timeline: given.timeline,
+        recursive: given.recursive === true,
+        replicas: given.replicas ?? [],
+        schedule: given.schedule === true,
+        strict: given.strict === true,
+        localVolumes: given.localVolumes === true,
+        detach: given.detach === true,
+        watch: given.watch === true,
+        supervise: given.supervise === true,
+        endpoint,
+        dockerEndpoint: given.dockerEndpoint,
+      });
     });
 }
 

@@ -1,5 +1,7 @@
 /** What the parts of `dockershim play` share. */
 import type { Directories } from "../containers/pod-files.js";
+import type { ManifestFile } from "../manifests/documents.js";
+import { readManifestFiles } from "../manifests/manifest-files.js";
 import type { PlayStore } from "../play-store.js";
 import type { Screen } from "../view/colours.js";
 import type { PlayOutput } from "../view/play-outputs.js";
@@ -45,6 +47,7 @@ export interface PlayOptions {
 export interface PlayIo {
   readonly stdout: Screen;
   readonly stderr: Screen;
+  /** Read when the command reads it: Node.js opens it then, and a play of files needs none. */
   readonly stdin?: AsyncIterable<string | Uint8Array>;
   /**
    * Ends the command. Before all pods run, play removes what it made; afterwards it keeps the pods.
@@ -59,4 +62,15 @@ export interface PlayContext {
   readonly store: PlayStore;
   /** One line for the user. */
   readonly report: (line: string) => void;
+}
+
+export function readFilesOf({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {
+  const { files, recursive = false } = options;
+  return readManifestFiles(files, {
+    recursive,
+    get stdin() {
+      return io.stdin;
+    },
+    signal: io.signal,
+  });
 }

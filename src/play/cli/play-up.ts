@@ -9,7 +9,7 @@ import { type CriClient, connect } from "../client.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import type { ManifestFile } from "../manifests/documents.js";
-import { parseReplicas, readManifestFiles } from "../manifests/manifest-files.js";
+import { parseReplicas } from "../manifests/manifest-files.js";
 import { summarizeNotices } from "../manifests/notices.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
 import type { Workloads } from "../manifests/workloads.js";
@@ -25,7 +25,7 @@ import { LiveTable } from "../view/live-table.js";
 import { renderPlayedPods } from "../view/pod-table.js";
 import { PullProgress } from "../view/pull-progress.js";
 import { AttachedPlay } from "./attached-play.js";
-import type { PlayContext, PlayOptions } from "./play-context.js";
+import { type PlayContext, type PlayOptions, readFilesOf } from "./play-context.js";
 import { readKubeletDeps, renewFacts } from "./play-deps.js";
 import { openPlayPlace } from "./open-play-place.js";
 import type { PlayPlace } from "./play-place.js";
@@ -71,7 +71,7 @@ export async function playUp(context: PlayContext): Promise<number> {
   using _connection = { [Symbol.dispose]: () => client.close() };
   // The server answers while the files are read, whose errors come first.
   const server = inBackground(client.status(io.signal));
-  const texts = await readTexts(context);
+  const texts = await readFilesOf(context);
   const read: Read = { texts, workloads: await readPlayed(texts, options, report) };
   const names = namesOf(read.workloads);
   const attached = new AttachedPlay({ ...context, report });
@@ -127,11 +127,6 @@ export async function playUp(context: PlayContext): Promise<number> {
   } finally {
     await attached.end(read.texts, progress.isApplied ? await progress.kept() : undefined);
   }
-}
-
-async function readTexts({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {
-  const { signal, stdin } = io;
-  return readManifestFiles(options.files, { recursive: options.recursive ?? false, stdin, signal });
 }
 
 /** With one line for each reason why something is passed over. */
@@ -284,7 +279,7 @@ async function watchFiles(
 /** Undefined when nothing has changed; text when the files cannot be read. */
 async function readAgain(read: Read, context: PlayContext): Promise<Read | string | undefined> {
   try {
-    const texts = await readTexts(context);
+    const texts = await readFilesOf(context);
     if (isDeepStrictEqual(texts, read.texts)) return undefined;
     const { emptiedFile } = await import("../watch-files.js");
     const emptied = emptiedFile(read.texts, texts);

@@ -1,12 +1,26 @@
 /** `dockershim config`: every effective value and its source. */
 import type { EffectiveValue, ResolvedConfig } from "../config/resolve.js";
 import { options } from "../config/options.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 
-export const configFormats = ["table", "yaml", "json"] as const;
-export type ConfigFormat = (typeof configFormats)[number];
+export type ConfigFormat = "table" | "yaml" | "json";
 
-/** Text for standard output. YAML and JSON as `--config` give the same configuration again. */
-export async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
+export interface ConfigOptions {
+  readonly resolved: ResolvedConfig;
+  readonly format: ConfigFormat;
+}
+
+/** YAML and JSON as `--config` give the same configuration again. */
+export async function runConfig(
+  { resolved, format }: ConfigOptions,
+  io: Pick<ProcessIo, "writeOut" | "writeError">,
+): Promise<number> {
+  for (const warning of resolved.warnings) io.writeError(`dockershim: ${warning}\n`);
+  io.writeOut(await renderConfig(resolved, format));
+  return 0;
+}
+
+async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
   if (format === "table") return renderTable(resolved);
   const values = Object.fromEntries(
     Object.entries(resolved.sources)

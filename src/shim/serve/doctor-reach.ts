@@ -1,8 +1,9 @@
 /** `dockershim doctor reach`: proves what of the engine's host is in reach. Leaves nothing behind. */
 import { stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
+import { createEngine, engineEndpoint } from "../app/open-engine.js";
 import type { ResolvedConfig } from "../config/resolve.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 import { reachJobs, type Reach, reachProblem, reachTable } from "../../domain/reach.js";
 import { EngineHost } from "../host/engine-host.js";
 import { withDeadline } from "../../lib/abort.js";
@@ -14,8 +15,7 @@ const timeoutMs = 60_000;
 /** Exit code 1 when `--engine-reach=host` asks for more than is in reach, else 0. */
 export async function runDoctorReach(
   { config }: ResolvedConfig,
-  environment: Environment,
-  writeOut: (text: string) => void,
+  { environment, writeOut }: Pick<ProcessIo, "environment" | "writeOut">,
 ): Promise<number> {
   const log = silentLogger();
   const lifetime = new Lifetime(log);

@@ -2,9 +2,10 @@
 import { withDeadline } from "../../lib/abort.js";
 import { Lifetime } from "../../lib/lifetime.js";
 import { silentLogger } from "../../lib/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
+import { createEngine, engineEndpoint } from "../app/open-engine.js";
 import { configuredOpenFiles, isLow, readOpenFileLimits } from "../limits/open-files-notice.js";
 import type { ResolvedConfig } from "../config/resolve.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 import type { DockerUlimit } from "../../domain/create-body.js";
 import { EngineHost } from "../host/engine-host.js";
 import type { OpenFileLimits } from "../ports/host.js";
@@ -14,8 +15,7 @@ const timeoutMs = 60_000;
 /** Exit code 1 when containers may open few files, else 0. */
 export async function runDoctorUlimits(
   { config }: ResolvedConfig,
-  environment: Environment,
-  writeOut: (text: string) => void,
+  { environment, writeOut }: Pick<ProcessIo, "environment" | "writeOut">,
 ): Promise<number> {
   const log = silentLogger();
   const lifetime = new Lifetime(log);

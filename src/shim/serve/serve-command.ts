@@ -7,6 +7,7 @@ import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../../lib/linux/systemd.js";
 import { formatEndpoint } from "../engine/http/endpoint.js";
 import { startShim } from "../app/start-shim.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 
 /**
  * Time for calls in flight while the server drains. With all later steps the end takes 30 s at most:
@@ -21,15 +22,7 @@ const remainderMs = 1_000;
 const engineWaitMs = 5_000;
 const nodeWaitMs = 1_000;
 
-export interface ServeIo {
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly version: string;
-  writeOut(text: string): void;
-  /** Calls `listener` for each SIGTERM and SIGINT with its name, and ignores SIGHUP. */
-  onSignal(listener: (name: string) => void): void;
-  /** Ends the process even if something hangs. */
-  endAtOnce(): void;
-}
+type ServeIo = Pick<ProcessIo, "environment" | "version" | "writeOut" | "onSignal" | "endAtOnce">;
 
 export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo): Promise<number> {
   const { environment } = io;

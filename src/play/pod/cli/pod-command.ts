@@ -18,13 +18,19 @@ import { isKind, messageOf, ShimError } from "../../../lib/errors.js";
 import { shownText } from "../../../lib/shown-text.js";
 import { podDeps } from "../../cli/play-deps.js";
 import { openPlayPlace, recordDirectories } from "../../cli/open-play-place.js";
-import type { PodRequest } from "./pod-commands.js";
-import { chosenContainer, type PodContext, type PodIo, type RequestOf } from "./pod-context.js";
+import {
+  chosenContainer,
+  type PodContext,
+  type PodIo,
+  type PodOptions,
+  type PodRequest,
+  type RequestOf,
+} from "./pod-context.js";
 import { podEvents } from "./pod-events.js";
 import { copyFrom, copyTo, portForward, streamCommand } from "./pod-streams.js";
 
 /** The exit code: of exec, that of the command. Errors are printed, not thrown. */
-export async function runPod(request: PodRequest, endpoint: string, io: PodIo): Promise<number> {
+export async function runPod({ request, endpoint }: PodOptions, io: PodIo): Promise<number> {
   const report = (line: string): void => {
     io.stderr.write(`${line}\n`);
   };

@@ -4,77 +4,13 @@ import { ShimError } from "../../../lib/errors.js";
 import { durationKind } from "../../../shim/config/value-kinds.js";
 import { type CopyPlace, parseCopyPlace } from "../copy-files.js";
 import { parsePodName, type PodName } from "../find-pod.js";
-import { parsePortPair, type PortPair } from "../forward-ports.js";
+import { parsePortPair } from "../forward-ports.js";
 import { psOutputs, type PsOutput } from "../pod-summary.js";
 import type { CommandParts } from "../../../cli/command-parts.js";
 import { podVerbHint } from "../../../cli/hints.js";
 import { refuseArguments } from "../../../cli/flags.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "../../cli/play-endpoint.js";
-
-/** What `dockershim pod` is asked to do. `pod`: its namespace and name. */
-export type PodRequest =
-  | { readonly verb: "ps"; readonly namespace: string | undefined; readonly output: PsOutput }
-  | {
-      readonly verb: "logs";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly all: boolean;
-      readonly previous: boolean;
-      readonly follow: boolean;
-      readonly tail: number | undefined;
-      /** Milliseconds before now. */
-      readonly sinceMs: number | undefined;
-      readonly timestamps: boolean;
-      readonly prefix: boolean;
-    }
-  | {
-      readonly verb: "exec";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly command: readonly string[];
-      readonly stdin: boolean;
-      readonly tty: boolean;
-    }
-  | {
-      readonly verb: "attach";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly stdin: boolean;
-      readonly tty: boolean;
-    }
-  | {
-      readonly verb: "port-forward";
-      readonly pod: PodName;
-      readonly pairs: readonly PortPair[];
-      readonly addresses: readonly string[];
-    }
-  | {
-      readonly verb: "cp";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly direction: "from" | "to";
-      readonly local: string;
-      readonly remote: string;
-    }
-  | { readonly verb: "describe"; readonly pod: PodName }
-  | {
-      readonly verb: "events";
-      /** Undefined: of all pods. */
-      readonly pod: PodName | undefined;
-      readonly namespace: string | undefined;
-      readonly follow: boolean;
-    }
-  | {
-      readonly verb: "top";
-      readonly pod: PodName | undefined;
-      readonly namespace: string | undefined;
-      readonly containers: boolean;
-    }
-  | { readonly verb: "down"; readonly pods: readonly PodName[] };
-
-export interface PodActions {
-  pod(request: PodRequest, endpoint: string): Promise<number>;
-}
+import type { PodRequest } from "./pod-context.js";
 
 interface Given {
   readonly namespace?: string;
@@ -97,8 +33,7 @@ interface Given {
 
 const verbs = "ps|logs|exec|attach|port-forward|cp|describe|events|top|down";
 
-export function addPodCommands(actions: PodActions, parts: CommandParts): void {
-  const { addCommand, refuseServeFlags, ended, environment } = parts;
+export function addPodCommands({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const pod = addCommand("pod", "look at the pods of a CRI server, and into them");
   pod.usage(`${verbs} [flags]`).helpCommand(false).enablePositionalOptions();
   pod.allowExcessArguments().action(() => {
@@ -124,7 +59,8 @@ export function addPodCommands(actions: PodActions, parts: CommandParts): void {
       .action(async (given: Given) => {
         refuseServeFlags(`pod ${name}`);
         const asked = request(given, command.args, command);
-        ended(await actions.pod(asked, resolvePlayEndpoint(given.endpoint, environment).path));
+        const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
+        await run(() => import("./pod-command.js"), "runPod", { request: asked, endpoint });
       });
   };
   const named = (args: readonly string[], { namespace }: Given, verb: string): PodName => {

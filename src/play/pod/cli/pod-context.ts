@@ -3,10 +3,78 @@ import type { Readable, Writable } from "node:stream";
 import type { ConnectedClient } from "../../client.js";
 import { nodeFiles } from "../../containers/files.js";
 import type { Directories } from "../../containers/pod-files.js";
-import { chooseContainer, type FoundPod } from "../find-pod.js";
+import { chooseContainer, type FoundPod, type PodName } from "../find-pod.js";
+import type { PortPair } from "../forward-ports.js";
 import { keptPod } from "../kept-pod.js";
+import type { PsOutput } from "../pod-summary.js";
 import type { ContainerStatus } from "../../../domain/cri.js";
-import type { PodRequest } from "./pod-commands.js";
+
+/** What `dockershim pod` is asked to do. `pod`: its namespace and name. */
+export type PodRequest =
+  | { readonly verb: "ps"; readonly namespace: string | undefined; readonly output: PsOutput }
+  | {
+      readonly verb: "logs";
+      readonly pod: PodName;
+      readonly container: string | undefined;
+      readonly all: boolean;
+      readonly previous: boolean;
+      readonly follow: boolean;
+      readonly tail: number | undefined;
+      /** Milliseconds before now. */
+      readonly sinceMs: number | undefined;
+      readonly timestamps: boolean;
+      readonly prefix: boolean;
+    }
+  | {
+      readonly verb: "exec";
+      readonly pod: PodName;
+      readonly container: string | undefined;
+      readonly command: readonly string[];
+      readonly stdin: boolean;
+      readonly tty: boolean;
+    }
+  | {
+      readonly verb: "attach";
+      readonly pod: PodName;
+      readonly container: string | undefined;
+      readonly stdin: boolean;
+      readonly tty: boolean;
+    }
+  | {
+      readonly verb: "port-forward";
+      readonly pod: PodName;
+      readonly pairs: readonly PortPair[];
+      readonly addresses: readonly string[];
+    }
+  | {
+      readonly verb: "cp";
+      readonly pod: PodName;
+      readonly container: string | undefined;
+      readonly direction: "from" | "to";
+      readonly local: string;
+      readonly remote: string;
+    }
+  | { readonly verb: "describe"; readonly pod: PodName }
+  | {
+      readonly verb: "events";
+      /** Undefined: of all pods. */
+      readonly pod: PodName | undefined;
+      readonly namespace: string | undefined;
+      readonly follow: boolean;
+    }
+  | {
+      readonly verb: "top";
+      readonly pod: PodName | undefined;
+      readonly namespace: string | undefined;
+      readonly containers: boolean;
+    }
+  | { readonly verb: "down"; readonly pods: readonly PodName[] };
+
+export interface PodOptions {
+  readonly request: PodRequest;
+  /** Path of the socket of a CRI server. */
+  readonly endpoint: string;
+}
 
 export interface PodIo {
   readonly stdin: Readable;

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { readProgram } from "../../src/main/quick-start.js";
+import { readProgram } from "../../../src/main/quick-start.js";
 
 const program = "(function(require,filename){function add(a,b){return a+b}return add(20,22)})";
 

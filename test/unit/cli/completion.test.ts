@@ -4,7 +4,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { run } from "./command-line.js";
+import { run } from "../main/command-line.js";
 
 const has = (shell: string): boolean => spawnSync(shell, ["-c", "exit 0"]).status === 0;
 
@@ -101,13 +101,5 @@ describe("the completion of zsh", { skip: !has("zsh") }, () => {
       const call = `words=(${list.join(" ")}); CURRENT=${list.length}; _dockershim`;
       assert.deepEqual(await inShell("zsh", `${stubs}\n${call}; true`), expected);
     });
-  }
-});
-
-test("completion names the shells that it knows", async () => {
-  for (const line of ["completion", "completion tcsh", "completion bash zsh"]) {
-    const { err, exitCode } = await run(line);
-    assert.equal(exitCode, 1);
-    assert.equal(err, 'dockershim: command "completion": needs one of bash, zsh, fish\n');
   }
 });

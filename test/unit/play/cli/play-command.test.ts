@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { runPlay } from "../../../src/play/cli/play-command.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { runPlay } from "../../../../src/play/cli/play-command.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: x:1}]}\n";
 

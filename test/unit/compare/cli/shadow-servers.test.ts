@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { connectCri, type CriConnection, type CriVersion } from "../../../src/client/cri-connection.js";
-import type { ShadowReport } from "../../../src/compare/shadow-report.js";
-import { runShadow } from "../../../src/compare/cli/relay-command.js";
-import { type CriHandler, serveCri, temporaryDirectory } from "../compare/grpc-peers.js";
+import { connectCri, type CriConnection, type CriVersion } from "../../../../src/client/cri-connection.js";
+import type { ShadowReport } from "../../../../src/compare/shadow-report.js";
+import { runShadow } from "../../../../src/compare/cli/relay-command.js";
+import { type CriHandler, serveCri, temporaryDirectory } from "../grpc-peers.js";
 
 const { signal } = new AbortController();
 const self = [process.execPath, "--import", "tsx", "src/main/main.ts"] as const;

@@ -5,9 +5,9 @@ import {
   ContainerEventType,
   ContainerState,
   PodSandboxState,
-} from "../../../src/domain/cri.js";
-import { podEvents } from "../../../src/play/pod/cli/pod-events.js";
-import type { PodContext } from "../../../src/play/pod/cli/pod-context.js";
+} from "../../../../src/domain/cri.js";
+import { podEvents } from "../../../../src/play/pod/cli/pod-events.js";
+import type { PodContext } from "../../../../src/play/pod/cli/pod-context.js";
 
 const metadata = { name: "p", namespace: "default", uid: "u", attempt: 0 };
 const sandbox = {

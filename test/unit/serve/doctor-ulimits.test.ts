@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { describeOpenFiles } from "../../../src/shim/serve/doctor-ulimits.js";
-import { run } from "./command-line.js";
 
 const low = { soft: 1024, hard: 524_288 };
 const nofile = { Name: "nofile", Soft: 65_536, Hard: 524_288 };
@@ -23,13 +22,4 @@ test("describeOpenFiles() reports an unknown limit", () => {
   const { text, exitCode } = describeOpenFiles(undefined, []);
   assert.equal(exitCode, 0);
   assert.match(text, /not known/);
-});
-
-test("doctor takes one of its subjects", async () => {
-  assert.equal((await run("doctor ulimits")).exitCode, 5);
-  assert.equal((await run("doctor network --check")).exitCode, 0);
-  for (const line of ["doctor", "doctor nodes", "doctor ulimits network"]) {
-    assert.match((await run(line)).err, /command "doctor": .*; use "network", "reach" or "ulimits"/);
-  }
-  assert.match((await run("doctor ulimits --check")).err, /--check is for "network" alone/);
 });

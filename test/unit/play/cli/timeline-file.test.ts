@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { checkTimelineFile } from "../../../src/play/cli/timeline-file.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { checkTimelineFile } from "../../../../src/play/cli/timeline-file.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 for (const [name, expected] of [
   ["a.svg", undefined],

@@ -3,12 +3,11 @@ import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
-import type { CheckpointTask } from "../../../checkpoints/cli/checkpoint-commands.js";
-import { runCheckpoint } from "../../../checkpoints/cli/checkpoint-command.js";
-import { vectors } from "../checkpoints/golden.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { run as commandLine } from "./command-line.js";
+import { decodeCheckpoint } from "../../../../checkpoints/checkpoint.js";
+import type { CheckpointTask } from "../../../../checkpoints/cli/checkpoint-options.js";
+import { runCheckpoint } from "../../../../checkpoints/cli/checkpoint-command.js";
+import { vectors } from "../golden.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const id = (start: string): string => start.padEnd(64, "0");
 const good = vectors.filter(({ data }) => !JSON.stringify(data).match(/null|\{\}|\[\]/));
@@ -307,70 +306,4 @@ describe("dockershim checkpoint repair", () => {
     const found = decodeCheckpoint(bytes);
     assert.equal(found.kind === "checkpoint" && found.flavour, "dockershim");
   });
-});
-
-describe("the command line of dockershim checkpoint", () => {
-  test("reads directories, format and flags of each subject", async () => {
-    const listed = await commandLine("checkpoint ls --directory /a --directory=/b --output json");
-    assert.deepEqual(listed.checkpoint, { task: { kind: "ls" }, directories: ["/a", "/b"], format: "json" });
-    assert.equal(listed.exitCode, 2);
-    const converted = await commandLine("checkpoint convert --to cri-dockerd --output-directory /o --anyway");
-    assert.deepEqual(converted.checkpoint?.task, {
-      kind: "convert",
-      to: "cri-dockerd",
-      output: "/o",
-      anyway: true,
-    });
-    const repaired = await commandLine("checkpoint repair --docker-endpoint unix:///d --dry-run");
-    assert.deepEqual(repaired.checkpoint?.task, {
-      ...{ kind: "repair", dryRun: true, anyway: false },
-      dockerEndpoint: "unix:///d",
-    });
-  });
-
-  for (const [line, message] of [
-    ["checkpoint", /no subject given; use "ls"/],
-    ["checkpoint eat", /"eat"; use "ls"/],
-    ["checkpoint ls more", /unexpected argument "more"/],
-    ["checkpoint ls --output yaml", /Allowed choices are page, json/],
-    ["checkpoint convert", /needs --to/],
-    ["checkpoint convert --to containerd", /Allowed choices are dockershim, cri-dockerd/],
-    ["checkpoint ls --dry-run", /unknown flag "--dry-run"/],
-    ["--state-dir=/a checkpoint ls", /"--state-dir": has no meaning for the command "checkpoint"/],
-  ] as const) {
-    test(`refuses "${line}" with one line`, async () => {
-      const { exitCode, err, checkpoint } = await commandLine(line);
-      assert.equal(exitCode, 1);
-      assert.match(err, message);
-      assert.equal(err.trim().split("\n").length, 1);
-      assert.equal(checkpoint, undefined);
-    });
-  }
-});
-
-describe("the command line of dockershim migrate rehearse", () => {
-  test("reads the recording and its flags", async () => {
-    const { rehearsed, exitCode } = await commandLine(
-      "migrate rehearse --as cri-dockerd --docker-endpoint unix:///d --cri-dockerd /c --anyway -o json file",
-    );
-    assert.equal(exitCode, 2);
-    assert.deepEqual(rehearsed, {
-      ...{ as: "cri-dockerd", dockerEndpoint: "unix:///d", criDockerd: "/c", anyway: true },
-      ...{ recording: "file", format: "json" },
-      ...{ networkPlugin: "auto", cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"] },
-    });
-  });
-
-  for (const [line, message] of [
-    ["migrate rehearse", /name one recording/],
-    ["migrate rehearse one two", /name one recording/],
-    ["migrate rehearse --as containerd file", /Allowed choices are dockershim, cri-dockerd/],
-    ["--state-dir=/a migrate rehearse file", /has no meaning for the command "migrate"/],
-  ] as const) {
-    test(`refuses "${line}" with one line`, async () => {
-      const { exitCode, err, rehearsed } = await commandLine(line);
-      assert.deepEqual([exitCode, rehearsed], [1, undefined]);
-      assert.match(err, message);
-    });
-  }
 });

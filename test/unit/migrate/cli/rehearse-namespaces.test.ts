@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { choosePlugin } from "../../../src/migrate/cli/rehearse-namespaces.js";
+import { choosePlugin } from "../../../../src/migrate/cli/rehearse-namespaces.js";
 
 test("choosePlugin() takes cni where its plugins are, and where a namespace has a way to the engine", async (t) => {
   const installed = await mkdtemp(join(tmpdir(), "dockershim-plugins-"));

@@ -3,10 +3,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { newReport } from "../../../src/compare/observe-calls.js";
-import { relayPaths } from "../../../src/compare/relay-link.js";
-import { runShadow } from "../../../src/compare/cli/relay-command.js";
-import { startCriServer } from "../compare/grpc-peers.js";
+import { newReport } from "../../../../src/compare/observe-calls.js";
+import { relayPaths } from "../../../../src/compare/relay-link.js";
+import { runShadow } from "../../../../src/compare/cli/relay-command.js";
+import { startCriServer } from "../grpc-peers.js";
 
 test("a shadow that does not start leaves the report of an earlier one", async (t) => {
   const handlers = {

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { newReport } from "../../../src/compare/observe-calls.js";
-import { ReportBuilder, type ShadowReport } from "../../../src/compare/shadow-report.js";
-import { renderReport, showReport } from "../../../src/compare/cli/show-report.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { newReport } from "../../../../src/compare/observe-calls.js";
+import { ReportBuilder, type ShadowReport } from "../../../../src/compare/shadow-report.js";
+import { renderReport, runShowReport } from "../../../../src/compare/cli/show-report.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 function reportOf(intended?: { key: string; reason: string }): ShadowReport {
   const paths = { listen: "/l", relay: "/r", primary: "/p" };
@@ -56,12 +56,12 @@ test("the exit code is 2 when a difference is not intended", async () => {
     [reportOf({ key: "k", reason: "because" }), 0],
   ] as const) {
     await writeFile(path, JSON.stringify(report));
-    assert.equal(await showReport(path, (text) => (out += text)), code);
+    assert.equal(await runShowReport(path, { writeOut: (text) => (out += text) }), code);
   }
   assert.match(out, /intended: because/);
   await writeFile(path, "{}");
-  await assert.rejects(
-    showReport(path, () => undefined),
-    { kind: "invalid", message: /not a report of "dockershim shadow"/ },
-  );
+  await assert.rejects(runShowReport(path, { writeOut: () => undefined }), {
+    kind: "invalid",
+    message: /not a report of "dockershim shadow"/,
+  });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { newReport } from "../../../src/compare/observe-calls.js";
-import { page, requireNoPods } from "../../../src/compare/cli/replay-command.js";
+import { newReport } from "../../../../src/compare/observe-calls.js";
+import { page, requireNoPods } from "../../../../src/compare/cli/replay-command.js";
 
 const { signal } = new AbortController();
 

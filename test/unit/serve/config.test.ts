@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { run } from "./command-line.js";
+import { run } from "../main/command-line.js";
 
 const line =
   "--network-plugin=cni --pod-cidr=10.1.0.0/16,fd00::/64 -v4 --ipv6-dual-stack=false --logtostderr";
@@ -9,7 +9,11 @@ const environment = { DOCKERSHIM_CGROUP_DRIVER: "systemd", DOCKER_HOST: "tcp://h
 describe("dockershim config", () => {
   test("prints each value with its origin in aligned columns", async () => {
     const files = { "/c.yaml": "hairpin-mode: none" };
-    const { exitCode, out, err } = await run(`config ${line} --config=/c.yaml`, { environment, files });
+    const { exitCode, out, err } = await run(`config ${line} --config=/c.yaml`, {
+      environment,
+      files,
+      isReal: true,
+    });
     assert.equal(exitCode, 0);
     assert.equal(err, 'dockershim: flag "--logtostderr" is ignored: the log always goes to standard error\n');
     const [header = "", ...rows] = out.trimEnd().split("\n");
@@ -27,12 +31,12 @@ describe("dockershim config", () => {
 
   for (const format of ["yaml", "json"]) {
     test(`prints ${format} that yields the same configuration as a file`, async () => {
-      const { served } = await run(line, { environment });
-      const { out } = await run(`config -o ${format} ${line}`, { environment });
+      const { runServe: served } = (await run(line, { environment })).acted;
+      const { out } = await run(`config -o ${format} ${line}`, { environment, isReal: true });
       const again = await run("--config /saved", { files: { "/saved": out } });
       assert.equal(again.err, "");
       assert.notEqual(served, undefined);
-      assert.deepEqual(again.served?.config, served?.config);
+      assert.deepEqual(again.acted.runServe?.config, served?.config);
     });
   }
 });

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { chown, mkdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import type { CriClient } from "../../../src/play/client.js";
-import { defaultDirectories } from "../../../src/play/containers/pod-files.js";
-import { openPlayPlace, recordDirectories } from "../../../src/play/cli/open-play-place.js";
-import type { PlayPlace } from "../../../src/play/cli/play-place.js";
-import { directoryId } from "../../../src/lib/files/directory-id.js";
-import { json, startFakeDocker } from "../engine/fake-docker.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
+import type { CriClient } from "../../../../src/play/client.js";
+import { defaultDirectories } from "../../../../src/play/containers/pod-files.js";
+import { openPlayPlace, recordDirectories } from "../../../../src/play/cli/open-play-place.js";
+import type { PlayPlace } from "../../../../src/play/cli/play-place.js";
+import { directoryId } from "../../../../src/lib/files/directory-id.js";
+import { json, startFakeDocker } from "../../engine/fake-docker.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const reached = { hostPaths: { reached: true }, networkNamespaces: { reached: true } };
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { run } from "./command-line.js";
+import { run } from "../main/command-line.js";
 
 const endpoint = "--endpoint /run/a.sock";
 
@@ -20,8 +20,11 @@ test("docker-cli-plugin-metadata answers what the Docker CLI wants, by either na
 test("docker pod ps and docker pod play are those of dockershim", async () => {
   const { acted, exitCode } = await run(`docker-cli-plugin pod ps -n shop ${endpoint}`);
   assert.equal(exitCode, 9);
-  assert.deepEqual(acted["pod"], { verb: "ps", namespace: "shop", output: "table", endpoint: "/run/a.sock" });
-  const { played } = await run(`docker-cli-plugin pod play --follow a.yaml ${endpoint}`);
+  assert.deepEqual(acted["runPod"], {
+    request: { verb: "ps", namespace: "shop", output: "table" },
+    endpoint: "/run/a.sock",
+  });
+  const { runPlay: played } = (await run(`docker-cli-plugin pod play --follow a.yaml ${endpoint}`)).acted;
   assert.deepEqual([played?.files, played?.follow], [["a.yaml"], true]);
 });
 
@@ -43,16 +46,10 @@ test("the plugin never serves, and refuses flags of docker", async () => {
     ["docker-cli-plugin pod", /command "pod": no subject given/],
     ["docker-cli-plugin --context x pod ps", /flag "--context" of docker: has no meaning for pods/],
   ] as const) {
-    const { err, exitCode, served } = await run(line);
+    const { err, exitCode, acted } = await run(line);
     assert.equal(exitCode, 1, line);
-    assert.equal(served, undefined);
+    assert.deepEqual(acted, {});
     if (typeof reason === "string") assert.equal(err, `dockershim: ${reason}\n`);
     else assert.match(err, reason);
   }
-});
-
-test("dockershim itself has no pod play", async () => {
-  const { err, exitCode } = await run("pod play a.yaml");
-  assert.equal(exitCode, 1);
-  assert.match(err, /command "pod": "play"; use ps\|/);
 });

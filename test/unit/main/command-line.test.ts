@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { optionList } from "../../../src/shim/config/options.js";
 import { ignoredFlags } from "../../../src/shim/config/other-flags.js";
-import { run } from "./command-line.js";
+import { actionCode, run } from "./command-line.js";
 
 /** Every flag of cri-dockerd 0.4.3 with a value that it accepts. */
 const criDockerdFlags = [
@@ -70,8 +70,9 @@ const kubeletFlags = [
 
 describe("runCommandLine() unit files", () => {
   test("accepts all flags of cri-dockerd at once, without a warning", async () => {
-    const { exitCode, err, served } = await run(criDockerdFlags);
-    assert.deepEqual([exitCode, err], [0, ""]);
+    const { exitCode, err, acted } = await run(criDockerdFlags);
+    const { runServe: served } = acted;
+    assert.deepEqual([exitCode, err], [actionCode, ""]);
     assert.deepEqual(served?.warnings, []);
     assert.equal(served.config.stateDir, "/var/lib/cri-dockerd");
     assert.deepEqual(served.config.containerRuntimeEndpoint, { kind: "systemd" });
@@ -80,8 +81,9 @@ describe("runCommandLine() unit files", () => {
   });
 
   test("accepts all flags of the kubelet at once, with a warning for each ignored one", async () => {
-    const { exitCode, err, served } = await run(kubeletFlags);
-    assert.deepEqual([exitCode, err], [0, ""]);
+    const { exitCode, err, acted } = await run(kubeletFlags);
+    const { runServe: served } = acted;
+    assert.deepEqual([exitCode, err], [actionCode, ""]);
     assert.equal(served?.warnings.length, ignoredFlags.length);
     assert.equal(served.config.cgroupDriver, "systemd");
     assert.equal(served.config.networkPlugin, "kubenet");
@@ -110,13 +112,13 @@ describe("runCommandLine() spellings", () => {
   ];
   for (const [name, line, expected] of cases) {
     test(`reads ${name}`, async () => {
-      assert.equal((await run(line)).served?.config.stateDir, expected);
+      assert.equal((await run(line)).acted.runServe?.config.stateDir, expected);
     });
   }
 
   for (const line of ["-v=4", "-v4", "-v 4", "--v=4", "--v 4"]) {
     test(`reads ${line}`, async () => {
-      assert.equal((await run(line)).served?.config.logLevel, "debug");
+      assert.equal((await run(line)).acted.runServe?.config.logLevel, "debug");
     });
   }
 
@@ -129,7 +131,7 @@ describe("runCommandLine() spellings", () => {
   ];
   for (const [line, expected] of switches) {
     test(`reads ${line} as ${expected}`, async () => {
-      assert.equal((await run(line)).served?.config.ipv6DualStack, expected);
+      assert.equal((await run(line)).acted.runServe?.config.ipv6DualStack, expected);
     });
   }
 
@@ -144,12 +146,12 @@ describe("runCommandLine() spellings", () => {
   });
 
   test("passes an empty value on", async () => {
-    assert.equal((await run("--network-plugin=")).served?.config.networkPlugin, "no-op");
-    assert.equal((await run(["--network-plugin", ""])).served?.config.networkPlugin, "no-op");
+    assert.equal((await run("--network-plugin=")).acted.runServe?.config.networkPlugin, "no-op");
+    assert.equal((await run(["--network-plugin", ""])).acted.runServe?.config.networkPlugin, "no-op");
   });
 
   test("accepts --no-setup without a warning", async () => {
-    assert.deepEqual((await run("--no-setup")).served?.warnings, []);
+    assert.deepEqual((await run("--no-setup")).acted.runServe?.warnings, []);
   });
 });
 
@@ -172,27 +174,6 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["-- --state-dir=/a", 'unexpected argument "--state-dir=/a"'],
     ["config --output=xml", 'flag "--output": "xml": must be "table", "yaml" or "json"'],
     ["config --outptu=json", 'unknown flag "--outptu" of the command "config": did you mean "--output"?'],
-    ["play", 'command "play": needs at least one file'],
-    ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],
-    [
-      "play -f x",
-      'unknown flag "-f" of the command "play": files are arguments: "dockershim play FILE"; logs: --follow',
-    ],
-    [
-      "play --wait 20s x",
-      'flag "--wait": "20s" is no file: did you mean --wait=20s? (a file of this name is "./20s")',
-    ],
-    [
-      "play x --wait 1m30s",
-      'flag "--wait": "1m30s" is no file: did you mean --wait=1m30s? (a file of this name is "./1m30s")',
-    ],
-    ["play --endpoint=fd:// x", 'flag "--endpoint": "fd://": names no socket to connect to'],
-    [
-      "play --docker-endpoint=ftp://h x",
-      'flag "--docker-endpoint": "ftp://h": must be "unix:///path", "tcp://host:port" or "ssh://user@host"',
-    ],
-    ["play --endpoint=tcp://h x", 'flag "--endpoint": "tcp://h": must be "unix:///path" or "fd://"'],
-    ["--state-dir=/x play y", 'flag "--state-dir": has no meaning for the command "play"'],
     ["version 2", 'unexpected argument "2"'],
     ["help", 'unexpected argument "help"'],
     [
@@ -207,17 +188,17 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
   ];
   for (const [line, message] of cases) {
     test(line, async () => {
-      const { exitCode, out, err, served, played } = await run(line);
+      const { exitCode, out, err, acted } = await run(line);
       assert.deepEqual({ exitCode, out, err }, { exitCode: 1, out: "", err: `dockershim: ${message}\n` });
-      assert.deepEqual([served, played], [undefined, undefined]);
+      assert.deepEqual(acted, {});
     });
   }
 });
 
 describe("runCommandLine() commands", () => {
   test("--version prints the version, also when the configuration is bad", async () => {
-    const { exitCode, out, served } = await run("--version --state-dir=bad");
-    assert.deepEqual([exitCode, out, served], [0, "dockershim 1.2.3 (abc)\n", undefined]);
+    const { exitCode, out, acted } = await run("--version --state-dir=bad");
+    assert.deepEqual([exitCode, out, acted], [0, "dockershim 1.2.3 (abc)\n", {}]);
   });
 
   test("version prints the same as --version", async () => {
@@ -234,8 +215,8 @@ describe("runCommandLine() commands", () => {
 
   for (const line of ["--help", "-h", "--state-dir=bad --help"]) {
     test(`${line} lists flags and commands and ends with 0`, async () => {
-      const { exitCode, out, err, served } = await run(line);
-      assert.deepEqual([exitCode, err, served], [0, "", undefined]);
+      const { exitCode, out, err, acted } = await run(line);
+      assert.deepEqual([exitCode, err, acted], [0, "", {}]);
       for (const [, { name }] of optionList) assert.match(out, new RegExp(`--${name} [<[]`));
       for (const command of ["serve", "config", "play", "version"])
         assert.match(out, new RegExp(`^ {2}${command} `, "m"));
@@ -243,80 +224,18 @@ describe("runCommandLine() commands", () => {
     });
   }
 
-  test("play gets files, switches and the default socket", async () => {
-    const { exitCode, played } = await run("play a.yaml --follow b.yaml");
-    assert.equal(exitCode, 7);
-    assert.deepEqual(played, {
-      files: ["a.yaml", "b.yaml"],
-      follow: true,
-      down: false,
-      keep: false,
-      waitMs: undefined,
-      fast: false,
-      output: "table",
-      timeline: undefined,
-      recursive: false,
-      replicas: [],
-      schedule: false,
-      strict: false,
-      localVolumes: false,
-      detach: false,
-      watch: false,
-      supervise: false,
-      endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
-      dockerEndpoint: undefined,
-    });
-  });
-
-  test("play gets the endpoint of an engine elsewhere", async () => {
-    const { played } = await run("play --docker-endpoint=tcp://h:2376 a.yaml");
-    assert.equal(played?.dockerEndpoint, "tcp://h:2376");
-  });
-
-  test("play waits five minutes, or as long as --wait says", async () => {
-    assert.equal((await run("play --wait a.yaml")).played?.waitMs, 300_000);
-    assert.deepEqual((await run("play --wait a.yaml")).played?.files, ["a.yaml"]);
-    assert.equal((await run("play --wait=90s a.yaml")).played?.waitMs, 90_000);
-    const { exitCode, err } = await run("play --wait=soon a.yaml");
-    assert.equal(exitCode, 1);
-    assert.match(err, /flag "--wait": "soon"/);
-  });
-
-  for (const [words, reason] of [
-    ["--detach --watch a.yaml", "--detach and --watch exclude each other"],
-    ["--down --detach a.yaml", "--down and --detach exclude each other"],
-    ["--watch --wait a.yaml", "--watch and --wait exclude each other"],
-    ["--detach --follow a.yaml", "--detach and --follow exclude each other"],
-    ["--supervise a.yaml", "--supervise takes no files"],
-    ["--watch", "needs at least one file"],
-  ] as const)
-    test(`play refuses "${words}"`, async () => {
-      const { exitCode, err } = await run(`play ${words}`);
-      assert.equal(exitCode, 1);
-      assert.match(err, new RegExp(`command "play": ${reason}`));
-    });
-
-  test("play takes the socket from the flag before the environment", async () => {
-    const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };
-    const fromEnvironment = await run("play --down --keep a.yaml", { environment });
-    assert.equal(fromEnvironment.played?.endpoint.path, "/env.sock");
-    assert.deepEqual([fromEnvironment.played.down, fromEnvironment.played.keep], [true, true]);
-    const fromFlag = await run("play --endpoint unix:///flag.sock a.yaml", { environment });
-    assert.equal(fromFlag.played?.endpoint.path, "/flag.sock");
-  });
-
   test("answers the exit code of the action", async () => {
-    assert.equal((await run("", { serve: () => Promise.resolve(5) })).exitCode, 5);
+    assert.equal((await run("", { act: () => Promise.resolve(5) })).exitCode, 5);
   });
 
   test("prints a failure of the action on one line", async () => {
-    const serve = (): Promise<number> => Promise.reject(new ShimError("unavailable", "listen:\n  in use"));
-    const { exitCode, err } = await run("", { serve });
+    const act = (): Promise<number> => Promise.reject(new ShimError("unavailable", "listen:\n  in use"));
+    const { exitCode, err } = await run("", { act });
     assert.deepEqual([exitCode, err], [1, "dockershim: listen: in use\n"]);
   });
 
   test("prints a bug with its stack", async () => {
-    const { exitCode, err } = await run("", { serve: () => Promise.reject(new TypeError("x is undefined")) });
+    const { exitCode, err } = await run("", { act: () => Promise.reject(new TypeError("x is undefined")) });
     assert.equal(exitCode, 1);
     assert.match(err, /^dockershim: TypeError: x is undefined\n {4}at /);
   });

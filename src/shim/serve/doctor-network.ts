@@ -8,23 +8,23 @@ import { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { withDeadline } from "../../lib/abort.js";
 import { Lifetime } from "../../lib/lifetime.js";
 import { silentLogger } from "../../lib/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
+import { createEngine, engineEndpoint } from "../app/open-engine.js";
 import { knownSandboxes } from "../recovery/remove-orphaned-networks.js";
+import type { ProcessIo } from "../../cli/process-io.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 
 const timeoutMs = 60_000;
 
-export interface DoctorOptions {
+export interface DoctorNetworkOptions {
+  readonly resolved: ResolvedConfig;
   /** Also call CHECK of the plugins for running pods. */
   readonly check: boolean;
 }
 
 /** Exit code 0 without orphaned resources and without errors of CHECK, else 1. */
 export async function runDoctorNetwork(
-  { config }: ResolvedConfig,
-  { check }: DoctorOptions,
-  environment: Environment,
-  writeOut: (text: string) => void,
+  { resolved: { config }, check }: DoctorNetworkOptions,
+  { environment, writeOut }: Pick<ProcessIo, "environment" | "writeOut">,
 ): Promise<number> {
   const log = silentLogger();
   const lifetime = new Lifetime(log);

@@ -1,0 +1,93 @@
+/** The process: its output, its signals. */
+import { readFile, stat } from "node:fs/promises";
+import { ShimError } from "../lib/errors.js";
+import type { ProcessIo } from "../cli/process-io.js";
+import type { BuildInfo } from "./build-info.js";
+
+/** Once for a process: it listens to the errors of the outputs and to SIGHUP. */
+export function ownProcess(build: BuildInfo): ProcessIo {
+  const interrupted = new AbortController();
+  const abortWhenInterrupted = once(() => {
+    const abort = (): void => {
+      interrupted.abort(new ShimError("cancelled", "interrupted"));
+    };
+    // A second Ctrl-C ends the program at once.
+    process.once("SIGINT", abort);
+    // The kernel may send this one several times to a child of a process that was killed.
+    process.on("SIGTERM", abort);
+  });
+  followOutputs(interrupted);
+  // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
+  process.on("SIGHUP", () => undefined);
+  const { env: environment, execPath, execArgv, stdout, stderr } = process;
+  return {
+    ...build,
+    environment,
+    argv: process.argv.slice(2),
+    self: [execPath, ...execArgv, process.argv[1] ?? ""],
+    get stdin() {
+      return process.stdin;
+    },
+    stdout,
+    stderr,
+    isTerminal: stdout.isTTY,
+    get signal() {
+      abortWhenInterrupted();
+      return interrupted.signal;
+    },
+    writeOut,
+    writeError,
+    readFile: (path) => readFile(path, "utf8"),
+    isSocket: (path) =>
+      stat(path).then(
+        (status) => status.isSocket(),
+        () => false,
+      ),
+    onSignal: (listener) => {
+      process.on("SIGTERM", listener);
+      process.on("SIGINT", listener);
+    },
+    endAtOnce: () => {
+      // process.exit() waits for the threads, of which some may be blocked in the kernel.
+      process.kill(process.pid, "SIGKILL");
+      // The first process of a container is not killed by itself.
+      process.abort();
+    },
+  };
+}
+
+function writeOut(text: string): void {
+  process.stdout.write(text);
+}
+
+function writeError(text: string): void {
+  process.stderr.write(text);
+}
+
+/**
+ * The reader of a pipe may end first, as in `… | head -1`: a program that follows something ends then as at Ctrl-C,
+ * and a server goes on. Output that is lost otherwise, as on a full disk, is a failure.
+ */
+function followOutputs(interrupted: AbortController): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    let isReported = false;
+    stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+      interrupted.abort(new ShimError("cancelled", "the output has no reader any more"));
+      if (code === "EPIPE" || isReported) return;
+      isReported = true;
+      process.once("exit", () => {
+        process.exitCode ||= 1;
+      });
+      if (stream === process.stdout) writeError(`dockershim: write the output: ${message}\n`);
+    });
+  }
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (isDone) return;
+    isDone = true;
+    work();
+  };
+}

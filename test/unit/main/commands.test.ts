@@ -1,0 +1,474 @@
+/** What each command takes, as the options of its action, and what it refuses. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { actionCode, run } from "./command-line.js";
+
+const pod = { namespace: "default", name: "web" };
+const shopWeb = { namespace: "shop", name: "web" };
+
+/** What `dockershim play a.yaml` asks for. */
+const played = {
+  files: ["a.yaml"],
+  follow: false,
+  down: false,
+  keep: false,
+  waitMs: undefined,
+  fast: false,
+  output: "table",
+  timeline: undefined,
+  recursive: false,
+  replicas: [],
+  schedule: false,
+  strict: false,
+  localVolumes: false,
+  detach: false,
+  watch: false,
+  supervise: false,
+  endpoint: "/var/run/dockershim.sock",
+  dockerEndpoint: undefined,
+};
+const recorded = {
+  primary: "/a",
+  listen: "/run/dockershim-record.sock",
+  output: "x",
+  durationMs: undefined,
+  limitBytes: 1024 ** 3,
+  withOutput: false,
+};
+const checked = {
+  to: "dockershim",
+  output: "page",
+  root: "/",
+  endpoint: undefined,
+  kubeletVersion: undefined,
+};
+const rehearsed = {
+  recording: "file",
+  networkPlugin: "auto",
+  cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],
+  anyway: false,
+  format: "page",
+};
+const streams = { pod, container: undefined, stdin: false, tty: false };
+const copied = { verb: "cp", pod, container: undefined, direction: "from", local: "./b", remote: "/tmp/a" };
+const anyPod = { pod: undefined, namespace: undefined };
+
+const taken: readonly (readonly [line: string, action: string, options: unknown])[] = [
+  ["play a.yaml", "runPlay", played],
+  ["play a.yaml --follow b.yaml", "runPlay", { ...played, files: ["a.yaml", "b.yaml"], follow: true }],
+  ["play --down --keep a.yaml", "runPlay", { ...played, down: true, keep: true }],
+  ["play --wait a.yaml", "runPlay", { ...played, waitMs: 300_000 }],
+  ["play --wait=90s a.yaml", "runPlay", { ...played, waitMs: 90_000 }],
+  [
+    "play --detach --fast -R --schedule --strict --local-volumes a.yaml",
+    "runPlay",
+    {
+      ...played,
+      detach: true,
+      fast: true,
+      recursive: true,
+      schedule: true,
+      strict: true,
+      localVolumes: true,
+    },
+  ],
+  [
+    "play --watch -o json --timeline t.svg --replicas 3 --replicas web=2 a.yaml",
+    "runPlay",
+    { ...played, watch: true, output: "json", timeline: "t.svg", replicas: ["3", "web=2"] },
+  ],
+  ["play --supervise", "runPlay", { ...played, files: [], supervise: true }],
+  [
+    "play --endpoint unix:///a.sock --docker-endpoint=tcp://h:2376 a.yaml",
+    "runPlay",
+    { ...played, endpoint: "/a.sock", dockerEndpoint: "tcp://h:2376" },
+  ],
+
+  ["diff /a unix:///b", "runDiff", { endpoints: ["/a", "unix:///b"], all: false, format: "page" }],
+  [
+    "diff /a /b --pod shop/web --all -o json",
+    "runDiff",
+    { endpoints: ["/a", "/b"], pod: shopWeb, all: true, format: "json" },
+  ],
+
+  ["record --primary unix:///a --output x", "runRecord", recorded],
+  [
+    "record --primary /a --output x --for 10m --max-size 5 --with-output --listen /b",
+    "runRecord",
+    { ...recorded, listen: "/b", durationMs: 600_000, limitBytes: 5 * 1024 ** 2, withOutput: true },
+  ],
+  [
+    "replay --endpoint unix:///a file",
+    "runReplay",
+    { recording: "file", endpoint: "/a", fast: false, anyway: false, format: "page" },
+  ],
+  [
+    "replay --endpoint /a --fast --anyway -o json file",
+    "runReplay",
+    { recording: "file", endpoint: "/a", fast: true, anyway: true, format: "json" },
+  ],
+  [
+    "shadow --primary /a --endpoint /b --report /c",
+    "runShadow",
+    { primary: "/a", listen: "/run/dockershim-shadow.sock", endpoint: "/b", report: "/c" },
+  ],
+  ["shadow report /c", "runShowReport", "/c"],
+  ["keep-link {}", "runKeepLink", "{}"],
+  ["observe-calls {}", "runObserveCalls", "{}"],
+
+  ["forward --listen unix:///a", "runForward", { container: "dockershim", listen: "/a" }],
+  [
+    "forward --listen unix:///a --container c --docker-endpoint tcp://h:1 --streaming-port 10010",
+    "runForward",
+    { container: "c", listen: "/a", dockerEndpoint: "tcp://h:1", streamingPort: 10010 },
+  ],
+  ["dial unix:///a", "runDial", "unix:///a"],
+
+  ["migrate check", "runMigrateCheck", checked],
+  [
+    "migrate check --root /r --docker-endpoint unix:///b --kubelet-version v1.30 -o json --to containerd",
+    "runMigrateCheck",
+    {
+      to: "containerd",
+      output: "json",
+      root: "/r",
+      endpoint: { kind: "unix", path: "/b" },
+      kubeletVersion: "v1.30",
+    },
+  ],
+  [
+    "migrate plan --to cri-dockerd --back --root /r --kubelet-version 1.23.17 -o json --write --program /p",
+    "runMigratePlan",
+    {
+      to: "cri-dockerd",
+      output: "json",
+      root: "/r",
+      kubeletVersion: "1.23.17",
+      back: true,
+      write: true,
+      program: "/p",
+      undo: undefined,
+    },
+  ],
+  [
+    "migrate plan --undo /d",
+    "runMigratePlan",
+    {
+      to: undefined,
+      output: "page",
+      root: "/",
+      kubeletVersion: undefined,
+      back: false,
+      write: false,
+      program: "/opt/dockershim/bin/dockershim",
+      undo: "/d",
+    },
+  ],
+  ["migrate rehearse file", "runRehearse", rehearsed],
+  [
+    "migrate rehearse --as cri-dockerd --docker-endpoint unix:///d --cri-dockerd /c --anyway -o json file",
+    "runRehearse",
+    {
+      ...rehearsed,
+      as: "cri-dockerd",
+      dockerEndpoint: "unix:///d",
+      criDockerd: "/c",
+      anyway: true,
+      format: "json",
+    },
+  ],
+  [
+    "migrate rehearse --network-plugin cni --cni-conf-dir /n --cni-bin-dir /b,/c file",
+    "runRehearse",
+    { ...rehearsed, networkPlugin: "cni", cniConfDir: "/n", cniBinDirs: ["/b", "/c"] },
+  ],
+
+  [
+    "checkpoint ls --directory /a --directory=/b --output json",
+    "runCheckpoint",
+    { task: { kind: "ls" }, directories: ["/a", "/b"], format: "json" },
+  ],
+  ["checkpoint verify", "runCheckpoint", { task: { kind: "verify" }, directories: [], format: "page" }],
+  [
+    "checkpoint convert --to cri-dockerd --output-directory /o --anyway",
+    "runCheckpoint",
+    {
+      task: { kind: "convert", to: "cri-dockerd", output: "/o", anyway: true },
+      directories: [],
+      format: "page",
+    },
+  ],
+  [
+    "checkpoint repair --docker-endpoint unix:///d --dry-run --to dockershim",
+    "runCheckpoint",
+    {
+      task: { kind: "repair", dryRun: true, anyway: false, to: "dockershim", dockerEndpoint: "unix:///d" },
+      directories: [],
+      format: "page",
+    },
+  ],
+];
+
+const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
+  ["ps", { verb: "ps", namespace: undefined, output: "table" }],
+  ["ps -n shop -o json", { verb: "ps", namespace: "shop", output: "json" }],
+  [
+    "exec -it shop/web -c main -- sh -c x",
+    { verb: "exec", pod: shopWeb, container: "main", command: ["sh", "-c", "x"], stdin: true, tty: true },
+  ],
+  ["exec web -- ls", { ...streams, verb: "exec", command: ["ls"] }],
+  ["attach web -i", { ...streams, verb: "attach", stdin: true }],
+  ["attach web -t", { ...streams, verb: "attach", tty: true }],
+  [
+    "port-forward web 8080:80 :81 --address localhost,::1,localhost",
+    {
+      verb: "port-forward",
+      pod,
+      pairs: [
+        { local: 8080, remote: 80 },
+        { local: 0, remote: 81 },
+      ],
+      addresses: ["127.0.0.1", "::1"],
+    },
+  ],
+  [
+    "port-forward web 80",
+    { verb: "port-forward", pod, pairs: [{ local: 80, remote: 80 }], addresses: ["127.0.0.1"] },
+  ],
+  ["cp web:/tmp/a ./b", copied],
+  [
+    "cp b shop/web:a -c main",
+    { verb: "cp", pod: shopWeb, container: "main", direction: "to", local: "b", remote: "a" },
+  ],
+  [
+    "logs web side -fp --tail=5 --since 2m --timestamps --prefix",
+    {
+      verb: "logs",
+      pod,
+      container: "side",
+      all: false,
+      previous: true,
+      follow: true,
+      tail: 5,
+      sinceMs: 120_000,
+      timestamps: true,
+      prefix: true,
+    },
+  ],
+  [
+    "logs web side -c main --tail -1 --all-containers",
+    {
+      verb: "logs",
+      pod,
+      container: "main",
+      all: true,
+      previous: false,
+      follow: false,
+      tail: undefined,
+      sinceMs: undefined,
+      timestamps: false,
+      prefix: false,
+    },
+  ],
+  ["describe -n shop web", { verb: "describe", pod: shopWeb }],
+  ["events", { ...anyPod, verb: "events", follow: false }],
+  ["events web -f", { verb: "events", pod, namespace: undefined, follow: true }],
+  ["top -n shop", { verb: "top", pod: undefined, namespace: "shop", containers: false }],
+  ["top web --containers", { verb: "top", pod, namespace: undefined, containers: true }],
+  ["down web shop/db", { verb: "down", pods: [pod, { namespace: "shop", name: "db" }] }],
+];
+
+describe("the command line takes", () => {
+  for (const [line, action, options] of taken) {
+    test(line, async () => {
+      const { exitCode, err, acted } = await run(line);
+      assert.deepEqual(
+        { exitCode, err, acted },
+        { exitCode: actionCode, err: "", acted: { [action]: options } },
+      );
+    });
+  }
+  for (const [line, request] of podVerbs) {
+    test(`pod ${line}`, async () => {
+      const [verb, ...rest] = line.split(" ");
+      const { err, acted } = await run(["pod", verb ?? "", "--endpoint=/run/a.sock", ...rest]);
+      assert.deepEqual({ err, acted }, { err: "", acted: { runPod: { request, endpoint: "/run/a.sock" } } });
+    });
+  }
+  for (const [line, action] of [
+    ["doctor network --check", "runDoctorNetwork"],
+    ["doctor reach", "runDoctorReach"],
+    ["doctor ulimits", "runDoctorUlimits"],
+    ["config", "runConfig"],
+    ["serve", "runServe"],
+  ] as const) {
+    test(`the flags of the server with ${line}`, async () => {
+      const { acted } = await run(`--state-dir=/a ${line} --v=4`);
+      const options = acted[action] as { resolved?: object; check?: boolean };
+      const { config } = (options.resolved ?? options) as { config: { stateDir: string; logLevel: string } };
+      assert.deepEqual([config.stateDir, config.logLevel], ["/a", "debug"]);
+      assert.equal(options.check, line.includes("--check") ? true : undefined);
+    });
+  }
+
+  test("the socket of play and pod from the environment, and the flag before it", async () => {
+    const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };
+    for (const [line, endpoint] of [
+      ["play a.yaml", "/env.sock"],
+      ["play a.yaml --endpoint /flag.sock", "/flag.sock"],
+      ["pod ps", "/env.sock"],
+    ] as const) {
+      const { acted } = await run(line, { environment });
+      const { runPlay, runPod } = acted as Record<string, { endpoint: string }>;
+      assert.equal((runPlay ?? runPod)?.endpoint, endpoint);
+    }
+  });
+
+  test("DOCKER_HOST for migrate check of this node alone, and the flag before it", async () => {
+    const environment = { DOCKER_HOST: "unix:///run/a.sock" };
+    for (const [line, path] of [
+      ["migrate check", "/run/a.sock"],
+      ["migrate check --docker-endpoint unix:///b.sock", "/b.sock"],
+      ["migrate check --root /tmp", undefined],
+    ] as const) {
+      const { endpoint } = (await run(line, { environment })).acted.runMigrateCheck ?? {};
+      assert.deepEqual(endpoint, path === undefined ? undefined : { kind: "unix", path });
+    }
+  });
+});
+
+describe("the command line refuses with one line", () => {
+  for (const [line, reason] of [
+    ["doctor", 'command "doctor": no subject given; use "network", "reach" or "ulimits"'],
+    ["doctor nodes", 'command "doctor": "nodes"; use "network"'],
+    ["doctor ulimits network", 'command "doctor": "ulimits" "network"; use "network"'],
+    ["doctor ulimits --check", '--check is for "network" alone'],
+    ["play", 'command "play": needs at least one file'],
+    ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],
+    [
+      "play -f x",
+      'flag "-f" of the command "play": files are arguments: "dockershim play FILE"; logs: --follow',
+    ],
+    ["play --wait 20s x", 'did you mean --wait=20s? (a file of this name is "./20s")'],
+    ["play x --wait 1m30s", 'did you mean --wait=1m30s? (a file of this name is "./1m30s")'],
+    ["play --wait=soon x", 'flag "--wait": "soon"'],
+    ["play --endpoint=fd:// x", 'flag "--endpoint": "fd://": names no socket to connect to'],
+    ["play --endpoint=tcp://h x", 'flag "--endpoint": "tcp://h": must be "unix:///path" or "fd://"'],
+    ["play --docker-endpoint=ftp://h x", 'flag "--docker-endpoint": "ftp://h": must be "unix:///path", "tcp'],
+    ["--state-dir=/x play y", 'flag "--state-dir": has no meaning for the command "play"'],
+    ["play --detach --watch x", "--detach and --watch exclude each other"],
+    ["play --down --detach x", "--down and --detach exclude each other"],
+    ["play --watch --wait x", "--watch and --wait exclude each other"],
+    ["play --detach --follow x", "--detach and --follow exclude each other"],
+    ["play --supervise x", "--supervise takes no files"],
+    ["play --watch", "needs at least one file"],
+    ["diff /a", 'command "diff": needs the endpoints of two CRI servers'],
+    ["diff /a /b /c", "needs the endpoints of two CRI servers"],
+    ["diff /a /b --pod web", 'flag "--pod": "web": must be NAMESPACE/NAME'],
+    ["diff /a /b --pod a/b/c", "must be NAMESPACE/NAME"],
+    ["diff /a /b --pod /b", "must be NAMESPACE/NAME"],
+    ["diff /a /b --output yaml", "page, json"],
+    ["--v=4 diff /a /b", 'has no meaning for the command "diff"'],
+    ["record --output x", "--primary"],
+    ["record --primary /a --output x y", 'unexpected argument "y"'],
+    ["record --primary a --output x", 'flag "--primary": "a": must be an absolute path'],
+    ["record --primary /a --output x --for 5", 'flag "--for": "5": needs a unit'],
+    ["record --primary /a --output x --max-size 0", 'flag "--max-size": "0": must be 1 to'],
+    ["record --primary /a --output x --max-size 1048577", "must be 1 to 1048576 MiB"],
+    ["replay --endpoint /a", 'command "replay": needs a recording'],
+    ["shadow --primary /a --endpoint /b", 'command "shadow": needs flag "--report"'],
+    ["shadow report", 'command "shadow report": name one report'],
+    ["shadow report /a /b", "name one report"],
+    ["keep-link", 'command "keep-link": needs the paths'],
+    ["forward --listen unix:///a --streaming-port 0", '"--streaming-port": "0": must be from 1 to 65535'],
+    ["forward --listen unix:///a --streaming-port 65536", "must be from 1 to 65535"],
+    ["forward --listen fd://", 'flag "--listen": "fd://": names no socket'],
+    ["forward --listen unix:///a x", 'unexpected argument "x"'],
+    ["dial a b", 'command "dial": needs unix:///PATH or HOST:PORT'],
+    ["migrate", 'no subject given; use "check", "plan" or "rehearse"'],
+    ["migrate chekc", '"chekc"; use "check", "plan" or "rehearse"'],
+    ["migrate check --to podman", 'flag "--to": "podman": must be'],
+    ["migrate check now", 'unexpected argument "now"'],
+    ["migrate check --kubelet-version new", 'flag "--kubelet-version": "new": is no version'],
+    ["migrate check --output yaml", 'flag "--output": "yaml": must be'],
+    ["migrate plan --undo /d --write", 'flag "--undo": stands alone'],
+    ["migrate plan --undo /d --back", 'flag "--undo": stands alone'],
+    ["migrate plan --undo /d --to dockershim", 'flag "--undo": stands alone'],
+    ["--v=4 migrate check", 'flag "--v": has no meaning for the command "migrate"'],
+    ["migrate rehearse", "name one recording"],
+    ["migrate rehearse one two", "name one recording"],
+    ["migrate rehearse --as containerd file", "Allowed choices are dockershim, cri-dockerd"],
+    ["--state-dir=/a migrate rehearse file", 'has no meaning for the command "migrate"'],
+    ["checkpoint", 'no subject given; use "ls"'],
+    ["checkpoint eat", '"eat"; use "ls"'],
+    ["checkpoint ls more", 'unexpected argument "more"'],
+    ["checkpoint ls --output yaml", "Allowed choices are page, json"],
+    ["checkpoint convert", "needs --to"],
+    ["checkpoint convert --to containerd", "Allowed choices are dockershim, cri-dockerd"],
+    ["checkpoint ls --dry-run", 'unknown flag "--dry-run"'],
+    ["--state-dir=/a checkpoint ls", '"--state-dir": has no meaning for the command "checkpoint"'],
+    ["pod", "no subject given; use ps"],
+    ["pod frob", '"frob"; use ps'],
+    ["pod play a.yaml", 'command "pod": "play"; use ps|'],
+    ["pod ls", '"ls": did you mean "dockershim pod ps"?; use ps'],
+    ["pod ps --watch", 'did you mean "dockershim pod events --follow"'],
+    ["pod rm web", 'did you mean "dockershim pod down"'],
+    ["pod log web", 'did you mean "dockershim pod logs"'],
+    ["pod exec web", 'after "--", a command'],
+    ["pod port-forward web", "needs a pod and a port"],
+    ["pod logs", "NAME or NAMESPACE/NAME"],
+    ["pod logs a/b/c", "NAME or NAMESPACE/NAME"],
+    ["pod logs a b c", "takes a pod and a container"],
+    ["pod logs shop/web -n other", "another namespace"],
+    ["pod logs web --tail x", '"--tail"'],
+    ["pod logs web --since x", 'flag "--since": "x"'],
+    ["pod port-forward web 80:99999", "LOCAL:REMOTE"],
+    ["pod describe", "needs the name of one pod"],
+    ["pod down", "needs the name of a pod"],
+    ["pod cp a b", "POD:PATH"],
+    ["pod cp a:b c:d", "POD:PATH"],
+    ["pod ps -o tree", "tree"],
+    ["--v=4 pod ps", 'has no meaning for the command "pod ps"'],
+    ["completion", 'command "completion": needs one of bash, zsh, fish'],
+    ["completion tcsh", 'command "completion": needs one of bash, zsh, fish'],
+    ["completion bash zsh", 'command "completion": needs one of bash, zsh, fish'],
+    ["--v=4 version", 'has no meaning for the command "version"'],
+  ] as const) {
+    test(line, async () => {
+      const { exitCode, out, err, acted } = await run(line);
+      assert.deepEqual({ exitCode, out, acted }, { exitCode: 1, out: "", acted: {} });
+      assert.ok(err.startsWith("dockershim: ") && err.includes(reason), err);
+      assert.equal(err.indexOf("\n"), err.length - 1);
+    });
+  }
+});
+
+describe("the help", () => {
+  const codesOf = async (command: string): Promise<readonly string[]> => {
+    const { out, exitCode } = await run(`${command} --help`);
+    assert.equal(exitCode, 0);
+    const lines = out.slice(out.indexOf("Exit codes:\n")).split("\n");
+    return lines.flatMap((line) => /^ {2}(\d) {2}\w/.exec(line)?.[1] ?? []);
+  };
+  const withFindings = "migrate check|migrate plan|migrate rehearse|diff|replay|shadow|checkpoint verify";
+  for (const command of [...withFindings.split("|"), "checkpoint repair"])
+    test(`of "${command}" lists its exit codes`, async () => {
+      assert.deepEqual(await codesOf(command), ["0", "1", "2"]);
+    });
+  for (const command of ["record", "checkpoint ls", "checkpoint convert"])
+    test(`of "${command}" lists its exit codes`, async () => {
+      assert.deepEqual(await codesOf(command), ["0", "1"]);
+    });
+
+  test("of migrate plan names no target that has no plan", async () => {
+    const { out } = await run("migrate plan --help");
+    assert.match(out, /dockershim-in-tree,\s+cri-dockerd;\s/);
+    assert.doesNotMatch(out, /containerd/);
+  });
+
+  test("does not list the processes beside a relay", async () => {
+    const { out } = await run("--help");
+    assert.match(out, /shadow/);
+    assert.doesNotMatch(out, /observe-calls|keep-link|\bdial\b/);
+  });
+});
