@@ -31,8 +31,25 @@ const adapters = [
   "stats",
   "streaming",
 ];
+/** The rooms inside compare and migrate; each may import those before it. */
+const compareRooms = [
+  ...["answers", "relay", "record", "shadow", "replay", "diff"].map((room) => `compare/${room}`),
+  "compare",
+];
+const migrateRooms = ["files", "systemd", "facts", "kubelet", "node", "judge", "plan", "rehearse"].map(
+  (room) => `migrate/${room}`,
+);
 const daemon = [...rules, ...helpers, "native", ...adapters, "cri", "cadvisor", "grpc", "config"];
 const products = ["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"];
+
+/**
+ * @param {readonly string[]} rooms
+ * @param {readonly string[]} below
+ * @returns {Record<string, readonly string[]>}
+ */
+function stacked(rooms, below) {
+  return Object.fromEntries(rooms.map((room, at) => [room, [...below, ...rooms.slice(0, at)]]));
+}
 
 /**
  * What each layer may import beside itself, from the bottom to the top.
@@ -58,20 +75,23 @@ export const layers = {
   client: [...base, "grpc"],
   play: [...model, "registry", "config", "client"],
   // Compares, observes, records and replays CRI servers.
-  compare: [...base, "client", "grpc"],
+  ...stacked(compareRooms, [...base, "client", "grpc"]),
   // Reads a node and its runtimes.
-  migrate: [...adapter, "plan", "config", "client", "compare", "checkpoints", "engine", "host", "network"],
+  ...stacked(migrateRooms, [
+    ...[...adapter, "plan", "config", "client", "checkpoints", "engine", "host", "network"],
+    ...compareRooms,
+  ]),
   // The one place where adapters meet what uses them.
   app: daemon,
   // What every command line has.
   cli: [...base, "config"],
   // The commands of each product.
-  serve: [...daemon, "migrate", "app", "cli"],
+  serve: [...daemon, ...migrateRooms, "app", "cli"],
   "play-cli": [...adapter, "registry", "engine", "pause", "config", "client", "play", "app", "cli"],
   "forward-cli": [...adapter, "engine", "config", "play", "app", "cli", "play-cli"],
-  "compare-cli": [...base, "config", "client", "grpc", "compare", "cli"],
+  "compare-cli": [...base, "config", "client", "grpc", ...compareRooms, "cli"],
   "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
-  "migrate-cli": [...daemon, "client", "compare", "migrate", "app", "cli"],
+  "migrate-cli": [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli"],
   main: [...base, "cli", ...products],
 };
 
@@ -82,12 +102,12 @@ const folders = [
   ["src/client/", "client"],
   ["src/network/", "network"],
   ["src/compare/cli/", "compare-cli"],
-  ["src/compare/", "compare"],
+  ...compareRooms.map((room) => [`src/${room}/`, room]),
   ["src/play/cli/", "play-cli"],
   ["src/play/pod/cli/", "play-cli"],
   ["src/play/", "play"],
   ["src/migrate/cli/", "migrate-cli"],
-  ["src/migrate/", "migrate"],
+  ...migrateRooms.map((room) => [`src/${room}/`, room]),
   ["src/forward/", "forward-cli"],
   ["src/cli/", "cli"],
   ["src/main/", "main"],

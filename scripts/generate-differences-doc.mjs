@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { tsImport } from "tsx/esm/api";
 
 const { withIntendedDifferences } = await tsImport(
-  "../src/compare/intended-differences-doc.ts",
+  "../src/compare/answers/intended-differences-doc.ts",
   import.meta.url,
 );
 const file = new URL("../docs/differences.md", import.meta.url);

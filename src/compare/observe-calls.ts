@@ -7,16 +7,16 @@ import { messageOf } from "../lib/errors.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { createLogger, type Logger } from "../lib/log.js";
 import { sleep } from "../lib/abort.js";
-import { connectAsked, serverName, type AskedServer } from "./asked-server.js";
-import { readCalls, type PipedCall } from "./call-pipe.js";
-import { compareAnswers } from "./compare-answers.js";
-import { doneExitCode } from "./observer-process.js";
-import { untilRelayEnds } from "./keep-link.js";
-import type { RelayPaths } from "./relay-link.js";
-import { Recorder } from "./recorder.js";
-import { Redactor } from "./redact.js";
-import { ShadowComparison } from "./shadow-comparison.js";
-import { ReportBuilder, type ShadowReport } from "./shadow-report.js";
+import { connectAsked, serverName, type AskedServer } from "./answers/asked-server.js";
+import { readCalls, type PipedCall } from "./relay/call-pipe.js";
+import { compareAnswers } from "./answers/compare-answers.js";
+import { doneExitCode } from "./relay/observer-process.js";
+import { untilRelayEnds } from "./relay/keep-link.js";
+import type { RelayPaths } from "./relay/relay-link.js";
+import { Recorder } from "./record/recorder.js";
+import { Redactor } from "./record/redact.js";
+import { ShadowComparison } from "./shadow/shadow-comparison.js";
+import { ReportBuilder, type ShadowReport } from "./shadow/shadow-report.js";
 
 export interface RecordTask {
   readonly kind: "record";

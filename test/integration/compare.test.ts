@@ -1,7 +1,7 @@
 /** `dockershim diff` between shims on one engine. */
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
-import type { DiffReport } from "../../src/compare/diff-report.js";
+import type { DiffReport } from "../../src/compare/diff/diff-report.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { runProgram } from "../support/shim-process.js";

@@ -5,7 +5,7 @@ import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { CheckReport } from "../../src/migrate/check-report.js";
+import type { CheckReport } from "../../src/migrate/judge/check-report.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import {
   createContainer,

@@ -4,7 +4,7 @@ import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ShadowReport } from "../../src/compare/shadow-report.js";
+import type { ShadowReport } from "../../src/compare/shadow/shadow-report.js";
 import { connectCri, type CriClient } from "../support/cri-client.js";
 import type { Pod } from "../support/pod.js";
 import { CommandProcess, runProgram, type ShimProcess } from "../support/shim-process.js";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ShadowReport } from "../../src/compare/shadow-report.js";
+import type { ShadowReport } from "../../src/compare/shadow/shadow-report.js";
 import { connectCri, type CriClient } from "./cri-client.js";
 import type { MigrationNode } from "./migration-node.js";
 import { CommandProcess } from "./shim-process.js";

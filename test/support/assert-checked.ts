@@ -1,7 +1,7 @@
 /** `migrate check` on a MigrationNode. */
 import assert from "node:assert/strict";
-import type { CheckReport } from "../../src/migrate/check-report.js";
-import { type Target, usesDocker } from "../../src/migrate/target.js";
+import type { CheckReport } from "../../src/migrate/judge/check-report.js";
+import { type Target, usesDocker } from "../../src/migrate/kubelet/target.js";
 import { dockerEndpoint, dockerJson } from "./docker.js";
 import { configuredOn, expectedOf, makerNames, refusedByKubelet } from "./expected-of-nodes.js";
 import type { MigrationNode } from "./migration-node.js";

@@ -1,5 +1,5 @@
 /** What `migrate check` says of each pod of a MigrationNode, and which edits lead to which runtime. */
-import type { Target } from "../../src/migrate/target.js";
+import type { Target } from "../../src/migrate/kubelet/target.js";
 import type { Maker, NodeKind, NodeNetwork, NodePod } from "./migration-node.js";
 
 export const makerNames: Readonly<Record<Maker, string>> = {

@@ -2,7 +2,7 @@
 import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { command } from "../integration/kubenet-support.js";
-import { defaultSockets } from "../../src/migrate/target.js";
+import { defaultSockets } from "../../src/migrate/kubelet/target.js";
 import { criDockerdCheckpoints } from "../../src/shim/state/state-directory.js";
 import { dockerJson, inspectContainer } from "./docker.js";
 import { pluginDirs } from "./isolated-engine.js";

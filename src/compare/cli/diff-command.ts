@@ -1,7 +1,7 @@
 /** `dockershim diff A B`: what two CRI servers answer differently. */
-import { connectAsked } from "../asked-server.js";
-import { diffPage, diffReport, isIntended } from "../diff-report.js";
-import { diffServers } from "../diff-servers.js";
+import { connectAsked } from "../answers/asked-server.js";
+import { diffPage, diffReport, isIntended } from "../diff/diff-report.js";
+import { diffServers } from "../diff/diff-servers.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 
 export interface DiffOptions {

@@ -2,12 +2,16 @@
 import { access, constants, readFile, realpath, rm } from "node:fs/promises";
 import { arch, cpus, release, totalmem } from "node:os";
 import { dirname, resolve } from "node:path";
-import { connectAsked } from "../asked-server.js";
+import { connectAsked } from "../answers/asked-server.js";
 import { observeCalls, type ObserverTask, type RecordTask, type ShadowTask } from "../observe-calls.js";
-import { startObservedRelay, type ObservedRelay, type ObservedRelayOptions } from "../observed-relay.js";
-import { createRecording } from "../recorder.js";
-import { recordingFormat, recordingVersion, type RecordingHeader } from "../recording.js";
-import { checkLink, refuseLoop, relayPaths } from "../relay-link.js";
+import {
+  startObservedRelay,
+  type ObservedRelay,
+  type ObservedRelayOptions,
+} from "../relay/observed-relay.js";
+import { createRecording } from "../record/recorder.js";
+import { recordingFormat, recordingVersion, type RecordingHeader } from "../record/recording.js";
+import { checkLink, refuseLoop, relayPaths } from "../relay/relay-link.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { createLogger, type Logger } from "../../lib/log.js";

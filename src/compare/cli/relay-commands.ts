@@ -14,7 +14,9 @@ export function addRelayCommands(parts: CommandParts): void {
   addShadow(parts);
   const { addCommand, run } = parts;
   const keep = addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
-  keep.action(() => run(() => import("../keep-link.js"), "runKeepLink", oneArgument(keep, "the paths")));
+  keep.action(() =>
+    run(() => import("../relay/keep-link.js"), "runKeepLink", oneArgument(keep, "the paths")),
+  );
   const observe = addCommand("observe-calls", "the process that observes a relay", { hidden: true });
   observe.action(() =>
     run(() => import("./relay-command.js"), "runObserveCalls", oneArgument(observe, "a task")),

@@ -1,6 +1,6 @@
 /** `dockershim shadow report FILE`: the report as a page. */
 import { readFile } from "node:fs/promises";
-import type { ShadowReport } from "../shadow-report.js";
+import type { ShadowReport } from "../shadow/shadow-report.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import type { ProcessIo } from "../../cli/process-io.js";

@@ -1,15 +1,15 @@
 /** `dockershim migrate check` and `dockershim migrate plan`. Only `plan --write` and `--undo` write. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { judge } from "../check-report.js";
-import type { MigrationFacts } from "../facts.js";
-import { gatherFacts, type GatherOptions } from "../gather.js";
+import { judge } from "../judge/check-report.js";
+import type { MigrationFacts } from "../facts/facts.js";
+import { gatherFacts, type GatherOptions } from "../node/gather.js";
 import { askVersion } from "../kubelet/ask-version.js";
-import { renderPage } from "../render-page.js";
+import { renderPage } from "../judge/render-page.js";
 import { type MigrationPlan, makePlan, previousTarget, reversePlan } from "../plan/make-plan.js";
 import { renderPlan, renderPlanJson } from "../plan/render-plan.js";
 import { undoPlan, writePlan } from "../plan/write-plan.js";
-import { configuredRuntime, type Target, targetNames } from "../target.js";
+import { configuredRuntime, type Target, targetNames } from "../kubelet/target.js";
 import type { DockerEndpoint } from "../../shim/config/endpoints.js";
 import { dockerEngine } from "../../shim/engine/docker-engine.js";
 import { formatEndpoint, readTlsMaterial } from "../../shim/engine/http/endpoint.js";

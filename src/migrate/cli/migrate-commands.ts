@@ -4,7 +4,7 @@ import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
 import type { ValueKind } from "../../shim/config/option.js";
-import { type Target, targets, usesDocker } from "../target.js";
+import { type Target, targets, usesDocker } from "../kubelet/target.js";
 import { defaultProgram } from "../plan/shim-unit.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";

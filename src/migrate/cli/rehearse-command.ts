@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectToServer } from "../../client/cri-connection.js";
-import { openRecording } from "../../compare/recording.js";
+import { openRecording } from "../../compare/record/recording.js";
 import type { LegacyProgram } from "../rehearse/legacy-bodies.js";
 import type { NetworkPluginName } from "../rehearse/network-plugins.js";
 import { PodNetworks, rehearsalPodCidr } from "../rehearse/pod-networks.js";

@@ -1,7 +1,7 @@
 /** Programs that reach Docker's socket, its directory or the logs of pods, against the target. Pure. */
-import type { DockerUser } from "../facts.js";
-import type { Finding, Level } from "../finding.js";
-import { type Target, usesDocker } from "../target.js";
+import type { DockerUser } from "../facts/facts.js";
+import type { Finding, Level } from "./finding.js";
+import { type Target, usesDocker } from "../kubelet/target.js";
 
 interface Judgement {
   readonly level: Level;

@@ -1,8 +1,8 @@
 /** The engine against the target and the kubelet. Pure. */
-import type { ContainerFact, EngineFacts, MigrationFacts } from "../facts.js";
-import type { Finding, Level } from "../finding.js";
+import type { ContainerFact, EngineFacts, MigrationFacts } from "../facts/facts.js";
+import type { Finding, Level } from "./finding.js";
 import { lastFlag } from "../kubelet/flags.js";
-import { type Target, targetNames, usesDocker } from "../target.js";
+import { type Target, targetNames, usesDocker } from "../kubelet/target.js";
 
 /** The first kubelet that asks the runtime for its cgroup driver without a feature gate. */
 const asksForDriverMinor = 31;

@@ -1,6 +1,6 @@
 /** The kubelet and the units of the runtimes against the target. Pure. */
-import type { MigrationFacts, ServiceFacts } from "../facts.js";
-import type { Finding } from "../finding.js";
+import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
+import type { Finding } from "./finding.js";
 import {
   cadvisorPath,
   firstMinorWithoutDocker,
@@ -16,7 +16,7 @@ import {
   type Target,
   targetNames,
   usesDocker,
-} from "../target.js";
+} from "../kubelet/target.js";
 
 /** The lowest kubelet that each target was made for, and why. */
 const lowestKubelet: Partial<Record<Target, readonly [minor: number, reason: string]>> = {

@@ -1,10 +1,10 @@
 /** Network, checkpoints, images, containers outside of pods and users of Docker's files. Pure. */
 import { dirname } from "node:path/posix";
-import type { EngineFacts, MigrationFacts } from "../facts.js";
-import type { Finding, Level } from "../finding.js";
+import type { EngineFacts, MigrationFacts } from "../facts/facts.js";
+import type { Finding, Level } from "./finding.js";
 import { lastFlag } from "../kubelet/flags.js";
-import { makerOf } from "../maker.js";
-import { type Target, targetNames, usesDocker } from "../target.js";
+import { makerOf } from "../facts/maker.js";
+import { type Target, targetNames, usesDocker } from "../kubelet/target.js";
 import { judgeDockerUser } from "./judge-docker-user.js";
 import { networkOf } from "./judge-pods.js";
 

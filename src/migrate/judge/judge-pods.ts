@@ -1,10 +1,10 @@
 /** What the change does to each pod. Pure. */
 import { dirname } from "node:path/posix";
-import type { ContainerFact, EngineFacts, MigrationFacts, PodFact } from "../facts.js";
-import { type Finding, type Level, worstLevel } from "../finding.js";
-import { containerOf, type MadeBy, makerOf, podName } from "../maker.js";
-import { configuredRuntime, type Target, targetNames, usesDocker } from "../target.js";
-import { type Ancestor, type NodeOfPod, wayBack } from "../way-back.js";
+import type { ContainerFact, EngineFacts, MigrationFacts, PodFact } from "../facts/facts.js";
+import { type Finding, type Level, worstLevel } from "./finding.js";
+import { containerOf, type MadeBy, makerOf, podName } from "../facts/maker.js";
+import { configuredRuntime, type Target, targetNames, usesDocker } from "../kubelet/target.js";
+import { type Ancestor, type NodeOfPod, wayBack } from "./way-back.js";
 
 export interface PodVerdict extends MadeBy {
   readonly namespace: string;

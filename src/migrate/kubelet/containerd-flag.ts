@@ -2,7 +2,7 @@
  * The kubelet's flag `--containerd`, which leads its cAdvisor to the names of containers. Pure.
  */
 import { options } from "../../shim/config/options.js";
-import type { FlagFact, ServiceFacts } from "../facts.js";
+import type { FlagFact, ServiceFacts } from "../facts/facts.js";
 import { lastFlag } from "./flags.js";
 
 export const containerdFlag = "containerd";

@@ -1,5 +1,5 @@
 /** Flags of a command line, as Go's pflag reads them. */
-import type { FlagFact } from "../facts.js";
+import type { FlagFact } from "../facts/facts.js";
 import type { PlacedWord } from "../systemd/words.js";
 
 /** The first word is the program. A word without dashes behind a flag is its value. */

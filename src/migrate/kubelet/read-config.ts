@@ -1,8 +1,8 @@
 /** The configuration files of a kubelet: that of `--config`, and those of the directory `--config-dir`. */
 import { join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
-import type { KubeletConfigFacts, KubeletSetting } from "../facts.js";
-import type { NodeFiles } from "../node/node-files.js";
+import type { KubeletConfigFacts, KubeletSetting } from "../facts/facts.js";
+import type { NodeFiles } from "../files/node-files.js";
 
 /**
  * Undefined when there is no such file. Of several YAML documents the kubelet reads the first, even when the

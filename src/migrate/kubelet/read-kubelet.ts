@@ -1,7 +1,7 @@
 /** The kubelet of a node: unit, flags, configuration files, version and process. */
 import { basename, join } from "node:path/posix";
-import type { KubeletFacts, KubeletVersion, ServiceFacts } from "../facts.js";
-import type { NodeFiles } from "../node/node-files.js";
+import type { KubeletFacts, KubeletVersion, ServiceFacts } from "../facts/facts.js";
+import type { NodeFiles } from "../files/node-files.js";
 import { loadUnit } from "../systemd/load-unit.js";
 import { unitCommand } from "../systemd/unit-command.js";
 import { flagsOf, lastFlag } from "./flags.js";

@@ -2,10 +2,10 @@
 import { basename, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
-import type { ContainerFact, DockerUser, EngineFacts } from "../facts.js";
+import type { ContainerFact, DockerUser, EngineFacts } from "../facts/facts.js";
 import { unitDirectories } from "../systemd/load-unit.js";
 import { parseUnitText, type Problem } from "../systemd/unit-file.js";
-import type { NodeFiles } from "./node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 import { shownName } from "./read-engine.js";
 
 type Use = Exclude<DockerUser["use"], "name">;

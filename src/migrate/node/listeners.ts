@@ -2,7 +2,7 @@
  * Which program listens on a unix socket, from /proc alone. A connection would tell, too, but systemd starts the
  * service of a socket that it holds for the first client.
  */
-import type { NodeFiles } from "./node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 
 /**
  * `none`: no process listens. `systemd`: systemd alone holds it, and would start a service. `unknown`: /proc does

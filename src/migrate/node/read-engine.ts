@@ -15,8 +15,8 @@ import { ShimError } from "../../lib/errors.js";
 import { parseName } from "../../domain/names.js";
 import { type ListedContainer, listedName, type ListedImage, type Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
-import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts.js";
-import type { NodeFiles } from "./node-files.js";
+import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts/facts.js";
+import type { NodeFiles } from "../files/node-files.js";
 import type { PodRecordFact } from "./read-network.js";
 
 /** Inspects under way at one time. */

@@ -6,9 +6,9 @@ import { readConfigurationFiles } from "../../network/libcni/configuration-files
 import { messageOf } from "../../lib/errors.js";
 import { needsCgroup } from "../../shim/plan/cgroups.js";
 import { isFileKey } from "../../lib/files/state-files.js";
-import type { CheckpointFact, NetworkFacts } from "../facts.js";
+import type { CheckpointFact, NetworkFacts } from "../facts/facts.js";
 import type { Problem } from "../systemd/unit-file.js";
-import type { NodeFiles } from "./node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 
 export interface NetworkPlaces {
   readonly configurationDirectory: string;

@@ -1,5 +1,5 @@
 /** Brings flags of the kubelet into the files that have them, or into a drop-in of this program's own. */
-import type { FlagFact, ServiceFacts } from "../facts.js";
+import type { FlagFact, ServiceFacts } from "../facts/facts.js";
 import { kubeadmFlagsFile } from "../kubelet/read-kubelet.js";
 import { appendWords, editAssignment, replaceWords } from "./edit-lines.js";
 import type { WorkingFiles } from "./working-files.js";

@@ -1,8 +1,8 @@
 /** Which flags the kubelet has to have for a runtime, by its version. Pure. */
-import type { FlagFact } from "../facts.js";
+import type { FlagFact } from "../facts/facts.js";
 import { containerdFlag, firstMinorWithoutDocker, lacksContainerdFlag } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
-import type { Target } from "../target.js";
+import type { Target } from "../kubelet/target.js";
 
 /** Flags that ended with the dockershim in 1.24: a later kubelet does not start with them. */
 export const dockershimFlags: readonly string[] = [

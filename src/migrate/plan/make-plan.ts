@@ -1,6 +1,6 @@
 /** The edits and commands that change the runtime of a node. Reads the node, writes nothing. */
 import { ShimError } from "../../lib/errors.js";
-import type { MigrationFacts, ServiceFacts } from "../facts.js";
+import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
@@ -12,7 +12,7 @@ import {
   lastInTreeMinor,
   socketPath,
   type Target,
-} from "../target.js";
+} from "../kubelet/target.js";
 import { editKubeletFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
 import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";

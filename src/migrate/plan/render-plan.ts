@@ -1,6 +1,6 @@
 /** The output of `migrate plan`: `patch -p1 -d /` reads it as it is, and skips all but the diff. Pure. */
-import { clean } from "../render-page.js";
-import { targetNames } from "../target.js";
+import { clean } from "../judge/render-page.js";
+import { targetNames } from "../kubelet/target.js";
 import { applyDiff, type MigrationPlan } from "./make-plan.js";
 import { unifiedDiff } from "./unified-diff.js";
 

@@ -1,6 +1,6 @@
 /** The unit of this program, as examples/dockershim.service, with the flags that a node needs. */
 import { optionList } from "../../shim/config/options.js";
-import type { FlagFact, MigrationFacts } from "../facts.js";
+import type { FlagFact, MigrationFacts } from "../facts/facts.js";
 import { lastFlag } from "../kubelet/flags.js";
 
 export const shimUnitPath = "/etc/systemd/system/dockershim.service";

@@ -1,6 +1,6 @@
 /** The files of a node with planned edits laid over them: the plan is read back as systemd would read it. */
 import { basename, dirname } from "node:path/posix";
-import { type FileReading, NodeFiles } from "../node/node-files.js";
+import { type FileReading, NodeFiles } from "../files/node-files.js";
 
 export class WorkingFiles extends NodeFiles {
   /** Texts of edited files, by path on the node after links. */

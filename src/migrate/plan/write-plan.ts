@@ -7,7 +7,7 @@ import { removeFile, writeFileAtomically } from "../../lib/files/atomic-file.js"
 import { createDirectory } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readRegularFile } from "../../lib/files/state-files.js";
-import { decodeText } from "../node/node-files.js";
+import { decodeText } from "../files/node-files.js";
 import type { FileEdit } from "./unified-diff.js";
 
 /** Where `--write` keeps what the files had, below the root directory. */

@@ -1,7 +1,7 @@
 /** Whether this program says of the rehearsed pods what the recorded server said of the pods of its node. */
-import { compareAnswers, type CompareOptions } from "../../compare/compare-answers.js";
-import type { ServerKind } from "../../compare/server-kind.js";
-import { isMessage, valueAt } from "../../compare/answer-shape.js";
+import { compareAnswers, type CompareOptions } from "../../compare/answers/compare-answers.js";
+import type { ServerKind } from "../../compare/answers/server-kind.js";
+import { isMessage, valueAt } from "../../compare/answers/answer-shape.js";
 import { ContainerState } from "../../domain/cri.js";
 import type { Labels } from "../../domain/labels.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";

@@ -1,8 +1,8 @@
 /** The pods that run at the end of a recording, from the calls that made them. */
 import { criMethods } from "../../client/cri-messages.js";
-import { isMessage } from "../../compare/answer-shape.js";
-import type { RecordedCall } from "../../compare/recording.js";
-import { type ServerKind, serverKind } from "../../compare/server-kind.js";
+import { isMessage } from "../../compare/answers/answer-shape.js";
+import type { RecordedCall } from "../../compare/record/recording.js";
+import { type ServerKind, serverKind } from "../../compare/answers/server-kind.js";
 import type {
   ContainerConfig,
   CreateContainerRequest,

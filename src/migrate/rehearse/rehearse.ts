@@ -5,13 +5,13 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CriConnection, connectToServer } from "../../client/cri-connection.js";
-import { type ServerKind, serverKinds } from "../../compare/server-kind.js";
+import { type ServerKind, serverKinds } from "../../compare/answers/server-kind.js";
 import { sandboxType, typeLabel } from "../../domain/labels.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { convertFiles } from "../../../checkpoints/convert-files.js";
-import { convertCheckpoints } from "../way-back.js";
+import { convertCheckpoints } from "../judge/way-back.js";
 import { checkCheckpoints } from "./check-checkpoints.js";
 import { checkAnswers, checkByLegacyRules } from "./check-pods.js";
 import type { LegacyNode } from "./legacy-bodies.js";

@@ -1,6 +1,6 @@
 /** What a server says of all made pods and containers, and whether two servers, or one twice, say the same. */
 import type { CriConnection } from "../../client/cri-connection.js";
-import { compareAnswers, type CompareOptions } from "../../compare/compare-answers.js";
+import { compareAnswers, type CompareOptions } from "../../compare/answers/compare-answers.js";
 import type { Container, PodSandbox } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";

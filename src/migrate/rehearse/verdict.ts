@@ -1,5 +1,5 @@
 /** What a rehearsal found, for people and for scripts. */
-import { wrap } from "../render-page.js";
+import { wrap } from "../judge/render-page.js";
 import { shownText } from "../../lib/shown-text.js";
 
 const pageWidth = 100;

@@ -1,6 +1,6 @@
 /** A unit as systemd loads it: its file, its drop-ins in order, and whether it is enabled. Reads files only. */
 import { basename, join } from "node:path/posix";
-import type { NodeFiles } from "../node/node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 import { parseUnitText, type Problem, type UnitEntry } from "./unit-file.js";
 
 /** systemd's order: the first directory that has a file of a name wins. */

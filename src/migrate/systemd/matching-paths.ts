@@ -1,6 +1,6 @@
 /** Wildcards in paths of unit files, as glob(7): `*`, `?` and `[…]` within one component. */
 import { join } from "node:path/posix";
-import type { NodeFiles } from "../node/node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 
 /** Paths that exist, sorted. A path without wildcards is answered as it is, there or not. */
 export async function matchingPaths(files: NodeFiles, pattern: string): Promise<readonly string[]> {

@@ -1,5 +1,5 @@
 /** The command of a service: `ExecStart=` with the variables of `Environment=` and `EnvironmentFile=`. */
-import type { NodeFiles } from "../node/node-files.js";
+import type { NodeFiles } from "../files/node-files.js";
 import { matchingPaths } from "./matching-paths.js";
 import { listValues, type LoadedUnit } from "./load-unit.js";
 import { logicalLines, type Problem, type UnitEntry } from "./unit-file.js";

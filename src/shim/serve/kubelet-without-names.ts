@@ -1,5 +1,5 @@
 /** Whether the kubelet that runs on this node asks for the names of containers where this program tells them. */
-import type { FlagFact } from "../../migrate/facts.js";
+import type { FlagFact } from "../../migrate/facts/facts.js";
 import { askVersion } from "../../migrate/kubelet/ask-version.js";
 import {
   cadvisorPath,
@@ -7,7 +7,7 @@ import {
   lacksContainerdFlag,
 } from "../../migrate/kubelet/containerd-flag.js";
 import { askedVersion, findRunningKubelet, readService } from "../../migrate/kubelet/read-kubelet.js";
-import { NodeFiles } from "../../migrate/node/node-files.js";
+import { NodeFiles } from "../../migrate/files/node-files.js";
 import { dockershimFlags } from "../../migrate/plan/kubelet-flags.js";
 
 /** A line for the first screen; undefined when there is nothing to say, or no kubelet to see. */

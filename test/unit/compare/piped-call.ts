@@ -1,7 +1,7 @@
 /** Calls as the observer process reads them. */
 import assert from "node:assert/strict";
 import { criMethods } from "../../../src/client/cri-messages.js";
-import type { PipedCall } from "../../../src/compare/call-pipe.js";
+import type { PipedCall } from "../../../src/compare/relay/call-pipe.js";
 
 /** A call as it comes through the pipe. */
 export function piped(

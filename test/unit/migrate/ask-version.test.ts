@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { askVersion } from "../../../src/migrate/kubelet/ask-version.js";
 import { readKubelet } from "../../../src/migrate/kubelet/read-kubelet.js";
-import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { makeNode } from "./nodes.js";
 
 test("askVersion() runs a binary, and never a script, which could start a kubelet", async (t) => {

@@ -1,8 +1,8 @@
 /** Nodes with a fake engine, judged: for the tests of `migrate check`. */
 import { encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
-import { type CheckReport, judge } from "../../../src/migrate/check-report.js";
-import { gatherFacts, type GatherOptions } from "../../../src/migrate/gather.js";
-import type { Target } from "../../../src/migrate/target.js";
+import { type CheckReport, judge } from "../../../src/migrate/judge/check-report.js";
+import { gatherFacts, type GatherOptions } from "../../../src/migrate/node/gather.js";
+import type { Target } from "../../../src/migrate/kubelet/target.js";
 import { toDockerLabels } from "../../../src/domain/labels.js";
 import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import type { ListedContainer, ListedImage, Snapshot } from "../../../src/domain/snapshot.js";

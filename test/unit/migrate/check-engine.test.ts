@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { listenerOf } from "../../../src/migrate/node/listeners.js";
-import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 import { check, engineWith, idsOf, pod } from "./check-bed.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { renderPage } from "../../../src/migrate/render-page.js";
+import { renderPage } from "../../../src/migrate/judge/render-page.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";
 import { kubeadm134, kubenet123, noop123, ours } from "./nodes.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { readKubelet } from "../../../src/migrate/kubelet/read-kubelet.js";
-import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { setYamlValue } from "../../../src/migrate/plan/edit-yaml.js";
 import { check, idsOf } from "./check-bed.js";
 import { kubeadm130, kubeadm134, makeNode, type NodeTree } from "./nodes.js";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { renderPage } from "../../../src/migrate/render-page.js";
-import { wayBack, wayBackTables } from "../../../src/migrate/way-back.js";
+import { renderPage } from "../../../src/migrate/judge/render-page.js";
+import { wayBack, wayBackTables } from "../../../src/migrate/judge/way-back.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { check, engineWith, golden, pod, type PodRule } from "./check-bed.js";
 import { kubeadm130, type NodeTree } from "./nodes.js";

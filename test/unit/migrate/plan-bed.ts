@@ -1,8 +1,8 @@
 /** Plans of nodes that are directories, for the tests of `migrate plan`. */
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { MigrationFacts } from "../../../src/migrate/facts.js";
-import { gatherFacts } from "../../../src/migrate/gather.js";
+import type { MigrationFacts } from "../../../src/migrate/facts/facts.js";
+import { gatherFacts } from "../../../src/migrate/node/gather.js";
 import { type MigrationPlan, makePlan } from "../../../src/migrate/plan/make-plan.js";
 import { defaultProgram } from "../../../src/migrate/plan/shim-unit.js";
 

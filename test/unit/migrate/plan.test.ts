@@ -8,7 +8,7 @@ import { makePlan, previousTarget, reversePlan } from "../../../src/migrate/plan
 import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
 import { defaultProgram, shimUnit } from "../../../src/migrate/plan/shim-unit.js";
 import { unifiedDiff } from "../../../src/migrate/plan/unified-diff.js";
-import { configuredRuntime } from "../../../src/migrate/target.js";
+import { configuredRuntime } from "../../../src/migrate/kubelet/target.js";
 import { factsOf, kubeadmFlags, planOf, program, snapshot, type Target } from "./plan-bed.js";
 import { kubeadm123, kubeadm130, kubeadm134, makeNode, type NodeTree, ours, plainUnits } from "./nodes.js";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { readService } from "../../../src/migrate/kubelet/read-kubelet.js";
-import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { listValues, loadUnit } from "../../../src/migrate/systemd/load-unit.js";
 import { parseUnitText } from "../../../src/migrate/systemd/unit-file.js";
 import { splitWords } from "../../../src/migrate/systemd/words.js";

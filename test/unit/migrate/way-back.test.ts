@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { decodeCheckpoint, encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import { containerName, alternativeName, sandboxName } from "../../../src/domain/names.js";
-import { wayBack } from "../../../src/migrate/way-back.js";
+import { wayBack } from "../../../src/migrate/judge/way-back.js";
 import { vectors } from "../checkpoints/golden.js";
 import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";
 import { kubeadm123, ours } from "./nodes.js";

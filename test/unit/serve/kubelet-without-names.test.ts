@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { kubeletWithoutNames } from "../../../src/shim/serve/kubelet-without-names.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

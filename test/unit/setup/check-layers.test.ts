@@ -16,6 +16,8 @@ describe("violations()", () => {
     ["src/network/a.ts", 'import { b } from "../shim/cri/b.js";', /network imports only/],
     ["src/shim/cri/a.ts", 'import { b } from "../../play/b.js";', /cri imports only/],
     ["src/shim/app/a.ts", 'import { b } from "../../play/b.js";', /app imports only/],
+    ["src/compare/relay/a.ts", 'import { b } from "../record/b.js";', /compare\/relay imports only/],
+    ["src/migrate/facts/a.ts", 'import { b } from "../judge/b.js";', /migrate\/facts imports only/],
     ["src/shim/plan/a.ts", 'import { join } from "node:path";', /no module of Node\.js/],
     ["src/shim/cri/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
     ["src/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],

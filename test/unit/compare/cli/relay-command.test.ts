@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { newReport } from "../../../../src/compare/observe-calls.js";
-import { relayPaths } from "../../../../src/compare/relay-link.js";
+import { relayPaths } from "../../../../src/compare/relay/relay-link.js";
 import { runShadow } from "../../../../src/compare/cli/relay-command.js";
 import { startCriServer } from "../grpc-peers.js";
 

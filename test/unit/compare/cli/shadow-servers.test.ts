@@ -4,7 +4,7 @@ import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { connectCri, type CriConnection, type CriVersion } from "../../../../src/client/cri-connection.js";
-import type { ShadowReport } from "../../../../src/compare/shadow-report.js";
+import type { ShadowReport } from "../../../../src/compare/shadow/shadow-report.js";
 import { runShadow } from "../../../../src/compare/cli/relay-command.js";
 import { type CriHandler, serveCri, temporaryDirectory } from "../grpc-peers.js";
 

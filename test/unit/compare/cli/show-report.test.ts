@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { newReport } from "../../../../src/compare/observe-calls.js";
-import { ReportBuilder, type ShadowReport } from "../../../../src/compare/shadow-report.js";
+import { ReportBuilder, type ShadowReport } from "../../../../src/compare/shadow/shadow-report.js";
 import { renderReport, runShowReport } from "../../../../src/compare/cli/show-report.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { RecordedCall } from "../../../../src/compare/recording.js";
+import type { RecordedCall } from "../../../../src/compare/record/recording.js";
 import { readRecordedPods } from "../../../../src/migrate/rehearse/recorded-pods.js";
 
 async function* calls(...recorded: readonly Partial<RecordedCall>[]): AsyncGenerator<RecordedCall> {

@@ -1,0 +1,37 @@
+/**
+ * What the processes beside the relay do when it has died: they point the clients' link at the server. One
+ * of them, the link guard, does nothing else. So the link is kept while the observer hangs or waits for its
+ * next start.
+ */
+import { messageOf } from "../../lib/errors.js";
+import { createLogger } from "../../lib/log.js";
+import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
+
+/**
+ * The link guard, the command `keep-link`. `paths` are JSON. Standard input is a pipe from the relay, which sends
+ * nothing and whose end is that of the relay.
+ */
+export async function runKeepLink(
+  paths: string,
+  io: { readonly stdin: AsyncIterable<Buffer>; onSignal(listener: () => void): void },
+): Promise<number> {
+  // A terminal and systemd send their signals to this process, too: the relay ends it.
+  io.onSignal(() => undefined);
+  // The relay of this program wrote it.
+  await untilRelayEnds(io.stdin, JSON.parse(paths) as RelayPaths).next();
+  return 0;
+}
+
+/** Before anything else at the end, such as writing to a disk that hangs: clients wait for the link. */
+export async function* untilRelayEnds(
+  input: AsyncIterable<Buffer>,
+  paths: RelayPaths,
+): AsyncGenerator<Buffer> {
+  yield* input;
+  const log = createLogger("info");
+  // A relay that ended in order has done it already.
+  const moved = await pointAtPrimary(paths).catch((error: unknown) => {
+    log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
+  });
+  if (moved === true) log.error({ link: paths.listen }, "the relay has died, the link points at the server");
+}

@@ -1,0 +1,101 @@
+/** The runtimes that a node can have, and which one a kubelet uses. */
+import type { FlagFact, MigrationFacts } from "../facts/facts.js";
+import { lastFlag } from "./flags.js";
+
+/**
+ * `dockershim` is this program. `dockershim-in-tree` is the dockershim inside kubelets until 1.23.
+ */
+export const targets = ["dockershim", "dockershim-in-tree", "cri-dockerd", "containerd", "cri-o"] as const;
+export type Target = (typeof targets)[number];
+
+export const targetNames: Readonly<Record<Target, string>> = {
+  dockershim: "this program (dockershim)",
+  "dockershim-in-tree": "the dockershim inside the kubelet",
+  "cri-dockerd": "cri-dockerd",
+  containerd: "containerd",
+  "cri-o": "CRI-O",
+};
+
+/** Targets that keep the containers of the engine. */
+export function usesDocker(target: Target): boolean {
+  return target !== "containerd" && target !== "cri-o";
+}
+
+/** The last kubelet with a dockershim inside. */
+export const lastInTreeMinor = 23;
+
+export const defaultSockets = {
+  dockershim: "unix:///var/run/dockershim.sock",
+  "cri-dockerd": "unix:///run/cri-dockerd.sock",
+} as const;
+
+export interface KubeletRuntime {
+  /** `unknown`: the endpoint is that of another program, or nothing names one. */
+  readonly runtime: Target | "unknown";
+  /** Empty for the dockershim inside the kubelet. */
+  readonly endpoint: string;
+  /** Where it is written. */
+  readonly source: string;
+}
+
+/** Which runtime the kubelet uses by its files. */
+export function configuredRuntime(facts: Pick<MigrationFacts, "kubelet" | "services">): KubeletRuntime {
+  return runtimeOf(facts, facts.kubelet.service?.flags ?? []);
+}
+
+/** Which runtime the kubelet uses that runs; undefined without one. */
+export function runningRuntime(
+  facts: Pick<MigrationFacts, "kubelet" | "services">,
+): KubeletRuntime | undefined {
+  const { running } = facts.kubelet;
+  return running === undefined ? undefined : runtimeOf(facts, running.flags);
+}
+
+function runtimeOf(
+  facts: Pick<MigrationFacts, "kubelet" | "services">,
+  flags: readonly FlagFact[],
+): KubeletRuntime {
+  const configured = facts.kubelet.settings.get("containerRuntimeEndpoint");
+  const minor = facts.kubelet.version?.minor;
+  const kind = lastFlag(flags, "container-runtime");
+  const endpoint = lastFlag(flags, "container-runtime-endpoint");
+  const isOld = minor !== undefined && minor <= lastInTreeMinor;
+  const inTree = (place: string): KubeletRuntime => ({
+    ...{ runtime: "dockershim-in-tree", endpoint: "", source: place },
+  });
+  const placeOf = (flag: FlagFact): string => `${flag.file}:${flag.line}`;
+  if (kind?.value === "docker") return inTree(placeOf(kind));
+  if (isOld && kind === undefined) return inTree(`kubelet ${facts.kubelet.version?.text ?? ""}, no flag`);
+  if (endpoint !== undefined && endpoint.value !== "")
+    return atSocket(facts, endpoint.value, placeOf(endpoint));
+  if (configured !== undefined && configured.value !== "")
+    return atSocket(facts, configured.value, `${configured.path}:${configured.line}`);
+  const plugin = lastFlag(flags, "network-plugin");
+  if (minor === undefined && plugin !== undefined) return inTree(placeOf(plugin));
+  if (minor === undefined) return { runtime: "unknown", endpoint: "", source: "" };
+  return atSocket(facts, "unix:///run/containerd/containerd.sock", "the kubelet's default");
+}
+
+/** Two spellings of one socket: with or without a scheme, below /run or /var/run. */
+export function socketPath(endpoint: string): string {
+  return endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
+}
+
+function atSocket(
+  { services }: Pick<MigrationFacts, "services">,
+  endpoint: string,
+  source: string,
+): KubeletRuntime {
+  const path = socketPath(endpoint);
+  const found = (runtime: KubeletRuntime["runtime"]): KubeletRuntime => ({ runtime, endpoint, source });
+  if (path.endsWith("/containerd.sock")) return found("containerd");
+  if (path.endsWith("/crio.sock")) return found("cri-o");
+  const own = lastFlag(services.dockershim?.flags ?? [], "container-runtime-endpoint")?.value;
+  if (path === "/run/dockershim.sock" || (own !== undefined && path === socketPath(own)))
+    return found("dockershim");
+  // A drop-in may run this program in the unit of cri-dockerd.
+  const program = services.criDocker?.command.words[0]?.text ?? "";
+  if (path.endsWith("/cri-dockerd.sock"))
+    return found(program.endsWith("/dockershim") ? "dockershim" : "cri-dockerd");
+  return found("unknown");
+}

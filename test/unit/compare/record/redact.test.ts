@@ -1,0 +1,279 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { loadSync } from "@grpc/proto-loader";
+import { criRpcs } from "../../../../src/domain/cri-descriptors.js";
+import { Redactor } from "../../../../src/compare/record/redact.js";
+
+interface Field {
+  readonly name: string;
+  readonly label: string;
+  readonly type: string;
+  readonly typeName: string;
+}
+
+interface Descriptor {
+  readonly name: string;
+  readonly field: readonly Field[];
+  readonly options?: { readonly mapEntry?: boolean } | null;
+  readonly nestedType?: readonly Descriptor[];
+}
+
+const definition = loadSync(join("proto", "runtime", "v1", "api.proto"), { keepCase: true });
+const descriptors = new Map<string, Descriptor>();
+function addDescriptor(descriptor: Descriptor): void {
+  descriptors.set(descriptor.name, descriptor);
+  for (const nested of descriptor.nestedType ?? [])
+    descriptors.set(`${descriptor.name}.${nested.name}`, nested);
+}
+for (const entry of Object.values(definition)) {
+  if ("type" in entry && "field" in entry.type) addDescriptor(entry.type as unknown as Descriptor);
+}
+
+/** A message with a marker of its own in each field of strings and bytes, and the path of each marker. */
+class Planter {
+  readonly markers = new Map<string, string>();
+
+  message(type: string, path: string, depth = 0): Record<string, unknown> {
+    const descriptor = descriptors.get(type);
+    assert.ok(descriptor, type);
+    const message: Record<string, unknown> = {};
+    if (depth > 12) return message;
+    for (const field of descriptor.field) {
+      const value = this.#value(field, type, `${path}.${field.name}`, depth);
+      if (value !== undefined) message[field.name] = value;
+    }
+    return message;
+  }
+
+  #value(field: Field, type: string, path: string, depth: number): unknown {
+    const name = field.typeName.split(".").at(-1) ?? "";
+    const nested = descriptors.get(`${type}.${name}`) ?? descriptors.get(name);
+    if (field.type === "TYPE_MESSAGE" && nested?.options?.mapEntry === true) {
+      const [, value] = nested.field;
+      assert.ok(value);
+      const planted = this.#value({ ...value, label: "LABEL_OPTIONAL" }, nested.name, path, depth);
+      return planted === undefined ? undefined : { "example.com/plain": planted };
+    }
+    const one =
+      field.type === "TYPE_MESSAGE"
+        ? this.message(name, path, depth + 1)
+        : field.type === "TYPE_STRING"
+          ? this.#mark(path)
+          : field.type === "TYPE_BYTES"
+            ? Buffer.from(this.#mark(path))
+            : undefined;
+    return field.label === "LABEL_REPEATED" && one !== undefined ? [one] : one;
+  }
+
+  #mark(path: string): string {
+    const marker = `planted-${String(this.markers.size).padStart(6, "0")}`;
+    this.markers.set(marker, path);
+    return marker;
+  }
+}
+
+/** Types of all messages, `Request` and `Response` of each RPC. */
+function messageTypes(): string[] {
+  return Object.values(criRpcs).flatMap((text) => text.split(" ").slice(1, 3));
+}
+
+/** Fields, wherever they are in a message, whose content no recording has. Others are kept: see the next test. */
+const secretEndings = [
+  ".envs.value",
+  ".auth.username",
+  ".auth.password",
+  ".auth.auth",
+  ".auth.identity_token",
+  ".auth.registry_token",
+  ".info",
+  ".stdout",
+  ".stderr",
+  ".credential_spec",
+  ".url",
+];
+
+describe("secrets in each field of each message", () => {
+  for (const type of new Set(messageTypes())) {
+    test(`${type}: fields that hold secrets are redacted, and no other field is`, () => {
+      const planter = new Planter();
+      const message = planter.message(type, type);
+      const text = JSON.stringify(new Redactor().message(message));
+      for (const [marker, path] of planter.markers) {
+        const isSecret = secretEndings.some((ending) => path.endsWith(ending));
+        assert.equal(text.includes(marker), !isSecret, path);
+      }
+    });
+  }
+});
+
+test("the walk finds all types of the protocol", () => {
+  assert.ok(new Set(messageTypes()).size > 60);
+});
+
+function redactAnnotation(key: string, value: string): string {
+  const redacted = new Redactor().message({ annotations: { [key]: value } }) as {
+    annotations: Record<string, string>;
+  };
+  return redacted.annotations[key] ?? "";
+}
+
+describe("annotations", () => {
+  const secret: [key: string, value: string][] = [
+    ["kubectl.kubernetes.io/last-applied-configuration", "{}"],
+    ["example.com/api-token", "abc"],
+    ["example.com/db-password", "abc"],
+    ["example.com/encryption-key", "abc"],
+    ["example.com/credentials", "abc"],
+    ["objectset.rio.cattle.io/applied", "H4sIAAAA"],
+    ["example.com/manifest", '{"kind":"Pod","spec":{"containers":[]}}'],
+    ["example.com/large", "x".repeat(5000)],
+    ["example.com/pem", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"],
+    ["example.com/jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"],
+  ];
+  for (const [key, value] of secret) {
+    test(`the value of ${key} is redacted`, () => {
+      assert.match(redactAnnotation(key, value), /^redacted:\d+$/);
+    });
+  }
+  for (const [key, value] of [
+    ["kubernetes.io/config.hash", "0123456789abcdef0123456789abcdef"],
+    ["kubernetes.io/config.seen", "2026-01-31T00:00:00.000000000Z"],
+    ["io.kubernetes.container.terminationMessagePath", "/dev/termination-log"],
+    ["k8s.v1.cni.cncf.io/networks", '[{"name":"macvlan"}]'],
+    ["seccomp.security.alpha.kubernetes.io/pod", "runtime/default"],
+  ] as const) {
+    test(`the value of ${key} is kept`, () => {
+      assert.equal(redactAnnotation(key, value), value);
+    });
+  }
+});
+
+function redactCommand(...cmd: string[]): string {
+  return ((new Redactor().message({ cmd }) as { cmd?: string[] }).cmd ?? []).join(" ");
+}
+
+describe("commands", () => {
+  const secret: string[][] = [
+    ["app", "--password=S3CRET"],
+    ["app", "--password", "S3CRET"],
+    ["app", "-token", "S3CRET"],
+    ["env", "DB_PASSWORD=S3CRET", "app"],
+    ["sh", "-c", "PGPASSWORD='S3CRET' psql -h db"],
+    ["sh", "-c", 'curl -H "Authorization: Bearer S3CRETS3CRET" http://x'],
+    ["sh", "-c", "mysql -u root -pS3CRET -e 'select 1'"],
+    ["mysql", "-u", "root", "-pS3CRET"],
+    ["redis-cli", "-a", "S3CRET", "ping"],
+    ["curl", "-u", "me:S3CRET", "http://x"],
+    ["sh", "-c", "curl -u me:S3CRET http://x"],
+    ["app", "postgres://me:S3CRET@db:5432/x"],
+    ["app", '{"apiKey": "S3CRET"}'],
+    ["sh", "-c", "export AWS_SECRET_ACCESS_KEY=S3CRET; app"],
+    ["sh", "-c", "app --client-secret S3CRET --port 80"],
+    ["redis-cli", "--pass", "S3CRET"],
+    ["app", "--encryption-key=S3CRET"],
+    ["sh", "-c", 'su app -c "export TOKEN=S3CRET; app"'],
+    ["env", "DB_PASS=S3CRET", "app"],
+    ["app", "postgres://me:a@S3CRET@db:5432/x"],
+    ["curl", "-H", "Authorization: Token S3CRET"],
+    ["sh", "-c", 'curl -d "{\\"password\\": \\"S3CRET\\"}" http://x'],
+    ["curl", "https://account.example.com/container?sv=1&sig=S3CRET"],
+  ];
+  for (const command of secret) {
+    test(`the secret of ${command.join(" ")} is redacted`, () => {
+      const text = redactCommand(...command);
+      assert.ok(!text.includes("S3CRET"), text);
+      assert.match(text, /redacted:1/);
+    });
+  }
+  for (const command of [
+    ["sh", "-c", "while true; do echo a line; sleep 0.2; done"],
+    ["mkdir", "-p", "/data/dir"],
+    [
+      "kube-apiserver",
+      "--tls-private-key-file=/etc/kubernetes/pki/apiserver.key",
+      "--authorization-mode=Node",
+    ],
+    ["app", "--port", "8080", "--user=1000:1000", "--auth=true", "--password=$(cat)"],
+    ["nginx", "-g", "daemon off;"],
+  ]) {
+    test(`${command.join(" ")} is kept where it must run again`, () => {
+      const text = redactCommand(...command);
+      if (command[0] === "kube-apiserver")
+        assert.match(text, /key-file=\/etc\/kubernetes\/pki\/apiserver.key/);
+      else if (command[0] === "app") assert.match(text, /--port 8080 --user=1000:1000 --auth=true/);
+      else assert.equal(text, command.join(" "));
+    });
+  }
+});
+
+test("equal secrets have equal numbers, and errors do not repeat a secret", () => {
+  const redactor = new Redactor();
+  const { envs } = redactor.message({
+    envs: [
+      { key: "A", value: "first-secret" },
+      { key: "B", value: "second-secret" },
+      { key: "C", value: "first-secret" },
+      { key: "D", value: "" },
+    ],
+  }) as { envs: { key: string; value: string }[] };
+  assert.deepEqual(
+    envs.map(({ key, value }) => `${key}=${value}`),
+    ["A=redacted:1", "B=redacted:2", "C=redacted:1", "D="],
+  );
+  assert.equal(
+    redactor.text('create container: invalid environment variable "B=second-secret"'),
+    'create container: invalid environment variable "B=redacted:2"',
+  );
+});
+
+test("a secret that is a part of another, or of what replaces it, is found once", () => {
+  const redactor = new Redactor();
+  const envs = ["redacted", "hunter2", "hunter2-longer"].map((value) => ({ key: "A", value }));
+  redactor.message({ envs });
+  assert.equal(
+    redactor.text("no hunter2-longer, no hunter2, redacted"),
+    "no redacted:3, no redacted:2, redacted:1",
+  );
+});
+
+test("the command and the arguments of a container are one command line", () => {
+  const { command, args } = new Redactor().message({ command: ["mysql"], args: ["-u", "root", "-pS3CRET"] });
+  assert.deepEqual([command, args], [["mysql"], ["-u", "root", "-predacted:1"]]);
+  const flag = new Redactor().message({ command: ["app", "--password"], args: ["S3CRET"] });
+  assert.deepEqual(flag, { command: ["app", "--password"], args: ["redacted:1"] });
+});
+
+test("a streaming URL keeps its server alone", () => {
+  assert.deepEqual(new Redactor().message({ url: "http://127.0.0.1:4567/exec/TOKEN?x=1" }), {
+    url: "http://127.0.0.1:4567/redacted:1",
+  });
+});
+
+test("output of commands is kept as its size, or with withOutput", () => {
+  const answer = { stdout: Buffer.from("hello"), stderr: Buffer.alloc(0), exit_code: 3 };
+  assert.deepEqual(new Redactor().message(answer), {
+    stdout: { omitted: 5 },
+    stderr: { omitted: 0 },
+    exit_code: 3,
+  });
+  assert.deepEqual(new Redactor({ withOutput: true }).message(answer)["stdout"], { base64: "aGVsbG8=" });
+});
+
+test("a redactor remembers a bounded number of values", () => {
+  const redactor = new Redactor();
+  for (let index = 0; index < 5000; index += 1) {
+    redactor.message({ envs: [{ key: "A", value: `value-${String(index)}` }] });
+  }
+  assert.ok((redactor.sizes["known"] ?? 0) <= 2000);
+});
+
+test("texts made to take long are read in a bounded number of steps", () => {
+  const texts = [
+    "docker ".repeat(50_000),
+    "a.".repeat(150_000),
+    "-eyJ".repeat(20_000),
+    `x${" ".repeat(200_000)}`,
+  ];
+  for (const text of texts) assert.equal(redactCommand("sh", "-c", text), `sh -c ${text}`);
+});

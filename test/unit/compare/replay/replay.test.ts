@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { RecordedCall } from "../../../../src/compare/record/recording.js";
+import { byStart } from "../../../../src/compare/replay/replay.js";
+import { id, play, podCalls, type Server, server, stream } from "./replay-bed.js";
+
+test("replay() keeps the order of a pod's calls, maps ids and directories, and removes the pod", async (t) => {
+  const endpoint = server();
+  const { replayed, report } = await play(t, endpoint);
+  assert.deepEqual(report.differences, []);
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc !== "ImageStatus" && rpc !== "StopContainer"),
+    [
+      "RunPodSandbox",
+      "CreateContainer",
+      "StartContainer",
+      "ContainerStatus",
+      "StopPodSandbox",
+      "RemovePodSandbox",
+    ],
+  );
+  const requests = new Map(endpoint.asked);
+  const created = requests.get("CreateContainer") as {
+    pod_sandbox_id: string;
+    config: { image: { image: string }; mounts: object[]; envs: { value: Buffer }[] };
+  };
+  assert.equal(created.pod_sandbox_id, id("c"));
+  assert.equal(created.config.image.image, "busybox");
+  assert.deepEqual(created.config.mounts, [{ host_path: "/present", container_path: "/p" }]);
+  assert.equal(String(created.config.envs[0]?.value), "redacted:1");
+  assert.deepEqual(requests.get("StartContainer"), { container_id: id("d") });
+  const { config } = requests.get("RunPodSandbox") as { config: { linux: object; log_directory: string } };
+  assert.deepEqual(config.linux, { cgroup_parent: "" });
+  assert.ok(!config.log_directory.startsWith("/var/log"));
+  assert.deepEqual(replayed.missingPaths, ["/absent"]);
+  assert.deepEqual(replayed.left, []);
+  assert.deepEqual(replayed.notPlayed, {
+    "of a pod from before the recording, or one that was not made here": 1,
+    "RemoveImage of an image that the replay has not pulled": 1,
+  });
+});
+
+test("replay() reports answers that differ", async (t) => {
+  const { report } = await play(t, server(2));
+  assert.deepEqual(
+    report.differences.map(({ rpc, field }) => [rpc, field]),
+    [["ContainerStatus", "status.state"]],
+  );
+});
+
+test("replay() names images that are missing", async (t) => {
+  const endpoint = server();
+  const { ask } = endpoint;
+  const { replayed } = await play(t, {
+    ...endpoint,
+    ask: (rpc, request) => (rpc === "ImageStatus" ? Promise.resolve({ image: null }) : ask(rpc, request)),
+  });
+  assert.deepEqual(replayed.missingImages, ["busybox"]);
+});
+
+test("replay() removes its pods when it is interrupted", async (t) => {
+  const endpoint = server();
+  const stop = new AbortController();
+  const { ask } = endpoint;
+  const interrupting: Server = {
+    ...endpoint,
+    ask: (rpc, request) => {
+      if (rpc === "StartContainer") stop.abort();
+      return ask(rpc, request);
+    },
+  };
+  const calls = [...podCalls, { ...podCalls[0], at: 1000, ms: 1, rpc: "Version", request: {} }];
+  const playing = play(t, interrupting, { calls, signal: stop.signal });
+  await playing.catch((error: unknown) => {
+    assert.match(String(error), /all pods were removed/);
+  });
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc.endsWith("PodSandbox")),
+    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
+  );
+});
+
+test("replay() changes no pod that it has not made, also where the recorded call failed", async (t) => {
+  const endpoint = server();
+  const request = { pod_sandbox_id: id("e"), container_id: id("e") };
+  const error = { code: 4, message: "deadline" };
+  const calls = ["StopPodSandbox", "RemovePodSandbox", "RemoveContainer", "ExecSync", "ContainerStatus"].map(
+    (rpc, at) => ({ at, ms: 0, rpc, request, error }),
+  );
+  const { replayed } = await play(t, endpoint, { calls });
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc),
+    ["ContainerStatus"],
+  );
+  assert.deepEqual(Object.values(replayed.notPlayed), [4]);
+});
+
+test("replay() removes the pod that is made while it is interrupted", async (t) => {
+  const endpoint = server();
+  const stop = new AbortController();
+  const interrupting: Server = {
+    ...endpoint,
+    ask: async (rpc, request, signal) => {
+      if (rpc === "RunPodSandbox") stop.abort();
+      const answer = await endpoint.ask(rpc, request);
+      signal?.throwIfAborted();
+      return answer;
+    },
+  };
+  await play(t, interrupting, { calls: podCalls.slice(0, 1), signal: stop.signal }).catch(() => undefined);
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc),
+    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
+  );
+});
+
+test("byStart() puts calls into the order of their begin", async () => {
+  const call = (at: number): RecordedCall => ({ at, ms: 1, rpc: "Version" });
+  const ordered: number[] = [];
+  for await (const { at } of byStart(stream([5, 1, 3, 2, 9, 4].map(call)))) ordered.push(at);
+  assert.deepEqual(ordered, [1, 2, 3, 4, 5, 9]);
+});
