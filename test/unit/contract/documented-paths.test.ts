@@ -1,25 +1,21 @@
 /** Documents name files of this repository: each path exists, so that a move of a file is followed. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { documents } from "../../support/documents.js";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 /** They name files of before, and of other repositories. */
 const others = new Set(["CHANGELOG.md", "play-workloads.md"]);
-const documents = [".", "docs", "docs/decisions", "checkpoints", "native", "proto"].flatMap((directory) =>
-  readdirSync(join(root, directory))
-    .filter((name) => name.endsWith(".md") && !others.has(name))
-    .map((name) => join(directory, name)),
-);
 
 /** `a/b.ts`, `a/b/`, `b.test.ts`; not absolute paths, placeholders in capitals, or files of a node. */
 const pathForm = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|mjs|c|h|proto|yaml)|[\w.-]+\/))`/g;
 /** Directories that a build or the program creates. */
 const made = /^(dist|node_modules|\.cache|bin|play|quarantine|logs|pods|containers|sandbox|checkpoint)\//;
 
-for (const document of documents) {
+for (const document of documents().filter((path) => !others.has(basename(path)))) {
   test(`${document} names files that exist`, () => {
     const text = readFileSync(join(root, document), "utf8");
     const paths = [...text.matchAll(pathForm)].map(([, path = ""]) => path);
