@@ -1,4 +1,4 @@
-# The program in a container that has its engine's host in reach: docs/docker-desktop.md.
+# The program in a container that has its engine's host in reach: docs/run/docker-desktop.md.
 #
 #   docker build -t dockershim .
 #

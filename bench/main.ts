@@ -1,6 +1,6 @@
 /**
  * How long pod starts, lists and statuses take, compared with the engine calls that they stand for, or with other CRI
- * servers, in the same run on the same engine; see docs/performance.md. Makes pods, and removes them again.
+ * servers, in the same run on the same engine; see docs/run/performance.md. Makes pods, and removes them again.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectCri } from "../test/support/cri-client.js";

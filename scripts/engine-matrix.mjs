@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * `npm run engine-matrix -- ENGINE...`: runs the integration tests against each of several engines, one engine after the
- * other, and prints one table and the names of what failed or was skipped, in Markdown (docs/engines.md has such a table).
+ * other, and prints one table and the names of what failed or was skipped, in Markdown (docs/run/engines.md has such a table).
  *
  * Exit code: 0 when something ran everywhere and nothing failed, 1 otherwise, 2 when the command line is not understood.
  */

@@ -1,4 +1,4 @@
-// Writes the section of docs/differences.md about answers from the table of intended differences.
+// Writes the section of docs/understand/differences.md about answers from the table of intended differences.
 import { readFile, writeFile } from "node:fs/promises";
 import { tsImport } from "tsx/esm/api";
 
@@ -6,5 +6,5 @@ const { withIntendedDifferences } = await tsImport(
   "../src/compare/answers/intended-differences-doc.ts",
   import.meta.url,
 );
-const file = new URL("../docs/differences.md", import.meta.url);
+const file = new URL("../docs/understand/differences.md", import.meta.url);
 await writeFile(file, withIntendedDifferences(await readFile(file, "utf8")));

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Plays examples/shop.yaml at a CRI server and writes docs/pictures: the table as a terminal shows it, and the timeline.
+ * Plays examples/shop.yaml at a CRI server and writes docs/play/pictures: the table as a terminal shows it, and the timeline.
  *
  *   node scripts/play-pictures.mjs unix:///run/dockershim.sock
  */
@@ -13,7 +13,7 @@ import { repositoryRoot } from "./setup/paths.mjs";
 const [endpoint] = process.argv.slice(2);
 if (endpoint === undefined) throw new Error("write the endpoint of a CRI server");
 
-const pictures = join(repositoryRoot, "docs", "pictures");
+const pictures = join(repositoryRoot, "docs", "play", "pictures");
 const files = [join("examples", "shop.yaml")];
 const columns = 104;
 const { runPlay } = await tsImport("../src/play/cli/play-command.ts", import.meta.url);

@@ -1,6 +1,6 @@
 /**
  * Puts the program and the npm packages that it uses into a few files. A start then reads a dozen files in place of six hundred, and
- * the text in memory is without comments and without modules that nothing uses: see docs/performance.md.
+ * the text in memory is without comments and without modules that nothing uses: see docs/run/performance.md.
  */
 import { build, stop } from "esbuild";
 import { writeFileSync } from "node:fs";

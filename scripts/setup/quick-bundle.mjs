@@ -1,6 +1,6 @@
 /**
  * Writes what launch.ts starts: the program of the commands `play` and `pod` as one file, with V8's code cache for the Node.js that
- * builds. These commands are short, so that their start is most of what they add to the calls of the CRI: see docs/performance.md.
+ * builds. These commands are short, so that their start is most of what they add to the calls of the CRI: see docs/run/performance.md.
  */
 import { build } from "esbuild";
 import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";

@@ -62,7 +62,7 @@ socket.on("end", () => process.stdin.destroy());`,
     at("ssh_config"),
     [
       ...["Host *", `IdentityFile ${at("user")}`, "IdentitiesOnly yes", `UserKnownHostsFile ${at("known")}`],
-      // One handshake for all connections, as docs/remote.md advises.
+      // One handshake for all connections, as docs/run/remote.md advises.
       ...["ControlMaster auto", `ControlPath ${at("control")}`, "ControlPersist 5s", ""],
     ].join("\n  "),
   );

@@ -1,7 +1,7 @@
 /**
  * Fields that Kubernetes has proposed for the CRI and not merged: their numbers are not fixed. While a switch
  * is off, its field has no effect. To switch one on: the field into proto/runtime/v1/api.proto with its
- * number, `npm run generate`, the switch, and rows in docs/request-fields.md and rpc-support.md. Fields of
+ * number, `npm run generate`, the switch, and rows in docs/understand/request-fields.md and rpc-support.md. Fields of
  * the answer of Status by which a kubelet asks for support belong to it.
  */
 import type { ExecRequest, KeyValue, LinuxContainerSecurityContext } from "./cri.js";

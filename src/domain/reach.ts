@@ -34,7 +34,7 @@ export interface SeenDirectory {
   readonly id: string;
 }
 
-/** The table of docs/remote.md, which a test compares. */
+/** The table of docs/run/remote.md, which a test compares. */
 export const reachTable: Readonly<
   Record<ReachJob, { readonly title: string; readonly proof: string; readonly lost: string }>
 > = {
@@ -115,7 +115,7 @@ export function reachLine({ mode, jobs }: Reach): string {
   return [
     reached === "" ? "no job proven" : reached,
     ...(pending === "" ? [] : [`not known yet: ${pending}`]),
-    ...(missing === "" ? [] : [`out of reach: ${missing} (docs/remote.md)`]),
+    ...(missing === "" ? [] : [`out of reach: ${missing} (docs/run/remote.md)`]),
   ].join("; ");
 }
 

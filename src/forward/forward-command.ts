@@ -62,7 +62,7 @@ async function requireRunning(
   const found = await engine.inspectContainer(container, signal);
   if (found?.state.status === "running") return;
   const state = found === undefined ? "does not exist" : "does not run";
-  const next = "docs/docker-desktop.md has the command that starts it; --container names another one";
+  const next = "docs/run/docker-desktop.md has the command that starts it; --container names another one";
   throw new ShimError("precondition", `container "${container}" of ${endpoint} ${state}; ${next}`);
 }
 

@@ -9,7 +9,7 @@ export interface CloseLimits {
   readonly allMs: number;
 }
 
-/** As short as this, so that the promise of docs/faults.md holds. */
+/** As short as this, so that the promise of docs/run/faults.md holds. */
 const defaultLimits: CloseLimits = { stepMs: 3_000, allMs: 5_000 };
 
 /**

@@ -1,6 +1,6 @@
 /**
  * The requests that the engine sees, in order. The sequences of dockershim 1.20 and cri-dockerd 0.4 were recorded; what is
- * different here is what docs/differences.md says, and that inspects come after a change (for the read model), not before.
+ * different here is what docs/understand/differences.md says, and that inspects come after a change (for the read model), not before.
  * The events of a change cause no further inspect.
  */
 import assert from "node:assert/strict";

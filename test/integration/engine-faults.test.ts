@@ -200,7 +200,7 @@ describe("fault table", { skip: skipAll }, () => {
           path.startsWith("/system"),
       }),
     );
-    // docs/remote.md: statistics of an engine elsewhere, and connections to its pods, go through its API.
+    // docs/run/remote.md: statistics of an engine elsewhere, and connections to its pods, go through its API.
     const ofEngine = isEngineElsewhere ? /Stats|Metrics|PortForward/ : /^$/;
     try {
       for (const [name, call] of Object.entries(calls))

@@ -82,7 +82,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
     });
     await rejectsWith(call, "DEADLINE_EXCEEDED", /not finished after 3s/);
     await all;
-    // docs/remote.md: nothing reaches the processes of an engine elsewhere.
+    // docs/run/remote.md: nothing reaches the processes of an engine elsewhere.
     if (isEngineElsewhere) return;
     assert.deepEqual((await commandLines(id)).toSorted(), before.toSorted());
   });

@@ -217,7 +217,7 @@ export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
           timeout: "10",
         });
         assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${calls} calls`);
-        // docs/remote.md: those of an engine elsewhere stay.
+        // docs/run/remote.md: those of an engine elsewhere stay.
         if (isEngineElsewhere) return;
         assert.ok(
           !(await runningCommands(containerId)).some((command) => command.includes(marker)),

@@ -82,7 +82,7 @@ function execSession(tty: boolean): (scene: Scene) => Promise<Act> {
       again: () => run({ timeoutMs: 30_000 }),
       holds: async () => {
         const commands = await runningCommands(containerId);
-        // docs/remote.md: those of an engine elsewhere stay.
+        // docs/run/remote.md: those of an engine elsewhere stay.
         if (isEngineElsewhere) return;
         assert.deepEqual(
           commands.filter((command) => command.includes(marker)),

@@ -92,7 +92,7 @@ spec:
   const runIn = (pod: string, argv: readonly string[]): Promise<Exit> =>
     runProgram(["pod", "exec", `--endpoint=${shim.endpoint}`, `${pod}-${bed.run}`, "--", ...argv]);
 
-  /** docs/remote.md: a port that differs from the pod's is not redirected on an engine elsewhere. */
+  /** docs/run/remote.md: a port that differs from the pod's is not redirected on an engine elsewhere. */
   const redirected = { skip: needsEngineHost("networkNamespaces") };
 
   test("a pod reaches another by the name of its service", async () => {

@@ -139,7 +139,7 @@ describe("statistics", { skip: await reasonToSkip() }, () => {
         ({ name }) => name,
       ),
     );
-    // docs/stats.md: of Docker's data root and of /proc.
+    // docs/run/stats.md: of Docker's data root and of /proc.
     const ofHost = [
       ...["fs_limit_bytes", "fs_inodes_total", "fs_inodes_free"],
       ...["processes", "file_descriptors", "sockets"],

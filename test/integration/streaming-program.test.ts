@@ -135,7 +135,7 @@ describe("the streaming server of the program", { skip, timeout: 300_000 }, () =
           if (drop !== undefined) used.push(await drop());
         }),
       );
-    // docs/remote.md: nothing reaches the processes of an engine elsewhere.
+    // docs/run/remote.md: nothing reaches the processes of an engine elsewhere.
     if (!isEngineElsewhere)
       await until("no process is left in the container", async () => {
         return (await processesIn(id)).length === processesBefore.length;

@@ -1,6 +1,6 @@
 /**
  * A real cri-dockerd serves what this program made: its path is in DOCKERSHIM_TEST_CRI_DOCKERD. Proves rows of the
- * table "What goes back" (docs/migrating.md).
+ * table "What goes back" (docs/migrate/migrating.md).
  */
 import assert from "node:assert/strict";
 import { lstat, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";

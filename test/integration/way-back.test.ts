@@ -55,7 +55,7 @@ describe("the way back", { skip: await reasonToSkip() }, () => {
     const log = listed.Labels["io.kubernetes.container.logpath"] ?? "";
     assert.equal(log, join(pod.config.log_directory ?? "", "main.log"));
     if (isEngineElsewhere) {
-      // docs/logs.md: a link would lead nowhere.
+      // docs/run/logs.md: a link would lead nowhere.
       await until("the log file", () =>
         lstat(log).then(
           (found) => found.isFile(),

@@ -12,7 +12,7 @@ export function documents(): readonly string[] {
     );
   const files = [
     ...readdirSync(root),
-    ...["docs", "checkpoints", "pause", "proto", "examples", ".github"].flatMap(below),
+    ...["docs", "checkpoints", "native", "proto", "examples", ".github"].flatMap(below),
   ];
   return files.filter((name) => name.endsWith(".md"));
 }

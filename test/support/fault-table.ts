@@ -1,6 +1,6 @@
 /**
  * The fault table: what each RPC answers when one of the engine requests that it makes goes wrong. The
- * integration test makes its cases from it, docs/faults.md shows it, and tests compare both with it.
+ * integration test makes its cases from it, docs/run/faults.md shows it, and tests compare both with it.
  */
 import type { Fault } from "./fault-proxy.js";
 

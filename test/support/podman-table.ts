@@ -1,5 +1,5 @@
 /**
- * docs/play-podman.md: the fields of the documentation of `podman kube play`, and what play does with each, which
+ * docs/play/play-podman.md: the fields of the documentation of `podman kube play`, and what play does with each, which
  * is found out by reading a manifest that has it.
  */
 import { readWorkloads } from "../../src/play/manifests/read-manifests.js";

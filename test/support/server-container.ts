@@ -1,4 +1,4 @@
-/** The server in a container of its image, as docs/docker-desktop.md runs it, with names of a test run. */
+/** The server in a container of its image, as docs/run/docker-desktop.md runs it, with names of a test run. */
 import { execFile } from "node:child_process";
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";

@@ -25,13 +25,13 @@ export interface IntendedDifference {
   readonly fields: readonly string[];
   /** Where the field alone does not tell. */
   readonly when?: (values: Values) => boolean;
-  /** For docs/differences.md: the subject, what they answer, what this program answers. */
+  /** For docs/understand/differences.md: the subject, what they answer, what this program answers. */
   readonly what: string;
   readonly they: string;
   readonly here: string;
   /** No full stop. */
   readonly reason: string;
-  /** A link to more, for docs/differences.md. */
+  /** A link to more, for docs/understand/differences.md. */
   readonly see?: string;
 }
 

@@ -1,4 +1,4 @@
-/** The section of docs/differences.md about answers, made from the table of intended differences. */
+/** The section of docs/understand/differences.md about answers, made from the table of intended differences. */
 import { ShimError } from "../../lib/errors.js";
 import type { IntendedDifference } from "./intended-difference.js";
 import { intendedDifferences } from "./intended-differences.js";

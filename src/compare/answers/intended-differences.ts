@@ -1,5 +1,5 @@
 /**
- * The answers in which this program differs from others on purpose. docs/differences.md has a section that
+ * The answers in which this program differs from others on purpose. docs/understand/differences.md has a section that
  * `scripts/generate-differences-doc.mjs` makes of it.
  */
 import type { IntendedDifference } from "./intended-difference.js";

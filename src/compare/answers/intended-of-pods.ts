@@ -29,7 +29,7 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     they: "from their own directory and of their own flavour",
     here: "of both flavours, from the directories of both",
     reason: "the kubelet removes it, and its network with it",
-    see: "[checkpoints](../checkpoints/README.md)",
+    see: "[checkpoints](../../checkpoints/README.md)",
   },
   {
     key: "created-at-seconds",
@@ -249,7 +249,7 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     they: "never",
     here: "answered",
     reason: "`/stats/summary` and `/metrics/cadvisor` of kubelets show them",
-    see: "[statistics](stats.md)",
+    see: "[statistics](../run/stats.md)",
   },
   {
     key: "statistics-of-ended-containers",

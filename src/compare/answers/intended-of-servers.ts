@@ -28,7 +28,7 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     they: "UNIMPLEMENTED: DS RuntimeConfig; DS, CD all about statistics of pods and metrics; others by version",
     here: "answered",
     reason: "later kubelets refuse or replace runtimes without them",
-    see: "[kubelets](kubelets.md#what-later-kubelets-refuse)",
+    see: "[kubelets](../run/kubelets.md#what-later-kubelets-refuse)",
   },
   {
     key: "error-code",
@@ -130,7 +130,7 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     they: "DS: never; CD: the pause image",
     here: "also images of containers outside of pods, images never pulled or pushed, and `--pinned-images`",
     reason: "kubelets know only images of pods, and removed others",
-    see: "[kubelets](kubelets.md#which-images-kubelets-remove)",
+    see: "[kubelets](../run/kubelets.md#which-images-kubelets-remove)",
   },
   {
     key: "names-without-tag",

@@ -81,7 +81,7 @@ export function diffPage(report: DiffReport): string {
       `${counted(asked.containers, "container")}, ${counted(asked.images, "image")}`,
     "",
     ...grouped(differences),
-    ...(intended.length === 0 ? [] : ["Intended differences (docs/differences.md, by key):"]),
+    ...(intended.length === 0 ? [] : ["Intended differences (docs/understand/differences.md, by key):"]),
     ...intended.flatMap(({ key, what, reason, count }) => [
       `${String(count).padStart(6)}  ${key}: ${what}`,
       ...wrapped(reason, "        "),

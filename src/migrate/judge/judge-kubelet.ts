@@ -178,7 +178,7 @@ function judgeContainerdFlag({ kubelet, services }: MigrationFacts, target: Targ
     ...{ id: "container-metrics", level: "note", source: service.unit.path },
     text: `the kubelet lacks --containerd=${path}: its container metrics have no names`,
     reason: "from 1.24 on kubelets ask containerd for them, never Docker",
-    next: "dockershim migrate plan --to dockershim (docs/container-metrics.md)",
+    next: "dockershim migrate plan --to dockershim (docs/run/container-metrics.md)",
   });
 }
 

@@ -211,7 +211,7 @@ export function judgeHalfMigrated(
     subject: `pod ${podName(pod)}`,
     text: `the kubelet's files name ${targetNames[runtime]}, and ${makerOf(pod).maker} made it`,
     reason: usesDocker(runtime)
-      ? "what the kubelet's runtime does not know of it is in docs/migrating.md, The way back"
+      ? "what the kubelet's runtime does not know of it is in docs/migrate/migrating.md, The way back"
       : "the kubelet's runtime does not see it, so it runs beside the pod that the kubelet makes",
     next: usesDocker(runtime)
       ? `finish the change: dockershim migrate plan, or see migrate check --to ${runtime}`

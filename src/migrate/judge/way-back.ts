@@ -1,6 +1,6 @@
 /**
  * What this program makes that dockershim (inside the kubelet) or cri-dockerd does not handle as this program
- * does. One row for each; `migrate check --to` applies the rows to each pod, docs/migrating.md shows them.
+ * does. One row for each; `migrate check --to` applies the rows to each pod, docs/migrate/migrating.md shows them.
  */
 import type { ContainerFact, PodFact } from "../facts/facts.js";
 import type { Level } from "./finding.js";
@@ -209,7 +209,7 @@ export const wayBackHarmless: readonly (readonly [what: string, reason: string])
   ["records in `pods/`, `containers/` and `logs/`", "no other program reads them; they wait for the return"],
 ];
 
-/** The tables of docs/migrating.md. */
+/** The tables of docs/migrate/migrating.md. */
 export function wayBackTables(): string {
   const names = { "dockershim-in-tree": "in tree", "cri-dockerd": "cri-dockerd" } as const;
   const rows = wayBack.map(({ what, targets, level, text, next }) => {

@@ -87,7 +87,7 @@ export const containerOptions = {
     default: "",
     defaultShown: "none",
     help: "Pass pod annotations with these prefixes to the OCI runtime (Docker Engine 24+); separated by commas or repeated flags",
-    why: "some annotations give a pod control over the node. Seven keys, which decide where a container runs, never pass (docs/differences.md)",
+    why: "some annotations give a pod control over the node. Seven keys, which decide where a container runs, never pass (docs/understand/differences.md)",
   }),
   composeLabels: option({
     name: "compose-labels",

@@ -1,4 +1,4 @@
-/** docs/flags.md, made from the table of options. */
+/** docs/run/flags.md, made from the table of options. */
 import { environmentName, optionGroups, type Option } from "./option.js";
 import { optionList, options } from "./options.js";
 import { commandFlags, ignoredFlags } from "./other-flags.js";
@@ -49,7 +49,7 @@ In the columns cri-dockerd and dockershim, "–" means that the program has no s
 its default is empty.
 `;
 
-/** The text of docs/flags.md. */
+/** The text of docs/run/flags.md. */
 export function renderFlagTable(): string {
   const commandRows = commandFlags.map(({ name, placeholder, help }) => [
     code(placeholder === undefined ? `--${name}` : `--${name} ${placeholder}`),

@@ -1,6 +1,6 @@
 /**
  * The table of options with their names, defaults and meanings. The command line, the environment, the
- * configuration file, `dockershim config`, `--help` and docs/flags.md all use this table. Its keys are the
+ * configuration file, `dockershim config`, `--help` and docs/run/flags.md all use this table. Its keys are the
  * fields of `Config`.
  */
 import { parseReference } from "../../domain/image-reference.js";

@@ -23,7 +23,7 @@ export async function kubeletWithoutNames(
   const kubelet = await findRunningKubelet(files).catch(() => undefined);
   if (kubelet === undefined || !lacksContainerdFlag(kubelet.flags, path)) return undefined;
   if (await asksDocker(kubelet.flags, files, askProgram)) return undefined;
-  return `the kubelet (process ${kubelet.pid}) lacks --containerd=${path}: docs/container-metrics.md`;
+  return `the kubelet (process ${kubelet.pid}) lacks --containerd=${path}: docs/run/container-metrics.md`;
 }
 
 /** Kubelets with a dockershim inside ask Docker themselves, whatever their runtime is. */

@@ -11,7 +11,7 @@ import type { ProcessIo } from "../../cli/process-io.js";
 
 /**
  * Time for calls in flight while the server drains. With all later steps the end takes 30 s at most:
- * docs/faults.md.
+ * docs/run/faults.md.
  */
 const drainTimeoutMs = 18_000;
 /** Ctrl-C under npm sends two signals: one from the terminal and one from npm. */

@@ -22,7 +22,7 @@ export interface StateDirectory {
 
 const claimSocket = "instance.sock";
 
-/** Names that this program, its set-up, dockershim and cri-dockerd create in it: docs/files-on-disk.md. */
+/** Names that this program, its set-up, dockershim and cri-dockerd create in it: docs/run/files-on-disk.md. */
 const contents = new Set([
   "sandbox",
   "pods",

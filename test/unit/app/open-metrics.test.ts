@@ -144,8 +144,8 @@ describe("the documents about metrics", () => {
     return registry.facts();
   }
 
-  test("docs/metrics.md has a row for each, with type and labels", async () => {
-    const text = await readFile("docs/metrics.md", "utf8");
+  test("docs/run/metrics.md has a row for each, with type and labels", async () => {
+    const text = await readFile("docs/run/metrics.md", "utf8");
     const rows = [...text.matchAll(/^\| `(\w+)` \| (\w+) \|([^|]*)\|/gm)].map(
       ([, name = "", type = "", labels = ""]) =>
         `${name} ${type} ${[...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(",")}`,
@@ -158,7 +158,7 @@ describe("the documents about metrics", () => {
   });
 
   test("the dashboard asks only for metrics and labels that there are", async () => {
-    const dashboard = JSON.parse(await readFile("docs/grafana-dashboard.json", "utf8")) as {
+    const dashboard = JSON.parse(await readFile("docs/run/grafana-dashboard.json", "utf8")) as {
       readonly panels: readonly {
         readonly id: number;
         readonly type: string;

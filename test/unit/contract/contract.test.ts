@@ -10,7 +10,7 @@ import { allRpcs, fieldsOf, repository } from "./request-messages.js";
 
 /** The cells of all table rows of a document, without code marks. */
 function rows(document: string): readonly (readonly string[])[] {
-  const text = readFileSync(join(repository, "docs", document), "utf8");
+  const text = readFileSync(join(repository, "docs/understand", document), "utf8");
   const lines = text.split("\n").filter((line) => line.startsWith("|") && !/^\|[ -]*\|/.test(line));
   return lines.map((line) =>
     line
@@ -33,7 +33,7 @@ describe("the contract of the CRI", () => {
   for (const { name } of rpcs) {
     test(`${name} is built, or the docs say that it is not and why`, () => {
       const row = documented.get(name);
-      assert.ok(row, `docs/rpc-support.md has no row for ${name}`);
+      assert.ok(row, `docs/understand/rpc-support.md has no row for ${name}`);
       if (built.has(name)) assert.match(row.state, /^(yes|partly)$/);
       else assert.ok(row.state === "not built yet" || (row.state === "no" && row.remark !== ""), row.state);
     });
@@ -47,7 +47,7 @@ describe("the contract of the CRI", () => {
     );
   });
 
-  test("each field of a request is read by the program, or excused in docs/request-fields.md, not both", () => {
+  test("each field of a request is read by the program, or excused in docs/understand/request-fields.md, not both", () => {
     const fields = fieldsOf(rpcs.filter(({ name }) => built.has(name)).map(({ request }) => request));
     assert.ok(fields.size > 150, String(fields.size));
     const reads = fieldReads();

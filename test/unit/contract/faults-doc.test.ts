@@ -4,7 +4,7 @@ import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
 import { documentWithTable } from "../../support/fault-table-doc.js";
 import { faultTable, withoutRequests } from "../../support/fault-table.js";
 
-test("docs/faults.md has the fault table of the tests (node --import tsx test/support/fault-table-doc.ts)", async () => {
+test("docs/run/faults.md has the fault table of the tests (node --import tsx test/support/fault-table-doc.ts)", async () => {
   const { present, wanted } = await documentWithTable();
   assert.equal(present, wanted);
 });

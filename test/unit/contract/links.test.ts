@@ -49,3 +49,13 @@ for (const document of documents()) {
     assert.deepEqual(wrong, []);
   });
 }
+
+test("docs/README.md names each page", () => {
+  const index = readFileSync(join(root, "docs/README.md"), "utf8");
+  const named = new Set([...index.matchAll(/\]\(([^)#]+)\)/g)].map(([, path = ""]) => join("docs", path)));
+  const pages = documents().filter((path) => /^docs\/(?!decisions\/\d|README)/.test(path));
+  assert.deepEqual(
+    pages.filter((path) => !named.has(path)),
+    [],
+  );
+});

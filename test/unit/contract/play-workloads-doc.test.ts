@@ -19,7 +19,7 @@ interface Repository {
 const root = new URL("../../../", import.meta.url);
 const data = await readFile(new URL("test/golden/play-workloads.json", root), "utf8");
 const { repositories } = JSON.parse(data) as { readonly repositories: readonly Repository[] };
-const lines = (await readFile(new URL("docs/play-workloads.md", root), "utf8")).split("\n");
+const lines = (await readFile(new URL("docs/play/play-workloads.md", root), "utf8")).split("\n");
 const all = repositories.flatMap(({ workloads }) => workloads);
 
 function counts(what: string, workloads: readonly Workload[]): string {
@@ -28,7 +28,7 @@ function counts(what: string, workloads: readonly Workload[]): string {
   return `| ${what} | ${workloads.length} | ${accepted.length} | ${ready.length} |`;
 }
 
-describe("docs/play-workloads.md", () => {
+describe("docs/play/play-workloads.md", () => {
   test("has the counts of test/golden/play-workloads.json, by repository and kind", () => {
     const wanted = [
       ...repositories.map(({ name, commit, workloads }) =>

@@ -1,4 +1,4 @@
-/** Texts that docs/troubleshooting.md quotes are those of the program: people search for them. */
+/** Texts that docs/run/troubleshooting.md quotes are those of the program: people search for them. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -58,9 +58,9 @@ function fixedParts(message: string): readonly string[] {
     .filter((part) => /\w\s+\w/.test(part));
 }
 
-test("every message that docs/troubleshooting.md quotes is one that the program can say", () => {
+test("every message that docs/run/troubleshooting.md quotes is one that the program can say", () => {
   const texts = textsOfTheProgram();
-  const document = readFileSync(join(root, "docs", "troubleshooting.md"), "utf8");
+  const document = readFileSync(join(root, "docs/run/troubleshooting.md"), "utf8");
   const symptoms = document.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
   const quoted = symptoms.flatMap((text) =>
     [...text.matchAll(/`([^`]+)`/g)].map(([, message = ""]) => message),

@@ -63,27 +63,27 @@ describe("EngineHost", () => {
     [
       "proves no files that the engine does not find",
       { seen: ["state"] },
-      `host paths; ${pending}; out of reach: files (docs/remote.md)`,
+      `host paths; ${pending}; out of reach: files (docs/run/remote.md)`,
     ],
     [
       "proves no host paths that the engine does not find",
       { seen: ["root"] },
-      `files; ${pending}; out of reach: host paths (docs/remote.md)`,
+      `files; ${pending}; out of reach: host paths (docs/run/remote.md)`,
     ],
     [
       "proves nothing with an engine that finds everything",
       { engine: { ...engineThatSees(), firstMissingPath: () => Promise.resolve(undefined) } },
-      `no job proven; ${pending}; out of reach: files, host paths (docs/remote.md)`,
+      `no job proven; ${pending}; out of reach: files, host paths (docs/run/remote.md)`,
     ],
     [
       "proves nothing with an engine that refuses to say",
       { engine: { ...engineThatSees(), firstMissingPath: () => Promise.reject(new Error("denied")) } },
-      `no job proven; ${pending}; out of reach: files, host paths (docs/remote.md)`,
+      `no job proven; ${pending}; out of reach: files, host paths (docs/run/remote.md)`,
     ],
     [
       "knows that processes under another kernel are out of reach",
       { kernelVersion: "6.6.12-linuxkit" },
-      `files, host paths; out of reach: ${processes} (docs/remote.md)`,
+      `files, host paths; out of reach: ${processes} (docs/run/remote.md)`,
     ],
     [
       "uses nothing that is not wanted",
@@ -165,8 +165,8 @@ describe("EngineHost", () => {
   });
 });
 
-test("docs/remote.md has the table of jobs", async () => {
-  const text = await readFile("docs/remote.md", "utf8");
+test("docs/run/remote.md has the table of jobs", async () => {
+  const text = await readFile("docs/run/remote.md", "utf8");
   for (const { title, proof, lost } of Object.values(reachTable)) {
     const row = `| ${title} | ${proof} | ${lost.replace(/\.$/, "")} |`;
     assert.ok(text.includes(row), row);

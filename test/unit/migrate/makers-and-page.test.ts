@@ -88,8 +88,8 @@ test("each row of the way back has an id of its own and a reason", () => {
   for (const { reason, text } of wayBack) assert.ok(reason !== "" && text !== "");
 });
 
-test("docs/migrating.md has the tables of the way back", async () => {
-  const text = await readFile(new URL("../../../docs/migrating.md", import.meta.url), "utf8");
+test("docs/migrate/migrating.md has the tables of the way back", async () => {
+  const text = await readFile(new URL("../../../docs/migrate/migrating.md", import.meta.url), "utf8");
   const [, tables] = text.split(/<!-- way-back -->\n/);
   assert.equal(tables?.trim(), wayBackTables().trim());
 });

@@ -1,4 +1,4 @@
-/** What docs/migrating.md says of the other programs, against what was recorded from them. */
+/** What docs/migrate/migrating.md says of the other programs, against what was recorded from them. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";

@@ -1,6 +1,6 @@
 /**
  * The create and update bodies of dockershim and cri-dockerd for the same requests, but for the differences
- * of docs/differences.md.
+ * of docs/understand/differences.md.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -35,11 +35,14 @@ interface Recorded {
 const golden = JSON.parse(
   readFileSync(new URL("../../golden/create-bodies.json", import.meta.url), "utf8"),
 ) as Readonly<Record<LegacyShim, Readonly<Record<string, Recorded>>>>;
-const differencesDocument = readFileSync(new URL("../../../docs/differences.md", import.meta.url), "utf8");
+const differencesDocument = readFileSync(
+  new URL("../../../docs/understand/differences.md", import.meta.url),
+  "utf8",
+);
 
 /** A field that differs on purpose: `undefined` stands for "absent, null, zero or empty". */
 interface Difference {
-  /** Its key in docs/differences.md. */
+  /** Its key in docs/understand/differences.md. */
   readonly id: string;
   readonly field: string;
   readonly theirs: unknown;
@@ -297,7 +300,7 @@ function noInit(body: object): readonly Found[] {
   return "HostConfig" in body ? [{ field: "HostConfig.Init", theirs: undefined, ours: false }] : [];
 }
 
-test("docs/differences.md explains each difference in the bodies", () => {
+test("docs/understand/differences.md explains each difference in the bodies", () => {
   const ids = new Set([
     "label-keys",
     "no-init",

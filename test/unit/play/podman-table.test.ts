@@ -4,8 +4,8 @@ import { test } from "node:test";
 import { sections } from "../../support/podman-fields.js";
 import { outcomeOf, renderPodmanTable } from "../../support/podman-table.js";
 
-test("docs/play-podman.md is what scripts/generate-podman-table.mjs writes", async () => {
-  const text = await readFile(new URL("../../../docs/play-podman.md", import.meta.url), "utf8");
+test("docs/play/play-podman.md is what scripts/generate-podman-table.mjs writes", async () => {
+  const text = await readFile(new URL("../../../docs/play/play-podman.md", import.meta.url), "utf8");
   assert.equal(text, await renderPodmanTable());
 });
 

@@ -68,7 +68,7 @@ describe("renderFirstScreen()", () => {
     const elsewhere = renderFirstScreen({ ...screen, facts: nodeFacts(), reach: fakeReach(false) });
     assert.match(
       elsewhere,
-      /^ {2}reach +no job proven; out of reach: files, .*, host paths \(docs\/remote.md\)$/m,
+      /^ {2}reach +no job proven; out of reach: files, .*, host paths \(docs\/run\/remote.md\)$/m,
     );
   });
 

@@ -21,7 +21,7 @@ async function withProcess(path: string, words: readonly string[], endpoint: str
 describe("kubeletWithoutNames()", () => {
   const served = "unix:///run/dockershim/cadvisor.sock";
   const lacks =
-    "the kubelet (process 42) lacks --containerd=/run/dockershim/cadvisor.sock: docs/container-metrics.md";
+    "the kubelet (process 42) lacks --containerd=/run/dockershim/cadvisor.sock: docs/run/container-metrics.md";
   for (const { words, endpoint, answer, expected } of [
     { words: ["/usr/bin/kubelet", "--v=2"], endpoint: served, expected: lacks },
     { words: ["/usr/bin/kubelet", "--containerd=/run/other.sock"], endpoint: "fd://", expected: lacks },

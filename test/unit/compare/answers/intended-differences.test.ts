@@ -7,8 +7,8 @@ import { withIntendedDifferences } from "../../../../src/compare/answers/intende
 import type { ServerKind } from "../../../../src/compare/answers/server-kind.js";
 import { criMethods } from "../../../../src/client/cri-messages.js";
 
-test("docs/differences.md is what scripts/generate-differences-doc.mjs writes", async () => {
-  const text = await readFile(new URL("../../../../docs/differences.md", import.meta.url), "utf8");
+test("docs/understand/differences.md is what scripts/generate-differences-doc.mjs writes", async () => {
+  const text = await readFile(new URL("../../../../docs/understand/differences.md", import.meta.url), "utf8");
   assert.equal(withIntendedDifferences(text), text);
   assert.throws(() => withIntendedDifferences("# other"), /no lines/);
 });

@@ -73,7 +73,7 @@ describe("diffPage()", () => {
         "      left   10.0.0.1",
         "      right  -",
         "",
-        "Intended differences (docs/differences.md, by key):",
+        "Intended differences (docs/understand/differences.md, by key):",
         "     2  api-version: Version `runtime_api_version`",
         "        kubelets parse it",
         "",

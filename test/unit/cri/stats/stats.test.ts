@@ -86,8 +86,8 @@ function leavesOf(value: unknown, path = ""): readonly string[] {
   return Object.entries(value).flatMap(([key, part]) => leavesOf(part, path === "" ? key : `${path}.${key}`));
 }
 
-describe("docs/stats.md", async () => {
-  const document = await readFile(new URL("../../../../docs/stats.md", import.meta.url), "utf8");
+describe("docs/run/stats.md", async () => {
+  const document = await readFile(new URL("../../../../docs/run/stats.md", import.meta.url), "utf8");
   const rows = document.split("\n").flatMap((line) => {
     const cells = line.split("|").map((cell) => cell.trim());
     const [, kind, path] = /^(container|pod) `([\w.]+)`$/.exec(cells[1] ?? "") ?? [];

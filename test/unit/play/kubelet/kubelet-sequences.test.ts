@@ -1,6 +1,6 @@
 /**
  * The loop's calls against those of a real kubelet (1.36.2) for the same manifests, as static pods. See
- * docs/play-kubelet.md for what is compared and what differs on purpose.
+ * docs/play/play-kubelet.md for what is compared and what differs on purpose.
  */
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
