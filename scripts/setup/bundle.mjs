@@ -17,14 +17,15 @@ const ENTRY_POINTS = {
 const LINE_CHARACTERS = 160;
 
 /**
- * docker-modem loads ssh2 for ssh:// endpoints, which the program reaches by `ssh` itself. It is the third part of all text, and cannot be loaded
- * without its own files beside it. dockerode loads what builds of images need, with files beside them, too.
+ * docker-modem loads ssh2 for ssh:// endpoints, to which the program has its own way. It is the third part of all text, and cannot
+ * be loaded without its own files beside it. dockerode loads what builds of images need, with files beside them, too. grpc-js loads
+ * proto-loader for services of its own (channelz, ORCA) that the program does not have.
  * @type {import("esbuild").Plugin}
  */
 const withoutUnusedParts = {
   name: "without-unused-parts",
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^ssh2$/ }, ({ path }) => ({ path, namespace: "left-out" }));
+    onResolve({ filter: /^(ssh2|@grpc\/proto-loader)$/ }, ({ path }) => ({ path, namespace: "left-out" }));
     onResolve({ filter: /^\.\/(buildkit|session)$/ }, ({ path, importer }) =>
       /\/dockerode\/lib\/docker\.js$/.test(importer) ? { path, namespace: "left-out" } : undefined,
     );

@@ -126,7 +126,6 @@ function buildLayer(root) {
     join("bin", "dockershim"),
     // The maps are for who changes the sources.
     ...filesBelow(root, "dist").filter((file) => !file.endsWith(".map")),
-    ...filesBelow(root, "proto"),
     ...filesBelow(root, join("native", "bin")).filter((file) => file.endsWith(suffix)),
   ];
   for (const file of files) {

@@ -18,20 +18,6 @@ const mainFromChunks = {
   },
 };
 
-/**
- * grpc-js loads it for services that this client does not call. It would be the sixth part of all text.
- * @type {import("esbuild").Plugin}
- */
-const withoutProtoLoader = {
-  name: "without-proto-loader",
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^@grpc\/proto-loader$/ }, ({ path }) => ({ path, namespace: "no-proto-loader" }));
-    onLoad({ filter: /.*/, namespace: "no-proto-loader" }, () => ({
-      contents: 'throw new Error("@grpc/proto-loader is not in this bundle");',
-    }));
-  },
-};
-
 /** Parts of Node.js that most runs do not use, and that take a millisecond to load. */
 const LATE_BUILTINS = ["child_process", "dgram", "dns"];
 
@@ -84,7 +70,7 @@ export async function writeQuickBundle({ root, target, common, log }) {
       js: '(function(require,__filename){const module={},moduleUrl=require("node:url").pathToFileURL(__filename).href;',
     },
     footer: { js: "return module.exports})" },
-    plugins: [...(common.plugins ?? []), withoutProtoLoader, lateBuiltins],
+    plugins: [...(common.plugins ?? []), lateBuiltins],
   });
   try {
     await writeCache({ root, target, options });
@@ -98,11 +84,14 @@ export async function writeQuickBundle({ root, target, common, log }) {
 async function writeCache({ root, target, options }) {
   const directory = mkdtempSync(join(tmpdir(), "dockershim-build-"));
   try {
-    const quickStart = join(directory, "quick-start.cjs");
+    const [quickStart, messages] = ["quick-start.cjs", "cri-messages.cjs"].map((name) =>
+      join(directory, name),
+    );
     await build({ ...options, entryPoints: ["src/main/quick-start.ts"], outfile: quickStart });
+    await build({ ...options, entryPoints: ["src/client/cri-messages.ts"], outfile: messages });
     const written = join(target, "quick.cache.next");
     const training = join(root, "scripts", "setup", "quick-training.mjs");
-    const argv = [training, quickStart, join(target, "quick.cjs"), written, directory];
+    const argv = [training, quickStart, messages, join(target, "quick.cjs"), written, directory];
     // Options of V8 would be part of the cache.
     const env = { ...process.env, NODE_OPTIONS: "" };
     const { code, output } = await run(process.execPath, argv, { env, timeoutMs: TRAINING_TIMEOUT_MS });

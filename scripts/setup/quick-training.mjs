@@ -2,15 +2,13 @@
  * Runs a first pod up and down by dist/quick.cjs, and writes the code cache with the functions that were used: more of them would take
  * longer to read than they save. The CRI server is a stand-in, and files below play's directories are those of a directory of its own.
  *
- * Arguments: src/main/quick-start.ts as CommonJS, the program, the file to write, an empty directory.
+ * Arguments: src/main/quick-start.ts and src/client/cri-messages.ts as CommonJS, the program, the file to write, an empty directory.
  */
-import { Server, ServerCredentials, loadPackageDefinition, status } from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { repositoryRoot } from "./paths.mjs";
 
 /** A name that no pod of this host has: its cgroup would be removed. */
 const MANIFEST = `
@@ -85,13 +83,11 @@ function answers() {
   };
 }
 
-/** @param {string} socket */
+/**
+ * A call without a handler is answered UNIMPLEMENTED.
+ * @param {string} socket
+ */
 async function serve(socket) {
-  const definition = loadSync(join(repositoryRoot, "proto", "runtime", "v1", "api.proto"), {
-    ...{ keepCase: true, longs: String, enums: Number, defaults: true },
-    includeDirs: [join(repositoryRoot, "proto")],
-  });
-  const services = /** @type {any} */ (loadPackageDefinition(definition)).runtime.v1;
   const { unary, watchers } = answers();
   /** @type {Record<string, any>} */
   const handlers = {
@@ -101,13 +97,12 @@ async function serve(socket) {
     handlers[name] = (/** @type {any} */ call, /** @type {any} */ done) => {
       done(null, answer(call.request));
     };
-  const unimplemented = (/** @type {any} */ _, /** @type {any} */ done) => {
-    done({ code: status.UNIMPLEMENTED, details: "the stand-in has no such call" });
-  };
   const server = new Server();
-  for (const { service } of [services.RuntimeService, services.ImageService]) {
-    const all = Object.keys(service).map((name) => [name, handlers[name] ?? unimplemented]);
-    server.addService(service, Object.fromEntries(all));
+  for (const [name, method] of criMethods()) {
+    const handler = handlers[name];
+    if (handler === undefined) continue;
+    const type = method.responseStream ? "serverStream" : "unary";
+    server.register(method.path, handler, method.responseSerialize, method.requestDeserialize, type);
   }
   await new Promise((resolve, reject) => {
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
@@ -138,9 +133,11 @@ function redirected(require, directory) {
   };
 }
 
-const [quickStart = "", program = "", target = "", directory = ""] = process.argv.slice(2);
+const [quickStart = "", messages = "", program = "", target = "", directory = ""] = process.argv.slice(2);
 const require = createRequire(program);
 const { readProgram } = require(quickStart);
+/** @type {import("../../src/client/cri-messages.js")} */
+const { criMethods } = require(messages);
 const [socket, manifest] = [join(directory, "cri.sock"), join(directory, "pod.yaml")];
 writeFileSync(manifest, MANIFEST);
 for (const parent of ["var/lib/dockershim", "var/log"])

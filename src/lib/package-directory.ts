@@ -1,4 +1,4 @@
-/** Where this installation is: its directories `proto` and `native`, and what it says of its version. */
+/** Where this installation is: its directory `native`, and what it says of its version. */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

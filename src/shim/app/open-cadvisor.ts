@@ -1,7 +1,7 @@
 /** The server for cAdvisor: the names of containers, on a socket of its own. */
 import { cadvisorRpcs, type CadvisorServices } from "../cadvisor/cadvisor-rpcs.js";
 import type { Config } from "../config/resolve.js";
-import { loadCadvisorApi } from "../grpc/codec/cadvisor-api.js";
+import { cadvisorApi } from "../grpc/codec/cadvisor-api.js";
 import { type GrpcServer, startGrpcServer } from "../grpc/server.js";
 import { ProcFiles } from "../host/processes/proc-files.js";
 import { listenerOf } from "../host/unix-listeners.js";
@@ -29,7 +29,7 @@ export async function openCadvisor(
     return await startGrpcServer({
       endpoint: socket.kind === "unix" ? socket : { kind: "fd", name: "cadvisor" },
       environment,
-      api: loadCadvisorApi(),
+      api: cadvisorApi(),
       log,
       observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
       rpcs: cadvisorRpcs(services),

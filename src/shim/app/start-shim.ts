@@ -11,7 +11,7 @@ import { bindRpcs } from "../cri/bind-rpcs.js";
 import { readConditions } from "../cri/runtime/status.js";
 import type { Services } from "../cri/services.js";
 import { metricsPage } from "../cri/stats/metrics-page.js";
-import { loadCriApi } from "../grpc/codec/proto.js";
+import { criApi } from "../grpc/codec/cri-api.js";
 import { UnknownFields } from "../grpc/codec/unknown-fields.js";
 import { startGrpcServer, type GrpcServer } from "../grpc/server.js";
 import { defaultImageVolumeLimits } from "../images/image-volumes.js";
@@ -162,7 +162,7 @@ function serve(
   environment: Environment,
   observer?: Observer,
 ): Promise<GrpcServer> {
-  const api = loadCriApi({ unknownFields: new UnknownFields(log, observer) });
+  const api = criApi(new UnknownFields(log, observer));
   const rpcs = bindRpcs(services, api.encodeItem);
   return startGrpcServer({
     endpoint: containerRuntimeEndpoint.kind === "unix" ? containerRuntimeEndpoint : { kind: "fd" },

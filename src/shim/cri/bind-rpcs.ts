@@ -1,8 +1,15 @@
 /** The RPC table in the form of the server: requests are validated, items of lists are encoded. */
 import type { Call } from "../../lib/call.js";
 import type { ValidatedRpc } from "../../domain/requests.js";
-import { encodeEach, inMessages, keepBytes, keepList, type Encode } from "../grpc/codec/list-bytes.js";
-import { concatenateList, type ItemEncoders } from "../grpc/codec/proto.js";
+import type { ItemEncoders } from "../grpc/codec/cri-api.js";
+import {
+  concatenateList,
+  encodeEach,
+  inMessages,
+  keepBytes,
+  keepList,
+  type Encode,
+} from "../grpc/codec/list-bytes.js";
 import type { Rpc, Rpcs, Send } from "../grpc/handlers.js";
 import { rpcs, validateRequest, type ListForm } from "./rpcs.js";
 import type { Services } from "./services.js";

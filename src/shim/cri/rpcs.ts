@@ -12,7 +12,7 @@ import type {
   RuntimeService,
 } from "../../domain/cri.js";
 import type { RawRequest, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
-import type { ItemEncoders } from "../grpc/codec/proto.js";
+import type { ItemEncoders } from "../grpc/codec/cri-api.js";
 import type { Send } from "../grpc/handlers.js";
 import {
   ofContainer,

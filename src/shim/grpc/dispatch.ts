@@ -12,7 +12,7 @@ import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Rpc, Rpcs } from "./handlers.js";
 import type { Instrument } from "./instrument.js";
-import { UndecodableRequest, type Method } from "./codec/proto.js";
+import { UndecodableRequest, type Method } from "./codec/method.js";
 
 /** What kubelets and crictl accept, and what this server does. */
 export const largestMessageBytes = 16 * 1024 * 1024;

@@ -3,7 +3,7 @@ import { status, type Deadline } from "@grpc/grpc-js";
 import { runInCall, type Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { UndecodableRequest } from "./codec/proto.js";
+import { UndecodableRequest } from "./codec/method.js";
 import type { Rpc } from "./handlers.js";
 import { ofNothing, ofUnimplemented } from "./request-subject.js";
 import { codeName, statusOf, type CallStatus } from "./status.js";

@@ -13,7 +13,7 @@ import type { Logger } from "../../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
 import type { Rpcs } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
-import type { CriApi } from "./codec/proto.js";
+import type { CriApi } from "./codec/cri-api.js";
 import { acceptConnection } from "./authority/authority-rewriter.js";
 import { guardRequests } from "./guards/guard-requests.js";
 import { GuardedConnection } from "./guards/guarded-connection.js";

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
-import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
+import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
 
-const api = loadCriApi();
+const api = criApi();
 
 test("a request that is invalid, or whose fields are too large, reaches no handler", async () => {
   await using shim = await TestShim.start();

@@ -3,12 +3,12 @@ import { describe, test } from "node:test";
 import { PodSandboxState } from "../../../src/domain/cri.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
-import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
+import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 
-const api = loadCriApi();
+const api = criApi();
 const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
 
 /** Calls of RPCs as the server makes them. */

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import * as grpc from "@grpc/grpc-js";
 import { currentCall } from "../../../src/lib/call.js";
 import { ShimError, type ErrorKind } from "../../../src/lib/errors.js";
-import { concatenateList } from "../../../src/shim/grpc/codec/proto.js";
+import { concatenateList } from "../../../src/shim/grpc/codec/list-bytes.js";
 import { api, connectClient, startTestServer, type Message } from "./test-server.js";
 
 const mebibyte = 1024 * 1024;

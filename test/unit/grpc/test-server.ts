@@ -8,11 +8,11 @@ import type { Answer, RuntimeService } from "../../../src/domain/cri.js";
 import type { Rpc } from "../../../src/shim/grpc/handlers.js";
 import { ofNothing } from "../../../src/shim/grpc/request-subject.js";
 import type { Call } from "../../../src/lib/call.js";
-import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
+import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../../../src/shim/grpc/server.js";
 import { recordingLogger, type LogRecord } from "./recording-logger.js";
 
-export const api = loadCriApi();
+export const api = criApi();
 
 export type Message = Record<string, unknown>;
 

@@ -35,7 +35,7 @@ describe("bundle()", () => {
     root = await mkdtemp(join(tmpdir(), "dockershim-bundle-"));
     const argv = ["--input-type=module", "--eval", program, join(root, "dist")];
     processesLeft = (await run(process.execPath, argv, { cwd: repositoryRoot })).stdout;
-    for (const part of ["bin", "proto", "native", "package.json"]) {
+    for (const part of ["bin", "native", "package.json"]) {
       await cp(join(repositoryRoot, part), join(root, part), { recursive: true });
     }
   });

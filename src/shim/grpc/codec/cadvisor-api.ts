@@ -1,10 +1,8 @@
-/** What cAdvisor asks containerd, read from proto/ at start: the same codec as the CRI's. */
-import { join } from "node:path";
-import { loadSync, type ServiceDefinition } from "@grpc/proto-loader";
+/** What cAdvisor asks containerd. */
+import { cadvisorMessages, cadvisorRpcs } from "../../../domain/cadvisor-descriptors.js";
 import { ShimError } from "../../../lib/errors.js";
-import { packageDirectory } from "../../../lib/package-directory.js";
-import type { FindMessage, MessageDescriptor } from "./message-decoder.js";
-import { loadOptions, type Method, methodsOf } from "./proto.js";
+import { DescriptorTable } from "./descriptors.js";
+import { methodOf, type Method } from "./method.js";
 
 /** As containerd's clients call them. */
 const paths: ReadonlyMap<string, string> = new Map([
@@ -13,20 +11,11 @@ const paths: ReadonlyMap<string, string> = new Map([
   ["GetTask", "/containerd.services.tasks.v1.Tasks/Get"],
 ]);
 
-const packageName = "dockershim.cadvisor";
-
-/** `internal` when the installation lacks its proto files. */
-export function loadCadvisorApi(directory = join(packageDirectory(), "proto")): {
-  readonly methods: readonly Method[];
-} {
-  const loaded = loadSync(join(directory, "cadvisor.proto"), loadOptions);
-  const findMessage: FindMessage = (name) =>
-    (loaded[`${packageName}.${name}`] as { readonly type?: MessageDescriptor } | undefined)?.type;
-  const definition = loaded[`${packageName}.Containers`] as ServiceDefinition;
-  const methods = methodsOf(definition, findMessage).map((method) => {
-    const path = paths.get(method.name);
-    if (path === undefined) throw new ShimError("internal", `the RPC ${method.name} has no path`);
-    return { ...method, path };
+export function cadvisorApi(): { readonly methods: readonly Method[] } {
+  const methods = new DescriptorTable(cadvisorMessages).rpcs(cadvisorRpcs).map((rpc) => {
+    const path = paths.get(rpc.name);
+    if (path === undefined) throw new ShimError("internal", `the RPC ${rpc.name} has no path`);
+    return methodOf(rpc, path);
   });
   return { methods };
 }

@@ -6,8 +6,6 @@
  * of 500, about half of 100 and of 500 sandboxes; the bytes of the list another 3 % of 100 containers and 8 %
  * of 500, nothing of sandboxes. Events are encoded for each client: there is one kubelet.
  */
-import { concatenateList } from "./proto.js";
-
 export type Encode<Item> = (item: Item) => Buffer;
 
 /** A message of a stream has at most so many items, and is sent before it grows beyond so many bytes. */
@@ -67,4 +65,30 @@ export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
     pendingBytes += item.length;
   }
   if (pending.length > 0) yield concatenateList(pending);
+}
+
+/**
+ * The encoded answer of a list RPC (ListContainers, ListPodSandbox, ListContainerStats, ListPodSandboxStats,
+ * ListPodSandboxMetrics, ListImages and their streamed forms) from its encoded items: a message whose only
+ * field, number 1, is the repeated item.
+ */
+export function concatenateList(items: readonly Buffer[]): Buffer {
+  const output = Buffer.allocUnsafe(
+    items.reduce((sum, { length }) => sum + 1 + varintBytes(length) + length, 0),
+  );
+  let offset = 0;
+  for (const item of items) {
+    offset = output.writeUInt8(0x0a, offset); // Field 1, length-delimited.
+    let length = item.length;
+    for (; length >= 0x80; length >>>= 7) offset = output.writeUInt8((length & 0x7f) | 0x80, offset);
+    offset = output.writeUInt8(length, offset);
+    offset += item.copy(output, offset);
+  }
+  return output;
+}
+
+function varintBytes(value: number): number {
+  let bytes = 1;
+  for (let rest = value; rest >= 0x80; rest >>>= 7) bytes += 1;
+  return bytes;
 }

@@ -1,45 +1,17 @@
 /**
  * Messages from their bytes, by the descriptors of their types, in the shapes of domain/cri.ts. protobufjs is
- * not used for this: it replaces what is not UTF-8 (a pod would get another name than the kubelet gave),
- * takes a field of a wrong wire type for what it expects, and does not tell which field it was:
- * message-decoder.test.ts.
+ * not used for this: it takes a field of a wrong wire type for what it expects, and does not tell which field
+ * it was (message-decoder.test.ts); versions before 7.6 also replaced what is not UTF-8.
  */
 import { isUtf8 } from "node:buffer";
 import { ShimError } from "../../../lib/errors.js";
+import type { FieldDescriptor, MessageDescriptor } from "./descriptors.js";
 
-/** The parts of a descriptor, as @grpc/proto-loader gives it. */
-export interface MessageDescriptor {
-  readonly name?: string;
-  readonly field: readonly FieldDescriptor[];
-  /** Entries of maps. */
-  readonly nestedType: readonly (MessageDescriptor & {
-    readonly name: string;
-    readonly options?: { readonly mapEntry?: boolean } | null;
-  })[];
-}
-
-export interface FieldDescriptor {
-  readonly name: string;
-  readonly number: number;
-  /** `LABEL_REPEATED` for lists and maps. */
-  readonly label: string;
-  /** `TYPE_STRING`, `TYPE_MESSAGE` … */
-  readonly type: string;
-  /** Name of the message or enum, empty for scalars. */
-  readonly typeName: string;
-}
-
-/** By name; undefined for enums and scalars. */
-export type FindMessage = (typeName: string) => MessageDescriptor | undefined;
-
-export interface DecodeContext {
-  readonly findMessage: FindMessage;
-  /** Called for each field that the message `message` does not have: of a later version of the protocol. */
-  readonly onUnknown: (message: string, number: number) => void;
-}
+/** Called for each field that the message `message` does not have: of a later version of the protocol. */
+type OnUnknown = (message: string, number: number) => void;
 
 type Message = Record<string, unknown>;
-type Read = (reader: Reader, context: DecodeContext, path: string) => unknown;
+type Read = (reader: Reader, onUnknown: OnUnknown, path: string) => unknown;
 
 const varint = 0;
 const fixed64 = 1;
@@ -54,22 +26,22 @@ interface Scalar {
 
 /** The types that the CRI has. 64-bit integers are decimal strings, enums numbers. */
 const scalars: Readonly<Record<string, Scalar>> = {
-  TYPE_BOOL: { wire: varint, initial: false, read: (reader) => reader.varint() !== 0n },
-  TYPE_INT32: { wire: varint, initial: 0, read: int32 },
-  TYPE_UINT32: { wire: varint, initial: 0, read: (reader) => Number(BigInt.asUintN(32, reader.varint())) },
-  TYPE_ENUM: { wire: varint, initial: 0, read: int32 },
-  TYPE_DOUBLE: { wire: fixed64, initial: 0, read: (reader) => reader.double() },
-  TYPE_INT64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asIntN(64, reader.varint())}` },
-  TYPE_UINT64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asUintN(64, reader.varint())}` },
-  TYPE_BYTES: {
+  bool: { wire: varint, initial: false, read: (reader) => reader.varint() !== 0n },
+  int32: { wire: varint, initial: 0, read: int32 },
+  uint32: { wire: varint, initial: 0, read: (reader) => Number(BigInt.asUintN(32, reader.varint())) },
+  enum: { wire: varint, initial: 0, read: int32 },
+  double: { wire: fixed64, initial: 0, read: (reader) => reader.double() },
+  int64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asIntN(64, reader.varint())}` },
+  uint64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asUintN(64, reader.varint())}` },
+  bytes: {
     wire: lengthDelimited,
     initial: Buffer.alloc(0),
     read: (reader) => Buffer.from(reader.bytes()),
   },
-  TYPE_STRING: {
+  string: {
     wire: lengthDelimited,
     initial: "",
-    read: (reader, _context, path) => {
+    read: (reader, _onUnknown, path) => {
       const bytes = reader.bytes();
       if (!isUtf8(bytes)) throw malformed(path, "is not valid UTF-8");
       return bytes.toString();
@@ -84,32 +56,22 @@ function int32(reader: Reader): number {
 /** What is known of a field without its bytes. */
 interface Field {
   readonly name: string;
-  readonly kind: "single" | "list" | "map";
+  readonly kind: FieldDescriptor["kind"];
   readonly wire: number;
   readonly initial: unknown;
   readonly read: Read;
 }
 
-interface MessageType {
-  readonly name: string;
-  readonly fields: ReadonlyMap<number, Field>;
-}
-
 /** By descriptor. A type is compiled when its first message comes, because types may contain each other. */
-const types = new WeakMap<MessageDescriptor, MessageType>();
+const types = new WeakMap<MessageDescriptor, ReadonlyMap<number, Field>>();
 
 /** Throws `invalid`, with the path of the field: `config.mounts[2].host_path`; `config.labels` for a map. */
-export function decodeMessage(bytes: Buffer, descriptor: MessageDescriptor, context: DecodeContext): object {
-  return decode(new Reader(bytes, ""), descriptor, context, "");
+export function decodeMessage(bytes: Buffer, descriptor: MessageDescriptor, onUnknown: OnUnknown): object {
+  return decode(new Reader(bytes, ""), descriptor, onUnknown, "");
 }
 
-function decode(
-  reader: Reader,
-  descriptor: MessageDescriptor,
-  context: DecodeContext,
-  path: string,
-): Message {
-  const { name: typeName, fields } = typeOf(descriptor, context.findMessage);
+function decode(reader: Reader, descriptor: MessageDescriptor, onUnknown: OnUnknown, path: string): Message {
+  const fields = fieldsOf(descriptor);
   const message: Message = {};
   for (const { name, kind, initial } of fields.values()) {
     message[name] = kind === "list" ? [] : kind === "map" ? {} : initial;
@@ -119,7 +81,7 @@ function decode(
     const field = fields.get(number);
     if (field === undefined) {
       reader.skip(wire);
-      context.onUnknown(typeName, number);
+      onUnknown(descriptor.name, number);
       continue;
     }
     const value = message[field.name];
@@ -128,11 +90,11 @@ function decode(
     if (wire === lengthDelimited && field.wire === varint && list !== undefined) {
       // Numbers of a list may come packed.
       const packed = new Reader(reader.bytes(), place);
-      while (!packed.isAtEnd) list.push(field.read(packed, context, place));
+      while (!packed.isAtEnd) list.push(field.read(packed, onUnknown, place));
       continue;
     }
     if (wire !== field.wire) throw malformed(place, `has wire type ${wire} in place of ${field.wire}`);
-    const read = field.read(reader, context, place);
+    const read = field.read(reader, onUnknown, place);
     if (list !== undefined) list.push(read);
     else if (field.kind === "map") addEntry(value as Message, read as Message);
     else message[field.name] = read;
@@ -140,38 +102,34 @@ function decode(
   return message;
 }
 
-function typeOf(descriptor: MessageDescriptor, findMessage: FindMessage): MessageType {
+function fieldsOf(descriptor: MessageDescriptor): ReadonlyMap<number, Field> {
   const known = types.get(descriptor);
   if (known !== undefined) return known;
-  const fields = descriptor.field.map((field): [number, Field] => {
-    const { name, number, label, type, typeName } = field;
-    const entry = descriptor.nestedType.find((nested) => nested.name === typeName);
-    const list = label === "LABEL_REPEATED" ? "list" : "single";
-    const inner = entry ?? findMessage(typeName);
-    if (type === "TYPE_MESSAGE" && inner !== undefined) {
-      const isMap = entry?.options?.mapEntry === true;
-      const read = isMap ? entryReader(inner) : messageReader(inner);
-      return [number, { name, kind: isMap ? "map" : list, wire: lengthDelimited, initial: null, read }];
-    }
-    const scalar = scalars[type];
-    if (scalar === undefined) throw new ShimError("internal", `the CRI has a field of type ${type}`);
-    return [number, { name, kind: list, ...scalar }];
-  });
-  const compiled = { name: descriptor.name ?? "", fields: new Map(fields) };
-  types.set(descriptor, compiled);
-  return compiled;
+  const fields = new Map(
+    descriptor.fields.map(({ name, number, kind, type, message }): [number, Field] => {
+      if (message !== undefined) {
+        const read = kind === "map" ? entryReader(message) : messageReader(message);
+        return [number, { name, kind, wire: lengthDelimited, initial: null, read }];
+      }
+      const scalar = scalars[type];
+      if (scalar === undefined) throw new ShimError("internal", `the CRI has a field of type ${type}`);
+      return [number, { name, kind, ...scalar }];
+    }),
+  );
+  types.set(descriptor, fields);
+  return fields;
 }
 
 function messageReader(descriptor: MessageDescriptor): Read {
-  return (reader, context, path) => decode(new Reader(reader.bytes(), path), descriptor, context, path);
+  return (reader, onUnknown, path) => decode(new Reader(reader.bytes(), path), descriptor, onUnknown, path);
 }
 
 /** Keys may be long and are the client's own: an error names the map and not the entry. */
 function entryReader(descriptor: MessageDescriptor): Read {
-  return (reader, context, path) => {
+  return (reader, onUnknown, path) => {
     const bytes = reader.bytes();
     try {
-      return decode(new Reader(bytes, ""), descriptor, context, "");
+      return decode(new Reader(bytes, ""), descriptor, onUnknown, "");
     } catch (error) {
       const { message } = ShimError.from(error);
       throw malformed(path, message.slice(message.indexOf(": ") + 2));

@@ -4,7 +4,7 @@
  * object for each part of a field.
  */
 import { ShimError } from "../../../lib/errors.js";
-import type { FieldDescriptor, FindMessage, MessageDescriptor } from "./message-decoder.js";
+import type { FieldDescriptor, MessageDescriptor } from "./descriptors.js";
 import {
   lengthDelimited,
   scalarWriters,
@@ -32,11 +32,8 @@ const writers = new WeakMap<MessageDescriptor, Write>();
  * out. A type is compiled when its first message comes. The encoder throws `internal` with the path of the
  * field for a value of another type than the field's.
  */
-export function compileEncoder(
-  descriptor: MessageDescriptor,
-  findMessage: FindMessage,
-): (message: object) => Buffer {
-  const write = fieldsWriter(descriptor, findMessage);
+export function compileEncoder(descriptor: MessageDescriptor): (message: object) => Buffer {
+  const write = fieldsWriter(descriptor);
   return (message) => {
     output.reset();
     try {
@@ -51,13 +48,13 @@ export function compileEncoder(
 }
 
 /** The fields of a message without its length. */
-function fieldsWriter(descriptor: MessageDescriptor, findMessage: FindMessage): Write {
+function fieldsWriter(descriptor: MessageDescriptor): Write {
   const known = writers.get(descriptor);
   if (known !== undefined) return known;
   let fields: readonly Field[] | undefined;
   const write: Write = (output, value) => {
     if (!isObject(value)) throw new WrongValue("is no message");
-    fields ??= compileFields(descriptor, findMessage);
+    fields ??= compileFields(descriptor);
     let name = "";
     try {
       for (const field of fields) {
@@ -74,23 +71,17 @@ function fieldsWriter(descriptor: MessageDescriptor, findMessage: FindMessage): 
   return write;
 }
 
-function compileFields(descriptor: MessageDescriptor, findMessage: FindMessage): readonly Field[] {
-  return descriptor.field
+function compileFields(descriptor: MessageDescriptor): readonly Field[] {
+  return descriptor.fields
     .toSorted((a, b) => a.number - b.number)
     .map((field) => {
-      const entry = descriptor.nestedType.find(({ name }) => name === field.typeName);
-      const write =
-        entry?.options?.mapEntry === true
-          ? mapWriter(field, entry, findMessage)
-          : field.label === "LABEL_REPEATED"
-            ? listWriter(field, findMessage)
-            : keyedWriter(field, findMessage);
-      return { name: field.name, write };
+      const writer = { single: keyedWriter, list: listWriter, map: mapWriter }[field.kind];
+      return { name: field.name, write: writer(field) };
     });
 }
 
-function keyedWriter(field: FieldDescriptor, findMessage: FindMessage): Write {
-  const { wire, write } = valueWriter(field, findMessage);
+function keyedWriter(field: FieldDescriptor): Write {
+  const { wire, write } = valueWriter(field);
   const key = keyOf(field, wire);
   return (output, value) => {
     output.varint(key);
@@ -98,8 +89,8 @@ function keyedWriter(field: FieldDescriptor, findMessage: FindMessage): Write {
   };
 }
 
-function listWriter(field: FieldDescriptor, findMessage: FindMessage): Write {
-  const { wire, write } = valueWriter(field, findMessage);
+function listWriter(field: FieldDescriptor): Write {
+  const { wire, write } = valueWriter(field);
   const isPacked = wire !== lengthDelimited;
   const key = keyOf(field, lengthDelimited);
   return (output, values) => {
@@ -125,10 +116,10 @@ function listWriter(field: FieldDescriptor, findMessage: FindMessage): Write {
 }
 
 /** Keys and values are written even when they are empty. */
-function mapWriter(field: FieldDescriptor, entry: MessageDescriptor, findMessage: FindMessage): Write {
-  const [keyField, valueField] = entry.field;
-  if (keyField?.type !== "TYPE_STRING" || valueField === undefined) throw unsupported(field);
-  const { wire, write } = valueWriter(valueField, findMessage);
+function mapWriter(field: FieldDescriptor): Write {
+  const [keyField, valueField] = field.message?.fields ?? [];
+  if (keyField?.type !== "string" || valueField === undefined) throw unsupported(field);
+  const { wire, write } = valueWriter(valueField);
   const [key, keyKey, valueKey] = [
     keyOf(field, lengthDelimited),
     keyOf(keyField, lengthDelimited),
@@ -148,15 +139,13 @@ function mapWriter(field: FieldDescriptor, entry: MessageDescriptor, findMessage
   };
 }
 
-function valueWriter(field: FieldDescriptor, findMessage: FindMessage): ValueWriter {
-  if (field.type !== "TYPE_MESSAGE") {
+function valueWriter(field: FieldDescriptor): ValueWriter {
+  if (field.message === undefined) {
     const scalar = scalarWriters[field.type];
     if (scalar === undefined) throw unsupported(field);
     return scalar;
   }
-  const descriptor = findMessage(field.typeName);
-  if (descriptor === undefined) throw unsupported(field);
-  const writeFields = fieldsWriter(descriptor, findMessage);
+  const writeFields = fieldsWriter(field.message);
   return {
     wire: lengthDelimited,
     write: (output, value) => {

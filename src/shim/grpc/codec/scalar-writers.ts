@@ -28,14 +28,14 @@ export const lengthDelimited = 2;
  * fraction is cut off; those that are too large are taken modulo 2^32 and, up to 20 digits, modulo 2^64.
  */
 export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
-  TYPE_STRING: {
+  string: {
     wire: lengthDelimited,
     write: (output, value) => {
       if (typeof value !== "string") throw new WrongValue("is no string");
       output.text(value);
     },
   },
-  TYPE_BYTES: {
+  bytes: {
     wire: lengthDelimited,
     write: (output, value) => {
       if (!(value instanceof Uint8Array)) throw new WrongValue("is no byte array");
@@ -43,25 +43,25 @@ export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
       output.copy(value);
     },
   },
-  TYPE_BOOL: {
+  bool: {
     wire: varint,
     write: (output, value) => {
       if (typeof value !== "boolean") throw new WrongValue("is no boolean");
       output.varint(value ? 1 : 0);
     },
   },
-  TYPE_DOUBLE: {
+  double: {
     wire: fixed64,
     write: (output, value) => {
       if (typeof value !== "number") throw new WrongValue("is no number");
       output.double(value);
     },
   },
-  TYPE_ENUM: { wire: varint, write: writeInt32 },
-  TYPE_INT32: { wire: varint, write: writeInt32 },
-  TYPE_UINT32: { wire: varint, write: (output, value) => output.varint(finite(value) >>> 0) },
-  TYPE_INT64: { wire: varint, write: writeInt64 },
-  TYPE_UINT64: { wire: varint, write: writeInt64 },
+  enum: { wire: varint, write: writeInt32 },
+  int32: { wire: varint, write: writeInt32 },
+  uint32: { wire: varint, write: (output, value) => output.varint(finite(value) >>> 0) },
+  int64: { wire: varint, write: writeInt64 },
+  uint64: { wire: varint, write: writeInt64 },
 };
 
 function writeInt32(output: WireOutput, value: unknown): void {

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { encodeEach, inMessages, keepBytes, keepList } from "../../../../src/shim/grpc/codec/list-bytes.js";
-import { concatenateList } from "../../../../src/shim/grpc/codec/proto.js";
+import {
+  concatenateList,
+  encodeEach,
+  inMessages,
+  keepBytes,
+  keepList,
+} from "../../../../src/shim/grpc/codec/list-bytes.js";
 
 interface Item {
   readonly bytes: number;

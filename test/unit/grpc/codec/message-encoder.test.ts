@@ -4,34 +4,36 @@ import { describe, test } from "node:test";
 import { loadSync, type MessageTypeDefinition, type ServiceDefinition } from "@grpc/proto-loader";
 import fc from "fast-check";
 import { ShimError } from "../../../../src/lib/errors.js";
-import type { FieldDescriptor, MessageDescriptor } from "../../../../src/shim/grpc/codec/message-decoder.js";
+import { cadvisorMessages } from "../../../../src/domain/cadvisor-descriptors.js";
+import { criMessages } from "../../../../src/domain/cri-descriptors.js";
+import { cadvisorApi } from "../../../../src/shim/grpc/codec/cadvisor-api.js";
+import {
+  DescriptorTable,
+  type FieldDescriptor,
+  type MessageDescriptor,
+} from "../../../../src/shim/grpc/codec/descriptors.js";
 import { compileEncoder } from "../../../../src/shim/grpc/codec/message-encoder.js";
 import { api } from "../test-server.js";
 
 type Type = MessageTypeDefinition<object, object>;
 
-const file = new URL("../../../../proto/runtime/v1/api.proto", import.meta.url).pathname;
-const types = loadSync(file, { keepCase: true, longs: String, defaults: true, oneofs: true });
-
-function typeOf(name: string): Type {
-  return types[`runtime.v1.${name}`] as Type;
-}
-
-function descriptorOf(name: string): MessageDescriptor {
-  return typeOf(name).type as MessageDescriptor;
-}
-
-function findMessage(name: string): MessageDescriptor | undefined {
-  return (types[`runtime.v1.${name}`] as Type | undefined)?.type as MessageDescriptor | undefined;
-}
+const load = (file: string) =>
+  loadSync(new URL(`../../../../proto/${file}`, import.meta.url).pathname, {
+    keepCase: true,
+    longs: String,
+    defaults: true,
+    oneofs: true,
+  });
+const types = load("runtime/v1/api.proto");
+const table = new DescriptorTable(criMessages);
 
 function encoderOf(name: string): (message: object) => Buffer {
-  return compileEncoder(descriptorOf(name), findMessage);
+  return compileEncoder(table.message(name));
 }
 
 /** What the encoder of gRPC says, and ours, in hexadecimal. */
 function bothEncodings(name: string, message: object): { readonly theirs: string; readonly ours: string } {
-  const theirs = Buffer.from(typeOf(name).serialize(message)).toString("hex");
+  const theirs = Buffer.from((types[`runtime.v1.${name}`] as Type).serialize(message)).toString("hex");
   const ours = encoderOf(name)(message).toString("hex");
   return { theirs, ours };
 }
@@ -41,20 +43,23 @@ function assertSame(name: string, message: object): void {
   assert.equal(ours, theirs);
 }
 
+const services = ["RuntimeService", "ImageService"].flatMap((name) =>
+  Object.values(types[`runtime.v1.${name}`] as ServiceDefinition),
+);
+
+function typeName(type: object): string {
+  return (type as { readonly type: { readonly name: string } }).type.name;
+}
+
 /** Every message that is in an answer. */
 function responseTypes(): ReadonlySet<string> {
   const found = new Set<string>();
-  const add = (name: string): void => {
-    const descriptor = findMessage(name);
-    if (descriptor === undefined || found.has(name)) return;
+  const add = ({ name, fields }: MessageDescriptor): void => {
+    if (found.has(name)) return;
     found.add(name);
-    for (const { type, typeName } of descriptor.field) if (type === "TYPE_MESSAGE") add(typeName);
+    for (const { kind, message } of fields) if (message !== undefined && kind !== "map") add(message);
   };
-  for (const service of ["RuntimeService", "ImageService"]) {
-    for (const { responseType } of Object.values(types[`runtime.v1.${service}`] as ServiceDefinition)) {
-      add((responseType as { readonly type: { readonly name: string } }).type.name);
-    }
-  }
+  for (const { responseType } of services) add(table.message(typeName(responseType)));
   return found;
 }
 
@@ -83,47 +88,57 @@ function wholeNumber(smallest: bigint, largest: bigint): fc.Arbitrary<string | n
 }
 
 const scalars: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
-  TYPE_STRING: text,
-  TYPE_BYTES: fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes)),
-  TYPE_BOOL: fc.boolean(),
-  TYPE_DOUBLE: fc.double(),
-  TYPE_ENUM: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.integer()),
-  TYPE_INT32: fc.integer(),
-  TYPE_UINT32: fc.nat(2 ** 32 - 1),
-  TYPE_INT64: wholeNumber(-(2n ** 63n), 2n ** 63n - 1n),
-  TYPE_UINT64: wholeNumber(0n, 2n ** 64n - 1n),
+  string: text,
+  bytes: fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes)),
+  bool: fc.boolean(),
+  double: fc.double(),
+  enum: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.integer()),
+  int32: fc.integer(),
+  uint32: fc.nat(2 ** 32 - 1),
+  int64: wholeNumber(-(2n ** 63n), 2n ** 63n - 1n),
+  uint64: wholeNumber(0n, 2n ** 64n - 1n),
 };
 
-function anyMessage(descriptor: MessageDescriptor): fc.Arbitrary<object> {
-  const fields = descriptor.field.map((field) => [field.name, fc.option(anyContent(descriptor, field))]);
-  return fc.record(Object.fromEntries(fields) as Record<string, fc.Arbitrary<unknown>>, { requiredKeys: [] });
+function anyMessage({ fields }: MessageDescriptor): fc.Arbitrary<object> {
+  const contents = fields.map((field) => [field.name, fc.option(anyContent(field))]);
+  return fc.record(Object.fromEntries(contents) as Record<string, fc.Arbitrary<unknown>>, {
+    requiredKeys: [],
+  });
 }
 
-function anyContent(descriptor: MessageDescriptor, field: FieldDescriptor): fc.Arbitrary<unknown> {
-  const entry = descriptor.nestedType.find(({ name }) => name === field.typeName);
-  if (entry !== undefined) return fc.dictionary(text, anyValue(entry.field[1]!), { maxKeys: 4 });
-  return field.label === "LABEL_REPEATED" ? fc.array(anyValue(field), { maxLength: 3 }) : anyValue(field);
+function anyContent(field: FieldDescriptor): fc.Arbitrary<unknown> {
+  if (field.kind === "map") {
+    return fc.dictionary(text, anyValue(field.message!.fields[1]!), { maxKeys: 4 });
+  }
+  return field.kind === "list" ? fc.array(anyValue(field), { maxLength: 3 }) : anyValue(field);
 }
 
-function anyValue({ type, typeName }: FieldDescriptor): fc.Arbitrary<unknown> {
-  return scalars[type] ?? anyMessage(descriptorOf(typeName));
+function anyValue({ type, message }: FieldDescriptor): fc.Arbitrary<unknown> {
+  return message === undefined ? scalars[type]! : anyMessage(message);
 }
 
 describe("decodeRequest() reads what the decoder of gRPC reads", () => {
-  for (const service of ["RuntimeService", "ImageService"]) {
-    for (const method of Object.values(types[`runtime.v1.${service}`] as ServiceDefinition)) {
-      test(`any request of ${method.path}`, () => {
-        const own = api.methods.find(({ path }) => path === method.path);
-        const descriptor = (method.requestType as { readonly type: object }).type as MessageDescriptor;
-        fc.assert(
-          fc.property(anyMessage(descriptor), (message) => {
-            const bytes = Buffer.from(method.requestSerialize(message));
-            assert.deepEqual(own?.decodeRequest(bytes), method.requestDeserialize(bytes));
-          }),
-          { numRuns: 60 },
-        );
-      });
-    }
+  const cadvisor = load("cadvisor.proto")["dockershim.cadvisor.Containers"] as ServiceDefinition;
+  const all = [
+    ...services.map((theirs) => ({ theirs, messages: table, methods: api.methods })),
+    ...Object.values(cadvisor).map((theirs) => ({
+      theirs,
+      messages: new DescriptorTable(cadvisorMessages),
+      methods: cadvisorApi().methods,
+    })),
+  ];
+  for (const { theirs, messages, methods } of all) {
+    test(`any request of ${theirs.path}`, () => {
+      const name = theirs.path.slice(theirs.path.lastIndexOf("/") + 1);
+      const own = methods.find((method) => method.name === name);
+      fc.assert(
+        fc.property(anyMessage(messages.message(typeName(theirs.requestType))), (message) => {
+          const bytes = Buffer.from(theirs.requestSerialize(message));
+          assert.deepEqual(own?.decodeRequest(bytes), theirs.requestDeserialize(bytes));
+        }),
+        { numRuns: 60 },
+      );
+    });
   }
 });
 
@@ -131,7 +146,7 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
   for (const name of responseTypes()) {
     test(`any ${name}`, () => {
       fc.assert(
-        fc.property(anyMessage(descriptorOf(name)), (message) => {
+        fc.property(anyMessage(table.message(name)), (message) => {
           assertSame(name, message);
         }),
         { numRuns: 60 },
@@ -241,7 +256,7 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
       const service = path.split(/[./]/).at(-2) ?? "";
       const { [name]: method } = types[`runtime.v1.${service}`] as ServiceDefinition;
       const responseName = (method!.responseType as { type: { name: string } }).type.name;
-      for (const message of fc.sample(anyMessage(descriptorOf(responseName)), 3)) {
+      for (const message of fc.sample(anyMessage(table.message(responseName)), 3)) {
         assert.equal(
           encodeResponse(message).toString("hex"),
           Buffer.from(method!.responseSerialize(message)).toString("hex"),
@@ -260,16 +275,8 @@ test("an encoding stays as it is when the next one is made", () => {
 });
 
 test("types may be in themselves", () => {
-  const message = {
-    number: 1,
-    label: "LABEL_OPTIONAL",
-    type: "TYPE_MESSAGE",
-    typeName: "Node",
-    name: "next",
-  };
-  const list = { ...message, number: 2, label: "LABEL_REPEATED", name: "more" };
-  const node: MessageDescriptor = { field: [list, message], nestedType: [] };
-  const encode = compileEncoder(node, () => node);
+  const nodes = new DescriptorTable({ Node: "next=1 message:Node,more=2 message:Node[]" });
+  const encode = compileEncoder(nodes.message("Node"));
   assert.equal(
     encode({ more: [{}, { next: {} }], next: { next: {} } }).toString("hex"),
     "0a020a0012001202" + "0a00",
@@ -338,8 +345,7 @@ describe("compileEncoder() refuses a value of another type, by the path of its f
   }
 
   test("a type that the CRI does not have", () => {
-    const field = { number: 1, label: "LABEL_OPTIONAL", type: "TYPE_SINT32", typeName: "", name: "zigzag" };
-    const encode = compileEncoder({ field: [field], nestedType: [] }, findMessage);
-    assert.throws(() => encode({}), /field zigzag is of the unexpected type TYPE_SINT32/);
+    const encode = compileEncoder(new DescriptorTable({ Odd: "zigzag=1 sint32" }).message("Odd"));
+    assert.throws(() => encode({}), /field zigzag is of the unexpected type sint32/);
   });
 });

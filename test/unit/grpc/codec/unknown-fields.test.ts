@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { loadCriApi } from "../../../../src/shim/grpc/codec/proto.js";
+import { criApi } from "../../../../src/shim/grpc/codec/cri-api.js";
 import { UnknownFields } from "../../../../src/shim/grpc/codec/unknown-fields.js";
 import type { UnknownFieldSeen } from "../../../../src/shim/ports/observer.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -20,7 +20,7 @@ function decoder(): {
   const seen: UnknownFieldSeen[] = [];
   const log = recordingLog();
   const unknownFields = new UnknownFields(log, { unknownFieldSeen: (field) => void seen.push(field) });
-  const { methods } = loadCriApi({ unknownFields });
+  const { methods } = criApi(unknownFields);
   return {
     seen,
     log,

@@ -69,12 +69,12 @@ describe("activatedDescriptor()", () => {
 
 const serverScript = (file: (path: string) => string): string => `
   import { startGrpcServer } from ${JSON.stringify(file("server.ts"))};
-  import { loadCriApi } from ${JSON.stringify(file("codec/proto.ts"))};
+  import { criApi } from ${JSON.stringify(file("codec/cri-api.ts"))};
   import { silentLogger } from ${JSON.stringify(file("../../lib/log.ts"))};
   const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" };
   const version = { readOnly: true, subject: () => ({}), handle: async () => ({ version: "from fd 3" }) };
   const rpcs = new Map([["Version", version]]);
-  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: loadCriApi(), rpcs, log: silentLogger() }).then(
+  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: criApi(), rpcs, log: silentLogger() }).then(
     () => console.log("listening"),
     (error) => console.log(error.message),
   );
