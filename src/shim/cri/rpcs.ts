@@ -149,226 +149,110 @@ export type Row<Name extends ValidatedRpc> = Name extends keyof ListedItems
     ? StreamRow<Name>
     : UnaryRow<Name>;
 
+// What a request is checked for, and what it is about.
+const anything = { validate: anyRequest, subject: ofNothing };
+const byContainer = { validate: withContainerId, subject: ofContainer };
+const bySandbox = { validate: withSandboxId, subject: ofSandbox };
+
+// The items of a list, whether they are sent at once or as a stream.
+const sandboxes = { handler: listPodSandbox, item: "sandbox", validate: withSandboxState } as const;
+const containers = { handler: listContainers, item: "container", validate: withContainerState } as const;
+const images = { handler: listImages, item: "image", validate: withFilter } as const;
+const statsOfContainers = {
+  handler: listContainerStats,
+  item: "containerStats",
+  validate: withFilter,
+} as const;
+const statsOfSandboxes = {
+  handler: listPodSandboxStats,
+  item: "sandboxStats",
+  validate: withFilter,
+} as const;
+const metrics = { handler: listPodSandboxMetrics, item: "sandboxMetrics", validate: anyRequest } as const;
+
 export const rpcs: { readonly [Name in ValidatedRpc]: Row<Name> & RowOf<Name> } = {
   // runtime
-  Version: { handler: version, validate: anyRequest, readOnly: true, subject: ofNothing },
-  Status: { handler: status, validate: anyRequest, readOnly: true, subject: ofNothing },
-  RuntimeConfig: { handler: runtimeConfig, validate: anyRequest, readOnly: true, subject: ofNothing },
-  UpdateRuntimeConfig: {
-    handler: updateRuntimeConfig,
+  Version: read(version, anything),
+  Status: read(status, anything),
+  RuntimeConfig: read(runtimeConfig, anything),
+  UpdateRuntimeConfig: change(updateRuntimeConfig, {
     validate: validUpdateRuntimeConfig,
-    readOnly: false,
     subject: ofNothing,
-  },
-  GetContainerEvents: {
-    handler: getContainerEvents,
-    validate: anyRequest,
-    readOnly: true,
-    subject: ofNothing,
-  },
+  }),
+  GetContainerEvents: read(getContainerEvents, anything),
   // sandbox
-  RunPodSandbox: { handler: runPodSandbox, validate: validRunPodSandbox, readOnly: false, subject: ofPod },
-  StopPodSandbox: { handler: stopPodSandbox, validate: withSandboxId, readOnly: false, subject: ofSandbox },
-  RemovePodSandbox: {
-    handler: removePodSandbox,
-    validate: withSandboxId,
-    readOnly: false,
-    subject: ofSandbox,
-  },
-  UpdatePodSandboxResources: {
-    handler: updatePodSandboxResources,
+  RunPodSandbox: change(runPodSandbox, { validate: validRunPodSandbox, subject: ofPod }),
+  StopPodSandbox: change(stopPodSandbox, bySandbox),
+  RemovePodSandbox: change(removePodSandbox, bySandbox),
+  UpdatePodSandboxResources: change(updatePodSandboxResources, {
     validate: validUpdatePodSandboxResources,
-    readOnly: false,
     subject: ofSandbox,
-  },
-  PortForward: { handler: portForward, validate: validPortForward, readOnly: false, subject: ofSandbox },
-  PodSandboxStatus: {
-    handler: podSandboxStatus,
-    validate: withSandboxId,
-    readOnly: true,
-    subject: ofSandbox,
-  },
-  ListPodSandbox: {
-    handler: listPodSandbox,
-    item: "sandbox",
-    encoding: "keep",
-    stream: false,
-    validate: withSandboxState,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamPodSandboxes: {
-    handler: listPodSandbox,
-    item: "sandbox",
-    encoding: "keep",
-    stream: true,
-    validate: withSandboxState,
-    readOnly: true,
-    subject: ofNothing,
-  },
+  }),
+  PortForward: change(portForward, { validate: validPortForward, subject: ofSandbox }),
+  PodSandboxStatus: read(podSandboxStatus, bySandbox),
+  ListPodSandbox: list(sandboxes, "keep"),
+  StreamPodSandboxes: stream(sandboxes, "keep"),
   // container
-  CreateContainer: {
-    handler: createContainer,
-    validate: validCreateContainer,
-    readOnly: false,
-    subject: ofNewContainer,
-  },
-  StartContainer: {
-    handler: startContainer,
-    validate: withContainerId,
-    readOnly: false,
-    subject: ofContainer,
-  },
-  StopContainer: {
-    handler: stopContainer,
-    validate: validStopContainer,
-    readOnly: false,
-    subject: ofContainer,
-  },
-  RemoveContainer: {
-    handler: removeContainer,
-    validate: withContainerId,
-    readOnly: false,
-    subject: ofContainer,
-  },
-  UpdateContainerResources: {
-    handler: updateContainerResources,
+  CreateContainer: change(createContainer, { validate: validCreateContainer, subject: ofNewContainer }),
+  StartContainer: change(startContainer, byContainer),
+  StopContainer: change(stopContainer, { validate: validStopContainer, subject: ofContainer }),
+  RemoveContainer: change(removeContainer, byContainer),
+  UpdateContainerResources: change(updateContainerResources, {
     validate: validUpdateContainerResources,
-    readOnly: false,
     subject: ofContainer,
-  },
-  CheckpointContainer: {
-    handler: checkpointContainer,
+  }),
+  CheckpointContainer: change(checkpointContainer, {
     validate: validCheckpointContainer,
-    readOnly: false,
     subject: ofContainer,
-  },
-  ReopenContainerLog: {
-    handler: reopenContainerLog,
-    validate: withContainerId,
-    readOnly: false,
-    subject: ofContainer,
-  },
-  Exec: { handler: exec, validate: validExec, readOnly: false, subject: ofContainer },
-  Attach: { handler: attach, validate: withStreams, readOnly: false, subject: ofContainer },
+  }),
+  ReopenContainerLog: change(reopenContainerLog, byContainer),
+  Exec: change(exec, { validate: validExec, subject: ofContainer }),
+  Attach: change(attach, { validate: withStreams, subject: ofContainer }),
   // Exec probes come all the time. They may change the container, but not what this program knows of it.
-  ExecSync: { handler: execSync, validate: validExecSync, readOnly: true, subject: ofContainer },
-  ContainerStatus: {
-    handler: containerStatus,
-    validate: withContainerId,
-    readOnly: true,
-    subject: ofContainer,
-  },
-  ListContainers: {
-    handler: listContainers,
-    item: "container",
-    encoding: "keepList",
-    stream: false,
-    validate: withContainerState,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamContainers: {
-    handler: listContainers,
-    item: "container",
-    encoding: "keep",
-    stream: true,
-    validate: withContainerState,
-    readOnly: true,
-    subject: ofNothing,
-  },
+  ExecSync: read(execSync, { validate: validExecSync, subject: ofContainer }),
+  ContainerStatus: read(containerStatus, byContainer),
+  ListContainers: list(containers, "keepList"),
+  StreamContainers: stream(containers, "keep"),
   // stats
-  ContainerStats: {
-    handler: containerStats,
-    validate: withContainerId,
-    readOnly: true,
-    subject: ofContainer,
-  },
-  ListContainerStats: {
-    handler: listContainerStats,
-    item: "containerStats",
-    encoding: "each",
-    stream: false,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamContainerStats: {
-    handler: listContainerStats,
-    item: "containerStats",
-    encoding: "each",
-    stream: true,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  PodSandboxStats: { handler: podSandboxStats, validate: withSandboxId, readOnly: true, subject: ofSandbox },
-  ListPodSandboxStats: {
-    handler: listPodSandboxStats,
-    item: "sandboxStats",
-    encoding: "each",
-    stream: false,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamPodSandboxStats: {
-    handler: listPodSandboxStats,
-    item: "sandboxStats",
-    encoding: "each",
-    stream: true,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  ListPodSandboxMetrics: {
-    handler: listPodSandboxMetrics,
-    item: "sandboxMetrics",
-    encoding: "each",
-    stream: false,
-    validate: anyRequest,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamPodSandboxMetrics: {
-    handler: listPodSandboxMetrics,
-    item: "sandboxMetrics",
-    encoding: "each",
-    stream: true,
-    validate: anyRequest,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  ListMetricDescriptors: {
-    handler: listMetricDescriptors,
-    validate: anyRequest,
-    readOnly: true,
-    subject: ofNothing,
-  },
+  ContainerStats: read(containerStats, byContainer),
+  ListContainerStats: list(statsOfContainers, "each"),
+  StreamContainerStats: stream(statsOfContainers, "each"),
+  PodSandboxStats: read(podSandboxStats, bySandbox),
+  ListPodSandboxStats: list(statsOfSandboxes, "each"),
+  StreamPodSandboxStats: stream(statsOfSandboxes, "each"),
+  ListPodSandboxMetrics: list(metrics, "each"),
+  StreamPodSandboxMetrics: stream(metrics, "each"),
+  ListMetricDescriptors: read(listMetricDescriptors, anything),
   // image
-  PullImage: { handler: pullImage, validate: validPullImage, readOnly: false, subject: ofImage },
-  RemoveImage: { handler: removeImage, validate: validRemoveImage, readOnly: false, subject: ofImage },
-  ImageStatus: { handler: imageStatus, validate: validImageStatus, readOnly: true, subject: ofImage },
-  ImageFsInfo: { handler: imageFsInfo, validate: anyRequest, readOnly: true, subject: ofNothing },
-  ListImages: {
-    handler: listImages,
-    item: "image",
-    encoding: "keepList",
-    stream: false,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
-  StreamImages: {
-    handler: listImages,
-    item: "image",
-    encoding: "keep",
-    stream: true,
-    validate: withFilter,
-    readOnly: true,
-    subject: ofNothing,
-  },
+  PullImage: change(pullImage, { validate: validPullImage, subject: ofImage }),
+  RemoveImage: change(removeImage, { validate: validRemoveImage, subject: ofImage }),
+  ImageStatus: read(imageStatus, { validate: validImageStatus, subject: ofImage }),
+  ImageFsInfo: read(imageFsInfo, anything),
+  ListImages: list(images, "keepList"),
+  StreamImages: stream(images, "keep"),
 };
+
+/** `NoInfer`: else the compiler takes the columns' types from the row that they must fit. */
+type BuiltRow<Handler, Columns> = {
+  readonly handler: Handler;
+  readonly readOnly: boolean;
+} & NoInfer<Columns>;
+
+function read<Handler, Columns>(handler: Handler, columns: Columns): BuiltRow<Handler, Columns> {
+  return { handler, readOnly: true, ...columns };
+}
+
+function change<Handler, Columns>(handler: Handler, columns: Columns): BuiltRow<Handler, Columns> {
+  return { handler, readOnly: false, ...columns };
+}
+
+function list<Items extends object>(items: Items, encoding: ListForm["encoding"]) {
+  return { ...items, encoding, stream: false, readOnly: true, subject: ofNothing };
+}
+
+function stream<Items extends object>(items: Items, encoding: ListForm["encoding"]) {
+  return { ...list(items, encoding), stream: true };
+}
 
 /** The request, narrowed. Throws a ShimError: `invalid`, or `unsupported` for what Docker cannot express. */
 export function validateRequest<Name extends ValidatedRpc>(
