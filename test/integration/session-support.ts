@@ -37,13 +37,11 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   const model = new ReadModel(() => undefined);
   const mode = options.remote === true ? "remote" : "auto";
   let host: HostAccess = unknownHost(mode);
-  const sync = new StateSync({
-    ...{ engine, model, link, log },
-    onConnect: async (facts, signal) => {
+  const sync = new StateSync({ engine, model, link, log });
+  sync.subscribe({
+    engineConnected: async (facts, signal) => {
       ({ host } = await EngineHost.connected(facts, { ...proofsOf(engine), mode, log }, signal));
     },
-    onLive: () => undefined,
-    onImageEvent: () => undefined,
   });
   sync.start();
   await until("the read model is live", () => link.state.phase === "live");

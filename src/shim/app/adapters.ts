@@ -3,12 +3,8 @@ import { arch } from "node:process";
 import type { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
-import { messageOf } from "../../lib/errors.js";
-import { isSameEngine, type NodeFacts } from "../../domain/node-facts.js";
-import { hasNetworks, type Reach, tries } from "../../domain/reach.js";
 import type { EngineEndpoint } from "../engine/http/endpoint.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
-import { EngineHost, requireReach, unknownHost } from "../host/engine-host.js";
 import { HostPaths } from "../host/host-paths/host-paths.js";
 import { EngineProcesses } from "../host/processes/engine-processes.js";
 import { HostOomScores } from "../host/processes/oom-scores.js";
@@ -21,19 +17,19 @@ import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";
 import { pullForPause } from "../cri/image/pull-image.js";
 import type { PauseImageSource } from "../images/images.js";
-import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
+import type { NetworkCleanUp } from "../ports/network-plugin.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { initialState } from "../state/engine-state.js";
-import type { ReadModel } from "../state/read-model.js";
-import { StatsSources, type StatsCounts, type StatsSourcesDeps } from "../stats/stats-sources.js";
+import type { StatsCounts } from "../stats/stats-sources.js";
 import { startStreamingServer, type RunningStreamingServer } from "../streaming/streaming-server.js";
 import { TlsFiles } from "../streaming/tls-files.js";
 import type { Adapters } from "./build-shim.js";
+import { EngineConnection } from "./engine-connection.js";
 import { createEngine, engineEndpoint, type Environment } from "./open-engine.js";
 import { openNetwork } from "./open-network.js";
 import { createPodDialer } from "./open-pod-dialer.js";
 import { openStores } from "./open-stores.js";
-import { openReadOnlyStores, readOnlyHost } from "./read-only.js";
+import { openReadOnlyStores } from "./read-only.js";
 
 /** A kubelet with dockershim read the node's registry credentials here first. */
 const kubeletDirectory = "/var/lib/kubelet";
@@ -64,21 +60,27 @@ export async function openAdapters(
   const helper = openHelper(log, lifetime);
   const parts = { ...stores, engine, start: helper.start };
   const { network, orphanedNetworks } = await openNetwork(config, parts, log, lifetime, observer);
-  const node = openNode(config, endpoint, log, lifetime);
-  const { oomScores, engineProcesses } = node;
+  const { oomScores, engineProcesses } = openNode(config, endpoint, log, lifetime);
   const streamingServer = await openStreaming(config, log, lifetime);
-  const hostPaths = new HostPaths({ startVerb: helper.startVerb, log });
   const { link, model } = initialState(stores.records);
-
-  const { engineReach: mode, stateDir: directory, readOnly } = config;
-  let present: { readonly host: HostAccess; readonly facts: NodeFacts | undefined } = {
-    host: unknownHost(mode),
-    facts: undefined,
-  };
-  let engineHost: EngineHost | undefined;
-  let nodePrepared = Promise.resolve();
-  const host = (): HostAccess => present.host;
-  const stats = openStats({ engine, model, host, startVerb: helper.startVerb, log }, lifetime);
+  const connection = new EngineConnection({
+    engine,
+    model,
+    network,
+    oomScores,
+    engineProcesses,
+    hostPaths: new HostPaths({ startVerb: helper.startVerb, log }),
+    startVerb: helper.startVerb,
+    mode: config.engineReach,
+    directory: config.stateDir,
+    readOnly: config.readOnly,
+    log,
+  });
+  lifetime.onClose("engine's host and statistics", () => connection.stop());
+  model.onChange(({ after }) => {
+    connection.observe(after);
+  });
+  const host = (): HostAccess => connection.host;
   const logs = new ContainerLogWriters({
     engine,
     host,
@@ -89,34 +91,6 @@ export async function openAdapters(
   });
   lifetime.onClose("container logs", () => logs.stop());
 
-  const useNode = async (reach: Reach, signal: AbortSignal): Promise<void> => {
-    const defaultNetwork = await hasDefaultNetwork(network, engine, log, signal);
-    nodePrepared = network.engineFound({ local: hasNetworks(reach), defaultNetwork });
-    if (!reach.host || !tries(reach, "processes")) return;
-    await oomScores.detect();
-    // They get an OOM score and a cgroup.
-    if (!readOnly) engineProcesses.start();
-  };
-  const stopping = new AbortController();
-  lifetime.onClose("proofs of the engine's reach", () => {
-    stopping.abort();
-    return Promise.resolve();
-  });
-  model.onChange(({ after }) => {
-    const observed = engineHost;
-    observed
-      ?.observe(after, stopping.signal)
-      .then(async (changed) => {
-        if (!changed || observed !== engineHost) return;
-        if (!tries(observed.reach, "cgroups")) stats.useHost(observed.host);
-        await useNode(observed.reach, stopping.signal);
-      })
-      .catch((error: unknown) => {
-        if (!stopping.signal.aborted)
-          log.warn({ err: messageOf(error) }, "the engine's host was not examined");
-      });
-  });
-
   return {
     engine,
     link,
@@ -126,7 +100,7 @@ export async function openAdapters(
     host,
     oomScores,
     logs,
-    stats: { source: () => stats.source, layers: stats.layers },
+    stats: { source: () => connection.stats.source, layers: connection.stats.layers },
     streaming: {
       server: streamingServer,
       podDialer: createPodDialer({ engine, link, host, log }, lifetime),
@@ -134,45 +108,11 @@ export async function openAdapters(
     pauseImages: createPauseImages(config, engine, link, log),
     streamingServer,
     orphanedNetworks,
-    statsCounts: () => stats.counts,
+    statsCounts: () => connection.stats.counts,
     corruptCheckpoints: stores.corruptCheckpoints,
-    nodePrepared: () => nodePrepared,
-    engineConnected: async (facts, signal) => {
-      const proofs = { engine, mode, directory, readOnly, hostPaths, log };
-      const found = await EngineHost.connected(facts, proofs, signal);
-      requireReach(found.reach);
-      // The next connect may have happened meanwhile.
-      signal.throwIfAborted();
-      const before = present;
-      engineHost = found;
-      present = { host: readOnly ? readOnlyHost(found.host) : found.host, facts };
-      const isSame =
-        before.facts !== undefined &&
-        isSameEngine(before.facts, facts) &&
-        tries(before.host.reach, "cgroups") === tries(found.reach, "cgroups");
-      // After a short break of the link the open files and rates of the statistics stay valid.
-      if (!isSame) stats.useHost(found.host);
-      await useNode(found.reach, signal);
-      signal.throwIfAborted();
-    },
+    nodePrepared: () => connection.nodePrepared,
+    engineConnected: (facts, signal) => connection.connected(facts, signal),
   };
-}
-
-/** Asked only where pods are on it. An engine that does not say so, as behind a filter, is taken to have it. */
-async function hasDefaultNetwork(
-  { dockerNetworkMode }: NetworkPlugin,
-  engine: Engine,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<boolean> {
-  if (dockerNetworkMode !== "default") return true;
-  try {
-    return await engine.hasDefaultNetwork(signal);
-  } catch (error) {
-    signal.throwIfAborted();
-    log.debug({ err: messageOf(error) }, "the engine does not list its networks");
-    return true;
-  }
 }
 
 function openNode(
@@ -216,21 +156,6 @@ function openHelper(log: Logger, lifetime: Lifetime): HelperProcess {
   const helper = new HelperProcess({ program: () => programPath("helper", arch), log });
   lifetime.onClose("helper process", () => helper.close());
   return helper;
-}
-
-function openStats(
-  { model, ...parts }: Omit<StatsSourcesDeps, "running" | "isRunning"> & { readonly model: ReadModel },
-  lifetime: Lifetime,
-): StatsSources {
-  const stats = new StatsSources({
-    ...parts,
-    *running() {
-      for (const { snapshot } of model.containers()) if (snapshot.state.running) yield snapshot;
-    },
-    isRunning: (id) => model.snapshot(id)?.state.running === true,
-  });
-  lifetime.onClose("statistics", () => stats.stop());
-  return stats;
 }
 
 /** The pause image is pulled with the node's credentials, or loaded from the built-in one. */

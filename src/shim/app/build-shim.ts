@@ -70,8 +70,6 @@ export interface BuiltShim {
   /** Not started yet. */
   readonly sync: StateSync;
   readonly firstConnection: FirstConnection;
-  /** Calls `listener` each time that the read model has become live. */
-  readonly onLive: (listener: (facts: NodeFacts) => void) => void;
 }
 
 /** Background tasks end with `lifetime`. */
@@ -84,7 +82,6 @@ export function buildShim(
   const { engine, link, model, records, network, host, oomScores, logs } = adapters;
   const { cleanUpTimeoutMs } = settings;
   const firstConnection = new FirstConnection();
-  const liveListeners: ((facts: NodeFacts) => void)[] = [];
   const unmanagedImages = new UnmanagedImages({ engine, now: () => performance.now(), log });
   const abandonedRequests = new AbandonedRequests({ log, timeoutMs: cleanUpTimeoutMs });
   lifetime.onClose("requests without an answer", () => abandonedRequests.stop());
@@ -101,53 +98,7 @@ export function buildShim(
     adapters.pauseImages.invalidate();
   };
 
-  const sync: StateSync = new StateSync(
-    {
-      engine,
-      model,
-      link,
-      log,
-      onConnect: async (facts, signal) => {
-        requireCgroupDriver(settings.cgroupDriver, facts);
-        resolvConfs.engineConnected();
-        limits.engineConnected(facts);
-        warnOfIgnoredAnnotations(settings.allowedAnnotations, facts, log);
-        warnOfMissingCgroups(facts, log);
-        await adapters.engineConnected(facts, signal);
-        openFiles.engineFound();
-        unmanagedImages.forget();
-      },
-      onConnectError: (error) => firstConnection.connectFailed(error),
-      onLive: (facts) => {
-        // Here and not at the connect: what was read before the subscription may have changed before it.
-        forgetImages();
-        firstConnection.wentLive(facts);
-        limits.engineCompared();
-        for (const listener of liveListeners) listener(facts);
-      },
-      onCompared: () => {
-        limits.engineCompared();
-      },
-      onImageEvent: forgetImages,
-      onOtherContainer: () => {
-        unmanagedImages.forget();
-      },
-      onChange: (id, snapshot) => {
-        if (snapshot !== undefined) {
-          abandonedRequests.observe(snapshot);
-          openFiles.observe(snapshot);
-          imageNames.observe(snapshot);
-        }
-        limits.observe(id, snapshot);
-        resolvConfs.observe(id, snapshot);
-      },
-      beforeChange: (id, snapshot) =>
-        snapshot === undefined
-          ? forgetContainer(id, { state, records, node: { host }, logs, log })
-          : logs.observe(snapshot),
-    },
-    settings.sync,
-  );
+  const sync = new StateSync({ engine, model, link, log }, settings.sync);
   const state: EngineState = { link, model, sync };
   const resolvConfs = new ResolvConfReconciler({ records, node: { host }, log });
   lifetime.onClose("resolv.conf of sandboxes", () => resolvConfs.stop());
@@ -162,6 +113,46 @@ export function buildShim(
     timeoutMs: cleanUpTimeoutMs,
   });
   lifetime.onClose("limits of containers", () => limits.stop());
+
+  sync.subscribe({
+    engineConnected: async (facts, signal) => {
+      requireCgroupDriver(settings.cgroupDriver, facts);
+      resolvConfs.engineConnected();
+      limits.engineConnected(facts);
+      warnOfIgnoredAnnotations(settings.allowedAnnotations, facts, log);
+      warnOfMissingCgroups(facts, log);
+      await adapters.engineConnected(facts, signal);
+      openFiles.engineFound();
+      unmanagedImages.forget();
+    },
+    connectFailed: (error) => firstConnection.connectFailed(error),
+    engineLive: (facts) => {
+      // Here and not at the connect: what was read before the subscription may have changed before it.
+      forgetImages();
+      firstConnection.wentLive(facts);
+      limits.engineCompared();
+    },
+    engineCompared: () => {
+      limits.engineCompared();
+    },
+    imagesChanged: forgetImages,
+    otherContainersChanged: () => {
+      unmanagedImages.forget();
+    },
+    beforeChange: (id, snapshot) =>
+      snapshot === undefined
+        ? forgetContainer(id, { state, records, node: { host }, logs, log })
+        : logs.observe(snapshot),
+    inspected: (id, snapshot) => {
+      if (snapshot !== undefined) {
+        abandonedRequests.observe(snapshot);
+        openFiles.observe(snapshot);
+        imageNames.observe(snapshot);
+      }
+      limits.observe(id, snapshot);
+      resolvConfs.observe(id, snapshot);
+    },
+  });
 
   const withoutEvents: Omit<Services, "events"> = {
     engine,
@@ -190,9 +181,6 @@ export function buildShim(
     services: { ...withoutEvents, events: new ContainerEvents(withoutEvents) },
     sync,
     firstConnection,
-    onLive: (listener) => {
-      liveListeners.push(listener);
-    },
   };
 }
 

@@ -84,12 +84,16 @@ async function start(
   const metrics = await openMetrics(config, log, lifetime);
   const adapters = await openAdapters(config, log, environment, lifetime, metrics?.observer);
   const { link, model, network, logs, streamingServer } = adapters;
-  const { services, sync, firstConnection, onLive } = buildShim(adapters, settingsOf(config), log, lifetime);
+  const { services, sync, firstConnection } = buildShim(adapters, settingsOf(config), log, lifetime);
   const { host, orphanedNetworks } = adapters;
   const cleanUps = new CleanUps(services, { host, orphanedNetworks, stateDir: config.stateDir });
-  onLive((facts) => {
-    if (!config.readOnly) cleanUps.request(facts);
-  });
+  if (!config.readOnly) {
+    sync.subscribe({
+      engineLive: (facts) => {
+        cleanUps.request(facts);
+      },
+    });
+  }
   const metricsServer = await metrics?.serve(
     {
       link,

@@ -17,34 +17,13 @@ import { Refresher } from "./refresher.js";
 import { Retries } from "./retries.js";
 import { Resync } from "./resync.js";
 import { defaultStateSyncOptions, type StateSyncOptions } from "./state-sync-options.js";
+import type { SyncSubscriber } from "./sync-subscriber.js";
 
 export interface StateSyncDeps {
   readonly engine: Engine;
   readonly model: ReadModel;
   readonly link: EngineLink;
   readonly log: Logger;
-  /**
-   * Called after each connect, before the model is live. A throw or a timeout is a failed connect; after the
-   * timeout it must not change anything.
-   */
-  readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
-  /** Called for each failed connect and each broken link; decides whether to try again. */
-  readonly onConnectError?: (error: ShimError) => "stop" | "retry";
-  /** Called each time that the model becomes live. */
-  readonly onLive: (facts: NodeFacts) => void;
-  /** Called after each further comparison with the engine's list. */
-  readonly onCompared?: () => void;
-  /** Called for each image event. */
-  readonly onImageEvent: (event: EngineEvent) => void;
-  /** Called when an unmanaged container (not part of a pod) was created or removed. */
-  readonly onOtherContainer?: () => void;
-  /**
-   * Called with the result of an inspect before the read model has it; undefined: the container was removed.
-   * Delays only that container. Must end by itself and never throw.
-   */
-  readonly beforeChange?: (id: string, snapshot: Snapshot | undefined) => Promise<void>;
-  /** Called after each change of a container of a pod; `snapshot` is undefined when it was removed. */
-  readonly onChange?: (id: string, snapshot: Snapshot | undefined) => void;
 }
 
 /**
@@ -66,6 +45,7 @@ export class StateSync {
   readonly #retries: Retries;
   readonly #ownChanges: OwnChanges;
   readonly #inspector: Inspector;
+  readonly #subscribers: SyncSubscriber[] = [];
   /** What has to be done before the next periodic comparison. */
   #due = { comparison: false, facts: false };
   /** The last comparison did not end in time. */
@@ -120,6 +100,11 @@ export class StateSync {
   /** Whether an inspect of the container is under way. */
   isInspecting(id: string): boolean {
     return this.#refresher.has(id);
+  }
+
+  /** Before `start`. */
+  subscribe(subscriber: SyncSubscriber): void {
+    this.#subscribers.push(subscriber);
   }
 
   /** Starts to follow the engine in the background. */
@@ -182,12 +167,12 @@ export class StateSync {
     }
     answered();
     this.#retries.succeeded(id);
-    await this.deps.beforeChange?.(id, snapshot);
+    for (const one of this.#subscribers) await one.beforeChange?.(id, snapshot);
     if (snapshot === undefined) {
       model.delete(id);
       this.#resync.noteRemoved(id);
     } else model.put(snapshot);
-    this.deps.onChange?.(id, snapshot);
+    for (const one of this.#subscribers) one.inspected?.(id, snapshot);
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
@@ -201,7 +186,7 @@ export class StateSync {
       } catch (error) {
         if (signal.aborted) return;
         const reason = ShimError.from(error, "unavailable");
-        if (this.deps.onConnectError?.(reason) === "stop") return;
+        if (this.#subscribers.map((one) => one.connectFailed?.(reason)).includes("stop")) return;
         if (link.state.phase === "live") {
           log.warn({ err: reason.message }, "engine link broken, connecting again");
           link.set({ phase: "recovering", facts: link.state.facts });
@@ -224,7 +209,7 @@ export class StateSync {
     if (link.state.phase === "lost") link.set({ phase: "recovering", facts });
     const { connectTimeoutMs } = this.options;
     await withDeadline(signal, connectTimeoutMs, "examine the host of the Docker Engine", (limited) =>
-      orAbort(this.deps.onConnect(facts, limited), limited),
+      orAbort(this.#connected(facts, limited), limited),
     );
 
     const session = new AbortController();
@@ -249,7 +234,7 @@ export class StateSync {
       link.set({ phase: "live", facts });
       onLive();
       log.info({ engine: facts.engineVersion, api: `1.${facts.apiMinor}` }, "engine live");
-      this.deps.onLive(facts);
+      for (const one of this.#subscribers) one.engineLive?.(facts);
       return await Promise.race([reading, this.#keepUp(facts, session.signal)]);
     } finally {
       session.abort(new ShimError("cancelled", "engine session ended"));
@@ -262,12 +247,20 @@ export class StateSync {
     );
   }
 
+  async #connected(facts: NodeFacts, signal: AbortSignal): Promise<void> {
+    for (const one of this.#subscribers) {
+      await one.engineConnected?.(facts, signal);
+      signal.throwIfAborted();
+    }
+  }
+
   /** Handlers return at once: the engine drops events for a slow reader. */
   async #readEvents(opened: () => void, signal: AbortSignal): Promise<never> {
     for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
-      if (event.type === "image") this.deps.onImageEvent(event);
+      if (event.type === "image") for (const one of this.#subscribers) one.imagesChanged?.();
       else if (event.type === "container") this.#onContainerEvent(event);
-      else if (event.type === "otherContainer") this.deps.onOtherContainer?.();
+      else if (event.type === "otherContainer")
+        for (const one of this.#subscribers) one.otherContainersChanged?.();
       else this.#compareSoon({ withFacts: event.type === "daemon" });
     }
     throw new ShimError("unavailable", "the event stream of the Docker Engine ended");
@@ -320,7 +313,7 @@ export class StateSync {
         if (areFactsDue) known = await this.#readFactsAgain(known, signal);
         await this.#resync.run(signal, { only: "different" });
         this.#isLate = false;
-        this.deps.onCompared?.();
+        for (const one of this.#subscribers) one.engineCompared?.();
       } catch (error) {
         // A loaded engine that answers other requests is slow. What its events tell is known in the meantime.
         if (!isKind(error, "timeout") || !this.deps.engine.hasAnswered(silenceMs)) throw error;

@@ -150,13 +150,13 @@ describe("StateSync when the link breaks", () => {
 });
 
 describe("StateSync and the connect", () => {
-  test("an onConnect that hangs is a failed connect, and what it does later is told so", async () => {
+  test("a subscriber that hangs at the connect is a failed connect, and what it does later is told so", async () => {
     const signals: AbortSignal[] = [];
-    const onConnect = (_facts: unknown, signal: AbortSignal): Promise<void> => {
+    const engineConnected = (_facts: unknown, signal: AbortSignal): Promise<void> => {
       signals.push(signal);
       return signals.length === 1 ? new Promise<never>(() => undefined) : Promise.resolve();
     };
-    await using harness = new Harness({ connectTimeoutMs: 300 }, { onConnect });
+    await using harness = new Harness({ connectTimeoutMs: 300 }, { engineConnected });
     harness.sync.start();
     await until("the engine is lost", () => harness.link.state.phase === "lost");
     assert.equal(signals[0]?.aborted, true);
@@ -216,11 +216,11 @@ describe("StateSync when the engine reloads its configuration", () => {
 
   test("the facts are read again, and the link stays live", async () => {
     let connects = 0;
-    const onConnect = (): Promise<void> => {
+    const engineConnected = (): Promise<void> => {
       connects += 1;
       return Promise.resolve();
     };
-    await using harness = new Harness({ retryMs: 1 }, { onConnect });
+    await using harness = new Harness({ retryMs: 1 }, { engineConnected });
     await harness.start();
     const phases: string[] = [];
     const set = harness.link.set.bind(harness.link);
@@ -240,7 +240,7 @@ describe("StateSync when the engine reloads its configuration", () => {
     await using harness = new Harness(
       { retryMs: 1 },
       {
-        onConnect: ({ cgroupDriver }) => {
+        engineConnected: ({ cgroupDriver }) => {
           drivers.push(cgroupDriver);
           return Promise.resolve();
         },
@@ -273,10 +273,10 @@ describe("StateSync and descriptions that are too large", () => {
 });
 
 describe("StateSync.stop()", () => {
-  test("during onConnect ends it, and the model never becomes live", async () => {
+  test("during a connect ends it, and the model never becomes live", async () => {
     let connected!: () => void;
-    const onConnect = (): Promise<void> => new Promise((resolve) => (connected = resolve));
-    const harness = new Harness({}, { onConnect });
+    const engineConnected = (): Promise<void> => new Promise((resolve) => (connected = resolve));
+    const harness = new Harness({}, { engineConnected });
     harness.sync.start();
     await until("it connects", () => harness.engine.journal.names("engine.connect").length > 0);
     await turns(5);

@@ -3,7 +3,6 @@ import { describe, test } from "node:test";
 import { sleep } from "../../../src/lib/abort.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../../src/domain/labels.js";
-import { EngineLink } from "../../../src/shim/state/engine-link.js";
 import { turns, until } from "../../fakes/turns.js";
 import { body, Harness } from "./sync-harness.js";
 
@@ -22,29 +21,32 @@ describe("StateSync start", () => {
     assert.equal(harness.statusOf(id), "running");
   });
 
-  test("calls onConnect before the model is live, and onLive afterwards", async () => {
+  test("tells subscribers of the connect before the model is live, and that it is live afterwards", async () => {
     const seen: string[] = [];
-    const link = new EngineLink();
+    const note = (what: string): void => void seen.push(`${what} while ${harness.link.state.phase}`);
     await using harness = new Harness(
       {},
       {
-        link,
-        onConnect: () => Promise.resolve(void seen.push(`connect while ${link.state.phase}`)),
-        onLive: () => seen.push(`live while ${link.state.phase}`),
+        engineConnected: () => {
+          note("connect");
+          return Promise.resolve();
+        },
+        engineLive: () => {
+          note("live");
+        },
       },
     );
-    harness.sync.start();
-    await until("the link is live", () => link.state.phase === "live");
+    await harness.start();
     assert.deepEqual(seen, ["connect while recovering", "live while live"]);
   });
 
-  test("an onConnect that throws counts as a lost engine, and is tried again", async () => {
+  test("a subscriber that throws at the connect counts as a lost engine, and is tried again", async () => {
     let attempts = 0;
-    const onConnect = (): Promise<void> =>
+    const engineConnected = (): Promise<void> =>
       (attempts += 1) === 1
         ? Promise.reject(new ShimError("precondition", "wrong cgroup driver"))
         : Promise.resolve();
-    await using harness = new Harness({}, { onConnect });
+    await using harness = new Harness({}, { engineConnected });
     await harness.start();
     assert.equal(attempts, 2);
     const lost = harness.log.lines.find((line) => line.message === "engine lost");
@@ -290,15 +292,15 @@ describe("StateSync while live", () => {
     assert.deepEqual(expected, []);
   });
 
-  test("image events go to their callback and inspect nothing", async () => {
+  test("image events are told to subscribers, and inspect nothing", async () => {
     await using harness = new Harness();
     await harness.start();
     await turns(5);
     harness.engine.journal.clear();
-    harness.imageEvents.length = 0;
+    harness.imageEvents = 0;
     harness.engine.images.add({ tags: ["new:1"] });
-    await until("the event is there", () => harness.imageEvents.length > 0);
-    assert.deepEqual(harness.imageEvents, [{ type: "image", action: "pull", id: "new:1" }]);
+    await until("the event is there", () => harness.imageEvents > 0);
+    assert.equal(harness.imageEvents, 1);
     assert.deepEqual(harness.engine.journal.names(), []);
   });
 

@@ -1,10 +1,10 @@
 import type { CreateBody } from "../../../src/domain/create-body.js";
 import { sandboxType, typeLabel } from "../../../src/domain/labels.js";
-import type { EngineEvent } from "../../../src/shim/ports/engine.js";
 import { EngineLink } from "../../../src/shim/state/engine-link.js";
 import { ReadModel } from "../../../src/shim/state/read-model.js";
-import { StateSync, type StateSyncDeps } from "../../../src/shim/state/state-sync.js";
+import { StateSync } from "../../../src/shim/state/state-sync.js";
 import type { StateSyncOptions } from "../../../src/shim/state/state-sync-options.js";
+import type { SyncSubscriber } from "../../../src/shim/state/sync-subscriber.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../fakes/turns.js";
@@ -26,26 +26,21 @@ export class Harness implements AsyncDisposable {
   readonly model = new ReadModel(() => undefined);
   readonly link = new EngineLink();
   readonly log = recordingLog();
-  readonly imageEvents: EngineEvent[] = [];
+  imageEvents = 0;
   otherContainers = 0;
   readonly changes: string[] = [];
   readonly sync: StateSync;
 
-  constructor(options: Partial<StateSyncOptions> = {}, deps: Partial<StateSyncDeps> = {}) {
+  constructor(options: Partial<StateSyncOptions> = {}, subscriber: SyncSubscriber = {}) {
     this.engine.images.add({ tags: ["busybox:latest"] });
-    this.sync = new StateSync(
-      {
-        ...{ engine: this.engine, model: this.model, link: this.link, log: this.log },
-        onConnect: () => Promise.resolve(),
-        onLive: () => undefined,
-        onImageEvent: (event) => this.imageEvents.push(event),
-        onOtherContainer: () => (this.otherContainers += 1),
-        onChange: (id, snapshot) =>
-          this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
-        ...deps,
-      },
-      { ...slowTimers, ...options },
-    );
+    const { engine, model, link, log } = this;
+    this.sync = new StateSync({ engine, model, link, log }, { ...slowTimers, ...options });
+    this.sync.subscribe({
+      imagesChanged: () => (this.imageEvents += 1),
+      otherContainersChanged: () => (this.otherContainers += 1),
+      inspected: (id, snapshot) => this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
+    });
+    this.sync.subscribe(subscriber);
   }
 
   /** A sandbox in the engine, created by another program. */
