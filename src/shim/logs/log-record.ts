@@ -14,8 +14,9 @@ export interface SourcePosition {
   /** Docker's file: the hash of its first line (empty: none was read yet), and an offset in bytes. */
   readonly file: string;
   readonly offset: number;
-  /** Logs API: whole seconds since the epoch, and the number of written lines of a replay from there. */
+  /** Logs API: whole seconds since the epoch. What is written from there on, the log file's last line tells. */
   readonly since: number;
+  /** Logs API: earlier versions counted the written lines. 1 when there are some. */
   readonly lines: number;
   /** A line about lost lines, to be written before the next one. */
   readonly notice: string;

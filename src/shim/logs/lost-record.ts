@@ -3,7 +3,7 @@ import type { LogTarget } from "../ports/container-logs.js";
 import { noticeCount } from "./gaps.js";
 import { beginning, newRecord, type LogRecord, type SourcePosition } from "./log-record.js";
 import { LogSink, type Written } from "./sink/log-sink.js";
-import { secondOf } from "./api/replay.js";
+import { secondIn } from "./api/replay.js";
 
 const line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* (?:stdout|stderr) [FP] /;
 
@@ -49,7 +49,7 @@ export function positionInApi(former: SourcePosition, { lines, last }: Written):
   return { ...(last === undefined ? beginning : positionBehind(last)), notice };
 }
 
-/** The number of lines of that second is not known: the writer compares the last one, and searches for it. */
+/** The writer searches for the last line. */
 function positionBehind(last: Buffer): SourcePosition {
-  return { ...beginning, since: secondOf(last.toString("latin1", 0, 19)), lines: 1 };
+  return { ...beginning, since: secondIn(last), lines: 1 };
 }

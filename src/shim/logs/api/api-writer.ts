@@ -1,21 +1,27 @@
-/** Writes a container's log from the logs API: for log drivers without files, and for remote engines. */
+/**
+ * Writes a container's log from the logs API: for log drivers without files, and for remote engines. Each line
+ * is written at least once: after the log file's last line the log continues with the line behind it. It is
+ * searched for by its time and text, so that a line that the engine has twice may be written again.
+ */
 import { sleep } from "../../../lib/abort.js";
 import { messageOf, ShimError } from "../../../lib/errors.js";
 import { Backoff } from "../../../lib/sync/backoff.js";
 import type { Logger } from "../../../lib/log.js";
 import { GapMarker, noticeTime } from "../gaps.js";
-import type { SourcePosition } from "../log-record.js";
+import { beginning, type SourcePosition } from "../log-record.js";
 import type { LogWriter } from "../log-source.js";
 import { retryWrite, type LogOutput } from "../sink/log-output.js";
 import type { Written } from "../sink/log-sink.js";
-import { setBackTo } from "./clock-steps.js";
+import { lacksNewest } from "./clock-steps.js";
 import {
+  beforeSecond,
   lastLine,
-  newline,
+  linesIn,
+  marginSeconds,
   readLines,
-  ReplayCounter,
-  restAfter,
+  Replay,
   secondIn,
+  secondOf,
   timeIn,
   withWholeTime,
   type ApiSource,
@@ -28,40 +34,36 @@ const recordBytes = 16 * 1024 * 1024;
 const promptRestarts = 8;
 /** Entries of two streams may be stored slightly out of order. */
 const disorderSeconds = 1;
+/** A clock that was set back is noticed within this time. */
+const noticedWithinSeconds = 60;
 
-interface Gap {
+/** Where the log continues in a replay. */
+type ResumePoint =
+  /** At the first line from a second on: no line of the engine is known. */
+  | { readonly kind: "start"; readonly since: number }
+  /** Behind the last line of the log. */
+  | { readonly kind: "behind"; readonly last: Buffer }
   /**
-   * `suspected`: the replay does not have the written lines, and `time` is that of the last one; empty when
-   * all lines of the replay are newer. `announced`: the notice of the gap is written or recorded, and `time`
-   * is that of the first line after it.
+   * The engine does not have that line any more: at the first line that is newer than `time`, or at the first
+   * one when it is empty. A notice comes before it.
    */
-  readonly kind: "suspected" | "announced";
-  readonly time: string;
-}
+  | { readonly kind: "gap"; readonly time: string; readonly last: Buffer }
+  /** The notice of a gap is written or recorded: at the first line that is not older than `time`. */
+  | { readonly kind: "announced"; readonly time: string };
 
-/** The log is to be read again from the start of the replay. */
-class Restart extends Error {}
+/** The replay does not have the last line where it must be. */
+class Missing extends Error {}
 
 export class ApiWriter implements LogWriter {
   readonly #stop = new AbortController();
   /** Ends the present replay, for the last one. */
   #following = new AbortController();
-  /** As the present replay began: the position of the file's end, and its last line. */
-  #written: { readonly position: SourcePosition; readonly last: Buffer | undefined };
-  #counter: ReplayCounter;
-  /** How many of the next lines of the present replay are already written. */
-  #skip = 0;
-  #last: Buffer | undefined;
-  /** The last written line, while a replay is searched for it. */
-  #sought: Buffer | undefined;
-  /** The clock was set back between the lines of the position: newer lines may come before the last one. */
-  #hasStepBack = false;
-  #restarts = 0;
-  /** Nothing was read for a while, or the clock was set back, since the newest entries were checked. */
-  #mayHaveSetBack = true;
+  #resume: ResumePoint;
+  /** Replays begin here at the latest, because the clock was set back. */
+  #earliest = Infinity;
+  /** The newest entries have to be checked for a clock that was set back. */
+  #isCheckDue = true;
   readonly #stopListening: () => void;
-  /** The engine has dropped lines, and no line after them is written yet. */
-  #gap: Gap | undefined;
   readonly #marker: GapMarker;
   #recordedMs = 0;
   #unrecordedBytes = 0;
@@ -75,25 +77,20 @@ export class ApiWriter implements LogWriter {
     private readonly log: Pick<Logger, "warn">,
   ) {
     const { position, gaps } = output.record;
-    // The notice is the first line after the position, and in no replay.
-    const startsWithNotice = position.notice !== "" && lines > 0;
-    const pending = startsWithNotice ? "" : position.notice;
-    const fresh = startsWithNotice ? lines - 1 : lines;
+    // A recorded notice is the first line after the position.
+    const pending = lines > 0 ? "" : position.notice;
+    this.#marker = new GapMarker(pending, output, () => this.#position, log);
     const time = noticeTime(pending === "" ? last : Buffer.from(pending), gaps);
     // The time may be from Docker's file.
     if (time !== undefined)
-      this.#gap = { kind: "announced", time: timeIn(withWholeTime(Buffer.from(`${time} `))) };
-    this.#written = {
-      position: { ...position, lines: position.lines + fresh },
-      last: time === undefined && last !== undefined ? withWholeTime(last) : undefined,
-    };
-    this.#counter = new ReplayCounter(position.since);
-    this.#skip = this.#gap === undefined ? this.#written.position.lines : 0;
-    this.#last = this.#written.last;
-    this.#marker = new GapMarker(pending, output, () => this.#position, log);
+      this.#resume = { kind: "announced", time: timeIn(withWholeTime(Buffer.from(`${time} `))) };
+    else if (last !== undefined) this.#resume = { kind: "behind", last: withWholeTime(last) };
+    else this.#resume = { kind: "start", since: position.since };
     this.#stopListening = source.clockSteps.onSetBack(() => {
-      this.#mayHaveSetBack = true;
-      this.#following.abort(new Restart("the clock was set back"));
+      const now = Math.floor(Date.now() / 1000);
+      this.#earliest = Math.min(this.#earliest, now - noticedWithinSeconds);
+      this.#isCheckDue = true;
+      this.#following.abort(new ShimError("cancelled", "the clock was set back"));
     });
   }
 
@@ -122,15 +119,10 @@ export class ApiWriter implements LogWriter {
     });
   }
 
-  /** While the beginning of a replay is skipped, the position is that of the replay before. */
   get #position(): SourcePosition {
-    const position = this.#isPastWritten ? this.#counter.position : this.#written.position;
-    return { ...position, notice: this.#marker.notice };
-  }
-
-  /** Whether the present replay is behind the lines that were written when it began. */
-  get #isPastWritten(): boolean {
-    return this.#skip === 0 && this.#gap === undefined && this.#sought === undefined;
+    // The last line is in the log file; without that file, the second alone is known. Its line counts as one.
+    const lines = this.#resume.kind === "behind" ? 1 : 0;
+    return { ...beginning, since: sinceOf(this.#resume), lines, notice: this.#marker.notice };
   }
 
   /** Never rejects. */
@@ -138,25 +130,26 @@ export class ApiWriter implements LogWriter {
     const { signal } = this.#stop;
     const backoff = new Backoff(retryMs);
     let hasReported = false;
+    let restarts = 0;
     while (!signal.aborted) {
       const isLast = this.#isFinishing;
-      const isSearch = this.#sought !== undefined;
       this.#following = new AbortController();
+      const replaySignal = AbortSignal.any([signal, this.#following.signal]);
       try {
-        await this.#replay(isLast, AbortSignal.any([signal, this.#following.signal]));
+        const caughtUp = await this.#catchUp(replaySignal);
         if (isLast) {
           await this.#finished();
           return;
         }
+        await this.#replay({ follow: true, caughtUp }, replaySignal);
         hasReported = false;
         backoff.reset();
-        if (isSearch) continue;
-        this.#restarts = 0;
+        restarts = 0;
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         if (this.#following.signal.aborted) continue;
-        if (error instanceof Restart && (this.#restarts += 1) <= promptRestarts) continue;
-        this.#mayHaveSetBack = true;
+        if (error instanceof Missing && (restarts += 1) <= promptRestarts) continue;
+        this.#isCheckDue = true;
         const { containerId } = this.source;
         if (!hasReported) {
           this.log.warn({ containerId, err: messageOf(error) }, "cannot read container log, trying again");
@@ -164,152 +157,98 @@ export class ApiWriter implements LogWriter {
         hasReported = true;
       }
       // The container or the engine may have ended. The end of the container is reported by `finish`.
-      const wake = isLast ? signal : AbortSignal.any([signal, this.#following.signal]);
-      await sleep(backoff.next(), wake).catch(() => undefined);
+      await sleep(backoff.next(), replaySignal).catch(() => undefined);
     }
   }
 
-  async #replay(isLast: boolean, signal: AbortSignal): Promise<void> {
+  /** Writes all that the engine has by now. */
+  async #catchUp(signal: AbortSignal): Promise<Replay> {
+    // An engine that did not have that line may have it again: its log may not have been readable.
+    if (this.#resume.kind === "gap") this.#resume = { kind: "behind", last: this.#resume.last };
+    const before = this.#resume;
+    await this.#checkClock(signal);
+    let replay = await this.#replay({ follow: false }, signal);
+    if (before.kind === "behind" && !replay.hasResumed) {
+      const { last } = before;
+      const isDisturbed = replay.hasStepBack || replay.newest < secondIn(last) - marginSeconds;
+      this.#resume = { kind: "gap", time: isDisturbed ? "" : timeIn(last), last };
+      replay = await this.#replay({ follow: false }, signal);
+    }
+    // The last line is one after the clock was set back.
+    if (this.#hasMovedFrom(before)) this.#earliest = Infinity;
+    return replay;
+  }
+
+  async #checkClock(signal: AbortSignal): Promise<void> {
+    if (!this.#isCheckDue) return;
+    if (await lacksNewest(this.source, this.#since, signal)) this.#earliest = 0;
+    this.#isCheckDue = false;
+  }
+
+  #hasMovedFrom(before: ResumePoint): boolean {
+    return this.#resume.kind === "behind" && this.#resume !== before;
+  }
+
+  /** The begin of the next replay. */
+  get #since(): number {
+    return Math.max(0, Math.min(this.#earliest, sinceOf(this.#resume)));
+  }
+
+  /** Writes the lines behind the resume point. `caughtUp`: the replay before a followed one. */
+  async #replay(
+    { follow, caughtUp }: { readonly follow: boolean; readonly caughtUp?: Replay },
+    signal: AbortSignal,
+  ): Promise<Replay> {
     const { engine, containerId, tty, logDriver } = this.source;
-    await this.#checkSetBack(signal);
-    const { since, lines: written } = this.#written.position;
-    this.#counter = new ReplayCounter(since);
-    this.#skip = this.#gap === undefined && this.#sought === undefined ? written : 0;
-    this.#last = this.#written.last;
     await this.#writeNotice(signal);
-    // A search must end, also when the line is not found.
-    const options = { sinceSeconds: since, follow: !isLast && this.#sought === undefined, tty };
+    const replay = new Replay();
+    const options = { sinceSeconds: this.#since, follow, tty };
     const stream = await engine.containerLogs(containerId, options, signal);
     try {
-      await readLines(stream, { losesLineEnds: logDriver === "local" }, (lines) => this.#take(lines, signal));
-      if (this.#sought !== undefined) this.#endSearch(this.#sought);
-      if (this.#skip > 0 && this.#last !== undefined) this.#searchFor(this.#last);
+      await readLines(stream, { losesLineEnds: logDriver === "local" }, async (lines) => {
+        const fresh = replay.hasResumed ? lines : this.#skipIn(lines, replay, caughtUp);
+        if (!follow) for (const line of linesIn(fresh)) replay.add(line);
+        if (fresh.length > 0) await this.#write(fresh, signal);
+      });
     } finally {
       stream.close();
-      this.#keepPosition();
     }
+    return replay;
   }
 
-  #keepPosition(): void {
-    if (!this.#isPastWritten) return;
-    const { position, setBackTo: to, hasStepBack } = this.#counter;
-    this.#written = { position, last: this.#last };
-    this.#hasStepBack = hasStepBack;
-    if (to !== undefined) this.#goBackTo(to);
+  /** The rest of `lines` behind the resume point. */
+  #skipIn(lines: Buffer, replay: Replay, caughtUp: Replay | undefined): Buffer {
+    const resume = this.#resume;
+    for (const line of linesIn(lines)) {
+      const isLast = resume.kind === "behind" && line.equals(resume.last);
+      if (isLast || isBehind(line, resume)) {
+        replay.hasResumed = true;
+        if (isLast) replay.add(line);
+        return lines.subarray(line.byteOffset - lines.byteOffset + (isLast ? line.length : 0));
+      }
+      replay.add(line);
+      if (resume.kind === "behind" && caughtUp !== undefined && isMissing(resume.last, replay, caughtUp))
+        throw new Missing("the engine answers other lines each time");
+    }
+    return lines.subarray(lines.length);
   }
 
-  async #take(lines: Buffer, signal: AbortSignal): Promise<void> {
-    let fresh = lines;
-    if (this.#sought !== undefined) fresh = this.#searchIn(fresh, this.#sought);
-    if (this.#skip > 0) fresh = this.#skipIn(fresh);
-    if (this.#gap !== undefined) fresh = await this.#dropOld(fresh, this.#gap, signal);
-    if (this.#recordedMs === 0) await this.#recordCount();
-    if (fresh.length === 0) return;
+  async #write(fresh: Buffer, signal: AbortSignal): Promise<void> {
+    if (this.#resume.kind === "gap") await this.#announceGap(fresh, signal);
     await this.output.appendWithRetries(fresh, signal, async (part) => {
-      this.#gap = undefined;
-      this.#counter.add(part);
-      this.#last = lastLine(part);
+      this.#resume = { kind: "behind", last: lastLine(part) };
       this.#unrecordedBytes += part.length;
       const now = performance.now();
       const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
       if (isDue || this.#unrecordedBytes > recordBytes) await this.#record();
     });
-    if (this.#counter.setBackTo === undefined) return;
-    // The engine may have left out lines that are older than the begin of this replay.
-    this.#mayHaveSetBack = true;
-    throw new Restart("the clock was set back");
   }
 
-  /**
-   * A position is a second and a number of lines from there on. When the clock was set back to before that
-   * second, later lines are in no replay from there until the clock has caught up.
-   */
-  async #checkSetBack(signal: AbortSignal): Promise<void> {
-    const { position, last } = this.#written;
-    if (!this.#mayHaveSetBack || this.#gap !== undefined) return;
-    const from = await setBackTo(this.source, { since: position.since, last }, signal);
-    this.#mayHaveSetBack = false;
-    if (from !== undefined) this.#goBackTo(from);
-  }
-
-  /** The number of written lines from `since` on is not known: the replay is searched for the last one. */
-  #goBackTo(since: number): void {
-    const { position, last } = this.#written;
-    this.#written = { position: { ...position, since, lines: last === undefined ? 0 : 1 }, last };
-  }
-
-  /** The rest of `lines` after `sought`. */
-  #searchIn(lines: Buffer, sought: Buffer): Buffer {
-    return restAfter(lines, (line) => {
-      this.#counter.addOld(line);
-      if (!line.equals(sought)) return false;
-      this.#sought = undefined;
-      return true;
-    });
-  }
-
-  /** The rest of `lines` after those that are already written. */
-  #skipIn(lines: Buffer): Buffer {
-    return restAfter(lines, (line) => {
-      const last = this.#last;
-      if (last !== undefined && !this.#hasStepBack && secondIn(line) > secondIn(last) + disorderSeconds)
-        this.#searchFor(last);
-      this.#counter.addOld(line);
-      if (this.#skip === 1 && last !== undefined && !line.equals(last)) this.#searchFor(last);
-      this.#skip -= 1;
-      return this.#skip === 0;
-    });
-  }
-
-  /** The replay is not the one that was counted: the next one is searched for the last written line. */
-  #searchFor(last: Buffer): never {
-    this.#sought = last;
-    throw new Restart("the engine answers other lines each time");
-  }
-
-  /** The engine has dropped that line: the next replay continues at its time, or at the first line. */
-  #endSearch(last: Buffer): never {
-    this.#sought = undefined;
-    const hasSetBack = this.#counter.hasSetBackSince(secondIn(last));
-    this.#gap = { kind: "suspected", time: hasSetBack ? "" : timeIn(last) };
-    throw new Restart("the engine answers other lines each time");
-  }
-
-  /** The rest of `lines` after a gap. The notice of the gap is written before it is returned. */
-  async #dropOld(lines: Buffer, { kind, time }: Gap, signal: AbortSignal): Promise<Buffer> {
-    let rest = lines;
-    while (rest.length > 0) {
-      const line = rest.subarray(0, rest.indexOf(newline) + 1);
-      // The times have the same length and zone: they sort as text.
-      if (kind === "suspected" ? timeIn(line) > time : timeIn(line) >= time) {
-        await this.#endGap(kind, line, signal);
-        return rest;
-      }
-      this.#counter.add(line);
-      rest = rest.subarray(line.length);
-      if (kind === "suspected" && this.#last?.equals(line) === true) {
-        // Only written lines were dropped.
-        this.#gap = undefined;
-        break;
-      }
-    }
-    return rest;
-  }
-
-  /**
-   * Before the first line after a gap. The lines of this replay before it count as written; the notice does
-   * not count, as it is in no replay.
-   */
-  async #endGap(kind: Gap["kind"], next: Buffer, signal: AbortSignal): Promise<void> {
+  async #announceGap(next: Buffer, signal: AbortSignal): Promise<void> {
     await this.output.lock.run(async () => {
       signal.throwIfAborted();
-      this.#written = { position: this.#counter.position, last: this.#last };
-      if (kind === "announced") {
-        await this.#record();
-      } else {
-        this.#gap = { kind: "announced", time: timeIn(next) };
-        await this.#marker.announceBefore(next);
-      }
+      this.#resume = { kind: "announced", time: timeIn(next) };
+      await this.#marker.announceBefore(next);
     });
     await this.#writeNotice(signal);
   }
@@ -317,14 +256,6 @@ export class ApiWriter implements LogWriter {
   /** The notice was recorded before, so that it is written once although the process is killed in between. */
   async #writeNotice(signal: AbortSignal): Promise<void> {
     await retryWrite(() => this.output.lock.run(() => this.#marker.write()), signal);
-  }
-
-  /** The first record may only have the second of the last line, which may be in the rotated file. */
-  async #recordCount(): Promise<void> {
-    const { since, lines } = this.output.record.position;
-    const { position } = this.#counter;
-    if (!this.#isPastWritten || (position.since === since && position.lines === lines)) return;
-    await this.output.lock.run(() => this.#record());
   }
 
   async #record(): Promise<void> {
@@ -339,5 +270,37 @@ export class ApiWriter implements LogWriter {
       await this.output.save(this.#position, { finished: true });
       await this.output.close();
     });
+  }
+}
+
+/** Whether the log continues with `line`. */
+function isBehind(line: Buffer, resume: ResumePoint): boolean {
+  switch (resume.kind) {
+    case "start":
+      return true;
+    case "behind":
+      return false;
+    // Times have the same length and zone: they sort as text.
+    case "gap":
+      return timeIn(line) > resume.time;
+    case "announced":
+      return timeIn(line) >= resume.time;
+  }
+}
+
+/** Whether a followed replay has passed the place of `last`, which a replay has had just before. */
+function isMissing(last: Buffer, { lines, newest }: Replay, caughtUp: Replay): boolean {
+  return caughtUp.hasStepBack ? lines > caughtUp.lines : newest > secondIn(last) + disorderSeconds;
+}
+
+/** The second from which a replay has all lines behind the resume point. */
+function sinceOf(resume: ResumePoint): number {
+  switch (resume.kind) {
+    case "start":
+      return resume.since;
+    case "behind":
+      return beforeSecond(secondIn(resume.last));
+    default:
+      return beforeSecond(secondOf(resume.time));
   }
 }

@@ -1,5 +1,5 @@
 /** Detects a clock that was set back: of this system while it runs, of the engine by its newest entries. */
-import { beforeSecond, marginSeconds, newline, readLines, secondIn, type ApiLog } from "./replay.js";
+import { linesIn, marginSeconds, readLines, secondIn, type ApiLog } from "./replay.js";
 
 const checkIntervalMs = 10_000;
 /** Smaller corrections do not disturb the order of lines. */
@@ -46,49 +46,30 @@ function difference(): number {
 const newestEntries = 100;
 
 /**
- * The second from which a replay has all lines since the clock was set back to before `since`. That shows in
- * two of the newest entries, in the newest one alone, or in `last`, the last written line. Undefined when a
- * replay from `since` has all lines.
+ * Whether a replay from the second `since` lacks newer lines, because the clock was set back to before it.
+ * That shows in two of the newest entries, or in the newest one alone.
  */
-export async function setBackTo(
+export async function lacksNewest(
   { engine, containerId, tty }: ApiLog,
-  { since, last }: { readonly since: number; readonly last: Buffer | undefined },
+  since: number,
   signal: AbortSignal,
-): Promise<number | undefined> {
+): Promise<boolean> {
   // A replay of everything has every line.
-  if (since === 0) return undefined;
+  if (since === 0) return false;
   const options = { sinceSeconds: 0, follow: false, tty, tail: newestEntries };
   const stream = await engine.containerLogs(containerId, options, signal);
-  const newest = new NewestEntries();
+  const seen = { newest: 0, last: 0, isLacking: false };
   try {
     await readLines(stream, { losesLineEnds: false }, (lines) => {
-      newest.add(lines);
+      for (const line of linesIn(lines)) {
+        seen.last = secondIn(line);
+        seen.isLacking ||= seen.last < since && seen.last < seen.newest - marginSeconds;
+        seen.newest = Math.max(seen.newest, seen.last);
+      }
       return Promise.resolve();
     });
   } finally {
     stream.close();
   }
-  const seconds = [newest.oldestAfterStep, newest.last, last && secondIn(last)];
-  const oldest = Math.min(...seconds.filter((second) => second !== undefined));
-  if (oldest >= since) return undefined;
-  // Only the entries around the step show how far the clock was set back.
-  return newest.oldestAfterStep === undefined ? 0 : beforeSecond(oldest);
-}
-
-class NewestEntries {
-  oldestAfterStep: number | undefined;
-  last: number | undefined;
-  #newest = 0;
-
-  add(lines: Buffer): void {
-    for (let start = 0; start < lines.length; start = lines.indexOf(newline, start) + 1) {
-      const second = secondIn(lines.subarray(start));
-      if (second === 0) continue;
-      if (second < this.#newest - marginSeconds) {
-        this.oldestAfterStep = Math.min(this.oldestAfterStep ?? second, second);
-      }
-      this.#newest = Math.max(this.#newest, second);
-      this.last = second;
-    }
-  }
+  return seen.isLacking || (seen.newest > 0 && seen.last < since);
 }

@@ -133,6 +133,21 @@ describe("ApiWriter", () => {
     }
   });
 
+  test("writes a line at least once when Docker has it twice", async () => {
+    await using bench = await ApiBench.open();
+    const write = (text: string): void => {
+      bench.source.writeAt("2026-02-02T02:40:00.000000001Z", text);
+    };
+    for (const text of ["a", "b", "b"]) write(text);
+    await bench.start();
+    await bench.writer.finish();
+    write("c");
+    await bench.start();
+    await bench.writer.finish();
+    const texts = linesOf(readFileSync(bench.path)).map((line) => line.trimEnd().split(" ").at(-1));
+    assert.deepEqual(texts, ["a", "b", "b", "b", "c"]);
+  });
+
   for (const filtersEach of [true, false]) {
     const name = `an engine that filters ${filtersEach ? "each line" : "up to the first line"}`;
 
