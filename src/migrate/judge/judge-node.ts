@@ -1,7 +1,7 @@
 /** Network, checkpoints, images, containers outside of pods and users of Docker's files. Pure. */
 import { dirname } from "node:path/posix";
 import type { EngineFacts, MigrationFacts } from "../facts/facts.js";
-import type { Finding, Level } from "./finding.js";
+import type { Finding } from "./finding.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { makerOf } from "../facts/maker.js";
 import { type Target, targetNames, usesDocker } from "../kubelet/target.js";
@@ -12,26 +12,19 @@ export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Fi
   const { network, kubelet, services, engine } = facts;
   const found: Finding[] = [];
   const { configurationDirectory: directory } = network;
-  const add = (
-    id: string,
-    level: Level,
-    text: string,
-    reason: string,
-    next: string,
-    source: string,
-  ): void => {
-    found.push({ id, level, subject: "node", text, reason, next, source });
+  const add = (draft: Omit<Finding, "subject">): void => {
+    found.push({ ...draft, subject: "node" });
   };
   for (const { path, problem } of network.configurations) {
     if (problem === undefined) continue;
-    add(
-      "cni-config-broken",
-      "change",
-      `${path}: ${problem}`,
-      "this file is skipped",
-      `correct ${path}`,
-      path,
-    );
+    add({
+      id: "cni-config-broken",
+      level: "change",
+      text: `${path}: ${problem}`,
+      reason: "this file is skipped",
+      next: `correct ${path}`,
+      source: path,
+    });
   }
   const flag =
     lastFlag(services.dockershim?.flags ?? [], "network-plugin") ??
@@ -45,34 +38,44 @@ export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Fi
   const shown = used.length === 0 ? "no pod has a network" : `pods have: ${used.sort().join(", ")}`;
   const configured = first === undefined ? `no network in ${directory}` : `network ${first.network ?? ""}`;
   const source = flag === undefined ? directory : `${flag.file}:${flag.line}`;
-  add("network-plugin", "ok", `${shown}; ${configured}`, "containers, caches and files", "", source);
+  add({
+    id: "network-plugin",
+    level: "ok",
+    text: `${shown}; ${configured}`,
+    reason: "containers, caches and files",
+    next: "",
+    source,
+  });
   if (used.includes("cni") && first === undefined)
-    add(
-      ...(["cni-config-missing", usesDocker(target) ? "change" : "blocked"] as const),
-      `pods have CNI networks, and ${directory} has no valid configuration`,
-      "new pods get no network",
-      "restore the configuration of the CNI network",
-      directory,
-    );
+    add({
+      id: "cni-config-missing",
+      level: usesDocker(target) ? "change" : "blocked",
+      text: `pods have CNI networks, and ${directory} has no valid configuration`,
+      reason: "new pods get no network",
+      next: "restore the configuration of the CNI network",
+      source: directory,
+    });
   if (used.includes("kubenet") && !usesDocker(target))
-    add(
-      ...(["kubenet-gone", "blocked"] as const),
-      "kubenet ends with Docker",
-      `${targetNames[target]} needs a CNI configuration`,
-      "install a CNI network first",
+    add({
+      id: "kubenet-gone",
+      level: "blocked",
+      text: "kubenet ends with Docker",
+      reason: `${targetNames[target]} needs a CNI configuration`,
+      next: "install a CNI network first",
       source,
-    );
+    });
   const corrupt = facts.checkpoints.filter(({ flavour }) => flavour === undefined);
   const known = new Set(pods.map(({ sandboxId }) => sandboxId));
   for (const { path, reason, sandboxId } of corrupt) {
     if (known.has(sandboxId)) continue;
-    add(
-      ...(["checkpoint-corrupt-alone", "note"] as const),
-      `${path} is corrupt: ${reason ?? ""}`,
-      "no container belongs to it; this program moves it to quarantine/, dockershim deletes it",
-      `dockershim checkpoint verify --directory ${dirname(path)}, and remove the file`,
-      path,
-    );
+    add({
+      id: "checkpoint-corrupt-alone",
+      level: "note",
+      text: `${path} is corrupt: ${reason ?? ""}`,
+      reason: "no container belongs to it; this program moves it to quarantine/, dockershim deletes it",
+      next: `dockershim checkpoint verify --directory ${dirname(path)}, and remove the file`,
+      source: path,
+    });
   }
   return found;
 }
@@ -90,7 +93,9 @@ export function judgeSurroundings(
   for (const { name, isRunning } of engine.outside) {
     if (usesDocker(target)) continue;
     found.push({
-      ...{ id: "container-outside", level: isRunning ? "blocked" : "change", subject: `container ${name}` },
+      id: "container-outside",
+      level: isRunning ? "blocked" : "change",
+      subject: `container ${name}`,
       text: isRunning ? "it runs outside of pods, and ends when Docker is removed" : "it is outside of pods",
       reason: `${targetNames[target]} does not see containers of Docker`,
       next: "make it a pod or a service, or keep Docker beside the new runtime",
@@ -99,14 +104,21 @@ export function judgeSurroundings(
   }
   if (usesDocker(target) && engine.outside.length > 0)
     found.push({
-      ...{ id: "container-outside", level: "note", subject: "node", next: "", source },
+      id: "container-outside",
+      level: "note",
+      subject: "node",
+      next: "",
+      source,
       text: `containers outside of pods stay as they are: ${engine.outside.length}`,
       reason: "no CRI server on Docker lists or touches them",
     });
   if (!tellsLocalImages(engine))
     found.push({
-      ...{ id: "image-local", level: "note", subject: "node", source: `${source}: GET /images/json` },
-      text: "images that exist only on this node cannot be told from others, and are not pinned",
+      id: "image-local",
+      level: "note",
+      subject: "node",
+      source: `${source}: GET /images/json`,
+      text: "images that exist only on this node cannot be distinguished from others, and are not pinned",
       reason: "the containerd image store of this engine gives every image a digest (until Docker Engine 29)",
       next: usesDocker(target)
         ? ""
@@ -116,21 +128,30 @@ export function judgeSurroundings(
     const subject = `image ${names[0] ?? id}`;
     if (!usesDocker(target))
       found.push({
-        ...{ id: "image-local", level: "lost", subject, source: `${source}: GET /images/json` },
+        id: "image-local",
+        level: "lost",
+        subject,
+        source: `${source}: GET /images/json`,
         text: "it exists only on this node",
         reason: `no registry is known to have it, and ${targetNames[target]} does not read Docker's images`,
         next: "docker push it, or docker save it and import the file",
       });
     else if (target !== "dockershim")
       found.push({
-        ...{ id: "image-local", level: "change", subject, source: `${source}: GET /images/json` },
+        id: "image-local",
+        level: "change",
+        subject,
+        source: `${source}: GET /images/json`,
         text: "it exists only on this node, and the kubelet may remove it when the disk fills",
         reason: "this program pins such images, the target does not",
         next: "docker push it, or keep a container of it (docker create)",
       });
     else
       found.push({
-        ...{ id: "image-local", level: "note", subject, source: `${source}: GET /images/json` },
+        id: "image-local",
+        level: "note",
+        subject,
+        source: `${source}: GET /images/json`,
         text: "it exists only on this node, and is pinned: kubelets from 1.29 on keep it",
         reason: "it was built or loaded here",
         next: "",
@@ -139,7 +160,7 @@ export function judgeSurroundings(
   return found;
 }
 
-/** The answers of a containerd image store tell where an image is from since Docker Engine 29. */
+/** The answers of a containerd image store have the origin of an image since Docker Engine 29. */
 function tellsLocalImages({ facts }: EngineFacts): boolean {
   return facts.imageStore !== "containerd" || Number.parseInt(facts.engineVersion) >= firstWithIdentities;
 }
