@@ -117,7 +117,7 @@ export class FakeContainers {
   }
 
   start(id: string): "started" | "already" {
-    const container = this.#require(id);
+    const container = this.require(id);
     if (container.state.running) return "already";
     this.#pid += 1;
     container.state = {
@@ -142,7 +142,8 @@ export class FakeContainers {
     const container = this.find(id);
     if (container === undefined) return "missing";
     if (!container.state.running) return "already";
-    this.exit(container.id, graceSeconds === 0 ? 137 : 143);
+    const isKilled = graceSeconds === 0 || container.body.StopSignal === "SIGKILL";
+    this.exit(container.id, isKilled ? 137 : 143);
     return "stopped";
   }
 
@@ -187,7 +188,7 @@ export class FakeContainers {
   }
 
   update(id: string, resources: DockerResources): void {
-    const container = this.#require(id);
+    const container = this.require(id);
     container.resources = { ...container.resources, ...resources };
     this.#emit("update", container.id);
   }
@@ -214,7 +215,8 @@ export class FakeContainers {
     return container === undefined ? undefined : toSnapshot(container);
   }
 
-  #require(id: string): FakeContainer {
+  /** As `find`; throws as Docker answers. */
+  require(id: string): FakeContainer {
     const container = this.find(id);
     if (container !== undefined) return container;
     throw new ShimError("notFound", `No such container: ${id}`, { status: 404, missing: "container" });

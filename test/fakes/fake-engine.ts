@@ -332,7 +332,7 @@ export class FakeEngine implements Engine {
 
   async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
     return this.#call("createExec", [containerId, options], signal, () => {
-      if (!this.containers.get(containerId).state.running) {
+      if (!this.containers.require(containerId).state.running) {
         throw new ShimError("precondition", `Container ${containerId} is not running`, { status: 409 });
       }
       return this.execs.create(containerId, options);

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
-import { anySignal, engineOfSuite, reasonToSkip, testLabel } from "./engine-support.js";
+import { anySignal, testLabel } from "../support/engine-contract.js";
+import { engineOfSuite, reasonToSkip } from "./engine-support.js";
 
 describe("DockerEngine, events", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
   const at = engineOfSuite();

@@ -3,7 +3,8 @@ import { describe, test } from "node:test";
 import { isKind } from "../../src/lib/errors.js";
 import type { PullProgress } from "../../src/shim/ports/engine.js";
 import { startRegistry } from "../support/single-image-registry.js";
-import { anySignal, engineOfSuite, reasonToSkip } from "./engine-support.js";
+import { anySignal } from "../support/engine-contract.js";
+import { engineOfSuite, reasonToSkip } from "./engine-support.js";
 
 describe("DockerEngine, images", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
   const at = engineOfSuite();

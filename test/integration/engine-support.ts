@@ -8,17 +8,12 @@ import { engineEndpoint } from "../../src/shim/app/open-engine.js";
 import { dockerEndpointKind } from "../../src/shim/config/endpoints.js";
 import { messageOf } from "../../src/lib/errors.js";
 import { silentLogger } from "../../src/lib/log.js";
-import type { CreateBody } from "../../src/domain/create-body.js";
-import type { NodeFacts } from "../../src/domain/node-facts.js";
 import { dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { instrument, type EngineObservation } from "../../src/shim/engine/instrumented-engine.js";
 import type { EngineHostDeps } from "../../src/shim/host/engine-host.js";
 import { buildImageArchive } from "../../src/shim/pause/image-archive.js";
-import type { Engine } from "../../src/shim/ports/engine.js";
 import { dockerEndpoint, tlsEnvironment } from "../support/docker.js";
-
-/** Key of the label on everything that a test makes. */
-export const testLabel = "dockershim.test/engine";
+import { anySignal, type ContractEngine, makeContainer, testLabel } from "../support/engine-contract.js";
 
 /** As the program connects, over the transport that the run has. */
 export const endpoint = await engineEndpoint(
@@ -27,28 +22,11 @@ export const endpoint = await engineEndpoint(
 );
 
 /** An engine with a clean end; short deadlines, for a test that hangs is no test. */
-export interface TestEngine {
-  readonly engine: Engine;
-  readonly facts: NodeFacts;
+export interface TestEngine extends ContractEngine {
   readonly observations: readonly EngineObservation[];
-  /** Different for each run: part of all names. */
-  readonly run: string;
-  readonly image: string;
-  /** Creates a container that is removed at the end of the scope. */
-  container(overrides?: Partial<CreateBody>): Promise<TestContainer>;
   /** An image archive, a different image for each `marker`. */
   archive(reference: string, marker?: string): Promise<Buffer>;
   close(): Promise<void>;
-}
-
-export interface TestContainer extends AsyncDisposable {
-  readonly id: string;
-  readonly name: string;
-}
-
-/** For calls that no test means to interrupt. */
-export function anySignal(): AbortSignal {
-  return AbortSignal.timeout(60_000);
 }
 
 /** Why the tests against a real engine cannot run here, or false. */
@@ -104,7 +82,6 @@ async function openTestEngine(): Promise<TestEngine> {
       ],
     });
   await engine.loadImage(await archive(image), anySignal());
-  let count = 0;
   return {
     engine,
     facts,
@@ -112,23 +89,7 @@ async function openTestEngine(): Promise<TestEngine> {
     run,
     image,
     archive,
-    container: async (overrides = {}) => {
-      const name = `dockershim-engine-test-${run}-${(count += 1)}`;
-      const body = {
-        Image: image,
-        Labels: { [testLabel]: run },
-        HostConfig: { NetworkMode: "none" },
-        ...overrides,
-      };
-      const id = await engine.createContainer(name, body, anySignal());
-      return {
-        id,
-        name,
-        [Symbol.asyncDispose]: async () => {
-          await engine.removeContainer(id, { force: true }, anySignal());
-        },
-      };
-    },
+    container: (overrides) => makeContainer({ engine, run, image }, overrides),
     close: async () => {
       const left = await engine.listContainers({ labelKey: testLabel, labelValue: run }, anySignal());
       for (const { id } of left) await engine.removeContainer(id, { force: true }, anySignal());

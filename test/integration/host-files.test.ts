@@ -8,7 +8,8 @@ import { EngineHost } from "../../src/shim/host/engine-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
-import { anySignal, engineOfSuite, proofsOf, reasonToSkip, type TestContainer } from "./engine-support.js";
+import { anySignal, type TestContainer } from "../support/engine-contract.js";
+import { engineOfSuite, proofsOf, reasonToSkip } from "./engine-support.js";
 
 describe(
   "LocalHost with the files of a real engine",

@@ -10,7 +10,8 @@ import type { HostAccess } from "../../src/shim/ports/host.js";
 import { dockerSocket } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import { until } from "../support/wait.js";
-import { anySignal, engineOfSuite, proofsOf, reasonToSkip, type TestContainer } from "./engine-support.js";
+import { anySignal, type TestContainer } from "../support/engine-contract.js";
+import { engineOfSuite, proofsOf, reasonToSkip } from "./engine-support.js";
 
 const proc = new ProcFiles();
 

@@ -10,7 +10,8 @@ import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.j
 import { LogRecords } from "../../src/shim/logs/log-record.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
-import { anySignal, engineOfSuite, reasonToSkip } from "./engine-support.js";
+import { anySignal } from "../support/engine-contract.js";
+import { engineOfSuite, reasonToSkip } from "./engine-support.js";
 
 const long = "0123456789abcdef".repeat(2_100); // More than two pieces of 16 KiB.
 const script = [
