@@ -1,7 +1,8 @@
 /**
  * Runs files of integration tests side by side. Those that have an engine or namespaces of their own run beside all
  * others, as many at once as there are processors. Those of the engine that the run was given run one after another:
- * each shim on an engine sees the pods, images and events of all.
+ * each shim on an engine sees the pods, images and events of all. When the others have ended, their engines take some of
+ * these.
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -11,7 +12,17 @@ import { openNamespaces } from "./namespaces.mjs";
 import { addCounts, noCounts, runTests } from "./test-runner.mjs";
 
 /**
- * @typedef {Parameters<typeof runTests>[0]} Options
+ * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
+ * their own shims and pods have.
+ */
+const movable =
+  /\/(?:engine-faults|idempotence|killed-shim|legacy-pods|lifecycle|namespaces|stuck-pods)\.test\.ts$/;
+
+const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
+
+/**
+ * @typedef {Parameters<typeof runTests>[0] & { mayMove?: boolean }} Options `mayMove`: the given engine is that of the
+ *   programs of this host
  * @typedef {import("./namespaces.mjs").Namespaces} Namespaces
  * @typedef {{ run: typeof runTests, open: typeof openNamespaces }} Means
  * @typedef {{ file: string, kind: string }} TestFile
@@ -27,12 +38,15 @@ export async function runIntegrationTests(options, means = { run: runTests, open
   const shared = files.filter(({ kind }) => kind === "shared");
   const own = files.filter(({ kind }) => kind !== "shared");
   const queues = [shared, ...Array.from({ length: Math.min(availableParallelism(), own.length) }, () => own)];
+  // What may move is begun last.
+  if (options.mayMove === true)
+    shared.sort((one, other) => Number(isMovable(one)) - Number(isMovable(other)));
   const endAll = (/** @type {unknown} */ error) => {
     for (const queue of queues) queue.length = 0;
     throw error;
   };
   const results = await Promise.allSettled(
-    queues.map((queue) => runQueue(queue, options, means).catch(endAll)),
+    queues.map((queue) => runQueue(queue, queue === shared ? [] : shared, options, means).catch(endAll)),
   );
   let counts = noCounts;
   for (const result of results) {
@@ -54,16 +68,23 @@ export function kindOf(path) {
   return found?.[1] ?? found?.[2] ?? "shared";
 }
 
+/** @param {TestFile} file */
+function isMovable({ file }) {
+  return movable.test(`/${file}`);
+}
+
 /**
  * Runs files until the queue is empty, one after another. Those with an engine of their own get the same namespaces, in
- * which they start one for all.
+ * which they start one for all; where one has, that engine takes from the end of `shared` afterwards what may move.
  * @param {TestFile[]} queue
+ * @param {TestFile[]} shared
  * @param {Options} options
  * @param {Means} means
  */
-async function runQueue(queue, options, { run, open }) {
+async function runQueue(queue, shared, options, { run, open }) {
   /** @type {Namespaces | undefined} */
   let namespaces;
+  let hasEngine = false;
   let counts = noCounts;
   try {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
@@ -71,7 +92,16 @@ async function runQueue(queue, options, { run, open }) {
       // Without the right to make them the file itself says that it is left out.
       if (kind === "withOwnEngine") namespaces ??= await open(options.root).catch(() => undefined);
       const inside = kind === "withOwnEngine" ? namespaces : undefined;
-      counts = addCounts(counts, await runFile(file, options, run, inside));
+      const found = await runFile(file, options, run, inside);
+      hasEngine ||= inside !== undefined && found.passed > 0;
+      counts = addCounts(counts, found);
+    }
+    if (options.mayMove !== true || !hasEngine) return counts;
+    // The file is not of the kind that starts its engine itself.
+    const runnerFlags = [...options.runnerFlags, `--import=${startOwnEngine}`];
+    for (let last = shared.at(-1); last !== undefined && isMovable(last); last = shared.at(-1)) {
+      shared.pop();
+      counts = addCounts(counts, await runFile(last.file, { ...options, runnerFlags }, run, namespaces));
     }
     return counts;
   } finally {

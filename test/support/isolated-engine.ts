@@ -116,6 +116,11 @@ export async function runIsolated(file: string, argv: readonly string[] = []): P
   }
 }
 
+/** The engine of the namespaces in which this process is, for tests that expect one that runs. */
+export async function startOwnEngine(): Promise<void> {
+  await new Dockerd(process.env[namespacesVariable] ?? "", {}).ensureRunning();
+}
+
 class Dockerd implements OwnEngine {
   constructor(
     private readonly name: string,

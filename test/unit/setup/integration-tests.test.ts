@@ -15,31 +15,42 @@ const texts = {
   "e.test.ts": "await withOwnEngine(import.meta.url, [], () => undefined);\n",
 };
 
+/** Of the given engine, and one that may move. */
+const movable = { "idempotence.test.ts": texts["b.test.ts"] };
+
 interface Run {
   readonly file: string;
+  readonly runnerFlags: readonly string[];
   readonly command: readonly string[];
   readonly variable: string | undefined;
 }
 
-async function schedule(outcome: (file: string) => Partial<typeof noCounts> = () => ({ passed: 1 })) {
+async function schedule(
+  outcome: (file: string) => Partial<typeof noCounts> = () => ({ passed: 1 }),
+  {
+    files = texts,
+    mayMove = false,
+  }: { readonly files?: Readonly<Record<string, string>>; readonly mayMove?: boolean } = {},
+) {
   await using directory = await temporaryDirectory();
-  for (const [name, text] of Object.entries(texts)) await writeFile(join(directory.path, name), text);
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory.path, name), text);
   const runs: Run[] = [];
   const running = { shared: 0, most: 0, open: 0 };
   const options = {
     root: directory.path,
-    files: Object.keys(texts),
+    files: Object.keys(files),
+    mayMove,
     env: {},
     concurrency: 1,
     runnerFlags: [],
     timeoutMs: 1_000,
   };
   const counts = await runIntegrationTests(options, {
-    run: async ({ files: [file = ""], command = [], env }) => {
-      runs.push({ file, command, variable: env["INSIDE"] });
-      const isShared = /^[bd]/.test(file);
+    run: async ({ files: [file = ""], command = [], env, runnerFlags }) => {
+      runs.push({ file, command, variable: env["INSIDE"], runnerFlags });
+      const isShared = command.length === 0 && /^[bdi]/.test(file);
       if (isShared) running.most = Math.max(running.most, (running.shared += 1));
-      await sleep(5);
+      await sleep(file === "b.test.ts" ? 50 : 5);
       if (isShared) running.shared -= 1;
       return { ...noCounts, ...outcome(file) };
     },
@@ -87,3 +98,32 @@ test("runIntegrationTests() counts a file whose runner was killed as failed", as
   assert.deepEqual([counts.passed, counts.failed], [4, 1]);
   assert.deepEqual(counts.failedFiles, ["c.test.ts"]);
 });
+
+const withMovable = { ...texts, ...movable };
+
+test("runIntegrationTests() has engines of their own take over what may move, when their files have ended", async () => {
+  const { counts, runs } = await schedule(undefined, { files: withMovable, mayMove: true });
+  assert.equal(counts.passed, 6);
+  const moved = runs.find(({ file }) => file === "idempotence.test.ts");
+  assert.deepEqual([moved?.command, moved?.variable], [["enter"], "yes"]);
+  assert.match(
+    moved?.runnerFlags.join(" ") ?? "",
+    /^--import=file:\S+\/test\/support\/start-own-engine\.ts$/,
+  );
+  assert.deepEqual(
+    runs.filter(({ file }) => /^[bd]/.test(file)).map(({ command }) => command),
+    [[], []],
+  );
+});
+
+for (const [when, mayMove, passed] of [
+  ["the engine was named", false, 1],
+  ["no own engine has worked", true, 0],
+] as const) {
+  test(`runIntegrationTests() moves nothing when ${when}`, async () => {
+    const outcome = (file: string): Partial<typeof noCounts> =>
+      /^[ae]/.test(file) ? { skipped: 1, passed } : { passed: 1 };
+    const { runs } = await schedule(outcome, { files: withMovable, mayMove });
+    assert.deepEqual(runs.find(({ file }) => file === "idempotence.test.ts")?.command, []);
+  });
+}
