@@ -373,10 +373,13 @@ export class FakeEngine implements Engine {
   }
 
   async imageHistory(id: string, signal: AbortSignal): Promise<readonly Readonly<Record<string, unknown>>[]> {
-    return this.#call("imageHistory", [id], signal, () => [
-      { Created: 1_700_000_100, CreatedBy: "CMD sh", Comment: "", Size: 0 },
-      { Created: 1_700_000_000, CreatedBy: "ADD rootfs", Comment: "first", Size: 1000 },
-    ]);
+    return this.#call("imageHistory", [id], signal, () => {
+      if (this.images.find(id) === undefined) throw new ShimError("notFound", `No such image: ${id}`);
+      return [
+        { Created: 1_700_000_100, CreatedBy: "CMD sh", Comment: "", Size: 0 },
+        { Created: 1_700_000_000, CreatedBy: "ADD rootfs", Comment: "first", Size: 1000 },
+      ];
+    });
   }
 
   async pullImage(

@@ -51,7 +51,8 @@ export class FakeImages {
 
   find(reference: string): FakeImage | undefined {
     for (const image of this.#images.values()) {
-      if (image.id === reference || image.id.slice("sha256:".length).startsWith(reference)) return image;
+      if (image.id === reference) return image;
+      if (reference !== "" && image.id.slice("sha256:".length).startsWith(reference)) return image;
       const wanted = normalizeReference(reference);
       if ([...image.tags, ...image.digests].some((name) => normalizeReference(name) === wanted)) return image;
     }

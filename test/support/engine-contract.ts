@@ -208,4 +208,31 @@ export function engineContract(at: ContractEngine): void {
     );
     assert.equal(await at.engine.inspectExec("nosuch", anySignal()), undefined);
   });
+
+  test("an image that is not there is undefined or missing", async () => {
+    const { engine } = at;
+    for (const reference of [
+      "dockershim.local/nosuch:1",
+      "f".repeat(64),
+      `sha256:${"f".repeat(64)}`,
+      "",
+      "a//b",
+      "..",
+    ]) {
+      assert.equal(await engine.inspectImage(reference, anySignal()), undefined, reference);
+    }
+    assert.equal(await engine.removeImage("dockershim.local/nosuch:1", anySignal()), "missing");
+    await assert.rejects(engine.imageHistory("dockershim.local/nosuch:1", anySignal()), (error) =>
+      isKind(error, "notFound"),
+    );
+  });
+
+  test("an image that a running container uses is not removed", async () => {
+    await using container = await at.container();
+    await at.engine.startContainer(container.id, anySignal());
+    const image = await at.engine.inspectImage(at.image, anySignal());
+    await assert.rejects(at.engine.removeImage(image?.id ?? "", anySignal()), (error) =>
+      isKind(error, "precondition"),
+    );
+  });
 }
