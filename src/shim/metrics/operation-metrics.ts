@@ -142,6 +142,7 @@ const dockershimOperations: Readonly<Partial<Record<keyof Engine, string>>> = {
 };
 
 /** `inspectContainer` is `inspect_container`, as dockershim wrote it. */
-function operationType(verb: keyof Engine): string {
+/** The label of an engine call. */
+export function operationType(verb: keyof Engine): string {
   return dockershimOperations[verb] ?? verb.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { Lifetime } from "../../../src/lib/lifetime.js";
+import { dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { openMetrics } from "../../../src/shim/app/open-metrics.js";
+import { operationType } from "../../../src/shim/metrics/operation-metrics.js";
 import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
+import type { Engine } from "../../../src/shim/ports/engine.js";
 import { metricsPage } from "../../../src/shim/cri/stats/metrics-page.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";
 import { runSandbox } from "../../fakes/pods.js";
@@ -154,6 +157,19 @@ describe("the documents about metrics", () => {
     assert.deepEqual(
       rows.toSorted(),
       own.map(({ name, type, labels }) => `${name} ${type} ${labels.join(",")}`).toSorted(),
+    );
+  });
+
+  test("docs/run/metrics.md has each value of operation_type", async () => {
+    const text = await readFile("docs/run/metrics.md", "utf8");
+    const lists = /`operation_type` is one of:\n\n([\s\S]*?)\n\n/.exec(text)?.[1] ?? "";
+    using engine = dockerEngine({ endpoint: { kind: "unix", path: "/nonexistent" }, shortTimeoutMs: 1 });
+    /** The first sends nothing, the others are for `play`. */
+    const notServed = new Set<keyof Engine>(["hasAnswered", "inspectVolume", "createVolume"]);
+    const verbs = (Object.keys(engine) as (keyof Engine)[]).filter((verb) => !notServed.has(verb));
+    assert.deepEqual(
+      [...lists.matchAll(/`(\w+)`/g)].map(([, value]) => value).toSorted(),
+      [...new Set(verbs.map(operationType))].toSorted(),
     );
   });
 

@@ -21,11 +21,16 @@ function textsOfTheProgram(): string {
   const files = ["src", "checkpoints", "scripts"].flatMap((directory) =>
     readdirSync(join(root, directory), { recursive: true, encoding: "utf8" })
       .filter((name) => /\.(ts|mjs)$/.test(name))
-      .map((name) => readFileSync(join(root, directory, name), "utf8")),
+      .map((name) => withoutComments(readFileSync(join(root, directory, name), "utf8"))),
   );
   return withoutValues(files.join("\n"))
     .replace(/["'`] \+\s*["'`]/g, "")
     .replaceAll("\\", "");
+}
+
+/** A comment says nothing to a user. */
+function withoutComments(source: string): string {
+  return source.replaceAll(/^\s*\/\*[\s\S]*?\*\//gm, "").replaceAll(/^\s*\/\/.*$/gm, "");
 }
 
 /** `${…}` of templates is replaced, also where it holds braces. */
@@ -69,10 +74,25 @@ test("every message that docs/run/troubleshooting.md quotes is one that the prog
     (message) => !foreign.has(message) && !message.startsWith("crictl ") && fixedParts(message).length > 0,
   );
   assert.ok(messages.length > 30, `only ${String(messages.length)} messages were found`);
-  const wrong = messages.flatMap((message) =>
-    fixedParts(message)
+  assert.deepEqual(notSaid(messages, texts), []);
+});
+
+test("so is each reason of NetworkReady, in docs/run/networking.md and docs/run/metrics.md", () => {
+  const page = readFileSync(join(root, "docs/run/networking.md"), "utf8");
+  const section = /^## NetworkReady\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "";
+  const cells = section.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
+  const reasons = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, reason = ""]) => reason));
+  assert.ok(reasons.length > 10, `only ${String(reasons.length)} reasons were found`);
+  const metrics = readFileSync(join(root, "docs/run/metrics.md"), "utf8");
+  const [, readyz = ""] = /^\[-\]NetworkReady failed: \w+: (.*)$/m.exec(metrics) ?? [];
+  assert.notEqual(readyz, "");
+  assert.deepEqual(notSaid([...reasons, readyz], textsOfTheProgram()), []);
+});
+
+function notSaid(messages: readonly string[], texts: string): readonly string[] {
+  return messages.flatMap((message) =>
+    fixedParts(message.replaceAll("DIRECTORY", "…"))
       .filter((part) => !texts.includes(part))
       .map((part) => `${message}: nothing says ${JSON.stringify(part)}`),
   );
-  assert.deepEqual(wrong, []);
-});
+}

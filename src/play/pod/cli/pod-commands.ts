@@ -54,7 +54,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     return command
       .usage(usage)
       .allowExcessArguments()
-      .option("-n, --namespace <namespace>", 'namespace of the pod (default: "default")')
+      .option("-n, --namespace <namespace>", namespaceHelp(usage))
       .option("--endpoint <endpoint>", playEndpointHelp)
       .action(async (given: Given) => {
         refuseServeFlags(`pod ${name}`);
@@ -178,6 +178,13 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     if (args.length === 0) throw new ShimError("invalid", 'command "pod down": needs the name of a pod');
     return { verb: "down", pods: args.map((name) => parsePodName(name, given.namespace)) };
   });
+}
+
+/** Commands that need no pod are for those of all namespaces. */
+function namespaceHelp(usage: string): string {
+  if (usage === "[flags]") return "only pods of this namespace";
+  const other = usage.endsWith("[pod]") ? "; without a pod: all" : "";
+  return `namespace of the pod (default: "default"${other})`;
 }
 
 function isCopy(source: CopyPlace, target: CopyPlace): boolean {
