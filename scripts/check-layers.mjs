@@ -78,7 +78,7 @@ export const layers = {
   ...stacked(compareRooms, [...base, "client", "grpc"]),
   // Reads a node and its runtimes.
   ...stacked(migrateRooms, [
-    ...[...adapter, "plan", "config", "client", "checkpoints", "engine", "host", "network"],
+    ...[...model, "plan", "config", "client", "checkpoints", "engine", "host", "network"],
     ...compareRooms,
   ]),
   // The one place where adapters meet what uses them.
