@@ -104,7 +104,6 @@ const folders = [
   ["src/compare/cli/", "compare-cli"],
   ...compareRooms.map((room) => [`src/${room}/`, room]),
   ["src/play/cli/", "play-cli"],
-  ["src/play/pod/cli/", "play-cli"],
   ["src/play/", "play"],
   ["src/migrate/cli/", "migrate-cli"],
   ...migrateRooms.map((room) => [`src/${room}/`, room]),
@@ -125,7 +124,7 @@ const pureLayers = ["domain", "plan"];
  */
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
-  { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod)\// },
+  { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod-commands)\// },
   { match: /^@grpc\//, where: /^src\/(shim\/grpc|client)\// },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /(^|\/)cli\/|^src\/(main|forward|shim\/serve)\// },

@@ -26,7 +26,7 @@ spec:
       volumeMounts: [{ name: data, mountPath: /data }]
   volumes: [{ name: data, emptyDir: {} }]
 `;
-/** As in src/play/containers/pod-files.ts. */
+/** As in src/play/pod-config/pod-paths.ts. */
 const PLAY_DIRECTORIES = /^\/var\/(lib\/dockershim\/play|log\/pods)(?=\/|$)/;
 
 /** @typedef {Record<string, any>} Message */

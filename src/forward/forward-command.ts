@@ -3,7 +3,7 @@
  * opened, and who may use the engine needs no other key.
  */
 import { createServer, type Server, type Socket } from "node:net";
-import { streamsSocketSuffix } from "../play/dial.js";
+import { streamsSocketSuffix } from "../play/cri/dial.js";
 import { createEngine, engineEndpoint } from "../shim/app/open-engine.js";
 import { resolveConfig } from "../shim/config/resolve.js";
 import { formatEndpoint } from "../shim/engine/http/endpoint.js";

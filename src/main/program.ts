@@ -6,7 +6,7 @@ import { refuseArguments } from "../cli/flags.js";
 import { type Program, runProgram, startProgram } from "../cli/run-program.js";
 import { addServeCommands, versionLine } from "../shim/serve/serve-commands.js";
 import { addPlayCommand } from "../play/cli/play-commands.js";
-import { addPodCommands } from "../play/pod/cli/pod-commands.js";
+import { addPodCommands } from "../play/cli/pod-commands.js";
 import { addDiffCommand } from "../compare/cli/diff-commands.js";
 import { addRelayCommands } from "../compare/cli/relay-commands.js";
 import { addForwardCommands } from "../forward/forward-commands.js";

@@ -9,7 +9,7 @@ async function run(): Promise<number> {
   const { addPlayCommand } = await import("../play/cli/play-commands.js");
   addPlayCommand(program.parts);
   if (io.argv[0] !== "play") {
-    const { addPodCommands } = await import("../play/pod/cli/pod-commands.js");
+    const { addPodCommands } = await import("../play/cli/pod-commands.js");
     addPodCommands(program.parts);
   }
   return runProgram(io.argv, program, io);

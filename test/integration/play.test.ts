@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { connect } from "../../src/play/client.js";
+import { connect } from "../../src/play/cri/client.js";
 import {
   containersWithLabel,
   docker,

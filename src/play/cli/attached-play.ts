@@ -4,7 +4,7 @@
  */
 import { ShimError } from "../../lib/errors.js";
 import type { ManifestFile } from "../manifests/documents.js";
-import { type HeldClaim, holdClaim } from "../play-claims.js";
+import { type HeldClaim, holdClaim } from "../store/play-claims.js";
 import type { PlayContext } from "./play-context.js";
 
 export class AttachedPlay {

@@ -1,10 +1,10 @@
 /** Finds where the engine of a CRI server is for play. */
-import { isPortBusy } from "../busy-ports.js";
-import type { CriClient } from "../client.js";
-import { remappedFileCalls } from "../containers/file-calls.js";
-import { mountedFilesOf, nodeFiles } from "../containers/files.js";
-import { type Directories, directoriesElsewhere, enginesPath } from "../containers/pod-files.js";
-import { dialFromHere } from "../dial.js";
+import { isPortBusy } from "../session/busy-ports.js";
+import type { CriClient } from "../cri/client.js";
+import { remappedFileCalls } from "../node/file-calls.js";
+import { mountedFilesOf, nodeFiles } from "../node/files.js";
+import { type Directories, directoriesElsewhere, enginesPath } from "../pod-config/pod-paths.js";
+import { dialFromHere } from "../cri/dial.js";
 import { readReach, type ServerReach } from "../engine/reach.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { directoryId } from "../../lib/files/directory-id.js";

@@ -1,8 +1,8 @@
 /** What the parts of `dockershim play` share. */
-import type { Directories } from "../containers/pod-files.js";
+import type { Directories } from "../pod-config/pod-paths.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readManifestFiles } from "../manifests/manifest-files.js";
-import type { PlayStore } from "../play-store.js";
+import type { PlayStore } from "../store/play-store.js";
 import type { Screen } from "../view/colours.js";
 import type { PlayOutput } from "../view/play-outputs.js";
 

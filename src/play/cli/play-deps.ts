@@ -1,17 +1,17 @@
 /** What the pods of play need from this node, and from the CRI server. */
 import { randomUUID } from "node:crypto";
-import type { CriClient, connect } from "../client.js";
-import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../containers/node-facts.js";
-import type { NodeFacts } from "../containers/cri-config.js";
-import { podCgroupsOf } from "../containers/prepare-cgroup.js";
-import { serverFeatures } from "../containers/server-features.js";
-import { makeHandlers } from "../handlers/handlers.js";
+import type { CriClient, connect } from "../cri/client.js";
+import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../node/node-facts.js";
+import type { NodeFacts } from "../pod-config/cri-config.js";
+import { podCgroupsOf } from "../node/prepare-cgroup.js";
+import { serverFeatures } from "../pod-config/server-features.js";
+import { makeHandlers } from "../probes/run-handlers.js";
 import { backOffTimes, scaled } from "../kubelet/back-off.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { DeleteDeps } from "../kubelet/delete-pod.js";
 import type { KubeletDeps } from "../kubelet/kubelet.js";
 import type { ServicesDeps } from "../services/services.js";
-import { playProcesses } from "../play-processes.js";
+import { playProcesses } from "../kubelet/play-processes.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { ShimError } from "../../lib/errors.js";
 import { RegistryCredentialStore } from "../../shim/registry/registry-credentials.js";

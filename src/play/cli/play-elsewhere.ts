@@ -1,9 +1,9 @@
 /** Where play is for an engine that sees no files of this host: loaded for such an engine alone. */
 import { posix } from "node:path";
-import type { CriClient } from "../client.js";
-import { type HostFiles, nodeFiles } from "../containers/files.js";
-import { directoriesElsewhere } from "../containers/pod-files.js";
-import { dialStreamsOf } from "../dial.js";
+import type { CriClient } from "../cri/client.js";
+import { type HostFiles, nodeFiles } from "../node/files.js";
+import { directoriesElsewhere } from "../pod-config/pod-paths.js";
+import { dialStreamsOf } from "../cri/dial.js";
 import { EngineFiles } from "../engine/engine-files.js";
 import type { ServerReach } from "../engine/reach.js";
 import { dialPods } from "../streams/dial-pods.js";

@@ -1,9 +1,9 @@
 /** Where the engine of a CRI server is for play: on this host, or where it sees no files of this host. */
-import type { isPortBusy } from "../busy-ports.js";
-import type { HostFiles } from "../containers/files.js";
-import type { MountedFiles } from "../containers/mounted-files.js";
-import type { Directories } from "../containers/pod-files.js";
-import type { Dial } from "../dial.js";
+import type { isPortBusy } from "../session/busy-ports.js";
+import type { HostFiles } from "../node/files.js";
+import type { MountedFiles } from "../node/mounted-files.js";
+import type { Directories } from "../pod-config/pod-paths.js";
+import type { Dial } from "../cri/dial.js";
 import type { EngineFiles } from "../engine/engine-files.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 

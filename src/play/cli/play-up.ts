@@ -4,8 +4,8 @@ import { linkAbort, withDeadline } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import { Bell } from "../../lib/sync/bell.js";
 import { inBackground } from "../../lib/sync/in-background.js";
-import { refuseBusyPorts } from "../busy-ports.js";
-import { type CriClient, connect } from "../client.js";
+import { refuseBusyPorts } from "../session/busy-ports.js";
+import { type CriClient, connect } from "../cri/client.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import type { ManifestFile } from "../manifests/documents.js";
@@ -13,11 +13,11 @@ import { parseReplicas } from "../manifests/manifest-files.js";
 import { summarizeNotices } from "../manifests/notices.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
 import type { Workloads } from "../manifests/workloads.js";
-import { namesOf } from "../play-store.js";
-import { removeSurplus } from "../remove-surplus.js";
+import { namesOf } from "../store/play-store.js";
+import { removeSurplus } from "../session/remove-surplus.js";
 import { type PublishedPort, publishedHeader, publishedRow } from "../services/publish-ports.js";
 import { Services } from "../services/services.js";
-import { Session } from "../session.js";
+import { Session } from "../session/session.js";
 import { drained } from "../view/drained.js";
 import type { LogFollower } from "../view/follow-logs.js";
 import { formatTable } from "../view/format-table.js";
@@ -58,7 +58,7 @@ export async function playUp(context: PlayContext): Promise<number> {
   const { options, io } = context;
   // What few plays need is loaded late.
   if (options.watch === true) {
-    const { checkWatched } = await import("../watch-files.js");
+    const { checkWatched } = await import("../manifests/watch-files.js");
     await checkWatched(options.files);
   }
   const timeline = options.timeline === undefined ? undefined : await import("./timeline-file.js");
@@ -244,7 +244,7 @@ async function watchFiles(
   context: PlayContext,
 ): Promise<void> {
   const { options, io, report } = context;
-  const { FileWatch } = await import("../watch-files.js");
+  const { FileWatch } = await import("../manifests/watch-files.js");
   const bell = new Bell();
   const { recursive = false } = options;
   using files = new FileWatch(options.files, { recursive, onChange: bell.ring });
@@ -281,7 +281,7 @@ async function readAgain(read: Read, context: PlayContext): Promise<Read | strin
   try {
     const texts = await readFilesOf(context);
     if (isDeepStrictEqual(texts, read.texts)) return undefined;
-    const { emptiedFile } = await import("../watch-files.js");
+    const { emptiedFile } = await import("../manifests/watch-files.js");
     const emptied = emptiedFile(read.texts, texts);
     if (emptied !== undefined) return `"${emptied}" is empty`;
     return { texts, workloads: await readPlayed(texts, context.options, context.report) };

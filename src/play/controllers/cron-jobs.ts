@@ -3,7 +3,7 @@
  * Kubernetes' cron job controller.
  */
 import type { CronJob, Job } from "../manifests/workloads.js";
-import { type CronSchedule, lastDue } from "./cron-schedule.js";
+import { type CronSchedule, lastDue } from "../manifests/cron-schedule.js";
 
 /** A job that the CronJob has started. */
 export interface StartedJob {

@@ -2,7 +2,7 @@
 import type { Job, CronJob } from "../manifests/workloads.js";
 import type { Clock } from "../kubelet/clock.js";
 import { type CronMemory, type StartedJob, decideCronJob, startedJob } from "./cron-jobs.js";
-import { parseSchedule } from "./cron-schedule.js";
+import { parseSchedule } from "../manifests/cron-schedule.js";
 import type { JobRunner } from "./job-runner.js";
 
 export interface CronRunnerDeps {

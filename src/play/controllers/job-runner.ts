@@ -1,9 +1,9 @@
 /** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
 import { messageOf } from "../../lib/errors.js";
-import type { CriClient } from "../client.js";
+import type { CriClient } from "../cri/client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
-import { hasEnded } from "../kubelet/pod-status.js";
-import type { PodStatus } from "../kubelet/status-types.js";
+import { hasEnded } from "../pod-rules/pod-status.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
 import { type Clock, pause } from "../kubelet/clock.js";
 import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
 import type { PodKey } from "../manifests/manifest.js";

@@ -9,13 +9,13 @@ import {
   prepareOwnVolume,
   removeMountedTree,
   writeMountedFile,
-} from "../containers/mounted-files.js";
-import { currentData } from "../containers/object-files.js";
-import type { Mounting } from "../containers/server-features.js";
-import type { HostPathType, VolumePreparation } from "../containers/volumes.js";
+} from "../node/mounted-files.js";
+import { currentData } from "../node/object-files.js";
+import type { Mounting } from "../pod-config/server-features.js";
+import type { HostPathType, VolumePreparation } from "../pod-config/volumes.js";
 import type { HelperCalls } from "./helper-calls.js";
 import { type HelperDeps, type OpenHelper, ensureVolume, openHelper, removeHelper } from "./helper.js";
-import { claimLabel, isClaimVolume, kindLabel, podsVolume } from "./volume-names.js";
+import { claimLabel, isClaimVolume, kindLabel, podsVolume } from "../pod-config/volume-names.js";
 
 export interface EngineFilesDeps extends HelperDeps {
   /** Lines for people. */

@@ -4,8 +4,8 @@ import type { Owner } from "../../domain/node-facts.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { ProcessStreams } from "../../shim/ports/engine.js";
-import { type FileCalls, type FileStats, fileKind } from "../containers/file-calls.js";
-import { mountPointsOf } from "../containers/mounts.js";
+import { type FileCalls, type FileStats, fileKind } from "../node/file-calls.js";
+import { mountPointsOf } from "../node/mounts.js";
 import {
   type HelperAnswer,
   type HelperRequest,

@@ -12,7 +12,7 @@ import { type NodeFacts, remappedRoot } from "../../domain/node-facts.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import { HelperCalls, helperVolumes } from "./helper-calls.js";
-import { helperName, kindLabel, namePrefix, podsVolume } from "./volume-names.js";
+import { helperName, kindLabel, namePrefix, podsVolume } from "../pod-config/volume-names.js";
 
 export interface HelperDeps {
   readonly engine: Pick<

@@ -1,7 +1,7 @@
 /** Pods of one uid would share their files. */
 import { ShimError } from "../../lib/errors.js";
 import type { PodSandbox } from "../../domain/cri.js";
-import { playHashAnnotation } from "../containers/cri-config.js";
+import { playHashAnnotation } from "../pod-config/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 
 /** `listed`: all sandboxes of the server. Throws `conflict` when a pod that an earlier play made has the uid of one of these, and another name. */

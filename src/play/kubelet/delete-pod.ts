@@ -2,12 +2,12 @@
 import { messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
-import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../containers/pod-files.js";
+import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../pod-config/pod-paths.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill.js";
-import { type ObservedPod, podIpOf } from "./observed-pod.js";
+import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { observePod } from "./observe.js";
-import { readPodRecord } from "../containers/pod-record.js";
+import { readPodRecord } from "../node/pod-record.js";
 import type { StartDeps } from "./start-container.js";
 
 export type DeleteDeps = Pick<

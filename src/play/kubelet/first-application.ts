@@ -1,14 +1,19 @@
 /** Whether the first application of a pod has succeeded. Its errors are the user's to repair. */
 import { posix } from "node:path";
 import { ShimError, messageOf } from "../../lib/errors.js";
-import type { HostFiles } from "../containers/files.js";
-import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
+import type { HostFiles } from "../node/files.js";
+import { type Directories, logDirectory, logPath } from "../pod-config/pod-paths.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import { outputOf } from "../view/log-lines.js";
-import { type ObservedContainer, type ObservedPod, describeExit, newestContainer } from "./observed-pod.js";
-import { containerHash } from "./hashes.js";
-import type { PodStatus } from "./status-types.js";
-import { isSidecar, restartPolicyOf } from "./restart-rules.js";
+import { outputOf } from "../node/log-lines.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  describeExit,
+  newestContainer,
+} from "../pod-rules/observed-pod.js";
+import { containerHash } from "../pod-config/hashes.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
+import { isSidecar, restartPolicyOf } from "../pod-rules/restart-rules.js";
 import type { StartFailure } from "./start-container.js";
 
 export interface ApplicationInput {

@@ -1,13 +1,13 @@
 /** Stops containers and pods in the kubelet's way: preStop hooks, grace periods, sidecars last. */
 import { linkAbort, orAbort } from "../../lib/abort.js";
 import { isKind, messageOf } from "../../lib/errors.js";
-import type { CriClient } from "../client.js";
+import type { CriClient } from "../cri/client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";
-import type { Handlers } from "./handlers.js";
-import type { ObservedContainer, ObservedPod } from "./observed-pod.js";
-import { type KillReason, isSidecar } from "./restart-rules.js";
+import type { Handlers } from "../probes/handlers.js";
+import type { ObservedContainer, ObservedPod } from "../pod-rules/observed-pod.js";
+import { type KillReason, isSidecar } from "../pod-rules/restart-rules.js";
 
 export interface KillDeps {
   readonly client: Pick<CriClient, "stopContainer" | "stopPodSandbox">;

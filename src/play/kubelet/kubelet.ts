@@ -3,8 +3,8 @@ import { ShimError } from "../../lib/errors.js";
 import { Semaphore } from "../../lib/sync/semaphore.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { PodEvent } from "./events.js";
-import type { ObservedPod } from "./observed-pod.js";
-import type { PodStatus } from "./status-types.js";
+import type { ObservedPod } from "../pod-rules/observed-pod.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
 import { watchPods } from "./pod-watch.js";
 import { PodWorker, type WorkerDeps } from "./pod-worker.js";
 

@@ -2,20 +2,20 @@
 import { isKind } from "../../lib/errors.js";
 import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
-import type { CriClient } from "../client.js";
-import { podIps } from "../containers/create-container.js";
-import { playHashAnnotation } from "../containers/cri-config.js";
-import type { HostFiles } from "../containers/files.js";
-import type { MountedFiles } from "../containers/mounted-files.js";
+import type { CriClient } from "../cri/client.js";
+import { podIps } from "./create-container.js";
+import { playHashAnnotation } from "../pod-config/cri-config.js";
+import type { HostFiles } from "../node/files.js";
+import type { MountedFiles } from "../node/mounted-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
-import { outputOf } from "../view/log-lines.js";
+import { outputOf } from "../node/log-lines.js";
 import {
   type ObservedContainer,
   type ObservedPod,
   type ObservedSandbox,
   type ObservedState,
   byAge,
-} from "./observed-pod.js";
+} from "../pod-rules/observed-pod.js";
 
 export interface ObserveDeps {
   readonly client: Pick<

@@ -5,8 +5,8 @@
  * A play that takes the pod waits for that, so that nothing is started twice.
  */
 import { posix } from "node:path";
-import type { HostFiles } from "../containers/files.js";
-import { type Directories, ownerPath, startingPath } from "../containers/pod-files.js";
+import type { HostFiles } from "../node/files.js";
+import { type Directories, ownerPath, startingPath } from "../pod-config/pod-paths.js";
 import type { PodKey } from "../manifests/manifest.js";
 import { type Clock, pause } from "./clock.js";
 

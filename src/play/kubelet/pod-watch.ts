@@ -6,7 +6,7 @@
 import { isKind, messageOf } from "../../lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import { type ContainerEventResponse, ContainerEventType, ContainerState } from "../../domain/cri.js";
-import type { CriClient } from "../client.js";
+import type { CriClient } from "../cri/client.js";
 import { type Clock, pause } from "./clock.js";
 
 export interface WatchDeps {

@@ -1,8 +1,8 @@
 /** Pods of StatefulSets that an earlier play has made, and that run on. */
 import { type PodSandbox, PodSandboxState } from "../../domain/cri.js";
-import { playHashAnnotation } from "../containers/cri-config.js";
+import { playHashAnnotation } from "../pod-config/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import { podHash } from "./hashes.js";
+import { podHash } from "../pod-config/hashes.js";
 
 /**
  * Uids of those manifests that wait for another pod and whose pod is up already, unchanged: it needs a kubelet

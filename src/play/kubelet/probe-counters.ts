@@ -3,8 +3,8 @@
  * add up to. Pure but for what it remembers.
  */
 import type { Probe } from "../manifests/pod-schema.js";
-import type { ProbeOutcome } from "./handlers.js";
-import type { ProbeKind, ProbeResult } from "./probe-results.js";
+import type { ProbeOutcome } from "../probes/handlers.js";
+import type { ProbeKind, ProbeResult } from "../pod-rules/probe-results.js";
 
 /** A probe with Kubernetes' defaults. 0 means the default, as in Kubernetes. */
 export interface ProbeTimes {

@@ -3,12 +3,12 @@ import { messageOf } from "../../lib/errors.js";
 import type { Container, PodSpec, Probe } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";
-import type { Handlers } from "./handlers.js";
-import { containerHash } from "./hashes.js";
-import { type ObservedPod, newestContainer, podIpOf } from "./observed-pod.js";
+import type { Handlers } from "../probes/handlers.js";
+import { containerHash } from "../pod-config/hashes.js";
+import { type ObservedPod, newestContainer, podIpOf } from "../pod-rules/observed-pod.js";
 import { ProbeCounter, type ProbedContainer } from "./probe-counters.js";
-import type { ProbeKind, ProbeResult, ProbeResults } from "./probe-results.js";
-import { isSidecar } from "./restart-rules.js";
+import type { ProbeKind, ProbeResult, ProbeResults } from "../pod-rules/probe-results.js";
+import { isSidecar } from "../pod-rules/restart-rules.js";
 
 export interface ProbeDeps {
   readonly handlers: Pick<Handlers, "probe">;

@@ -3,24 +3,24 @@ import { formatDuration } from "../../lib/abort.js";
 import { type ErrorKind, ShimError, messageOf } from "../../lib/errors.js";
 import { type Answer, ContainerState, type Image, type ImageSpec } from "../../domain/cri.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
-import { type ContainerDeps, createContainer } from "../containers/create-container.js";
-import { sandboxConfig } from "../containers/cri-config.js";
-import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "../containers/images.js";
-import { type NodeCredentials, pullCredentials } from "../containers/pull-credentials.js";
+import { type ContainerDeps, createContainer } from "./create-container.js";
+import { sandboxConfig } from "../pod-config/cri-config.js";
+import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "./images.js";
+import { type NodeCredentials, pullCredentials } from "./pull-credentials.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
 import { pause } from "./clock.js";
 import type { EventSink } from "./events.js";
 import { type KillDeps, killContainer } from "./kill.js";
-import { containerHash } from "./hashes.js";
+import { containerHash } from "../pod-config/hashes.js";
 import {
   type ObservedContainer,
   type ObservedPod,
   type ObservedSandbox,
   newestContainer,
   podIpOf,
-} from "./observed-pod.js";
-import type { ContainerStart } from "./pod-actions.js";
+} from "../pod-rules/observed-pod.js";
+import type { ContainerStart } from "../pod-rules/pod-actions.js";
 
 export interface StartDeps extends Omit<KillDeps, "client">, ContainerDeps {
   readonly credentials: NodeCredentials;

@@ -2,20 +2,25 @@
 import { join } from "node:path";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import type { Answer, ImageSpec } from "../../domain/cri.js";
-import { podIps } from "../containers/create-container.js";
-import { sandboxConfig } from "../containers/cri-config.js";
-import { logDirectory, logPath } from "../containers/pod-files.js";
-import { prepareCgroup } from "../containers/prepare-cgroup.js";
-import { prepareVolumes } from "../containers/prepare-volumes.js";
+import { podIps } from "./create-container.js";
+import { sandboxConfig } from "../pod-config/cri-config.js";
+import { logDirectory, logPath } from "../pod-config/pod-paths.js";
+import { prepareCgroup } from "../node/prepare-cgroup.js";
+import { prepareVolumes } from "../node/prepare-volumes.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
-import { initContainersOf, obsoleteContainers, obsoleteSandboxes } from "./dead-objects.js";
+import { initContainersOf, obsoleteContainers, obsoleteSandboxes } from "../pod-rules/dead-objects.js";
 import { ignoreMissing, killContainer, killPod } from "./kill.js";
-import { type ObservedContainer, type ObservedPod, type ObservedSandbox, podIpOf } from "./observed-pod.js";
-import { type ContainerStart, type PodActions, podActions } from "./pod-actions.js";
-import type { Waiting } from "./status-types.js";
-import type { ProbeResults } from "./probe-results.js";
-import { isSidecar } from "./restart-rules.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  type ObservedSandbox,
+  podIpOf,
+} from "../pod-rules/observed-pod.js";
+import { type ContainerStart, type PodActions, podActions } from "../pod-rules/pod-actions.js";
+import type { Waiting } from "../pod-rules/status-types.js";
+import type { ProbeResults } from "../pod-rules/probe-results.js";
+import { isSidecar } from "../pod-rules/restart-rules.js";
 import { type StartDeps, StartFailure, startContainer } from "./start-container.js";
 
 export interface SyncInput {

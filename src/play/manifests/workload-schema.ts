@@ -1,5 +1,5 @@
 /** The kinds that make pods: their own fields around the pod template. */
-import { schedule as scheduleProblem, timeZone as timeZoneProblem } from "../controllers/cron-schedule.js";
+import { schedule as scheduleProblem, timeZone as timeZoneProblem } from "./cron-schedule.js";
 import { claimMetadata, objectMetadata, templateMetadata } from "./metadata-schema.js";
 import { dnsLabel, labelValue } from "./names.js";
 import { claimSpec } from "./object-schema.js";

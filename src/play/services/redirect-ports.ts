@@ -4,8 +4,8 @@
  */
 import { isIPv4, isIPv6 } from "node:net";
 import { ShimError, isKind } from "../../lib/errors.js";
-import type { CriClient } from "../client.js";
-import { run } from "../containers/mounts.js";
+import type { CriClient } from "../cri/client.js";
+import { run } from "../node/mounts.js";
 import { namespacePlace, openNamespace } from "./network-namespace.js";
 import type { Redirect } from "./redirects.js";
 

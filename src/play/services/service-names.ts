@@ -1,6 +1,6 @@
 /** Services and the addresses of pods → the names that pods find in /etc/hosts, and variables. Pure. */
-import { podHostname } from "../containers/cri-config.js";
-import type { HostsEntry } from "../containers/pod-services.js";
+import { podHostname } from "../pod-config/cri-config.js";
+import type { HostsEntry } from "../pod-config/pod-services.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { matchesLabels } from "../manifests/selector.js";
 import type { Service } from "../manifests/workloads.js";

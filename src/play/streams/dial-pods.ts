@@ -5,8 +5,8 @@ import { orAbort } from "../../lib/abort.js";
 import { NamespaceMode, PodSandboxState } from "../../domain/cri.js";
 import { ShimError, isKind } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import type { CriClient } from "../client.js";
-import { type Address, type Dial, addressText } from "../dial.js";
+import type { CriClient } from "../cri/client.js";
+import { type Address, type Dial, addressText } from "../cri/dial.js";
 import { PortConnections } from "./port-connections.js";
 
 const reasonBytes = 4096;

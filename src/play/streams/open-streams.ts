@@ -5,7 +5,7 @@ import { connect as connectTls } from "node:tls";
 import { linkAbort, withDeadline } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import type { Address, Dial } from "../dial.js";
+import type { Address, Dial } from "../cri/dial.js";
 import { SpdyClient } from "./spdy-client.js";
 
 const connectTimeoutMs = 30_000;

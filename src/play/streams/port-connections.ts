@@ -1,7 +1,7 @@
 /** Connections to the server of streams that are kept: one for each port of a pod. */
 import { linkAbort, orAbort, withDeadline } from "../../lib/abort.js";
-import type { CriClient } from "../client.js";
-import type { Dial } from "../dial.js";
+import type { CriClient } from "../cri/client.js";
+import type { Dial } from "../cri/dial.js";
 import { openStreams } from "./open-streams.js";
 import type { SpdyClient } from "./spdy-client.js";
 

@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { linkAbort, orAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import type { Dial } from "../dial.js";
+import type { Dial } from "../cri/dial.js";
 import { openStreams } from "./open-streams.js";
 import { StreamLost } from "./spdy-client.js";
 

@@ -1,14 +1,14 @@
 /** Follows the logs of the containers that the kubelet sees. */
 import { join } from "node:path";
 import { messageOf } from "../../lib/errors.js";
-import type { HostFiles } from "../containers/files.js";
-import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
+import type { HostFiles } from "../node/files.js";
+import { type Directories, logDirectory, logPath } from "../pod-config/pod-paths.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { KubeletListener } from "../kubelet/kubelet.js";
-import type { ObservedPod } from "../kubelet/observed-pod.js";
-import type { PodStatus } from "../kubelet/status-types.js";
+import type { ObservedPod } from "../pod-rules/observed-pod.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
-import { LineAssembler, LogTail, parseLogLine } from "./log-lines.js";
+import { LineAssembler, LogTail, parseLogLine } from "../node/log-lines.js";
 
 /** A line of a container's output, as the container wrote it. */
 export interface LogLine {

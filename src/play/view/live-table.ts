@@ -2,7 +2,7 @@
 import type { Clock } from "../kubelet/clock.js";
 import type { PodEvent } from "../kubelet/events.js";
 import type { KubeletListener } from "../kubelet/kubelet.js";
-import type { PodStatus } from "../kubelet/status-types.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { type Colour, Painter, type Screen, type TerminalEnvironment, canMove, oneLine } from "./colours.js";
 import type { LogLine } from "./follow-logs.js";

@@ -1,6 +1,6 @@
 /** A played pod as the object that an API server would show. Pure. */
-import { qosClass } from "../containers/resources.js";
-import type { ContainerStateNow, ContainerStatusNow, PodStatus } from "../kubelet/status-types.js";
+import { qosClass } from "../pod-config/resources.js";
+import type { ContainerStateNow, ContainerStatusNow, PodStatus } from "../pod-rules/status-types.js";
 import type { ShownPod } from "./shown-pod.js";
 
 /** A `v1 List` of Pods. `runtimeName`: of the CRI server's Version, for the ids of containers. */

@@ -1,7 +1,7 @@
 /** How far the pulls of pods are, from servers that tell it: the CRI has no progress of pulls. */
 import { normalizeReference } from "../../domain/image-reference.js";
 import { asList, asObject, type Json, numberOf, objectsOf, textOf } from "../../lib/json/json-readers.js";
-import type { CriClient } from "../client.js";
+import type { CriClient } from "../cri/client.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 

@@ -1,5 +1,5 @@
 import type { PodEvent } from "../kubelet/events.js";
-import type { PodStatus } from "../kubelet/status-types.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 
 /** A pod that play has in charge. A `PodWorker` is one. */

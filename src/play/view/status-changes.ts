@@ -1,6 +1,6 @@
 /** What has happened to a pod between two of its statuses, as lines. The kubelet has no events for it. Pure. */
-import { describeExit } from "../kubelet/observed-pod.js";
-import type { ContainerStatuses, PodStatus, Terminated } from "../kubelet/status-types.js";
+import { describeExit } from "../pod-rules/observed-pod.js";
+import type { ContainerStatuses, PodStatus, Terminated } from "../pod-rules/status-types.js";
 
 export interface StatusChange {
   readonly text: string;

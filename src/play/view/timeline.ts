@@ -1,7 +1,7 @@
 /** `play --timeline`: what the kubelet did to each pod, and when. `timeline-svg.ts` draws it. */
 import type { PodEvent } from "../kubelet/events.js";
 import type { KubeletListener } from "../kubelet/kubelet.js";
-import type { ContainerStatusNow, PodStatus } from "../kubelet/status-types.js";
+import type { ContainerStatusNow, PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { allStatuses, readyOf } from "./status-changes.js";
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { buffer, text } from "node:stream/consumers";
 import { test } from "node:test";
-import { dialStreamsOf, streamsSocketSuffix } from "../../../src/play/dial.js";
+import { dialStreamsOf, streamsSocketSuffix } from "../../../src/play/cri/dial.js";
 import { runDial } from "../../../src/forward/dial-command.js";
 import { bridge } from "../../../src/forward/exec-bridge.js";
 import { messageOf } from "../../../src/lib/errors.js";

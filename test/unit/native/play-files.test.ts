@@ -25,7 +25,7 @@ import { HelperCalls } from "../../../src/play/engine/helper-calls.js";
 import { encodeRequest } from "../../../src/play/engine/helper-protocol.js";
 import type { Owner } from "../../../src/domain/node-facts.js";
 import type { ProcessStreams } from "../../../src/shim/ports/engine.js";
-import { withoutMounts } from "../play/containers/can-mount.js";
+import { withoutMounts } from "../play/node/can-mount.js";
 import { imageArchitecture } from "../../../src/shim/native/programs.js";
 
 const architecture = imageArchitecture(process.arch);

@@ -16,10 +16,10 @@ import {
   PodSandboxState,
   type PodSandboxStatus,
 } from "../../../src/domain/cri.js";
-import type { CriClient } from "../../../src/play/client.js";
-import type { HostFiles } from "../../../src/play/containers/files.js";
-import type { MountedFiles } from "../../../src/play/containers/mounted-files.js";
-import { type PodCgroup, podCgroupPath } from "../../../src/play/containers/pod-cgroup.js";
+import type { CriClient } from "../../../src/play/cri/client.js";
+import type { HostFiles } from "../../../src/play/node/files.js";
+import type { MountedFiles } from "../../../src/play/node/mounted-files.js";
+import { type PodCgroup, podCgroupPath } from "../../../src/play/pod-config/pod-cgroup.js";
 import { parse } from "yaml";
 import { keyOf } from "../../../src/play/manifests/make-pod.js";
 import { readPod } from "../../../src/play/manifests/pod-schema.js";
@@ -27,15 +27,15 @@ import type { Problem } from "../../../src/play/manifests/schema.js";
 import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
 import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
-import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/kubelet/handlers.js";
+import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/probes/handlers.js";
 import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
-import { containerHash, podHash } from "../../../src/play/kubelet/hashes.js";
+import { containerHash, podHash } from "../../../src/play/pod-config/hashes.js";
 import { backOffTimes } from "../../../src/play/kubelet/back-off.js";
 import {
   type ObservedContainer,
   type ObservedPod,
   emptyPod,
-} from "../../../src/play/kubelet/observed-pod.js";
+} from "../../../src/play/pod-rules/observed-pod.js";
 import { ManualClock } from "./manual-clock.js";
 
 interface FakeContainer {

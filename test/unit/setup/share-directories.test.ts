@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { withoutMounts } from "../play/containers/can-mount.js";
+import { withoutMounts } from "../play/node/can-mount.js";
 
 const program = fileURLToPath(new URL("../../../scripts/image/share-directories", import.meta.url));
 

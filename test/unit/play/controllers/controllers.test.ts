@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decideCronJob } from "../../../../src/play/controllers/cron-jobs.js";
-import { lastDue, parseSchedule, schedule } from "../../../../src/play/controllers/cron-schedule.js";
+import { lastDue, parseSchedule, schedule } from "../../../../src/play/manifests/cron-schedule.js";
 import { jobPod } from "../../../../src/play/controllers/job-runner.js";
 import { type JobPod, decideJob } from "../../../../src/play/controllers/jobs.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";

@@ -5,11 +5,11 @@ import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { describe, test } from "node:test";
-import { mountMemory, unmount } from "../../../../src/play/containers/mounts.js";
-import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
-import { helperName } from "../../../../src/play/engine/volume-names.js";
+import { mountMemory, unmount } from "../../../../src/play/node/mounts.js";
+import type { VolumePreparation } from "../../../../src/play/pod-config/volumes.js";
+import { helperName } from "../../../../src/play/pod-config/volume-names.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-import { withoutMounts } from "../containers/can-mount.js";
+import { withoutMounts } from "../node/can-mount.js";
 import { type Bed, type EngineWithProgram, inVolumes, skip } from "./engine-with-program.js";
 
 const diskBytes = 1024 * 1024;

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { chmod, readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { claimVolume, podsVolume } from "../../../../src/play/engine/volume-names.js";
-import type { VolumePreparation } from "../../../../src/play/containers/volumes.js";
+import { claimVolume, podsVolume } from "../../../../src/play/pod-config/volume-names.js";
+import type { VolumePreparation } from "../../../../src/play/pod-config/volumes.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { inVolumes, skip } from "./engine-with-program.js";
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
-import { helperName, podsVolume } from "../../../../src/play/engine/volume-names.js";
+import { helperName, podsVolume } from "../../../../src/play/pod-config/volume-names.js";
 import type { Labels } from "../../../../src/domain/labels.js";
 import { imageArchitecture } from "../../../../src/shim/native/programs.js";
 import type { ProcessStreams, VolumeSnapshot } from "../../../../src/shim/ports/engine.js";

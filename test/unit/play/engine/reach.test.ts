@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readReach } from "../../../../src/play/engine/reach.js";
-import { claimVolume, isClaimVolume } from "../../../../src/play/engine/volume-names.js";
+import { claimVolume, isClaimVolume } from "../../../../src/play/pod-config/volume-names.js";
 
 const here = { hostPaths: true, networkNamespaces: true };
 const job = (name: string, value: object): string => JSON.stringify({ jobs: { [name]: value } });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-import type { PodStatus } from "../../../../src/play/kubelet/status-types.js";
+import type { PodStatus } from "../../../../src/play/pod-rules/status-types.js";
 import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 

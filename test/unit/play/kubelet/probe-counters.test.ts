@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProbeCounter, probeTimes } from "../../../../src/play/kubelet/probe-counters.js";
-import type { ProbeKind } from "../../../../src/play/kubelet/probe-results.js";
+import type { ProbeKind } from "../../../../src/play/pod-rules/probe-results.js";
 
 const one = { id: "1", isRunning: true, startedAt: 1000, hasStarted: true };
 

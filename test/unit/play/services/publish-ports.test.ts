@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { podHash } from "../../../../src/play/kubelet/hashes.js";
+import { podHash } from "../../../../src/play/pod-config/hashes.js";
 import { planServices } from "../../../../src/play/services/plan-services.js";
 import { publishPorts } from "../../../../src/play/services/publish-ports.js";
 import { podText, serviceText, workloads } from "./texts.js";

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { type Dial, dialFromHere } from "../../../../src/play/dial.js";
+import { type Dial, dialFromHere } from "../../../../src/play/cri/dial.js";
 import { dialPods } from "../../../../src/play/streams/dial-pods.js";
 import { NamespaceMode, PodSandboxState } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";

@@ -3,7 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { dialFromHere } from "../../../../src/play/dial.js";
+import { dialFromHere } from "../../../../src/play/cri/dial.js";
 import { forwardPort } from "../../../../src/play/streams/forward-port.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { fakePod } from "../../../fakes/streaming-sessions.js";

@@ -4,7 +4,7 @@ import { PassThrough, Readable, Writable } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
 import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
-import { dialFromHere } from "../../../../src/play/dial.js";
+import { dialFromHere } from "../../../../src/play/cri/dial.js";
 import { exitCodeOf, runCommand, type TerminalSize } from "../../../../src/play/streams/run-command.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";
 import { dataFrameHeader, resetStatus, rstStreamFrame } from "../../../../src/lib/spdy/frames.js";

@@ -1,4 +1,4 @@
-import { nodeFiles } from "../../../../src/play/containers/files.js";
+import { nodeFiles } from "../../../../src/play/node/files.js";
 import assert from "node:assert/strict";
 import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";

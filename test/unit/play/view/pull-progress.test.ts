@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { CriClient } from "../../../../src/play/client.js";
+import type { CriClient } from "../../../../src/play/cri/client.js";
 import { LiveTable } from "../../../../src/play/view/live-table.js";
 import { PullProgress } from "../../../../src/play/view/pull-progress.js";
 import { ManualClock } from "../manual-clock.js";

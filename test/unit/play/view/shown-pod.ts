@@ -1,8 +1,8 @@
 /** Pods for the tests of the view. */
-import { noProbeResults } from "../../../../src/play/kubelet/probe-results.js";
-import { podStatus } from "../../../../src/play/kubelet/pod-status.js";
-import type { ObservedPod } from "../../../../src/play/kubelet/observed-pod.js";
-import type { Waiting } from "../../../../src/play/kubelet/status-types.js";
+import { noProbeResults } from "../../../../src/play/pod-rules/probe-results.js";
+import { podStatus } from "../../../../src/play/pod-rules/pod-status.js";
+import type { ObservedPod } from "../../../../src/play/pod-rules/observed-pod.js";
+import type { Waiting } from "../../../../src/play/pod-rules/status-types.js";
 import type { ShownPod } from "../../../../src/play/view/shown-pod.js";
 import { observedPod, podWith } from "../fake-cri.js";
 

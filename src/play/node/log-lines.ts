@@ -1,0 +1,150 @@
+/** Container log files: parses lines of Docker's json-file and of the CRI, and follows a growing file. */
+import type { GrowingFile, HostFiles } from "./files.js";
+
+/** A piece of a container's output. */
+export interface LogPiece {
+  /** RFC 3339; empty when the line has none. */
+  readonly time: string;
+  readonly stream: string;
+  /** Without its line end. */
+  readonly text: string;
+  /** Whether the container's line ends here. */
+  readonly isEnd: boolean;
+}
+
+const criPattern = /^(\d{4}-\S+) (stdout|stderr) ([PF])(?::\S*)? (.*)$/s;
+
+/** Parses a line of a log file, without its line end. A line of neither format becomes the text as it is. */
+export function parseLogLine(line: string): LogPiece {
+  const cri = criPattern.exec(line);
+  if (cri !== null)
+    return { time: cri[1] ?? "", stream: cri[2] ?? "", text: cri[4] ?? "", isEnd: cri[3] === "F" };
+  const docker = line.startsWith("{") ? parseJson(line) : undefined;
+  if (docker !== undefined) {
+    const isEnd = docker.log.endsWith("\n");
+    const { time, stream } = docker;
+    return { time, stream, text: isEnd ? docker.log.slice(0, -1) : docker.log, isEnd };
+  }
+  return { time: "", stream: "stdout", text: line, isEnd: true };
+}
+
+function parseJson(
+  line: string,
+): { readonly log: string; readonly stream: string; readonly time: string } | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return undefined; // Not Docker's form after all.
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  const log = "log" in value ? value.log : undefined;
+  const stream = "stream" in value ? value.stream : undefined;
+  if (typeof log !== "string") return undefined;
+  const time = "time" in value && typeof value.time === "string" ? value.time : "";
+  return { log, stream: typeof stream === "string" ? stream : "stdout", time };
+}
+
+/** Puts the pieces of long lines together again. */
+export class LineAssembler {
+  readonly #open = new Map<string, string>();
+
+  /** Splits a line longer than `maxLength`. */
+  constructor(private readonly maxLength = 64 * 1024) {}
+
+  /** The line that `piece` completes, or undefined. */
+  add({ stream, text, isEnd }: Pick<LogPiece, "stream" | "text" | "isEnd">): string | undefined {
+    const line = (this.#open.get(stream) ?? "") + text;
+    if (!isEnd && line.length < this.maxLength) {
+      this.#open.set(stream, line);
+      return undefined;
+    }
+    this.#open.delete(stream);
+    return line;
+  }
+
+  /** The text of lines without an end. */
+  flush(): readonly string[] {
+    const rest = [...this.#open.values()];
+    this.#open.clear();
+    return rest;
+  }
+}
+
+/** The container's output in (the end of) a log file. */
+export function outputOf(logText: string): readonly string[] {
+  const assembler = new LineAssembler();
+  const lines = logText.split("\n").filter((line) => line !== "");
+  return [
+    ...lines.map((line) => assembler.add(parseLogLine(line))).filter((line) => line !== undefined),
+    ...assembler.flush(),
+  ];
+}
+
+const chunkBytes = 64 * 1024;
+/** A longer line of a log file is taken in parts. */
+const longestLineBytes = 1024 * 1024;
+
+/** Reads the lines of a log file as they come, also after rotations. */
+export class LogTail implements AsyncDisposable {
+  #file: GrowingFile | undefined;
+  #offset = 0;
+  #rest = Buffer.alloc(0);
+
+  constructor(
+    private readonly path: string,
+    private readonly files: Pick<HostFiles, "openFile">,
+  ) {}
+
+  /**
+   * Gives the lines that were completed since the last call; of a container that writes faster than this reads,
+   * those until now. `pace` is awaited between pieces of the file. Answers whether there is a file yet.
+   */
+  async read(take: (line: string) => void, pace?: () => Promise<void>): Promise<boolean> {
+    const isNew = this.#file === undefined;
+    this.#file ??= await this.files.openFile(this.path);
+    if (this.#file === undefined) return false;
+    // Asked first: what is written to a rotated file came before it was rotated.
+    const isReplaced = !isNew && (await this.#file.isReplaced());
+    await this.#drain(this.#file, take, pace);
+    if (!isReplaced) return true;
+    this.#end(take);
+    await this.#file[Symbol.asyncDispose]();
+    this.#file = undefined;
+    this.#offset = 0;
+    await this.read(take, pace);
+    return true;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#file?.[Symbol.asyncDispose]();
+    this.#file = undefined;
+  }
+
+  async #drain(file: GrowingFile, take: (line: string) => void, pace?: () => Promise<void>): Promise<void> {
+    const end = await file.size();
+    // Cut short in place.
+    if (end < this.#offset) {
+      this.#offset = 0;
+      this.#rest = Buffer.alloc(0);
+    }
+    while (this.#offset < end) {
+      const chunk = await file.read(this.#offset, Math.min(chunkBytes, end - this.#offset));
+      if (chunk.length === 0) return;
+      this.#offset += chunk.length;
+      let data = Buffer.concat([this.#rest, chunk]);
+      for (let at = data.indexOf(0x0a); at !== -1; at = data.indexOf(0x0a)) {
+        take(data.toString("utf8", 0, at));
+        data = data.subarray(at + 1);
+      }
+      this.#rest = Buffer.from(data);
+      if (this.#rest.length >= longestLineBytes) this.#end(take);
+      await pace?.();
+    }
+  }
+
+  #end(take: (line: string) => void): void {
+    if (this.#rest.length > 0) take(this.#rest.toString("utf8"));
+    this.#rest = Buffer.alloc(0);
+  }
+}

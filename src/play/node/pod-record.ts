@@ -1,0 +1,125 @@
+/**
+ * What play keeps of a pod on disk, so that a supervisor needs no file of the user: the manifest with the
+ * objects that it refers to. Secrets are in it, as a kubelet has them in memory: only root may read the file.
+ */
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
+import { readPod } from "../manifests/pod-schema.js";
+import type { Manifest, ObjectData, PodObjects } from "../manifests/read-manifests.js";
+import {
+  type Problem,
+  type Reader,
+  type TypeOf,
+  integer,
+  mandatory,
+  mapOf,
+  object,
+  string,
+} from "../manifests/schema.js";
+import type { HostFiles } from "./files.js";
+import { type Directories, recordPath } from "../pod-config/pod-paths.js";
+
+const formatVersion = 1;
+/** Objects of Kubernetes have at most 1 MiB each. */
+const limitBytes = 64 * 1024 ** 2;
+
+export interface PodRecordDeps {
+  readonly files: Pick<HostFiles, "replaceFile" | "readFile" | "list">;
+  readonly directories: Directories;
+}
+
+const base64: Reader<Buffer> = (value, path, problems) => {
+  const text = string()(value, path, problems);
+  return text === undefined ? undefined : Buffer.from(text, "base64");
+};
+const data = mapOf(base64);
+
+const record = object({
+  version: mandatory(integer(formatVersion, formatVersion)),
+  source: mandatory(string()),
+  hash: mandatory(string()),
+  key: mandatory(
+    object({
+      namespace: mandatory(string(dnsLabel)),
+      name: mandatory(string(dnsSubdomain)),
+      uid: mandatory(string(podUid)),
+    }),
+  ),
+  owner: object({ kind: mandatory(string()), name: mandatory(string()) }),
+  pod: mandatory(readPod),
+  configMaps: mandatory(mapOf(data)),
+  secrets: mandatory(mapOf(object({ type: mandatory(string()), data: mandatory(data) }))),
+});
+
+/** Replaces what was kept before. */
+export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): Promise<void> {
+  const { source, hash, key, owner, pod, objects } = manifest;
+  const text = JSON.stringify({
+    version: formatVersion,
+    ...{ source, hash, key, owner, pod },
+    ...encodeObjects(objects),
+  });
+  if (Buffer.byteLength(text) > limitBytes)
+    throw new ShimError("exhausted", `keep pod "${key.namespace}/${key.name}": its objects are too large`);
+  await deps.files.replaceFile(recordPath(deps.directories, key), text);
+}
+
+/** Undefined when play keeps no pod of this uid. */
+export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<Manifest | undefined> {
+  const path = recordPath(deps.directories, { uid });
+  const text = await deps.files.readFile(path, limitBytes);
+  return text === undefined ? undefined : parseRecord(text, path, uid);
+}
+
+/** All pods that play keeps. Reports a record that cannot be read, and leaves it out. */
+export async function readPodRecords(
+  deps: PodRecordDeps,
+  report: (line: string) => void,
+): Promise<readonly Manifest[]> {
+  const manifests: Manifest[] = [];
+  for (const name of await deps.files.list(deps.directories.state)) {
+    if (podUid(name) !== undefined) continue; // Another directory of play.
+    try {
+      const manifest = await readPodRecord(name, deps);
+      if (manifest !== undefined) manifests.push(manifest);
+    } catch (error) {
+      report(messageOf(error));
+    }
+  }
+  return manifests;
+}
+
+function parseRecord(text: string, path: string, uid: string): Manifest {
+  const problems: Problem[] = [];
+  let read: TypeOf<typeof record> | undefined;
+  try {
+    read = record(JSON.parse(text), "", problems);
+  } catch {
+    problems.push({ path: "", reason: "is not JSON", kind: "malformed" });
+  }
+  if (read !== undefined && read.key.uid !== uid)
+    problems.push({ path: "key.uid", reason: "is that of another pod", kind: "malformed" });
+  const [problem] = problems.filter(({ kind }) => kind !== "passedOver");
+  if (read === undefined || problem !== undefined) {
+    const what = `${problem?.path ?? ""} ${problem?.reason ?? ""}`.trim();
+    const remedy = "play the manifest again, or remove the pod by the program that wrote it";
+    throw new ShimError("invalid", `read "${path}": ${what}: damaged, or of another version; ${remedy}`);
+  }
+  const { source, hash, key, owner, pod, configMaps, secrets } = read;
+  const objects = {
+    configMaps: new Map(Object.entries(configMaps)),
+    secrets: new Map(Object.entries(secrets)),
+  };
+  return { source, hash, key, pod, objects, ...(owner === undefined ? {} : { owner }) };
+}
+
+function encodeObjects({ configMaps, secrets }: PodObjects): object {
+  const encode = (values: ObjectData): object =>
+    Object.fromEntries(Object.entries(values).map(([key, value]) => [key, value.toString("base64")]));
+  return {
+    configMaps: Object.fromEntries([...configMaps].map(([name, values]) => [name, encode(values)])),
+    secrets: Object.fromEntries(
+      [...secrets].map(([name, secret]) => [name, { type: secret.type, data: encode(secret.data) }]),
+    ),
+  };
+}

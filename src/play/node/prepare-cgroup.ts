@@ -1,0 +1,40 @@
+/** The cgroup of a pod on the engine's host, where play can make one. */
+import { messageOf } from "../../lib/errors.js";
+import type { CriClient } from "../cri/client.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import type { NodeFacts } from "../pod-config/cri-config.js";
+import type { HostFiles } from "./files.js";
+import { type PodCgroups, needsPodCgroup, podCgroup } from "../pod-config/pod-cgroup.js";
+
+/** Asks once for all pods: whether cgroups are in reach does not depend on the pod. */
+export async function podCgroupsOf(
+  client: Pick<CriClient, "cgroupDriver">,
+  files: Pick<HostFiles, "checkCgroups">,
+  signal: AbortSignal,
+): Promise<PodCgroups> {
+  const driver = await client.cgroupDriver(signal);
+  if (driver === undefined) return { reason: "the CRI server does not tell its cgroup driver" };
+  try {
+    await files.checkCgroups(driver);
+  } catch (error) {
+    return { reason: messageOf(error) };
+  }
+  return { driver };
+}
+
+/**
+ * Makes the pod's cgroup, or brings its limits up to date. Where there can be none, answers what that means
+ * for a pod with limits of its own; other pods lose nothing that their manifest says.
+ */
+export async function prepareCgroup(
+  { key, pod }: Pick<Manifest, "key" | "pod">,
+  { files, node }: { readonly files: Pick<HostFiles, "makeCgroup">; readonly node: NodeFacts },
+): Promise<string | undefined> {
+  const { podCgroups } = node;
+  if (podCgroups.driver !== undefined) {
+    await files.makeCgroup(podCgroup(key, pod.spec, podCgroups.driver, node));
+    return undefined;
+  }
+  if (!needsPodCgroup(pod.spec)) return undefined;
+  return `spec.resources.limits is the limit of each container, not of all together: ${podCgroups.reason}`;
+}

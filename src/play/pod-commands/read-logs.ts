@@ -1,0 +1,89 @@
+/** `dockershim pod logs`: the log files of containers, on this host. */
+import { sleep } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import type { HostFiles } from "../node/files.js";
+import { LineAssembler, LogTail, parseLogLine } from "../node/log-lines.js";
+
+export interface LogOptions {
+  readonly follow: boolean;
+  /** How many of the last lines; all when undefined. */
+  readonly tail: number | undefined;
+  /** Only lines since then: milliseconds since 1970. */
+  readonly sinceMs: number | undefined;
+  readonly timestamps: boolean;
+  /** In front of each line. */
+  readonly prefix: string;
+}
+
+export interface LogSource {
+  readonly path: string;
+  /** Whether more may come. */
+  isRunning(): Promise<boolean>;
+}
+
+const pollMs = 250;
+
+/**
+ * Writes the container's output, as it is. `pace` is awaited now and then: what `write` got must have been taken.
+ * Rejects with `notFound` when there is no file.
+ */
+export async function readLogs(
+  source: LogSource,
+  options: LogOptions,
+  files: Pick<HostFiles, "openFile">,
+  write: (text: string) => void,
+  signal: AbortSignal,
+  pace?: () => Promise<void>,
+): Promise<void> {
+  await using log = new LogTail(source.path, files);
+  const text = new LogText(options);
+  // The past: only its last lines are kept.
+  let past: string[] = [];
+  const { tail } = options;
+  const isThere = await log.read((line) => {
+    for (const shown of text.add(line)) {
+      if (tail === undefined) write(shown);
+      else if (tail > 0) past.push(shown);
+    }
+    if (tail !== undefined && past.length > 2 * tail + 1000) past = past.slice(-tail);
+  }, pace);
+  if (!isThere)
+    throw new ShimError("notFound", `read the log "${source.path}": there is no such file on this host`);
+  for (const line of past.slice(-(tail ?? 0))) write(line);
+  while (options.follow) {
+    signal.throwIfAborted();
+    // Asked before the read: what an ended container has written is in the file.
+    const isRunning = await source.isRunning();
+    await log.read((line) => {
+      for (const shown of text.add(line)) write(shown);
+    }, pace);
+    if (!isRunning) break;
+    await sleep(pollMs, signal);
+  }
+  for (const line of text.flush()) write(line);
+}
+
+/** Lines of a log file as the lines that are shown. */
+class LogText {
+  readonly #assembler = new LineAssembler();
+  #time = "";
+
+  constructor(private readonly options: LogOptions) {}
+
+  *add(line: string): Generator<string> {
+    const piece = parseLogLine(line);
+    this.#time = piece.time;
+    const text = this.#assembler.add(piece);
+    if (text !== undefined) yield* this.#shown(text);
+  }
+
+  *flush(): Generator<string> {
+    for (const text of this.#assembler.flush()) yield* this.#shown(text);
+  }
+
+  *#shown(text: string): Generator<string> {
+    const { sinceMs, timestamps, prefix } = this.options;
+    if (sinceMs !== undefined && Date.parse(this.#time) < sinceMs) return;
+    yield `${prefix}${timestamps ? `${this.#time} ` : ""}${text}\n`;
+  }
+}

@@ -1,0 +1,124 @@
+/** Paths of a pod's files on the node. */
+import { createHash } from "node:crypto";
+import { posix } from "node:path";
+import { claimVolume, podsVolume } from "./volume-names.js";
+import type { PodKey } from "../manifests/read-manifests.js";
+
+/** Absolute paths of directories. */
+export interface Directories {
+  /** Volumes and other files of the pods, one directory each. */
+  readonly state: string;
+  /**
+   * As the kubelet's `/var/log/pods`. Undefined when the CRI server, which writes them, sees no files of this
+   * host: then they are with what containers mount.
+   */
+  readonly logs: string | undefined;
+  /**
+   * Where the engine's volumes are on its host, when it sees no files of this host: then they have what
+   * containers mount. The other directories are of this host.
+   */
+  readonly engineVolumes?: string;
+  /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
+  readonly seccomp: string;
+}
+
+const idLength = 12;
+
+export const defaultDirectories: Directories = {
+  state: "/var/lib/dockershim/play",
+  logs: "/var/log/pods",
+  seccomp: "/var/lib/kubelet/seccomp",
+};
+
+/** Of all engines elsewhere. Beside the directories of pods, which have the names of uids: a uid has no dot. */
+export function enginesPath({ state }: Pick<Directories, "state">): string {
+  return posix.join(state, "engines.d");
+}
+
+/**
+ * The directories for pods on an engine that sees no files of this host, which has records of them alone. Pods of
+ * two engines may have one name, and with it one uid.
+ */
+export function directoriesElsewhere(directories: Directories, engineId: string): Directories {
+  const id = createHash("sha256").update(engineId).digest("hex").slice(0, idLength);
+  return { ...directories, state: posix.join(enginesPath(directories), id) };
+}
+
+export function podDirectory(directories: Directories, key: PodKey): string {
+  return posix.join(directories.state, key.uid);
+}
+
+/** What the pod's containers mount, on the engine's host. */
+export function mountedDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
+  const { state, engineVolumes } = directories;
+  if (engineVolumes === undefined) return posix.join(state, key.uid);
+  return posix.join(engineVolumes, podsVolume, "_data", key.uid);
+}
+
+/** A volume of the pod, by its kind, such as `empty-dir`. */
+export function volumePath(directories: Directories, key: PodKey, kind: string, volume: string): string {
+  return posix.join(mountedDirectory(directories, key), "volumes", kind, volume);
+}
+
+/** Beside the directories of pods, which have the names of uids: a uid has no dot. */
+export function claimsPath(directories: Directories): string {
+  return posix.join(directories.state, "claims.d");
+}
+
+/** The data of a PersistentVolumeClaim, which outlives its pods. */
+export function claimPath(directories: Directories, namespace: string, claim: string): string {
+  const { engineVolumes } = directories;
+  if (engineVolumes !== undefined) return posix.join(engineVolumes, claimVolume(namespace, claim), "_data");
+  return posix.join(claimsPath(directories), namespace, claim);
+}
+
+/** What play knows of a pod that it keeps. */
+export function recordPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "pod.json");
+}
+
+/** Why play has ended the pod. */
+export function endPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "end.json");
+}
+
+/** Names the play that keeps the pod. */
+export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "owner");
+}
+
+/** Has the mark of the process that starts something of the pod at the moment. */
+export function startingPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "starting");
+}
+
+/** The file that is mounted as /etc/hosts. */
+export function hostsPath(directories: Directories, key: PodKey): string {
+  return posix.join(mountedDirectory(directories, key), "etc-hosts");
+}
+
+/** The file that is mounted as the container's termination message file. */
+export function terminationMessageFile(
+  directories: Directories,
+  key: PodKey,
+  container: string,
+  attempt: number,
+): string {
+  return posix.join(
+    mountedDirectory(directories, key),
+    "containers",
+    container,
+    `termination-message-${attempt}`,
+  );
+}
+
+/** As the kubelet's: `<logs>/<namespace>_<name>_<uid>`. */
+export function logDirectory(directories: Directories, key: PodKey): string {
+  if (directories.logs === undefined) return posix.join(mountedDirectory(directories, key), "logs");
+  return posix.join(directories.logs, [key.namespace, key.name, key.uid].join("_"));
+}
+
+/** Relative to the log directory, as the kubelet's. */
+export function logPath(container: string, attempt: number): string {
+  return posix.join(container, `${attempt}.log`);
+}

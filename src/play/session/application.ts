@@ -1,0 +1,225 @@
+/** Brings all pods of the manifests up, shows them, or removes them. */
+import { orAbort } from "../../lib/abort.js";
+import type { PodSandbox } from "../../domain/cri.js";
+import { ShimError, isKind, messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { Rollback } from "../../lib/rollback.js";
+import type { Manifest, PodKey } from "../manifests/read-manifests.js";
+import { type DeleteDeps, deletePod } from "../kubelet/delete-pod.js";
+import type { Kubelet, KubeletDeps } from "../kubelet/kubelet.js";
+import { defaultGraceSeconds, ignoreMissing } from "../kubelet/kill.js";
+import type { PodStatus } from "../pod-rules/status-types.js";
+import { observePod } from "../kubelet/observe.js";
+import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+import type { CriClient } from "../cri/client.js";
+import type { Doomed } from "../manifests/workloads.js";
+import { podDirectory } from "../pod-config/pod-paths.js";
+
+/** An undo may wait for the grace period of the pod's containers, and then for the engine. */
+const undoMarginMs = 120_000;
+
+/** The first application of pods: all of them, or nothing. */
+export class Application implements Disposable {
+  readonly #pods: { readonly key: PodKey; readonly rollback: Rollback }[] = [];
+  readonly #changed = new Set<string>();
+  readonly #pending = new Set<Promise<void>>();
+  readonly #failed = new AbortController();
+  #isTimedOut = false;
+  #isInterrupted = false;
+  readonly #listening: Disposable;
+
+  constructor(
+    private readonly kubelet: Kubelet,
+    private readonly deps: KubeletDeps,
+    private readonly options: { readonly keep: boolean },
+  ) {
+    this.#listening = kubelet.listen({
+      onEvent: ({ key }) => {
+        this.#changed.add(nameOf(key));
+      },
+    });
+  }
+
+  /**
+   * `work` calls `apply`. When it fails, everything is undone before its error is thrown; but not when the user
+   * does not want to wait any longer (`signal` aborts with a timeout).
+   */
+  async run(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#isTimedOut = signal.aborted && isKind(signal.reason, "timeout");
+      this.#isInterrupted = signal.aborted && !this.#isTimedOut;
+      // What is applied beside it must not start after the undo.
+      this.#failed.abort(ShimError.from(error, "unknown"));
+      await Promise.allSettled(this.#pending);
+      await this.#undo();
+      throw error;
+    }
+    for (const { rollback } of this.#pods) rollback.commit();
+    for (const { key } of this.#pods.filter((pod) => !this.#changed.has(nameOf(pod.key)))) {
+      const phase = this.kubelet.pod(key)?.status?.phase ?? "Pending";
+      this.deps.report(`${nameOf(key)}: already ${phase === "Running" ? "running" : `there (${phase})`}`);
+    }
+  }
+
+  /** Rejects also when another pod fails. `before`: all sandboxes of the server, if they were listed just now. */
+  async apply(manifest: Manifest, signal: AbortSignal, before?: readonly PodSandbox[]): Promise<void> {
+    const work = this.#apply(manifest, AbortSignal.any([signal, this.#failed.signal]), before);
+    this.#pending.add(work);
+    try {
+      await work;
+    } finally {
+      this.#pending.delete(work);
+    }
+  }
+
+  async #apply(
+    manifest: Manifest,
+    signal: AbortSignal,
+    before: readonly PodSandbox[] | undefined,
+  ): Promise<void> {
+    const { key } = manifest;
+    signal.throwIfAborted();
+    const rollback = await undoOf(manifest, this.deps, signal, before);
+    signal.throwIfAborted();
+    this.#pods.push({ key, rollback });
+    try {
+      await orAbort(this.kubelet.apply(manifest, { failFast: true }).applied, signal);
+    } catch (error) {
+      if (signal.aborted) throw ShimError.from(signal.reason);
+      const { kind, fields } = ShimError.from(error, "unknown");
+      const message = `play pod "${nameOf(key)}" (${manifest.source}): ${messageOf(error)}`;
+      throw new ShimError(kind, message, fields, { cause: error });
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#listening[Symbol.dispose]();
+  }
+
+  async #undo(): Promise<void> {
+    // Another play has them now.
+    for (const { key, rollback } of this.#pods) if (await this.kubelet.pod(key)?.isLost()) rollback.commit();
+    const why = this.#isInterrupted ? "interrupted" : "failed";
+    const keep = this.options.keep || this.#isTimedOut;
+    await Promise.all(this.#pods.map(({ key }) => this.kubelet.forget(key)));
+    if (this.#changed.size > 0 && !this.#isTimedOut)
+      this.deps.report(
+        keep ? `${why}; what was made is kept (--keep)` : `${why}; removing what this run has made`,
+      );
+    if (keep) for (const { rollback } of this.#pods) rollback.commit();
+    await Promise.all(this.#pods.map(({ rollback }) => rollback[Symbol.asyncDispose]()));
+  }
+}
+
+/** A pod that has succeeded needs nothing more. */
+export function podIsReady({ phase, conditions }: Pick<PodStatus, "phase" | "conditions">): boolean {
+  return (
+    phase === "Succeeded" || conditions.some(({ type, status }) => type === "Ready" && status === "True")
+  );
+}
+
+/** Remembers what is there of a pod, so that the undo removes only what comes later. */
+async function undoOf(
+  manifest: Manifest,
+  deps: KubeletDeps,
+  signal: AbortSignal,
+  listed: readonly PodSandbox[] | undefined,
+): Promise<Rollback> {
+  const { key, pod } = manifest;
+  const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? defaultGraceSeconds;
+  const rollback = new Rollback(undoLog(deps.report), graceSeconds * 1000 + undoMarginMs);
+  const before = await observePod(deps, key, signal, listed);
+  const hadFiles = await deps.files.exists(podDirectory(deps.directories, key));
+  if (before.sandboxes.some(({ playHash }) => playHash === undefined)) return rollback;
+  const silent = { ...deps, event: () => undefined };
+  if (before.sandboxes.length === 0) {
+    rollback.defer(`remove pod "${nameOf(key)}"`, (undoSignal) =>
+      deletePod(key, silent, undoSignal, { keepFiles: hadFiles }),
+    );
+    return rollback;
+  }
+  const known = new Set([...before.sandboxes, ...before.containers].map(({ id }) => id));
+  rollback.defer(`remove new containers of pod "${nameOf(key)}"`, async (undoSignal) => {
+    const { sandboxes, containers } = await observePod(deps, key, undoSignal);
+    // It was deleted and made again: nothing of the earlier one is left.
+    if (!sandboxes.some(({ id }) => known.has(id))) {
+      await deletePod(key, silent, undoSignal);
+      return;
+    }
+    for (const { id, state } of containers.filter((container) => !known.has(container.id))) {
+      if (state === "running") await ignoreMissing(deps.client.stopContainer(id, graceSeconds, undoSignal));
+      await ignoreMissing(deps.client.removeContainer(id, undoSignal));
+    }
+    for (const { id } of sandboxes.filter((sandbox) => !known.has(sandbox.id))) {
+      await ignoreMissing(deps.client.stopPodSandbox(id, undoSignal));
+      await ignoreMissing(deps.client.removePodSandbox(id, undoSignal));
+    }
+  });
+  return rollback;
+}
+
+/** The pods of `doomed`: its own, and all that play has made for its workloads. */
+export async function doomedPods(
+  doomed: Pick<Doomed, "pods" | "owners">,
+  client: Pick<CriClient, "listPodSandboxes">,
+  signal: AbortSignal,
+): Promise<readonly { readonly source: string; readonly key: PodKey }[]> {
+  if (doomed.owners.length === 0) return doomed.pods;
+  const sources = new Map(
+    doomed.owners.map(({ namespace, kind, name, source }) => [`${namespace} ${kind}/${name}`, source]),
+  );
+  const found = new Map(doomed.pods.map((pod) => [nameOf(pod.key), pod]));
+  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+    const { namespace = "", name = "", uid = "" } = metadata ?? {};
+    const source = sources.get(`${namespace} ${annotations[playOwnerAnnotation] ?? ""}`);
+    const key = { namespace, name, uid };
+    if (source !== undefined && annotations[playHashAnnotation] !== undefined)
+      found.set(nameOf(key), { source, key });
+  }
+  return [...found.values()];
+}
+
+/** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
+export async function playDown(
+  pods: readonly { readonly source: string; readonly key: PodKey }[],
+  deps: Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "report">,
+  signal: AbortSignal,
+): Promise<{ readonly failed: number }> {
+  const failures = await Promise.all(
+    pods.map(async ({ key }) => {
+      const pod = nameOf(key);
+      try {
+        const { own, foreign } = await deletePod(key, { ...deps, event: () => undefined }, signal);
+        if (foreign > 0) deps.report(`${pod}: not removed, because play did not make it`);
+        else deps.report(own === 0 ? `${pod}: not there` : `${pod}: removed`);
+        return 0;
+      } catch (error) {
+        if (signal.aborted) throw error;
+        deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
+        return 1;
+      }
+    }),
+  );
+  return { failed: failures.filter((count) => count > 0).length };
+}
+
+function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
+}
+
+/** The log of the rollback, as lines for the user. */
+function undoLog(report: (line: string) => void): Pick<Logger, "debug" | "error"> {
+  return {
+    debug: () => undefined,
+    error: (...args: unknown[]) => {
+      const fields: unknown = args[0];
+      const { step, err } = (typeof fields === "object" ? fields : {}) as {
+        readonly step?: string;
+        readonly err?: string;
+      };
+      report(`cannot ${step ?? "undo a step"}: ${err ?? ""}; remove it with "play --down"`);
+    },
+  };
+}

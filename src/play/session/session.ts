@@ -1,0 +1,348 @@
+/** A play that runs: its pods in the charge of one kubelet, and the controllers of its jobs. */
+import type { PodSandbox } from "../../domain/cri.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { refuseUnserved } from "../pod-config/server-features.js";
+import { CronRunner } from "../controllers/cron-runner.js";
+import { JobRunner, type JobRunnerDeps, removeSurely } from "../controllers/job-runner.js";
+import { isSameJob } from "../controllers/same-job.js";
+import { refuseSharedUids } from "../kubelet/check-uids.js";
+import { pause } from "../kubelet/clock.js";
+import { Kubelet, type KubeletDeps } from "../kubelet/kubelet.js";
+import { hasEnded } from "../pod-rules/pod-status.js";
+import { presentPods } from "../kubelet/present-pods.js";
+import { takenOver } from "../kubelet/pod-worker.js";
+import type { PodKey } from "../manifests/manifest.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
+import { Application, podIsReady } from "./application.js";
+import { Watchers } from "./watchers.js";
+import { namesOf } from "../store/play-store.js";
+
+/** Between two tries to start a job. */
+const retryMs = 10_000;
+
+type Wanted = Pick<Workloads, "pods" | "jobs" | "cronJobs">;
+
+export class Session implements AsyncDisposable {
+  readonly kubelet: Kubelet;
+  readonly #jobs = new Set<JobRunner>();
+  #cronJobs: readonly CronRunner[] = [];
+  #manifests: readonly Manifest[] = [];
+  /** Pods of StatefulSets that wait for the one before them. */
+  #waiting: readonly Manifest[] = [];
+  #hasLost = false;
+  readonly #watchers = new Watchers();
+  readonly #stop = new AbortController();
+
+  constructor(private readonly deps: KubeletDeps) {
+    this.kubelet = new Kubelet(deps);
+    this.kubelet.listen({
+      onEvent: ({ key, reason }) => {
+        if (reason === takenOver) this.#lose(key);
+      },
+      onStatus: ({ key }) => {
+        this.#startWaiting();
+        for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
+        this.#watchers.changed();
+      },
+    });
+  }
+
+  /**
+   * Makes everything that `workloads` asks for at first: all pods but those that wait for another one. When a
+   * pod cannot be made, everything that this call has made is removed, unless `keep`. Call it once, before
+   * `update`.
+   */
+  async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
+    const jobs = [...workloads.jobs, ...workloads.cronJobs.map(({ job }) => job)];
+    refuseUnserved(
+      [...workloads.pods, ...jobs.map(({ source, template: { pod } }) => ({ source, pod }))],
+      this.deps.features,
+    );
+    const hasPods = workloads.pods.length > 0;
+    const listed = hasPods ? await this.deps.client.listPodSandboxes({}, signal) : [];
+    refuseSharedUids(workloads.pods, listed);
+    using application = new Application(this.kubelet, this.deps, options);
+    let isApplied = false;
+    const apply = async (manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> => {
+      this.#manifests = [...this.#manifests, manifest];
+      if (isApplied) this.kubelet.apply(manifest, { failFast: false });
+      else await application.apply(manifest, signal, before);
+    };
+    const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
+    const present = presentPods(later, listed);
+    const runners = workloads.jobs.map((job) => this.#addJob(job, (manifest) => apply(manifest)));
+    await application.run(async () => {
+      await Promise.all([
+        ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
+        ...runners.map((runner) => runner.start(signal)),
+      ]);
+    }, signal);
+    isApplied = true;
+    this.#manifests = [...this.#manifests, ...later];
+    this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
+    for (const manifest of later)
+      if (!this.#waiting.includes(manifest)) this.kubelet.apply(manifest, { failFast: false });
+    for (const { key, startsAfter: name = "" } of later)
+      if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
+    this.#startWaiting();
+    this.#updateCronJobs(workloads.cronJobs);
+  }
+
+  /**
+   * Keeps from now on what `workloads` asks for, as a kubelet and the controllers do: nothing is undone, and
+   * what fails is tried again. What it does not ask for any more is removed, or left to another play.
+   */
+  async update(
+    workloads: Wanted,
+    { obsolete }: { readonly obsolete: "remove" | "leave" },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
+    const isLater = workloads.pods.filter(isNew).some(({ startsAfter }) => startsAfter !== undefined);
+    const listed = isLater ? await this.deps.client.listPodSandboxes({}, signal) : [];
+    const present = presentPods(workloads.pods.filter(isNew), listed);
+    const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
+    const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
+    const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));
+    this.#manifests = [...workloads.pods, ...ofJobs];
+    this.#waiting = [];
+    this.#hasLost = false;
+    const later: Manifest[] = [];
+    for (const manifest of workloads.pods) {
+      const isThere = !isNew(manifest) || present.has(manifest.key.uid);
+      if (manifest.startsAfter !== undefined && !isThere) later.push(manifest);
+      else this.kubelet.apply(manifest, { failFast: false });
+    }
+    this.#waiting = later;
+    this.#startWaiting();
+    const end = async (key: PodKey): Promise<void> => {
+      if (obsolete === "leave" || (await this.kubelet.pod(key)?.isLost())) await this.kubelet.forget(key);
+      else await removeSurely(key, this.#jobDeps, signal);
+    };
+    const runners = [...this.#jobs];
+    const oldRunners = runners.filter((runner) => {
+      const cronJob = this.#cronJobs.find((one) => one.has(runner))?.cronJob;
+      if (cronJob !== undefined) return !workloads.cronJobs.some((one) => isSameObject(one, cronJob));
+      return !workloads.jobs.some((one) => isSameJob(one, runner.job));
+    });
+    for (const runner of oldRunners) this.#jobs.delete(runner);
+    this.#updateCronJobs(workloads.cronJobs);
+    await Promise.all([
+      ...old.map(({ key }) => end(key)),
+      ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
+    ]);
+    for (const job of workloads.jobs)
+      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#startLater(job);
+    this.#watchers.changed();
+  }
+
+  /** Resolves when all pods are ready or have succeeded, and all jobs are complete. Rejects when one cannot. */
+  async ready(signal: AbortSignal): Promise<void> {
+    await this.#watchers.until(signal, () => {
+      const failed = [...this.#jobs].find(({ state }) => state === "failed");
+      if (failed !== undefined)
+        throw new ShimError("precondition", `job "${failed.job.namespace}/${failed.job.name}" has failed`);
+      for (const { key } of this.#pods()) {
+        if (this.kubelet.pod(key)?.status?.phase === "Failed")
+          throw new ShimError("precondition", `pod "${key.namespace}/${key.name}" has failed`);
+      }
+      return this.unready().length === 0;
+    });
+  }
+
+  /** `default/web` of all pods and jobs that `ready` waits for. */
+  unready(): readonly string[] {
+    const pods = this.#pods().filter(({ key }) => {
+      const status = this.kubelet.pod(key)?.status;
+      return status === undefined || !podIsReady(status);
+    });
+    const jobs = [...this.#jobs].filter(({ state }) => state === "running").map(({ job }) => job);
+    const names = [...pods.map(({ key }) => key), ...jobs].map(
+      ({ namespace, name }) => `${namespace}/${name}`,
+    );
+    return [...new Set(names)];
+  }
+
+  /** Resolves when nothing is left to do: pods and jobs have ended. Answers whether all have succeeded. */
+  async ended(signal: AbortSignal): Promise<boolean> {
+    await this.#watchers.until(signal, () => {
+      if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
+      if (this.#waiting.length > 0) return false;
+      return this.#manifests.every(({ key }) => {
+        const worker = this.kubelet.pod(key);
+        return worker === undefined || (worker.status !== undefined && hasEnded(worker.status));
+      });
+    });
+    const pods = this.#pods().map(({ key }) => this.kubelet.pod(key)?.status?.phase ?? "Failed");
+    return (
+      pods.every((phase) => phase === "Succeeded") &&
+      [...this.#jobs].every(({ state }) => state === "complete" || state === "suspended")
+    );
+  }
+
+  /** Names (see `workloadName`) of what no other play has taken or removed. */
+  async kept(): Promise<ReadonlySet<string>> {
+    for (const { key } of this.#manifests) if (await this.kubelet.pod(key)?.isLost()) this.#lose(key);
+    // Those that a CronJob has started have names of their own.
+    const jobs = [...this.#jobs]
+      .map(({ job }) => job)
+      .filter(({ name, template }) => name === template.owner.name);
+    return namesOf({ pods: this.#pods(), jobs, cronJobs: this.#cronJobs.map(({ cronJob }) => cronJob) });
+  }
+
+  /** Whether another play has taken pods since the last `update`. */
+  get hasLost(): boolean {
+    return this.#hasLost;
+  }
+
+  /** All pods that were made, in order; without those that a job has removed. */
+  get manifests(): readonly Manifest[] {
+    return this.#manifests.filter(({ key }) => this.kubelet.pod(key) !== undefined);
+  }
+
+  /** Leaves everything as it is. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "play ends"));
+    for (const runner of [...this.#jobs, ...this.#cronJobs]) runner.close();
+    await this.kubelet[Symbol.asyncDispose]();
+  }
+
+  /** Without the pods of jobs, whose failures are the job's to judge. */
+  #pods(): readonly Manifest[] {
+    return this.#manifests.filter(({ owner }) => owner?.kind !== "Job" && owner?.kind !== "CronJob");
+  }
+
+  get #jobDeps(): Omit<JobRunnerDeps, "wake" | "apply"> {
+    const { client, clock, report } = this.deps;
+    return { client, clock, report, kubelet: this.kubelet };
+  }
+
+  #addJob(job: Job, apply: (manifest: Manifest) => Promise<void>): JobRunner {
+    const wake = (): void => {
+      this.#decide(runner);
+    };
+    const runner = new JobRunner(job, { ...this.#jobDeps, wake, apply });
+    this.#jobs.add(runner);
+    return runner;
+  }
+
+  /** A job of a CronJob: nobody waits for its first pods. */
+  #startLater(job: Job): JobRunner {
+    const runner = this.#addJob(job, (manifest) => {
+      this.#manifests = [...this.#manifests, manifest];
+      this.kubelet.apply(manifest, { failFast: false });
+      return Promise.resolve();
+    });
+    void this.#start(runner);
+    return runner;
+  }
+
+  /** Never rejects: a server that does not answer may come back. */
+  async #start(runner: JobRunner): Promise<void> {
+    const { signal } = this.#stop;
+    while (this.#jobs.has(runner)) {
+      try {
+        await runner.start(signal);
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#report(runner.job, error);
+      }
+      await pause(retryMs, this.deps.clock, signal);
+    }
+  }
+
+  /** Another play has the pod now, or has removed it; with it goes the job that has made it. */
+  #lose(key: PodKey): void {
+    this.#hasLost = true;
+    for (const runner of this.#jobs) {
+      if (!runner.has(key)) continue;
+      this.#jobs.delete(runner);
+      for (const cronJob of this.#cronJobs) if (cronJob.has(runner)) cronJob.close();
+      this.#cronJobs = this.#cronJobs.filter((cronJob) => !cronJob.has(runner));
+      this.#inBackground(runner.job, runner.leave());
+    }
+    this.#manifests = this.#manifests.filter((manifest) => nameOf(manifest.key) !== nameOf(key));
+    // Those that wait for it would wait for ever.
+    const isNext = ({ startsAfter, key: { namespace } }: Manifest): boolean =>
+      namespace === key.namespace && startsAfter === key.name;
+    const next = this.#waiting.filter(isNext);
+    this.#waiting = this.#waiting.filter((manifest) => !isNext(manifest));
+    for (const manifest of next) this.#lose(manifest.key);
+    this.#watchers.changed();
+  }
+
+  #startWaiting(): void {
+    const isReady = ({ key: { namespace }, startsAfter = "" }: Manifest): boolean => {
+      const status = this.kubelet.pod({ namespace, name: startsAfter })?.status;
+      return status !== undefined && podIsReady(status);
+    };
+    const due = this.#waiting.filter(isReady);
+    if (due.length === 0) return;
+    this.#waiting = this.#waiting.filter((manifest) => !due.includes(manifest));
+    for (const manifest of due) this.kubelet.apply(manifest, { failFast: false });
+  }
+
+  #updateCronJobs(cronJobs: readonly CronJob[]): void {
+    const kept = this.#cronJobs.filter((runner) => cronJobs.some((one) => isSameObject(one, runner.cronJob)));
+    for (const runner of this.#cronJobs) if (!kept.includes(runner)) runner.close();
+    this.#cronJobs = cronJobs.map((cronJob) => {
+      const present = kept.find((runner) => isSameObject(cronJob, runner.cronJob));
+      const runner = present ?? this.#newCronRunner(cronJob);
+      runner.update(cronJob);
+      return runner;
+    });
+  }
+
+  #newCronRunner(cronJob: CronJob): CronRunner {
+    return new CronRunner(cronJob, {
+      clock: this.deps.clock,
+      startJob: (job) => this.#startLater(job),
+      removeJob: (job) => {
+        this.#removeJob(job);
+      },
+    });
+  }
+
+  #removeJob(runner: JobRunner): void {
+    this.#jobs.delete(runner);
+    runner.remove(this.#stop.signal).then(
+      () => {
+        // A cron job may run for months.
+        this.#manifests = this.manifests;
+        this.#watchers.changed();
+      },
+      (error: unknown) => {
+        this.#report(runner.job, error);
+      },
+    );
+  }
+
+  #decide(runner: JobRunner): void {
+    this.#inBackground(runner.job, runner.decide(this.#stop.signal));
+  }
+
+  #inBackground(job: Job, work: Promise<void>): void {
+    work.then(
+      () => {
+        this.#watchers.changed();
+      },
+      (error: unknown) => {
+        this.#report(job, error);
+      },
+    );
+  }
+
+  #report({ namespace, name }: Job, error: unknown): void {
+    if (!this.#stop.signal.aborted) this.deps.report(`${namespace}/${name}: ${messageOf(error)}`);
+  }
+}
+
+function nameOf({ namespace, name }: ObjectKey): string {
+  return `${namespace}/${name}`;
+}
+
+function isSameObject(left: ObjectKey, right: ObjectKey): boolean {
+  return nameOf(left) === nameOf(right);
+}

@@ -1,0 +1,204 @@
+/** Keeps the plays that were left to it (`play --detach`): one process for each CRI socket. */
+import { createServer } from "node:net";
+import { linkAbort } from "../../lib/abort.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
+import { Bell } from "../../lib/sync/bell.js";
+import { DirectoryWatch } from "../../lib/files/directory-watch.js";
+import { type BoundSocket, bindUnixSocket } from "../../lib/unix-socket.js";
+import type { Kubelet, KubeletDeps } from "../kubelet/kubelet.js";
+import { parseReplicas } from "../manifests/manifest-files.js";
+import { readWorkloads } from "../manifests/read-manifests.js";
+import type { Workloads } from "../manifests/workloads.js";
+import {
+  type FoundPlay,
+  type PlayStore,
+  type StoredPlay,
+  playPrefix,
+  withNames,
+} from "../store/play-store.js";
+import { listClaims, removeClaim } from "../store/play-claims.js";
+import { Services, type ServicesDeps } from "../services/services.js";
+import { Session } from "./session.js";
+
+export interface SupervisorDeps {
+  readonly store: PlayStore;
+  /** Each call gives another `playId`. */
+  readonly kubeletDeps: (play: StoredPlay) => Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
+  /** Reads what plays know about the node again. */
+  readonly renewNode: () => Promise<void>;
+  /** Shows what happens to the pods of one play, until the result ends it. */
+  readonly show: (kubelet: Kubelet) => Disposable;
+  /** Lines for people. */
+  readonly report: (line: string) => void;
+}
+
+/** The kernel tells of changed files; this is for what it does not tell. */
+const pollMs = 10_000;
+
+/**
+ * Keeps all plays of the store until none is left, or `signal` aborts: then the pods run on. Throws `conflict`
+ * when another supervisor does that.
+ */
+export async function supervise(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
+  const { store } = deps;
+  for (;;) {
+    const present = await listen(store.socketPath);
+    try {
+      await keepAll(deps, signal);
+    } finally {
+      await present.end();
+    }
+    // A play that was stored meanwhile has found a supervisor.
+    if (signal.aborted || (await store.list(() => undefined)).length === 0) return;
+  }
+}
+
+/** Tells other processes that there is a supervisor. */
+async function listen(path: string): Promise<{ readonly end: () => Promise<void> }> {
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined).destroy();
+  });
+  const bound: BoundSocket = await bindUnixSocket(server, path);
+  return {
+    end: async () => {
+      await bound.unlink();
+      server.close();
+    },
+  };
+}
+
+async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
+  const plays = new Map<string, KeptPlay>();
+  const told = new Set<string>();
+  const reportOnce = (line: string): void => {
+    if (!told.has(line)) deps.report(line);
+    told.add(line);
+  };
+  const bell = new Bell();
+  // Not its own log, which is in the same directory: each line would be a reason to look again.
+  const watch = new DirectoryWatch(deps.store.directory, { onChange: bell.ring, prefix: playPrefix });
+  const poll = setInterval(bell.ring, pollMs);
+  using _ = linkAbort(signal, bell.ring);
+  watch.start();
+  try {
+    while (!signal.aborted) {
+      if (!(await keepFound(plays, deps, reportOnce, signal))) return;
+      await bell.rung();
+    }
+  } finally {
+    watch.stop();
+    clearInterval(poll);
+    await Promise.all([...plays.values()].map((play) => play[Symbol.asyncDispose]()));
+  }
+}
+
+/** Answers whether there are plays to keep. */
+async function keepFound(
+  plays: Map<string, KeptPlay>,
+  deps: SupervisorDeps,
+  report: (line: string) => void,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { store } = deps;
+  const claims = await listClaims(store.directory);
+  const found = await store.list(report);
+  // A play claims its workloads before it is stored, and no longer than until it was stored for the last time.
+  const held = new Set(
+    [...claims, ...(await listClaims(store.directory))]
+      .filter(({ isHeld }) => isHeld)
+      .flatMap(({ workloads }) => workloads),
+  );
+  for (const [id, play] of plays) {
+    if (found.some((one) => one.id === id)) continue;
+    plays.delete(id);
+    await play[Symbol.asyncDispose]();
+  }
+  const ended = claims.filter(({ isHeld }) => !isHeld);
+  const lost = new Set(ended.flatMap(({ workloads }) => workloads));
+  for (const play of found) {
+    const kept = plays.get(play.id) ?? new KeptPlay(play, deps);
+    plays.set(play.id, kept);
+    if (play.workloads.some((name) => lost.has(name))) kept.renew();
+    await kept.update(play, held, signal);
+  }
+  for (const { id } of ended) await removeClaim(store.directory, id);
+  return found.length > 0;
+}
+
+class KeptPlay implements AsyncDisposable {
+  readonly #services: Services;
+  readonly #session: Session;
+  readonly #listening: readonly Disposable[];
+  readonly #stop = new AbortController();
+  #version: string | undefined;
+  #isAdopted = false;
+  #lastError: string | undefined;
+
+  constructor(
+    play: StoredPlay,
+    private readonly deps: SupervisorDeps,
+  ) {
+    const kubeletDeps = deps.kubeletDeps(play);
+    this.#services = new Services([], kubeletDeps);
+    this.#session = new Session({ ...kubeletDeps, services: this.#services });
+    const { kubelet } = this.#session;
+    this.#listening = [this.#services.attach(kubelet), deps.show(kubelet)];
+  }
+
+  /** The next `update` takes all pods again. */
+  renew(): void {
+    this.#version = undefined;
+  }
+
+  /** `held`: workloads of attached plays. What fails is tried again by the next call, and told once. */
+  async update(play: FoundPlay, held: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const own = play.workloads.filter((name) => !held.has(name));
+    const version = [play.version, "", ...own].join("\n");
+    if (version === this.#version) return;
+    try {
+      const workloads = await readStored(play, own);
+      await this.deps.renewNode();
+      if (!this.#isAdopted) await this.#services.adopt(workloads.pods, signal);
+      this.#isAdopted = true;
+      this.#services.replace(workloads.services);
+      await this.#session.update(workloads, { obsolete: "leave" }, signal);
+      this.#version = version;
+      this.#lastError = undefined;
+      if (own.length === play.workloads.length) this.#endOf(play, version);
+    } catch (error) {
+      const line = `${play.workloads.join(", ")}: ${messageOf(error)}`;
+      if (!signal.aborted && line !== this.#lastError) this.deps.report(line);
+      this.#lastError = line;
+    }
+  }
+
+  /** When all its pods have ended, there is nothing to keep. */
+  #endOf(play: FoundPlay, version: string): void {
+    this.#session.ended(this.#stop.signal).then(
+      () => {
+        if (this.#version !== version || this.#session.hasLost) return;
+        const { store, report } = this.deps;
+        store.remove(play.id).catch((error: unknown) => {
+          report(`${play.id}: ${messageOf(error)}`);
+        });
+      },
+      () => undefined, // The supervisor ends.
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the supervisor leaves the play"));
+    for (const listening of this.#listening) listening[Symbol.dispose]();
+    await this.#session[Symbol.asyncDispose]();
+    await this.#services[Symbol.asyncDispose]();
+  }
+}
+
+/** `names`: what of it is wanted. */
+async function readStored(play: StoredPlay, names: readonly string[]): Promise<Workloads> {
+  const { schedule, localVolumes } = play;
+  const replicas = parseReplicas(play.replicas);
+  const workloads = await readWorkloads(play.files, { replicas, schedule, localVolumes });
+  const { pods } = Services.plan(workloads);
+  return withNames({ ...workloads, pods }, new Set(names));
+}

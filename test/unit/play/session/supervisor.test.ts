@@ -1,0 +1,424 @@
+import assert from "node:assert/strict";
+import { appendFileSync, existsSync } from "node:fs";
+import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
+import type { ShimError } from "../../../../src/lib/errors.js";
+import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
+import { readDoomed, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
+import { PlayStore, type StoredPlay, doomedNames, namesOf } from "../../../../src/play/store/play-store.js";
+import { type HeldClaim, holdClaim, listClaims } from "../../../../src/play/store/play-claims.js";
+import type { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
+import { LiveTable } from "../../../../src/play/view/live-table.js";
+import { supervise } from "../../../../src/play/session/supervisor.js";
+import { until } from "../../../fakes/turns.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
+import { type Fixture, makeFixture } from "../fake-cri.js";
+
+const pod = (name: string, policy = "Always"): string =>
+  `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\n` +
+  `spec: {restartPolicy: ${policy}, containers: [{name: c-${name}, image: "busybox:1"}]}`;
+
+async function playOf(...texts: readonly string[]): Promise<StoredPlay> {
+  const files: readonly ManifestFile[] = [{ name: "f.yaml", text: texts.join("\n---\n") }];
+  const workloads = [...namesOf(await readWorkloads(files))];
+  return { files, replicas: [], schedule: false, localVolumes: false, fast: false, workloads };
+}
+
+/** Nothing may be reported. */
+function refuse(line: string): void {
+  throw new Error(line);
+}
+
+const none = { renewNode: () => Promise.resolve() };
+
+interface Supervised extends Fixture {
+  readonly store: PlayStore;
+  readonly lines: string[];
+  /** How many plays there were at each renewal of the node's facts. */
+  readonly renewals: readonly number[];
+  readonly running: Promise<void>;
+  readonly sandboxes: () => readonly string[];
+}
+
+async function supervised(
+  plays: readonly StoredPlay[],
+  work: (all: Supervised) => Promise<void>,
+  fixture = makeFixture(),
+): Promise<void> {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  for (const play of plays) await store.save(play);
+  const stop = new AbortController();
+  const lines: string[] = [];
+  const renewals: number[] = [];
+  let serial = 0;
+  const running = supervise(
+    {
+      store,
+      kubeletDeps: () => ({ ...fixture.deps, playId: `supervised-${(serial += 1)}` }),
+      renewNode: () => {
+        renewals.push(serial);
+        return Promise.resolve();
+      },
+      show: () => ({ [Symbol.dispose]: () => undefined }),
+      report: (line) => lines.push(line),
+    },
+    stop.signal,
+  );
+  const sandboxes = (): readonly string[] =>
+    fixture.cri.sandboxes.map(({ config }) => config.metadata?.name ?? "").sort();
+  try {
+    await work({ ...fixture, store, lines, renewals, running, sandboxes });
+  } finally {
+    stop.abort();
+    await running;
+  }
+}
+
+const started = ({ cri }: Fixture, name: string): number =>
+  cri.calls.filter((call) => call === `startContainer ${name}`).length;
+
+test("supervise() makes the pods of stored plays, and restarts their containers", async () => {
+  await supervised([await playOf(pod("a")), await playOf(pod("b"))], async (all) => {
+    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+for (const [what, boot] of [
+  [
+    "have ended",
+    ({ cri }: Fixture) => {
+      for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+      for (const container of cri.containers)
+        Object.assign(container, { state: ContainerState.CONTAINER_EXITED, exitCode: 255 });
+    },
+  ],
+  [
+    "are gone",
+    ({ cri }: Fixture) => {
+      cri.sandboxes.length = 0;
+      cri.containers.length = 0;
+    },
+  ],
+] as const)
+  test(`supervise() starts all pods again after a boot by which they ${what}, with their data`, async () => {
+    const withData =
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: uid-a}\n" +
+      'spec: {volumes: [{name: d, emptyDir: {}}], containers: [{name: c-a, image: "busybox:1", volumeMounts: [{name: d, mountPath: /d}]}]}';
+    const play = await playOf(withData, pod("b"));
+    const fixture = makeFixture();
+    const run = (): Promise<void> =>
+      until("both run", () => started(fixture, "c-a") === 1 && started(fixture, "c-b") === 1);
+    await supervised([play], run, fixture);
+    boot(fixture);
+    // The machine went down while something was started.
+    await fixture.files.makeDirectory("/state/uid-a/starting/of-the-last-boot");
+    await fixture.files.replaceFile("/state/uid-a/owner", "supervised before");
+    fixture.cri.calls.length = 0;
+    await supervised([play], run, fixture);
+    assert.deepEqual(fixture.cri.calls.filter((call) => call.startsWith("runPodSandbox")).sort(), [
+      "runPodSandbox a",
+      "runPodSandbox b",
+    ]);
+    const data = "/state/uid-a/volumes/empty-dir/d";
+    assert.ok(fixture.files.paths.has(data));
+    const removed = fixture.files.calls.filter((call) => call.startsWith("removeTree "));
+    assert.ok(!removed.some((call) => data.startsWith(call.slice("removeTree ".length))), String(removed));
+    const [newest] = fixture.cri.containers.filter(({ config }) => config.metadata?.name === "c-a").reverse();
+    assert.ok(newest?.config.mounts?.some(({ host_path: path }) => path === data));
+  });
+
+test("supervise() reads the facts of the node again for each play that it applies", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("the first runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("the second runs", () => started(all, "c-b") === 1);
+    assert.deepEqual(all.renewals, [1, 2]);
+  });
+});
+
+test("supervise() takes a play that is stored while it runs, leaves what is released, and ends with the last", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("the first runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("the second runs", () => started(all, "c-b") === 1);
+    await all.store.release(new Set(["default Pod/a", "default Pod/b"]), refuse);
+    await all.running;
+    all.cri.end("c-a", 1);
+    await all.clock.advance(60_000);
+    assert.equal(started(all, "c-a"), 1);
+    assert.deepEqual(all.sandboxes(), ["a", "b"]);
+  });
+});
+
+test("supervise() keeps the rest of a play of which a part is released", async () => {
+  await supervised([await playOf(pod("a"), pod("b"))], async (all) => {
+    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+    await all.store.release(new Set(["default Pod/a"]), refuse);
+    const names = await all.store.list(refuse);
+    assert.deepEqual(
+      names.map(({ workloads }) => workloads),
+      [["default Pod/b"]],
+    );
+    all.cri.end("c-b", 1);
+    await until("it is restarted", () => started(all, "c-b") === 2);
+    assert.deepEqual(all.sandboxes(), ["a", "b"]);
+  });
+});
+
+/** The pod is in the hands of an attached play. */
+async function attach(all: Supervised, claimed: readonly string[]): Promise<HeldClaim> {
+  const claim = await holdClaim(all.store.directory, new Set(claimed));
+  await all.files.replaceFile(ownerOf(all), "attached");
+  return claim;
+}
+
+function ownerOf({ cri }: Supervised): string {
+  const [sandbox] = cri.sandboxes;
+  return `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
+}
+
+test("supervise() leaves the pods of an attached play alone, and takes them back when that has failed", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    const claim = await attach(all, ["default Pod/a"]);
+    all.cri.notify("default/a");
+    all.cri.end("c-a", 1);
+    await all.clock.advance(60_000);
+    assert.equal(started(all, "c-a"), 1);
+    await claim.abandon();
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("supervise() takes back the pods of an attached play that was killed before it had applied its files", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    // What a killed process leaves: a claim whose socket nobody serves.
+    await all.files.replaceFile(ownerOf(all), "attached");
+    await writeFile(join(all.store.directory, "play-at-00000001.json"), '{"workloads": ["default Pod/a"]}');
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+    await until("the claim is gone", () => !existsSync(join(all.store.directory, "play-at-00000001.json")));
+  });
+});
+
+test("supervise() that starts anew leaves the pods of an attached play alone until that ends", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a"), pod("b")));
+  const claim = await holdClaim(store.directory, new Set(["default Pod/a"]));
+  const { deps, cri } = makeFixture();
+  const stop = new AbortController();
+  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
+  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
+  assert.ok(!cri.calls.includes("startContainer c-a"));
+  await claim.release();
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  stop.abort();
+  await running;
+});
+
+test("supervise() forgets a play whose pods have all ended", async () => {
+  await supervised([await playOf(pod("a", "Never"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    all.cri.end("c-a", 0);
+    await all.running;
+    assert.deepEqual(await all.store.list(refuse), []);
+    assert.deepEqual(all.sandboxes(), ["a"]);
+  });
+});
+
+test("the log of the supervisor tells begin, end, duration and failure of pulls", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a").replace("busybox:1", "other:1")));
+  const { deps, cri, clock } = makeFixture();
+  cri.pullErrors.push(new Error("no such host"));
+  let log = "";
+  const screen = { write: (text: string) => (log += text) };
+  const show = (kubelet: Kubelet): Disposable =>
+    kubelet.listen(
+      new LiveTable({ pods: () => kubelet.pods, screen, output: screen, environment: {}, clock }),
+    );
+  const stop = new AbortController();
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
+  await until("the pull fails", () => log.includes("no such host"));
+  await clock.advance(10_000);
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  stop.abort();
+  await running;
+  assert.match(log, /^default\/a: Pulling image "other:1"$/m);
+  assert.match(log, /no such host \(after 0/);
+  assert.match(log, /^default\/a: Pulled image "other:1" in 0.*$/m);
+});
+
+test("supervise() refuses to be the second one", async () => {
+  await supervised([await playOf(pod("a"))], async ({ store, ...all }) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+    const deps = { store, kubeletDeps: () => all.deps, ...none, show, report: refuse };
+    await assert.rejects(supervise(deps, new AbortController().signal), (error: ShimError) => {
+      return error.kind === "conflict";
+    });
+  });
+});
+
+test("supervise() tells once of a play that it cannot keep, and keeps the others", async () => {
+  const broken = { ...(await playOf(pod("x"))), files: [{ name: "f.yaml", text: "kind: [" }] };
+  await supervised([broken, await playOf(pod("a"))], async (all) => {
+    await until("the other runs", () => started(all, "c-a") === 1);
+    await all.store.save(await playOf(pod("b")));
+    await until("another one runs", () => started(all, "c-b") === 1);
+    assert.equal(all.lines.length, 1);
+    assert.match(all.lines[0] ?? "", /default Pod\/x: .*f\.yaml, line 1/s);
+  });
+});
+
+test("stored plays may be read by root alone, and damaged ones are named and left out", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  const [name = ""] = await readdir(store.directory);
+  assert.equal((await stat(join(store.directory, name))).mode & 0o777, 0o600);
+  assert.equal((await stat(store.directory)).mode & 0o777, 0o700);
+  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
+  const lines: string[] = [];
+  assert.equal((await store.list((line) => lines.push(line))).length, 1);
+  assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
+  assert.deepEqual(await new PlayStore(directory.path, "/run/other.sock").list(refuse), []);
+  assert.equal(new PlayStore(directory.path, "unix:///var/run/cri.sock").directory, store.directory);
+});
+
+test("a claim may be read by root alone, and leaves nothing when it is released", async () => {
+  await using directory = await temporaryDirectory();
+  const { directory: path } = new PlayStore(directory.path, "/run/cri.sock");
+  const claim = await holdClaim(path, new Set(["default Pod/a"]));
+  assert.equal((await stat(path)).mode & 0o777, 0o700);
+  const names = await readdir(path);
+  assert.equal(names.length, 2);
+  for (const name of names) assert.equal((await stat(join(path, name))).mode & 0o777, 0o600);
+  assert.deepEqual(
+    (await listClaims(path)).map(({ workloads, isHeld }) => [workloads, isHeld]),
+    [[["default Pod/a"], true]],
+  );
+  await claim.release();
+  assert.deepEqual(await readdir(path), []);
+});
+
+test("a stored play that another process removes meanwhile is not damaged", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  // The name is there, the file is not.
+  await symlink("gone", join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"));
+  assert.equal((await store.list(refuse)).length, 1);
+});
+
+test("the names of what is removed equal those of what was stored", async () => {
+  const deployment =
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {selector: {matchLabels: {a: b}}, " +
+    'template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: "x:1"}]}}}';
+  const cron =
+    "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k, namespace: n}\nspec: {schedule: '* * * * *', " +
+    'jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x:1"}]}}}}}';
+  const files = [{ name: "f", text: [pod("a"), deployment, cron].join("\n---\n") }];
+  const expected = new Set(["default Pod/a", "default Deployment/d", "n CronJob/k"]);
+  assert.deepEqual(doomedNames(await readDoomed(files)), expected);
+  for (const schedule of [false, true])
+    assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
+});
+
+test("supervise() takes back a pod that an attached play has left unchanged and failed", async () => {
+  await supervised([await playOf(pod("a"))], async (all) => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    await until("it is kept", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
+    // Nothing happens to the pod, so that the supervisor does not notice.
+    const claim = await attach(all, ["default Pod/a"]);
+    await claim.abandon();
+    await until("it is taken", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
+    all.cri.end("c-a", 1);
+    await until("it is restarted", () => started(all, "c-a") === 2);
+  });
+});
+
+test("processes that release parts of one play at once bring nothing back", async () => {
+  await using directory = await temporaryDirectory();
+  const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
+  const stores = names.map(() => new PlayStore(directory.path, "/run/cri.sock"));
+  const [first] = stores;
+  await first?.save(await playOf(...names.map((name) => pod(name)), pod("stays")));
+  await Promise.all(
+    stores.map((store, index) => store.release(new Set([`default Pod/${names[index] ?? ""}`]), refuse)),
+  );
+  const plays = (await first?.list(refuse)) ?? [];
+  assert.deepEqual(
+    plays.map(({ workloads }) => workloads),
+    [["default Pod/stays"]],
+  );
+  await first?.release(new Set(["default Pod/stays"]), refuse);
+  assert.deepEqual(await readdir(first?.directory ?? ""), []);
+});
+
+test("of a workload that two plays have, as after a kill while it was stored, the last one counts", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  const old = await playOf(pod("a"), pod("b"));
+  const id = await store.save(old);
+  const text = await readFile(join(store.directory, id), "utf8");
+  const next = await store.save({ ...(await playOf(pod("a"))), fast: true });
+  // As if nothing had been taken from the old one yet.
+  for (const name of await readdir(store.directory))
+    if (name.includes("without")) await rm(join(store.directory, name));
+  await writeFile(join(store.directory, id), text);
+  const found = await store.list(refuse);
+  assert.deepEqual(
+    found.map(({ workloads, fast }) => [workloads, fast]),
+    [
+      [["default Pod/b"], false],
+      [["default Pod/a"], true],
+    ],
+  );
+  // What is removed with the last one does not come back with the old one.
+  await store.remove(next);
+  assert.deepEqual(
+    (await store.list(refuse)).map(({ workloads }) => workloads),
+    [["default Pod/b"]],
+  );
+});
+
+test("supervise() tells once of a damaged play, also when its log is beside the play", async () => {
+  await using directory = await temporaryDirectory();
+  const store = new PlayStore(directory.path, "/run/cri.sock");
+  await store.save(await playOf(pod("a")));
+  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
+  const { deps, cri } = makeFixture();
+  const stop = new AbortController();
+  const lines: string[] = [];
+  let lists = 0;
+  const list = store.list.bind(store);
+  store.list = (report) => {
+    lists += 1;
+    return list(report);
+  };
+  const report = (line: string): void => {
+    lines.push(line);
+    appendFileSync(store.logPath, `${line}\n`);
+  };
+  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report }, stop.signal);
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  // What the kernel tells of the log would come before what it tells of another play.
+  report("a line");
+  await store.save(await playOf(pod("b")));
+  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
+  stop.abort();
+  await running;
+  assert.equal(lines.filter((line) => line.includes("damaged")).length, 1);
+  assert.ok(lists <= 4, `${lists} looks`);
+});
