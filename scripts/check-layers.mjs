@@ -31,7 +31,11 @@ const adapters = [
   "stats",
   "streaming",
 ];
-/** The rooms inside compare and migrate; each may import those before it. */
+/** The rooms inside play, compare and migrate; each may import those before it. */
+const playRooms = [
+  ...["manifests", "cri", "pod-config", "node", "engine", "probes", "pod-rules", "kubelet"],
+  ...["controllers", "services", "store", "session", "streams", "view", "pod-commands"],
+].map((room) => `play/${room}`);
 const compareRooms = [
   ...["answers", "relay", "record", "shadow", "replay", "diff"].map((room) => `compare/${room}`),
   "compare",
@@ -73,7 +77,7 @@ export const layers = {
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
   client: [...base, "grpc"],
-  play: [...model, "registry", "config", "client"],
+  ...stacked(playRooms, [...model, "registry", "config", "client"]),
   // Compares, observes, records and replays CRI servers.
   ...stacked(compareRooms, [...base, "client", "grpc"]),
   // Reads a node and its runtimes.
@@ -87,8 +91,8 @@ export const layers = {
   cli: [...base, "config"],
   // The commands of each product.
   serve: [...daemon, ...migrateRooms, "app", "cli"],
-  "play-cli": [...adapter, "registry", "engine", "pause", "config", "client", "play", "app", "cli"],
-  "forward-cli": [...adapter, "engine", "config", "play", "app", "cli", "play-cli"],
+  "play-cli": [...adapter, "registry", "engine", "pause", "config", "client", ...playRooms, "app", "cli"],
+  "forward-cli": [...adapter, "engine", "config", ...playRooms, "app", "cli", "play-cli"],
   "compare-cli": [...base, "config", "client", "grpc", ...compareRooms, "cli"],
   "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
   "migrate-cli": [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli"],
@@ -104,7 +108,7 @@ const folders = [
   ["src/compare/cli/", "compare-cli"],
   ...compareRooms.map((room) => [`src/${room}/`, room]),
   ["src/play/cli/", "play-cli"],
-  ["src/play/", "play"],
+  ...playRooms.map((room) => [`src/${room}/`, room]),
   ["src/migrate/cli/", "migrate-cli"],
   ...migrateRooms.map((room) => [`src/${room}/`, room]),
   ["src/forward/", "forward-cli"],
@@ -115,7 +119,7 @@ const folders = [
 ];
 
 /** Layers that are functions of their input alone. */
-const pureLayers = ["domain", "plan"];
+const pureLayers = ["domain", "plan", "play/pod-rules"];
 
 /**
  * Which paths may import a package at all. At the top: the bundle cannot tell the names that a package in CommonJS exports when it

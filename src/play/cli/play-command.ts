@@ -6,7 +6,7 @@ import { inBackground } from "../../lib/sync/in-background.js";
 import { connect } from "../cri/client.js";
 import { readDoomed } from "../manifests/read-manifests.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";
-import { doomedPods, playDown } from "../session/application.js";
+import { doomedPods, playDown } from "../session/remove-pods.js";
 import { PlayStore, doomedNames } from "../store/play-store.js";
 import { type PlayContext, type PlayIo, type PlayOptions, readFilesOf } from "./play-context.js";
 import { podDeps } from "./play-deps.js";

@@ -9,7 +9,7 @@ import { type KeptPod, keptPod } from "../pod-commands/kept-pod.js";
 import { renderPods, summarize } from "../pod-commands/pod-summary.js";
 import { renderUsage, usageOf } from "../pod-commands/pod-usage.js";
 import { readLogs } from "../pod-commands/read-logs.js";
-import { playDown } from "../session/application.js";
+import { playDown } from "../session/remove-pods.js";
 import { PlayStore, workloadName } from "../store/play-store.js";
 import { drained } from "../view/drained.js";
 import { ContainerState, type ContainerStatus } from "../../domain/cri.js";

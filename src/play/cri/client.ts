@@ -22,7 +22,7 @@ import type {
   VersionResponse,
 } from "../../domain/cri.js";
 
-import type { CgroupDriverName } from "../pod-config/pod-cgroup.js";
+export type CgroupDriverName = "cgroupfs" | "systemd";
 
 type Labels = Readonly<Record<string, string>>;
 

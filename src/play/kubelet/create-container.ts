@@ -6,7 +6,6 @@ import { type NodeFacts, containerConfig, messagePath, sandboxConfig } from "../
 import { containerEnvironment } from "../pod-config/environment.js";
 import type { HostFiles } from "../node/files.js";
 import { hostsMode, hostsText } from "../pod-config/hosts-text.js";
-import type { VolumeImages } from "./images.js";
 import type { MountedFiles } from "../node/mounted-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import {
@@ -19,7 +18,7 @@ import {
 import type { PodServices } from "../pod-config/pod-services.js";
 import type { PodContainer } from "../pod-config/resources.js";
 import type { ServerFeatures } from "../pod-config/server-features.js";
-import { volumeMounts } from "../pod-config/volumes.js";
+import { type VolumeImages, volumeMounts } from "../pod-config/volumes.js";
 
 export interface CreateContainerInput {
   readonly manifest: Manifest;

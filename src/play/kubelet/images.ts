@@ -1,11 +1,12 @@
 /** Images of containers and of volumes: imagePullPolicy and pulls. */
 import { ShimError, aggregate, messageOf } from "../../lib/errors.js";
-import type { Answer, Image, ImageSpec, PodSandboxConfig } from "../../domain/cri.js";
+import type { Answer, Image, PodSandboxConfig } from "../../domain/cri.js";
 import { parseReference } from "../../domain/image-reference.js";
 import type { CriClient } from "../cri/client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { CredentialLookup } from "./pull-credentials.js";
 import type { PodContainer } from "../pod-config/resources.js";
+import type { VolumeImages } from "../pod-config/volumes.js";
 
 export type PullPolicy = "Always" | "IfNotPresent" | "Never";
 
@@ -100,9 +101,6 @@ async function pull(
   }
   throw aggregate(errors) ?? new ShimError("internal", "no credentials");
 }
-
-/** By the name of the volume. */
-export type VolumeImages = ReadonlyMap<string, Answer<ImageSpec>>;
 
 /**
  * The images of the volumes that the container mounts, without those in `known`. `ensure` finds or pulls them

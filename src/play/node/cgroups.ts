@@ -6,9 +6,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { kernelFileLines } from "../../lib/linux/kernel-file.js";
+import type { CgroupDriverName } from "../cri/client.js";
 import { run } from "./mounts.js";
 import {
-  type CgroupDriverName,
   type PodCgroup,
   cgroupOfPods,
   cpuPeriodMicros,

@@ -13,7 +13,8 @@ import {
   removeMountedTree,
   writeMountedFile,
 } from "./mounted-files.js";
-import type { CgroupDriverName, PodCgroup } from "../pod-config/pod-cgroup.js";
+import type { CgroupDriverName } from "../cri/client.js";
+import type { PodCgroup } from "../pod-config/pod-cgroup.js";
 import type { HostPathType } from "../pod-config/volumes.js";
 
 /** Files of this host, wherever the engine is. All paths are absolute, and play's own. */

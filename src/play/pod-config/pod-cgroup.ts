@@ -4,6 +4,7 @@
  * All cgroups of pods are side by side in one of play's own. A kubelet has classes above them, which change
  * nothing here: the CPU shares of Burstable are the sum of its pods, and Guaranteed pods have no class.
  */
+import type { CgroupDriverName } from "../cri/client.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import {
@@ -18,8 +19,6 @@ import {
   podRequest,
   qosClass,
 } from "./resources.js";
-
-export type CgroupDriverName = "cgroupfs" | "systemd";
 
 /** The engine's driver, when play makes cgroups for its pods; else why it makes none. */
 export type PodCgroups =

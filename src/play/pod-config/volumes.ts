@@ -2,15 +2,17 @@
 import { posix } from "node:path";
 import { ShimError } from "../../lib/errors.js";
 import { parseQuantity } from "../../domain/quantity.js";
-import { type Answer, type Mount, MountPropagation } from "../../domain/cri.js";
+import { type Answer, type ImageSpec, type Mount, MountPropagation } from "../../domain/cri.js";
 import { relativePath } from "../manifests/names.js";
 import type { Volume, VolumeMount } from "../manifests/pod-schema.js";
 import { type Variables, expandVariables } from "./expand-variables.js";
-import type { VolumeImages } from "../kubelet/images.js";
 import type { PodFacts } from "./pod-fields.js";
 import { type Directories, claimPath, volumePath } from "./pod-paths.js";
 import { type PodContainer, podMemoryLimit } from "./resources.js";
 import { type VolumeFiles, volumeFiles } from "./volume-files.js";
+
+/** The images of volumes, by the name of the volume. */
+export type VolumeImages = ReadonlyMap<string, Answer<ImageSpec>>;
 
 export type HostPathType =
   "" | "DirectoryOrCreate" | "Directory" | "FileOrCreate" | "File" | "Socket" | "CharDevice" | "BlockDevice";

@@ -1,7 +1,7 @@
 import type { ManifestFile } from "../manifests/documents.js";
 import { readDoomed } from "../manifests/read-manifests.js";
 import type { ObjectKey } from "../manifests/workloads.js";
-import { doomedPods, playDown } from "./application.js";
+import { doomedPods, playDown } from "./remove-pods.js";
 
 type Deps = Parameters<typeof playDown>[1];
 

@@ -20,7 +20,7 @@ describe("violations()", () => {
     ["src/migrate/facts/a.ts", 'import { b } from "../judge/b.js";', /migrate\/facts imports only/],
     ["src/shim/plan/a.ts", 'import { join } from "node:path";', /no module of Node\.js/],
     ["src/shim/cri/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
-    ["src/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
+    ["src/play/view/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
     [
       "src/shim/config/a.ts",
       '\nimport { parse } from "../../lib/yaml.js";',

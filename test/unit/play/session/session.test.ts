@@ -4,7 +4,7 @@ import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../../src/play/manifests/workloads.js";
-import { playDown } from "../../../../src/play/session/application.js";
+import { playDown } from "../../../../src/play/session/remove-pods.js";
 import { Session } from "../../../../src/play/session/session.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";

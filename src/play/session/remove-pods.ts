@@ -1,0 +1,57 @@
+/** Removes what play has made (`play --down`). */
+import { messageOf } from "../../lib/errors.js";
+import type { CriClient } from "../cri/client.js";
+import { type DeleteDeps, deletePod } from "../kubelet/delete-pod.js";
+import type { KubeletDeps } from "../kubelet/kubelet.js";
+import type { PodKey } from "../manifests/manifest.js";
+import type { Doomed } from "../manifests/workloads.js";
+import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+
+/** The pods of `doomed`: its own, and all that play has made for its workloads. */
+export async function doomedPods(
+  doomed: Pick<Doomed, "pods" | "owners">,
+  client: Pick<CriClient, "listPodSandboxes">,
+  signal: AbortSignal,
+): Promise<readonly { readonly source: string; readonly key: PodKey }[]> {
+  if (doomed.owners.length === 0) return doomed.pods;
+  const sources = new Map(
+    doomed.owners.map(({ namespace, kind, name, source }) => [`${namespace} ${kind}/${name}`, source]),
+  );
+  const found = new Map(doomed.pods.map((pod) => [nameOf(pod.key), pod]));
+  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+    const { namespace = "", name = "", uid = "" } = metadata ?? {};
+    const source = sources.get(`${namespace} ${annotations[playOwnerAnnotation] ?? ""}`);
+    const key = { namespace, name, uid };
+    if (source !== undefined && annotations[playHashAnnotation] !== undefined)
+      found.set(nameOf(key), { source, key });
+  }
+  return [...found.values()];
+}
+
+/** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
+export async function playDown(
+  pods: readonly { readonly source: string; readonly key: PodKey }[],
+  deps: Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "report">,
+  signal: AbortSignal,
+): Promise<{ readonly failed: number }> {
+  const failures = await Promise.all(
+    pods.map(async ({ key }) => {
+      const pod = nameOf(key);
+      try {
+        const { own, foreign } = await deletePod(key, { ...deps, event: () => undefined }, signal);
+        if (foreign > 0) deps.report(`${pod}: not removed, because play did not make it`);
+        else deps.report(own === 0 ? `${pod}: not there` : `${pod}: removed`);
+        return 0;
+      } catch (error) {
+        if (signal.aborted) throw error;
+        deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
+        return 1;
+      }
+    }),
+  );
+  return { failed: failures.filter((count) => count > 0).length };
+}
+
+function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
+}
