@@ -8,9 +8,8 @@ import { serverFeatures } from "../pod-config/server-features.js";
 import { makeHandlers } from "../probes/run-handlers.js";
 import { backOffTimes, scaled } from "../kubelet/back-off.js";
 import { systemClock } from "../kubelet/clock.js";
-import type { DeleteDeps } from "../kubelet/delete-pod.js";
-import type { KubeletDeps } from "../kubelet/kubelet.js";
-import type { ServicesDeps } from "../services/services.js";
+import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
+import type { PlayDeps } from "../session/session.js";
 import { playProcesses } from "../kubelet/play-processes.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { ShimError } from "../../lib/errors.js";
@@ -23,14 +22,12 @@ type Context = Pick<PlayContext, "report">;
 
 const fastFactor = 0.1;
 
-export type PodsDeps = Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
-
 /** For the removal of pods. */
 export function podDeps(
   client: CriClient,
   { files, mounted, directories, dial, engine }: PlayPlace,
   { report }: Context,
-): Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "client" | "report" | "handlers"> {
+): PodAccess & Reports {
   const handlers = makeHandlers({
     client,
     dial,
@@ -45,7 +42,7 @@ export async function readKubeletDeps(
   place: PlayPlace,
   { report, status }: Context & { readonly status: StatusResponse },
   signal: AbortSignal,
-): Promise<(options: { readonly fast?: boolean | undefined }) => PodsDeps> {
+): Promise<(options: { readonly fast?: boolean | undefined }) => PlayDeps> {
   const { engine } = place;
   const deps = {
     ...podDeps(client, place, { report }),

@@ -2,6 +2,7 @@
 import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
+import type { Reports } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { type Clock, pause } from "../kubelet/clock.js";
@@ -10,12 +11,14 @@ import type { PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
 import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
 
-export interface JobRunnerDeps {
+/** What all jobs of a play share. */
+export interface JobEnvironment extends Reports {
   readonly client: Pick<CriClient, "listPodSandboxes">;
   readonly kubelet: Kubelet;
   readonly clock: Clock;
-  /** One line for the user. */
-  readonly report: (line: string) => void;
+}
+
+export interface JobRunnerDeps extends JobEnvironment {
   /** The time for a decision has come: calls `decide`, and looks after its outcome. */
   readonly wake: () => void;
   /** Makes a pod. */
@@ -172,7 +175,7 @@ export class JobRunner {
 /** Tries until the pod is removed: its loop has ended, so that nobody else would end it. */
 export async function removeSurely(
   key: Pick<PodKey, "namespace" | "name">,
-  { kubelet, clock, report }: Pick<JobRunnerDeps, "kubelet" | "clock" | "report">,
+  { kubelet, clock, report }: JobEnvironment,
   signal: AbortSignal,
 ): Promise<void> {
   for (;;) {

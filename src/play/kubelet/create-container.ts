@@ -1,24 +1,14 @@
 /** One container of a pod: its files on the node, its mounts and the CRI call. */
 import { dirname, join } from "node:path";
 import type { Answer, Image, Mount, PodSandboxStatus } from "../../domain/cri.js";
-import type { CriClient } from "../cri/client.js";
-import { type NodeFacts, containerConfig, messagePath, sandboxConfig } from "../pod-config/cri-config.js";
+import { containerConfig, messagePath, sandboxConfig } from "../pod-config/cri-config.js";
 import { containerEnvironment } from "../pod-config/environment.js";
-import type { HostFiles } from "../node/files.js";
 import { hostsMode, hostsText } from "../pod-config/hosts-text.js";
-import type { MountedFiles } from "../node/mounted-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import {
-  type Directories,
-  hostsPath,
-  logDirectory,
-  logPath,
-  terminationMessageFile,
-} from "../pod-config/pod-paths.js";
-import type { PodServices } from "../pod-config/pod-services.js";
+import { hostsPath, logDirectory, logPath, terminationMessageFile } from "../pod-config/pod-paths.js";
 import type { PodContainer } from "../pod-config/resources.js";
-import type { ServerFeatures } from "../pod-config/server-features.js";
 import { type VolumeImages, volumeMounts } from "../pod-config/volumes.js";
+import type { PodDeps } from "./kubelet-deps.js";
 
 export interface CreateContainerInput {
   readonly manifest: Manifest;
@@ -32,21 +22,10 @@ export interface CreateContainerInput {
   readonly volumeImages: VolumeImages;
   /** The container whose processes an ephemeral container sees (targetContainerName), by id. */
   readonly targetId?: string;
-  readonly deps: ContainerDeps;
+  readonly deps: PodDeps;
   /** Called just before the CRI call: errors before it are about the configuration. */
   readonly beforeCall?: () => void;
   readonly signal: AbortSignal;
-}
-
-export interface ContainerDeps {
-  readonly client: CriClient;
-  readonly features: ServerFeatures;
-  readonly files: HostFiles;
-  readonly mounted: MountedFiles;
-  readonly node: NodeFacts;
-  readonly directories: Directories;
-  /** Undefined: the pods find no Services. */
-  readonly services?: PodServices;
 }
 
 /** Answers the id of the container. */

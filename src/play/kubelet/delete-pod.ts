@@ -8,12 +8,7 @@ import { ignoreMissing, killPod } from "./kill.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { observePod } from "./observe.js";
 import { readPodRecord } from "../node/pod-record.js";
-import type { StartDeps } from "./start-container.js";
-
-export type DeleteDeps = Pick<
-  StartDeps,
-  "client" | "handlers" | "clock" | "event" | "files" | "mounted" | "directories"
->;
+import type { PodAccess, PodEvents } from "./kubelet-deps.js";
 
 export interface DeleteOptions {
   /** In place of the pod's own grace period. */
@@ -30,7 +25,7 @@ export interface DeleteOptions {
  */
 export async function deletePod(
   key: PodKey,
-  deps: DeleteDeps,
+  deps: PodAccess & PodEvents,
   signal: AbortSignal,
   options: DeleteOptions = {},
 ): Promise<{ readonly own: number; readonly foreign: number }> {
@@ -57,7 +52,7 @@ function isPartOfPath({ namespace, name, uid }: PodKey): boolean {
 async function deleteSandboxes(
   key: PodKey,
   observed: ObservedPod,
-  deps: DeleteDeps,
+  deps: PodAccess & PodEvents,
   signal: AbortSignal,
   options: DeleteOptions,
 ): Promise<void> {
@@ -78,7 +73,7 @@ async function deleteSandboxes(
 async function changeOwner(
   key: PodKey,
   owner: string | undefined,
-  { files, directories }: DeleteDeps,
+  { files, directories }: PodAccess,
 ): Promise<void> {
   const path = ownerPath(directories, key);
   if (owner === undefined) await files.removeTree(path);
@@ -86,7 +81,7 @@ async function changeOwner(
 }
 
 /** For preStop hooks. A record that cannot be read does not keep the pod. */
-async function keptSpec({ uid }: PodKey, deps: DeleteDeps): Promise<PodSpec | undefined> {
+async function keptSpec({ uid }: PodKey, deps: PodAccess & PodEvents): Promise<PodSpec | undefined> {
   try {
     return (await readPodRecord(uid, deps))?.pod.spec;
   } catch (error) {
@@ -96,10 +91,7 @@ async function keptSpec({ uid }: PodKey, deps: DeleteDeps): Promise<PodSpec | un
 }
 
 /** play's directory for this uid proves that play made the logs, too. It is removed last: a kill leaves it. */
-async function removePodFiles(
-  { files, mounted, directories }: Pick<DeleteDeps, "files" | "mounted" | "directories">,
-  key: PodKey,
-): Promise<void> {
+async function removePodFiles({ files, mounted, directories }: PodAccess, key: PodKey): Promise<void> {
   const own = podDirectory(directories, key);
   const isOwn = await files.exists(own);
   if (isOwn) await files.removeTree(logDirectory(directories, key));

@@ -1,20 +1,11 @@
 /** Stops containers and pods in the kubelet's way: preStop hooks, grace periods, sidecars last. */
 import { linkAbort, orAbort } from "../../lib/abort.js";
 import { isKind, messageOf } from "../../lib/errors.js";
-import type { CriClient } from "../cri/client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
-import type { EventSink } from "./events.js";
-import type { Handlers } from "../probes/handlers.js";
+import type { PodAccess, PodEvents } from "./kubelet-deps.js";
 import type { ObservedContainer, ObservedPod } from "../pod-rules/observed-pod.js";
 import { type KillReason, isSidecar } from "../pod-rules/restart-rules.js";
-
-export interface KillDeps {
-  readonly client: Pick<CriClient, "stopContainer" | "stopPodSandbox">;
-  readonly handlers: Pick<Handlers, "runHook">;
-  readonly clock: Clock;
-  readonly event: EventSink;
-}
 
 /** The pod whose containers are killed. */
 export interface KilledPod {
@@ -41,7 +32,7 @@ export async function killContainer(
   entry: Pick<ObservedContainer, "id" | "name" | "graceSeconds">,
   { spec, podIp }: KilledPod,
   { reason, message, graceSeconds, turn }: KillOptions,
-  deps: KillDeps,
+  deps: PodAccess & PodEvents,
   signal: AbortSignal,
 ): Promise<void> {
   const container = spec === undefined ? undefined : containerOf(spec, entry.name);
@@ -73,7 +64,7 @@ export async function killContainer(
 export async function killPod(
   observed: ObservedPod,
   pod: KilledPod,
-  deps: KillDeps,
+  deps: PodAccess & PodEvents,
   signal: AbortSignal,
   options: { readonly graceSeconds?: number | undefined } = {},
 ): Promise<void> {

@@ -6,14 +6,8 @@ import type { PodEvent } from "./events.js";
 import type { ObservedPod } from "../pod-rules/observed-pod.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { watchPods } from "./pod-watch.js";
-import { PodWorker, type WorkerDeps } from "./pod-worker.js";
-
-export interface KubeletDeps extends Omit<WorkerDeps, "onEvent" | "onStatus" | "turns" | "failFast"> {
-  /** Lines about the CRI server. */
-  readonly report: (line: string) => void;
-  /** How many pods act at the same time. */
-  readonly parallel?: number;
-}
+import type { KubeletDeps } from "./kubelet-deps.js";
+import { PodWorker } from "./pod-worker.js";
 
 export interface KubeletListener {
   onEvent?(event: PodEvent): void;
@@ -57,7 +51,9 @@ export class Kubelet implements AsyncDisposable {
       return present;
     }
     const worker = new PodWorker(manifest, {
-      ...{ ...this.deps, ...options, turns: this.#turns },
+      ...this.deps,
+      ...options,
+      turns: this.#turns,
       onEvent: (event) => {
         for (const listener of this.#listeners) listener.onEvent?.(event);
       },

@@ -3,15 +3,16 @@ import { formatDuration } from "../../lib/abort.js";
 import { type ErrorKind, ShimError, messageOf } from "../../lib/errors.js";
 import { type Answer, ContainerState, type Image, type ImageSpec } from "../../domain/cri.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
-import { type ContainerDeps, createContainer } from "./create-container.js";
+import { createContainer } from "./create-container.js";
 import { sandboxConfig } from "../pod-config/cri-config.js";
 import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "./images.js";
-import { type NodeCredentials, pullCredentials } from "./pull-credentials.js";
+import { pullCredentials } from "./pull-credentials.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
 import { pause } from "./clock.js";
 import type { EventSink } from "./events.js";
-import { type KillDeps, killContainer } from "./kill.js";
+import { killContainer } from "./kill.js";
+import type { PodDeps } from "./kubelet-deps.js";
 import { containerHash } from "../pod-config/hashes.js";
 import {
   type ObservedContainer,
@@ -21,10 +22,6 @@ import {
   podIpOf,
 } from "../pod-rules/observed-pod.js";
 import type { ContainerStart } from "../pod-rules/pod-actions.js";
-
-export interface StartDeps extends Omit<KillDeps, "client">, ContainerDeps {
-  readonly credentials: NodeCredentials;
-}
 
 /** Why a container does not run. `reason` is what `kubectl get pods` shows. */
 export class StartFailure extends ShimError {
@@ -58,7 +55,7 @@ interface StartInput {
 }
 
 /** Throws a StartFailure. */
-export async function startContainer(input: StartInput, deps: StartDeps, signal: AbortSignal): Promise<void> {
+export async function startContainer(input: StartInput, deps: PodDeps, signal: AbortSignal): Promise<void> {
   const { container, kind } = input.start;
   const { name } = container;
   checkBackOff(input, deps.event);
@@ -102,7 +99,7 @@ function unfinished({ start, sandbox, observed }: StartInput): ObservedContainer
  * a container that runs or has ended. It may be under way still: containerd undoes the start of a client that is
  * gone, and refuses another one meanwhile.
  */
-async function isSettled(id: string, { client, clock }: StartDeps, signal: AbortSignal): Promise<boolean> {
+async function isSettled(id: string, { client, clock }: PodDeps, signal: AbortSignal): Promise<boolean> {
   const deadline = clock.uptime() + settleMs;
   for (;;) {
     const { state } = await client.containerStatus(id, signal);
@@ -116,7 +113,7 @@ async function isSettled(id: string, { client, clock }: StartDeps, signal: Abort
 async function create(
   { start, manifest, sandbox, observed, volumeImages }: StartInput,
   image: Image,
-  deps: StartDeps,
+  deps: PodDeps,
   signal: AbortSignal,
 ): Promise<string> {
   const { container, kind } = start;
@@ -146,7 +143,7 @@ async function create(
 async function checkStopSignal(
   id: string,
   { name, lifecycle }: ContainerStart["container"],
-  { client, event }: StartDeps,
+  { client, event }: PodDeps,
   signal: AbortSignal,
 ): Promise<void> {
   const wanted = lifecycle?.stopSignal;
@@ -215,7 +212,7 @@ function checkBackOff({ start, observed, crashes, manifest }: StartInput, event:
 
 async function ensureImages(
   { start: { container, kind }, manifest, sandbox, pulls, volumeImages }: StartInput,
-  deps: StartDeps,
+  deps: PodDeps,
   signal: AbortSignal,
 ): Promise<Image> {
   const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
@@ -273,7 +270,7 @@ async function ensureImages(
 async function postStart(
   id: string,
   { start: { container }, manifest, observed }: StartInput,
-  deps: StartDeps,
+  deps: PodDeps,
   signal: AbortSignal,
 ): Promise<void> {
   const hook = container.lifecycle?.postStart;

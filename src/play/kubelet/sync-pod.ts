@@ -17,20 +17,18 @@ import {
   type ObservedSandbox,
   podIpOf,
 } from "../pod-rules/observed-pod.js";
-import { type ContainerStart, type PodActions, podActions } from "../pod-rules/pod-actions.js";
+import type { ContainerStart, PodActions } from "../pod-rules/pod-actions.js";
 import type { Waiting } from "../pod-rules/status-types.js";
-import type { ProbeResults } from "../pod-rules/probe-results.js";
 import { isSidecar } from "../pod-rules/restart-rules.js";
-import { type StartDeps, StartFailure, startContainer } from "./start-container.js";
+import type { PodDeps } from "./kubelet-deps.js";
+import { StartFailure, startContainer } from "./start-container.js";
 
 export interface SyncInput {
   readonly manifest: Manifest;
   readonly observed: ObservedPod;
-  readonly probes: ProbeResults;
+  readonly actions: PodActions;
   readonly crashes: BackOff;
   readonly pulls: BackOff;
-  /** Is kept up to date. */
-  readonly waiting: Map<string, Waiting>;
   /**
    * See `PodOwner.starting`. Throws when another play has the pod meanwhile: a turn of several containers and
    * pulls takes long.
@@ -41,15 +39,16 @@ export interface SyncInput {
 export interface SyncResult {
   /** Something was changed, so that the pod must be observed again. */
   readonly hasActed: boolean;
-  /** Of the containers that could not be started, in order. */
+  /** Why containers could not be started, in order. */
   readonly failures: readonly StartFailure[];
+  /** By the name of each container: why its start has failed; undefined when it has succeeded. */
+  readonly starts: ReadonlyMap<string, Waiting | undefined>;
 }
 
 /** Throws when the sandbox or a kill fails. */
-export async function syncPod(input: SyncInput, deps: StartDeps, signal: AbortSignal): Promise<SyncResult> {
-  const { manifest, observed } = input;
+export async function syncPod(input: SyncInput, deps: PodDeps, signal: AbortSignal): Promise<SyncResult> {
+  const { manifest, observed, actions } = input;
   const { spec } = manifest.pod;
-  const actions = podActions(manifest, observed, input.probes);
   const pod = { spec, podIp: podIpOf(spec, observed) };
   let hasActed = false;
   if (actions.killPod) {
@@ -69,15 +68,15 @@ export async function syncPod(input: SyncInput, deps: StartDeps, signal: AbortSi
     ? await input.starting(() => runSandbox(manifest, actions, deps, signal))
     : actions.sandbox;
   hasActed ||= actions.createSandbox;
-  const { failures, started } = await startAll(input, actions, sandbox, deps, signal);
+  const { failures, starts } = await startAll(input, sandbox, deps, signal);
   await remove(obsoleteContainers(observed), manifest, deps, signal);
   for (const { id } of obsoleteSandboxes(observed))
     await ignoreMissing(deps.client.removePodSandbox(id, signal));
-  return { hasActed: hasActed || started > 0, failures };
+  return { hasActed: hasActed || starts.size > failures.length, failures, starts };
 }
 
 /** Before the sandbox, so that no process of the pod runs without the limits. */
-async function ensureCgroup(manifest: Manifest, actions: PodActions, deps: StartDeps): Promise<void> {
+async function ensureCgroup(manifest: Manifest, actions: PodActions, deps: PodDeps): Promise<void> {
   try {
     const missing = await prepareCgroup(manifest, deps);
     if (missing !== undefined && actions.createSandbox) deps.event("Warning", "NoPodCgroup", missing);
@@ -97,7 +96,7 @@ interface NewSandbox extends Pick<ObservedSandbox, "id" | "attempt"> {
 async function runSandbox(
   manifest: Manifest,
   { attempt }: PodActions,
-  deps: StartDeps,
+  deps: PodDeps,
   signal: AbortSignal,
 ): Promise<NewSandbox> {
   const { key, pod } = manifest;
@@ -121,30 +120,28 @@ async function runSandbox(
 
 async function startAll(
   input: SyncInput,
-  actions: PodActions,
   sandbox: NewSandbox | undefined,
-  deps: StartDeps,
+  deps: PodDeps,
   signal: AbortSignal,
-): Promise<{ readonly failures: readonly StartFailure[]; readonly started: number }> {
+): Promise<Pick<SyncResult, "failures" | "starts">> {
   const failures: StartFailure[] = [];
-  let started = 0;
-  if (sandbox === undefined) return { failures, started };
+  const starts = new Map<string, Waiting | undefined>();
+  if (sandbox === undefined) return { failures, starts };
   const volumeImages = new Map<string, Answer<ImageSpec>>();
   const observed = { ...input.observed, ips: sandbox.ips ?? input.observed.ips };
-  for (const start of actions.start) {
+  for (const start of input.actions.start) {
     const { name } = start.container;
     try {
       await startContainer({ ...input, observed, start, sandbox, volumeImages }, deps, signal);
-      input.waiting.delete(name);
-      started += 1;
+      starts.set(name, undefined);
     } catch (error) {
       if (!(error instanceof StartFailure) || signal.aborted) throw error;
-      input.waiting.set(name, { reason: error.reason, message: error.message });
+      starts.set(name, { reason: error.reason, message: error.message });
       failures.push(error);
       if (endsStarts(start)) break;
     }
   }
-  return { failures, started };
+  return { failures, starts };
 }
 
 /** Nothing may start after an init container that could not be started. */
@@ -156,7 +153,7 @@ function endsStarts({ kind, container }: ContainerStart): boolean {
 async function remove(
   containers: readonly ObservedContainer[],
   { key }: Manifest,
-  { client, files, directories }: StartDeps,
+  { client, files, directories }: PodDeps,
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, name, attempt } of containers) {

@@ -9,7 +9,7 @@ import type { ProbeResults } from "./probe-results.js";
 import { isSidecar, shouldRun } from "./restart-rules.js";
 import type { ContainerStateNow, ContainerStatusNow, PodStatus, Waiting } from "./status-types.js";
 
-/** What the kubelet's loop remembers of a pod. */
+/** What is remembered of a pod. */
 export interface PodMemory {
   readonly startTime: number;
   /** By container: why its last start did not succeed. */

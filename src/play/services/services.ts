@@ -14,7 +14,7 @@ import type { MountedFiles } from "../node/mounted-files.js";
 import { type Directories, hostsPath } from "../pod-config/pod-paths.js";
 import type { HostsEntry, PodServices } from "../pod-config/pod-services.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
-import { takenOver } from "../kubelet/pod-worker.js";
+import { takenOver } from "../kubelet/pod-turns.js";
 import type { ObservedPod } from "../pod-rules/observed-pod.js";
 import { type ObserveDeps, observePod } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../pod-rules/pod-status.js";

@@ -6,7 +6,8 @@ import type { Logger } from "../../lib/log.js";
 import { Rollback } from "../../lib/rollback.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { deletePod } from "../kubelet/delete-pod.js";
-import type { Kubelet, KubeletDeps } from "../kubelet/kubelet.js";
+import type { Kubelet } from "../kubelet/kubelet.js";
+import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { defaultGraceSeconds, ignoreMissing } from "../kubelet/kill.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { observePod } from "../kubelet/observe.js";
@@ -15,20 +16,21 @@ import { podDirectory } from "../pod-config/pod-paths.js";
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
 
-/** The first application of pods: all of them, or nothing. */
-export class Application implements Disposable {
+/** Unless it is committed, everything that it has made is undone at its end, after the pods that are under way. */
+export class Application implements AsyncDisposable {
   readonly #pods: { readonly key: PodKey; readonly rollback: Rollback }[] = [];
   readonly #changed = new Set<string>();
   readonly #pending = new Set<Promise<void>>();
   readonly #failed = new AbortController();
-  #isTimedOut = false;
-  #isInterrupted = false;
+  #isCommitted = false;
   readonly #listening: Disposable;
 
+  /** What was made stays when `signal` aborts with a timeout: the user does not want to wait any longer. */
   constructor(
     private readonly kubelet: Kubelet,
     private readonly deps: KubeletDeps,
     private readonly options: { readonly keep: boolean },
+    private readonly signal: AbortSignal,
   ) {
     this.#listening = kubelet.listen({
       onEvent: ({ key }) => {
@@ -38,21 +40,30 @@ export class Application implements Disposable {
   }
 
   /**
-   * `work` calls `apply`. When it fails, everything is undone before its error is thrown; but not when the user
-   * does not want to wait any longer (`signal` aborts with a timeout).
+   * Resolves when the pod was applied. Rejects also when another pod fails. After the commit it resolves at once,
+   * and what fails is tried again. `before`: all sandboxes of the server, if they were listed just now.
    */
-  async run(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  async apply(manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> {
+    if (this.#isCommitted) {
+      this.kubelet.apply(manifest, { failFast: false });
+      return;
+    }
+    const work = this.#apply(manifest, AbortSignal.any([this.signal, this.#failed.signal]), before);
+    this.#pending.add(work);
     try {
-      await work();
+      await work;
     } catch (error) {
-      this.#isTimedOut = signal.aborted && isKind(signal.reason, "timeout");
-      this.#isInterrupted = signal.aborted && !this.#isTimedOut;
       // What is applied beside it must not start after the undo.
       this.#failed.abort(ShimError.from(error, "unknown"));
-      await Promise.allSettled(this.#pending);
-      await this.#undo();
       throw error;
+    } finally {
+      this.#pending.delete(work);
     }
+  }
+
+  /** Everything stays. */
+  commit(): void {
+    this.#isCommitted = true;
     for (const { rollback } of this.#pods) rollback.commit();
     for (const { key } of this.#pods.filter((pod) => !this.#changed.has(nameOf(pod.key)))) {
       const phase = this.kubelet.pod(key)?.status?.phase ?? "Pending";
@@ -60,15 +71,15 @@ export class Application implements Disposable {
     }
   }
 
-  /** Rejects also when another pod fails. `before`: all sandboxes of the server, if they were listed just now. */
-  async apply(manifest: Manifest, signal: AbortSignal, before?: readonly PodSandbox[]): Promise<void> {
-    const work = this.#apply(manifest, AbortSignal.any([signal, this.#failed.signal]), before);
-    this.#pending.add(work);
-    try {
-      await work;
-    } finally {
-      this.#pending.delete(work);
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#isCommitted) {
+      const { signal } = this;
+      const isTimedOut = signal.aborted && isKind(signal.reason, "timeout");
+      this.#failed.abort(new ShimError("cancelled", "the first application has failed"));
+      await Promise.allSettled(this.#pending);
+      await this.#undo({ isTimedOut, isInterrupted: signal.aborted && !isTimedOut });
     }
+    this.#listening[Symbol.dispose]();
   }
 
   async #apply(
@@ -91,17 +102,16 @@ export class Application implements Disposable {
     }
   }
 
-  [Symbol.dispose](): void {
-    this.#listening[Symbol.dispose]();
-  }
-
-  async #undo(): Promise<void> {
+  async #undo({
+    isTimedOut,
+    isInterrupted,
+  }: Readonly<Record<"isTimedOut" | "isInterrupted", boolean>>): Promise<void> {
     // Another play has them now.
     for (const { key, rollback } of this.#pods) if (await this.kubelet.pod(key)?.isLost()) rollback.commit();
-    const why = this.#isInterrupted ? "interrupted" : "failed";
-    const keep = this.options.keep || this.#isTimedOut;
+    const why = isInterrupted ? "interrupted" : "failed";
+    const keep = this.options.keep || isTimedOut;
     await Promise.all(this.#pods.map(({ key }) => this.kubelet.forget(key)));
-    if (this.#changed.size > 0 && !this.#isTimedOut)
+    if (this.#changed.size > 0 && !isTimedOut)
       this.deps.report(
         keep ? `${why}; what was made is kept (--keep)` : `${why}; removing what this run has made`,
       );

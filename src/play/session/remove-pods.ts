@@ -1,8 +1,8 @@
 /** Removes what play has made (`play --down`). */
 import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
-import { type DeleteDeps, deletePod } from "../kubelet/delete-pod.js";
-import type { KubeletDeps } from "../kubelet/kubelet.js";
+import { deletePod } from "../kubelet/delete-pod.js";
+import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import type { PodKey } from "../manifests/manifest.js";
 import type { Doomed } from "../manifests/workloads.js";
 import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
@@ -31,7 +31,7 @@ export async function doomedPods(
 /** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
 export async function playDown(
   pods: readonly { readonly source: string; readonly key: PodKey }[],
-  deps: Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "report">,
+  deps: PodAccess & Reports,
   signal: AbortSignal,
 ): Promise<{ readonly failed: number }> {
   const failures = await Promise.all(

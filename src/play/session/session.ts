@@ -3,23 +3,30 @@ import type { PodSandbox } from "../../domain/cri.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { refuseUnserved } from "../pod-config/server-features.js";
 import { CronRunner } from "../controllers/cron-runner.js";
-import { JobRunner, type JobRunnerDeps, removeSurely } from "../controllers/job-runner.js";
+import { JobRunner, type JobEnvironment, removeSurely } from "../controllers/job-runner.js";
 import { isSameJob } from "../controllers/same-job.js";
 import { refuseSharedUids } from "../kubelet/check-uids.js";
 import { pause } from "../kubelet/clock.js";
-import { Kubelet, type KubeletDeps } from "../kubelet/kubelet.js";
+import { Kubelet } from "../kubelet/kubelet.js";
+import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
 import { presentPods } from "../kubelet/present-pods.js";
-import { takenOver } from "../kubelet/pod-worker.js";
+import { takenOver } from "../kubelet/pod-turns.js";
 import type { PodKey } from "../manifests/manifest.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
+import type { ServicesDeps } from "../services/services.js";
 import { Application, podIsReady } from "./application.js";
 import { Watchers } from "./watchers.js";
 import { namesOf } from "../store/play-store.js";
 
 /** Between two tries to start a job. */
 const retryMs = 10_000;
+
+/** What a play needs: its kubelet, and its Services. */
+export interface PlayDeps extends KubeletDeps {
+  readonly redirect?: NonNullable<ServicesDeps["redirect"]>;
+}
 
 type Wanted = Pick<Workloads, "pods" | "jobs" | "cronJobs">;
 
@@ -62,23 +69,19 @@ export class Session implements AsyncDisposable {
     const hasPods = workloads.pods.length > 0;
     const listed = hasPods ? await this.deps.client.listPodSandboxes({}, signal) : [];
     refuseSharedUids(workloads.pods, listed);
-    using application = new Application(this.kubelet, this.deps, options);
-    let isApplied = false;
-    const apply = async (manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> => {
+    await using application = new Application(this.kubelet, this.deps, options, signal);
+    const apply = (manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> => {
       this.#manifests = [...this.#manifests, manifest];
-      if (isApplied) this.kubelet.apply(manifest, { failFast: false });
-      else await application.apply(manifest, signal, before);
+      return application.apply(manifest, before);
     };
     const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
     const present = presentPods(later, listed);
     const runners = workloads.jobs.map((job) => this.#addJob(job, (manifest) => apply(manifest)));
-    await application.run(async () => {
-      await Promise.all([
-        ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
-        ...runners.map((runner) => runner.start(signal)),
-      ]);
-    }, signal);
-    isApplied = true;
+    await Promise.all([
+      ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
+      ...runners.map((runner) => runner.start(signal)),
+    ]);
+    application.commit();
     this.#manifests = [...this.#manifests, ...later];
     this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
     for (const manifest of later)
@@ -213,7 +216,7 @@ export class Session implements AsyncDisposable {
     return this.#manifests.filter(({ owner }) => owner?.kind !== "Job" && owner?.kind !== "CronJob");
   }
 
-  get #jobDeps(): Omit<JobRunnerDeps, "wake" | "apply"> {
+  get #jobDeps(): JobEnvironment {
     const { client, clock, report } = this.deps;
     return { client, clock, report, kubelet: this.kubelet };
   }

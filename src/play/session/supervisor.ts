@@ -5,7 +5,7 @@ import { ShimError, messageOf } from "../../lib/errors.js";
 import { Bell } from "../../lib/sync/bell.js";
 import { DirectoryWatch } from "../../lib/files/directory-watch.js";
 import { type BoundSocket, bindUnixSocket } from "../../lib/unix-socket.js";
-import type { Kubelet, KubeletDeps } from "../kubelet/kubelet.js";
+import type { Kubelet } from "../kubelet/kubelet.js";
 import { parseReplicas } from "../manifests/manifest-files.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
 import type { Workloads } from "../manifests/workloads.js";
@@ -17,13 +17,13 @@ import {
   withNames,
 } from "../store/play-store.js";
 import { listClaims, removeClaim } from "../store/play-claims.js";
-import { Services, type ServicesDeps } from "../services/services.js";
-import { Session } from "./session.js";
+import { Services } from "../services/services.js";
+import { type PlayDeps, Session } from "./session.js";
 
 export interface SupervisorDeps {
   readonly store: PlayStore;
   /** Each call gives another `playId`. */
-  readonly kubeletDeps: (play: StoredPlay) => Omit<KubeletDeps, "services"> & Pick<ServicesDeps, "redirect">;
+  readonly kubeletDeps: (play: StoredPlay) => PlayDeps;
   /** Reads what plays know about the node again. */
   readonly renewNode: () => Promise<void>;
   /** Shows what happens to the pods of one play, until the result ends it. */

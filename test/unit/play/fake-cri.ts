@@ -28,7 +28,8 @@ import { type Manifest, readManifests } from "../../../src/play/manifests/read-m
 import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
 import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/probes/handlers.js";
-import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
+import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
+import type { KubeletDeps } from "../../../src/play/kubelet/kubelet-deps.js";
 import { containerHash, podHash } from "../../../src/play/pod-config/hashes.js";
 import { backOffTimes } from "../../../src/play/kubelet/back-off.js";
 import {

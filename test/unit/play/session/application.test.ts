@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-import { Kubelet, type KubeletDeps } from "../../../../src/play/kubelet/kubelet.js";
+import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
+import type { KubeletDeps } from "../../../../src/play/kubelet/kubelet-deps.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { Application } from "../../../../src/play/session/application.js";
 import { playDown } from "../../../../src/play/session/remove-pods.js";
@@ -47,10 +48,9 @@ async function playUp(
   options: { readonly keep: boolean },
   aborted = signal,
 ): Promise<void> {
-  using application = new Application(kubelet, deps, options);
-  await application.run(async () => {
-    await Promise.all(manifests.map((manifest) => application.apply(manifest, aborted)));
-  }, aborted);
+  await using application = new Application(kubelet, deps, options, aborted);
+  await Promise.all(manifests.map((manifest) => application.apply(manifest)));
+  application.commit();
 }
 
 async function up(fixture: Fixture, { keep = false, text = spec } = {}): Promise<void> {
