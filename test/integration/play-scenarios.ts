@@ -505,7 +505,7 @@ spec:
 `,
     );
     const { stderr } = await up(path);
-    // A server that does not tell the process of a sandbox; the line names the port that works.
+    // A server that does not report the process of a sandbox; the line names the port that works.
     if (/port 80\b.*8080/.test(stderr)) return;
     const argv = ["wget", "-q", "-O", "-", `http://${named("port")}/`];
     await until("the page", async () => (await pod("exec", named("port"), "--", ...argv)).stdout === "web\n");

@@ -8,19 +8,19 @@ import { type HeldClaim, holdClaim } from "../store/play-claims.js";
 import type { PlayContext } from "./play-context.js";
 
 export class AttachedPlay {
-  #isLeft: boolean;
+  #isDetached: boolean;
   /** The supervisor had some of the pods. */
   #wasKept = false;
   #claim: HeldClaim | undefined;
   #storedId: string | undefined;
 
   constructor(private readonly context: Pick<PlayContext, "options" | "store" | "report">) {
-    this.#isLeft = context.options.detach === true;
+    this.#isDetached = context.options.detach === true;
   }
 
   /** Whether the supervisor has the pods when this play has ended. */
-  get isLeft(): boolean {
-    return this.#isLeft;
+  get isDetached(): boolean {
+    return this.#isDetached;
   }
 
   /** Before workloads are applied. Those of the supervisor are taken from it for the time being. */
@@ -28,15 +28,15 @@ export class AttachedPlay {
     const { store, report } = this.context;
     const stored = await store.list(report);
     this.#wasKept ||= stored.some(({ workloads }) => workloads.some((name) => names.has(name)));
-    this.#isLeft ||= this.#wasKept;
-    if (!this.#isLeft) return;
+    this.#isDetached ||= this.#wasKept;
+    if (!this.#isDetached) return;
     if (this.#claim === undefined) this.#claim = await holdClaim(store.directory, names);
     else await this.#claim.change(names);
   }
 
   /** What was applied is what the supervisor goes on with, should this process be killed. */
   async applied(texts: readonly ManifestFile[], names: ReadonlySet<string>): Promise<void> {
-    if (this.#isLeft) await this.#store(texts, names);
+    if (this.#isDetached) await this.#store(texts, names);
   }
 
   /** `kept`: what no other play has taken or removed; undefined when nothing was applied. */

@@ -10,7 +10,7 @@ import type { StatusResponse } from "../../domain/cri.js";
 import { directoryId } from "../../lib/files/directory-id.js";
 import type { PlacePaths, PlayPlace } from "./play-place.js";
 
-/** By the server's Status, which tells where its engine is. Disposing of the result leaves the pods as they are. */
+/** By the server's Status, which says where its engine is. Disposing of the result leaves the pods as they are. */
 export async function openPlayPlace(
   client: CriClient,
   { info }: Pick<StatusResponse, "info">,
@@ -25,8 +25,12 @@ export async function openPlayPlace(
   }
   const mounted = reach.root === undefined ? nodeFiles : mountedFilesOf(remappedFileCalls(reach.root));
   return {
-    ...{ files: nodeFiles, mounted, directories: paths.directories, dial: dialFromHere },
-    ...{ isPortBusy, engine: undefined },
+    files: nodeFiles,
+    mounted,
+    directories: paths.directories,
+    dial: dialFromHere,
+    isPortBusy,
+    engine: undefined,
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -4,10 +4,10 @@ import { messageOf } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { inBackground } from "../../lib/sync/in-background.js";
 import { connect } from "../cri/client.js";
-import { readDoomed } from "../manifests/read-manifests.js";
+import { readRemoval } from "../manifests/read-manifests.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";
-import { doomedPods, playDown } from "../session/remove-pods.js";
-import { PlayStore, doomedNames } from "../store/play-store.js";
+import { podsToRemove, removePods } from "../session/remove-pods.js";
+import { PlayStore, namesToRemove } from "../store/play-store.js";
 import { type PlayContext, type PlayIo, type PlayOptions, readFilesOf } from "./play-context.js";
 import { podDeps } from "./play-deps.js";
 import { openPlayPlace } from "./open-play-place.js";
@@ -45,14 +45,14 @@ async function down(context: PlayContext): Promise<number> {
   const client = connect(options.endpoint);
   try {
     const status = inBackground(client.status(signal));
-    const doomed = await readDoomed(await readFilesOf(context));
+    const removal = await readRemoval(await readFilesOf(context));
     const server = await status; // So that a missing server is the first error.
-    const names = doomedNames(doomed);
+    const names = namesToRemove(removal);
     await store.release(names, report);
     const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
     await using place = await openPlayPlace(client, server, paths, signal);
     const deps = podDeps(client, place, { report });
-    const { failed } = await playDown(await doomedPods(doomed, client, signal), deps, signal);
+    const { failed } = await removePods(await podsToRemove(removal, client, signal), deps, signal);
     await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
     return failed > 0 ? 1 : 0;
   } finally {

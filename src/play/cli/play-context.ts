@@ -11,7 +11,7 @@ export interface PlayOptions {
   readonly files: readonly string[];
   /** `unix:///ABSOLUTE/PATH` of a CRI server, or the path alone. */
   readonly endpoint: string;
-  /** Of an engine elsewhere, where play writes files; else found as by the server. */
+  /** A remote engine, where play writes files; else found as by the server. */
   readonly dockerEndpoint?: string | undefined;
   readonly follow: boolean;
   /** Removes the pods instead. */

@@ -49,7 +49,7 @@ export async function readKubeletDeps(
     node: await nodeFactsOf(client, place, signal),
     features: {
       ...serverFeatures(status),
-      ...(engine === undefined ? {} : { elsewhere: await engine.files.mounting() }),
+      ...(engine === undefined ? {} : { remote: await engine.files.mounting() }),
     },
     ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),
     credentials: dockerCredentials(report),
@@ -78,7 +78,7 @@ async function nodeFactsOf(
   return engineNodeFacts(engine.facts, { storageBytes: await engine.files.space(), host: engine.host });
 }
 
-/** Brings the facts up to date in place; those of an engine elsewhere do not change while it runs. */
+/** Brings the facts up to date in place; those of a remote engine do not change while it runs. */
 export async function renewFacts(node: NodeFacts, { engine, directories }: PlayPlace): Promise<void> {
   if (engine === undefined) await renewNodeFacts(node, directories.state);
 }

@@ -12,13 +12,13 @@ export interface PlayPlace extends AsyncDisposable {
   readonly mounted: MountedFiles;
   readonly directories: Directories;
   readonly dial: Dial;
-  /** Whether a program of the engine's host has the port, as far as this host can tell. */
+  /** Whether a program of the engine's host has the port, as far as this host can see. */
   readonly isPortBusy: typeof isPortBusy;
   /** Undefined where server and engine see this host's files. */
-  readonly engine: EngineElsewhere | undefined;
+  readonly engine: RemoteEngine | undefined;
 }
 
-export interface EngineElsewhere {
+export interface RemoteEngine {
   readonly facts: NodeFacts;
   readonly files: EngineFiles;
   /** A name or an address by which this host reaches the engine's; `localhost` for a socket. */
@@ -32,9 +32,9 @@ export interface EngineElsewhere {
 }
 
 export interface PlacePaths {
-  /** Of the CRI server: `unix:///PATH`, or the path alone. */
+  /** The CRI server: `unix:///PATH`, or the path alone. */
   readonly endpoint: string;
-  /** Of an engine elsewhere, as `--docker-endpoint` of the server; else as the server finds it. */
+  /** A remote engine, as `--docker-endpoint` of the server; else as the server finds it. */
   readonly dockerEndpoint?: string | undefined;
   readonly directories: Directories;
   readonly report: (line: string) => void;

@@ -14,7 +14,7 @@ import { summarizeNotices } from "../manifests/notices.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
 import type { Workloads } from "../manifests/workloads.js";
 import { namesOf } from "../store/play-store.js";
-import { removeSurplus } from "../session/remove-surplus.js";
+import { removeSurplus } from "../session/remove-pods.js";
 import { type PublishedPort, publishedHeader, publishedRow } from "../services/publish-ports.js";
 import { Services } from "../services/services.js";
 import { Session } from "../session/session.js";
@@ -51,7 +51,7 @@ interface Shown {
   report: (line: string) => void;
 }
 
-const logsElsewhere =
+const logsAreRemote =
   'logs are not shown: they are on the host of the CRI server, where "dockershim pod logs" shows them';
 
 export async function playUp(context: PlayContext): Promise<number> {
@@ -76,7 +76,8 @@ export async function playUp(context: PlayContext): Promise<number> {
   const names = namesOf(read.workloads);
   const attached = new AttachedPlay({ ...context, report });
   const progress: Progress = {
-    ...{ isApplied: false, hasSurplus: false },
+    isApplied: false,
+    hasSurplus: false,
     kept: () => Promise.resolve(new Set()),
   };
   try {
@@ -85,7 +86,7 @@ export async function playUp(context: PlayContext): Promise<number> {
     const { endpoint, dockerEndpoint } = options;
     const paths = { endpoint, dockerEndpoint, directories: context.directories, report };
     await using place = await openPlayPlace(client, status, paths, io.signal);
-    if (options.follow && place.engine?.seesLogs === false) report(logsElsewhere);
+    if (options.follow && place.engine?.seesLogs === false) report(logsAreRemote);
     const deps = (await readKubeletDeps(pulls.followed(client), place, { report, status }, io.signal))(
       options,
     );
@@ -96,8 +97,12 @@ export async function playUp(context: PlayContext): Promise<number> {
     using _services = services.attach(session.kubelet);
     await using _timeline = timeline?.drawTimeline(session.kubelet, options.timeline);
     using table = new LiveTable({
-      ...{ pods: () => session.kubelet.pods, environment: process.env, clock: systemClock },
-      ...{ screen: io.stderr, output: io.stdout, pulls },
+      pods: () => session.kubelet.pods,
+      environment: process.env,
+      clock: systemClock,
+      screen: io.stderr,
+      output: io.stdout,
+      pulls,
     });
     using _table = session.kubelet.listen(table);
     using _shown = redirect(shown, table);
@@ -122,7 +127,7 @@ export async function playUp(context: PlayContext): Promise<number> {
       const renewNode = (): Promise<void> => renewFacts(deps.node, place);
       await watchFiles(read, { attached, session, services, renewNode }, { ...context, report });
     }
-    const code = await attend(session, attached.isLeft, { ...context, report });
+    const code = await waitForEnd(session, attached.isDetached, { ...context, report });
     return progress.hasSurplus ? 1 : code;
   } finally {
     await attached.end(read.texts, progress.isApplied ? await progress.kept() : undefined);
@@ -150,7 +155,10 @@ async function followLogs(
 ): Promise<LogFollower> {
   const { LogFollower } = await import("../view/follow-logs.js");
   return new LogFollower({
-    ...{ files, directories, clock: systemClock, report },
+    files,
+    directories,
+    clock: systemClock,
+    report,
     output: (line) => {
       table.log(line);
     },
@@ -183,7 +191,7 @@ async function applyUntilReady(
       await session.ready(limit);
     });
   } catch (error) {
-    // What was not applied is removed, and that is told where it happens.
+    // What was not applied is removed, and reported where that happens.
     if (io.signal.aborted && progress.isApplied) {
       const words = options.files.join(" ");
       report(`interrupted; not ready: ${session.unready().join(", ") || "none"}; the pods stay`);
@@ -192,7 +200,7 @@ async function applyUntilReady(
     if (!isKind(error, "timeout")) throw error;
     throw new ShimError(
       "timeout",
-      `${messageOf(error)}; not ready: ${session.unready().join(", ")}; the pods stay: "dockershim pod describe NAME" tells more`,
+      `${messageOf(error)}; not ready: ${session.unready().join(", ")}; the pods stay: see "dockershim pod describe NAME"`,
     );
   }
 }
@@ -213,9 +221,9 @@ async function print(
 }
 
 /** Stays the kubelet of the pods until all have ended, or until the user interrupts. */
-async function attend(
+async function waitForEnd(
   session: Session,
-  isLeft: boolean,
+  isDetached: boolean,
   { options, io, report }: PlayContext,
 ): Promise<number> {
   try {
@@ -223,7 +231,7 @@ async function attend(
   } catch (error) {
     if (!io.signal.aborted) throw error;
     const words = options.files.join(" ");
-    if (!isLeft)
+    if (!isDetached)
       report(`the pods run on, but nothing restarts them now: go on with "dockershim play ${words}"`);
     report(`remove them with "dockershim play --down ${words}"`);
     return 0;
@@ -256,7 +264,7 @@ async function watchFiles(
     if (io.signal.aborted) return;
     await files.renew();
     const next = await readAgain(read, context);
-    // Other files of the directory change, too: the same failure is told once.
+    // Other files of the directory change, too: the same failure is reported once.
     if (typeof next === "string" && next !== failure)
       report(`the files have changed, and nothing was applied: ${next}`);
     failure = typeof next === "string" ? next : undefined;

@@ -9,7 +9,7 @@ import { type KeptPod, keptPod } from "../pod-commands/kept-pod.js";
 import { renderPods, summarize } from "../pod-commands/pod-summary.js";
 import { renderUsage, usageOf } from "../pod-commands/pod-usage.js";
 import { readLogs } from "../pod-commands/read-logs.js";
-import { playDown } from "../session/remove-pods.js";
+import { removePods } from "../session/remove-pods.js";
 import { PlayStore, workloadName } from "../store/play-store.js";
 import { drained } from "../view/drained.js";
 import { ContainerState, type ContainerStatus } from "../../domain/cri.js";
@@ -162,7 +162,7 @@ async function describe({ pod: name }: RequestOf<"describe">, context: PodContex
   return 0;
 }
 
-/** Between two looks at servers that tell only the CPU time that was used. */
+/** Between two looks at servers that report only the CPU time that was used. */
 const rateMs = 1000;
 
 async function top(request: RequestOf<"top">, { client, print, signal }: PodContext): Promise<number> {
@@ -176,7 +176,8 @@ async function top(request: RequestOf<"top">, { client, print, signal }: PodCont
   await sleep(rateMs, signal);
   const after = await look();
   const usage = running.map(({ namespace, name }, index) => ({
-    ...{ namespace, name },
+    namespace,
+    name,
     containers: (after[index] ?? []).map((stats) => ({
       name: stats.attributes?.metadata?.name ?? "",
       ...usageOf(before.get(stats.attributes?.id), stats),
@@ -208,7 +209,7 @@ async function down(
   await store.release(names, report);
   const paths = { endpoint, directories: defaultDirectories, report };
   await using place = await openPlayPlace(client, await client.status(signal), paths, signal);
-  const { failed } = await playDown(keys, podDeps(client, place, { report }), signal);
+  const { failed } = await removePods(keys, podDeps(client, place, { report }), signal);
   await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
   return failed > 0 ? 1 : 0;
 }

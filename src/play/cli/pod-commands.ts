@@ -82,7 +82,10 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     if (args.length > 2) throw new ShimError("invalid", 'command "pod logs": takes a pod and a container');
     const { tail, since, allContainers: all = false } = given;
     return {
-      ...{ verb: "logs", pod: named([name], given, "logs"), container: given.container ?? container, all },
+      verb: "logs",
+      pod: named([name], given, "logs"),
+      container: given.container ?? container,
+      all,
       previous: given.previous === true,
       follow: given.follow === true,
       tail: tail === undefined || tail === "-1" ? undefined : count("--tail", tail),

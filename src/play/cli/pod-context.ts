@@ -95,7 +95,7 @@ export interface PodContext extends PodIo {
   readonly records: () => Promise<Directories>;
 }
 
-/** Of a pod that play made, the kept manifest tells which containers are sidecars. */
+/** The kept manifest of a pod that play made names its sidecars. */
 export async function chosenContainer(
   pod: FoundPod,
   name: string | undefined,

@@ -15,17 +15,17 @@ export async function checkTimelineFile(path: string): Promise<void> {
     throw new ShimError("invalid", `flag "--timeline": ${JSON.stringify(path)}: ${reason}`);
   };
   if (extname(path).toLowerCase() !== ".svg")
-    refuse("is no SVG file: give a name that ends with .svg, such as start.svg");
+    refuse("is not an SVG file: give a name that ends with .svg, such as start.svg");
   const directory = dirname(path);
   try {
-    if (!(await stat(directory)).isDirectory()) refuse(`"${directory}" is no directory`);
+    if (!(await stat(directory)).isDirectory()) refuse(`"${directory}" is not a directory`);
     await access(directory, constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof ShimError) throw error;
     refuse(hasCode(error, "ENOENT") ? `there is no directory "${directory}"` : messageOf(error));
   }
   const present = await stat(path).catch(() => undefined);
-  if (present !== undefined && !present.isFile()) refuse("is there, and is no file");
+  if (present !== undefined && !present.isFile()) refuse("exists and is not a file");
 }
 
 /** Writes the picture at the end. */

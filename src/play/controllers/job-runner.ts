@@ -126,7 +126,8 @@ export class JobRunner {
   async #turn(signal: AbortSignal): Promise<void> {
     const now = this.deps.clock.now();
     const statuses = [...this.#known].map(([name, wanted]) => ({
-      ...{ name, wanted },
+      name,
+      wanted,
       status: this.deps.kubelet.pod({ namespace: this.job.namespace, name })?.status,
     }));
     const times = statuses.map(({ status }) => status?.startTime ?? now);
@@ -138,7 +139,7 @@ export class JobRunner {
       jobPod(name, wanted, status, this.#ends.get(name) ?? now),
     );
     const decision = decideJob(this.job, pods, { startedAt: this.#startedAt, now });
-    if (decision.state !== this.#state) this.#tell(decision);
+    if (decision.state !== this.#state) this.#reportState(decision);
     this.#state = decision.state;
     this.#cancelWake?.();
     if (decision.wakeAt !== undefined) {
@@ -166,13 +167,13 @@ export class JobRunner {
     return removeSurely({ namespace: this.job.namespace, name }, this.deps, signal);
   }
 
-  #tell({ state, reason }: JobDecision): void {
+  #reportState({ state, reason }: JobDecision): void {
     const why = reason === undefined ? "" : ` (${reason})`;
     this.deps.report(`${this.job.namespace}/${this.job.name}: job ${state}${why}`);
   }
 }
 
-/** Tries until the pod is removed: its loop has ended, so that nobody else would end it. */
+/** Tries until the pod is removed: its loop has ended, so that nothing else would end it. */
 export async function removeSurely(
   key: Pick<PodKey, "namespace" | "name">,
   { kubelet, clock, report }: JobEnvironment,

@@ -7,7 +7,7 @@ import type { Job } from "../manifests/workloads.js";
 /** A pod of a job that exists, also one that has ended. The caller keeps ended pods until the job is removed. */
 export interface JobPod {
   readonly name: string;
-  /** Of an indexed job. */
+  /** The completion index, in an indexed job. */
   readonly index?: number;
   readonly attempt: number;
   readonly phase: "Pending" | "Running" | "Succeeded" | "Failed";
@@ -136,7 +136,7 @@ function exceedsBackoffLimit({ backoffLimit, template }: Job, pods: readonly Job
   return restarts > 0 && restarts >= backoffLimit;
 }
 
-/** Of an indexed job. */
+/** The indexes of an indexed job. */
 function podsByIndex(pods: readonly JobPod[]): ReadonlyMap<number, readonly JobPod[]> {
   const found = new Map<number, JobPod[]>();
   for (const pod of pods) {

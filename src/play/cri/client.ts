@@ -32,9 +32,9 @@ type Labels = Readonly<Record<string, string>>;
  */
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
-  /** With `info`: what the server tells beside its status, by name; the values are mostly JSON. */
+  /** With `info`: what the server adds to its status, by name; the values are mostly JSON. */
   status(signal: AbortSignal): Promise<StatusResponse>;
-  /** Undefined for servers that do not tell it. */
+  /** Undefined for servers that do not report it. */
   cgroupDriver(signal: AbortSignal): Promise<CgroupDriverName | undefined>;
   /** The image under that name or id, when it is on the node. */
   imageStatus(image: string, signal: AbortSignal): Promise<Image | undefined>;
@@ -51,7 +51,7 @@ export interface CriClient {
     signal: AbortSignal,
   ): Promise<string>;
   podSandboxStatus(id: string, signal: AbortSignal): Promise<PodSandboxStatus>;
-  /** What the server tells beside the status, by name; the values are mostly JSON. */
+  /** What the server adds to the status, by name; the values are mostly JSON. */
   podSandboxInfo(id: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
   listPodSandboxes(labels: Labels, signal: AbortSignal): Promise<readonly PodSandbox[]>;
   stopPodSandbox(id: string, signal: AbortSignal): Promise<void>;
@@ -179,7 +179,7 @@ export function connect(endpoint: string): ConnectedClient {
   };
 }
 
-/** Whether the call failed because nobody serves the socket. */
+/** Whether the call failed because no server listens on the socket. */
 function isUnserved(error: unknown): error is ShimError {
   return (
     error instanceof ShimError && error.kind === "unavailable" && error.message.startsWith("connect to ")

@@ -16,7 +16,7 @@ export interface CreateContainerInput {
   /** 0 for the first container of this name, and one more for each restart. */
   readonly attempt: number;
   readonly sandbox: { readonly id: string; readonly attempt: number };
-  /** Of `podIps`; the kubelet asks for them once for each sandbox. */
+  /** The result of `podIps`; the kubelet asks for it once for each sandbox. */
   readonly podIps: readonly string[];
   readonly image: Image;
   readonly volumeImages: VolumeImages;

@@ -20,8 +20,8 @@ export interface DeleteOptions {
 }
 
 /**
- * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. The answer
- * tells what was there.
+ * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. Answers
+ * what was there.
  */
 export async function deletePod(
   key: PodKey,
@@ -95,7 +95,7 @@ async function removePodFiles({ files, mounted, directories }: PodAccess, key: P
   const own = podDirectory(directories, key);
   const isOwn = await files.exists(own);
   if (isOwn) await files.removeTree(logDirectory(directories, key));
-  const elsewhere = mountedDirectory(directories, key);
-  if (elsewhere !== own) await mounted.removeTree(elsewhere);
+  const mountedFiles = mountedDirectory(directories, key);
+  if (mountedFiles !== own) await mounted.removeTree(mountedFiles);
   if (isOwn) await files.removeTree(own);
 }

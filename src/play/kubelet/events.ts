@@ -11,7 +11,7 @@ export interface PodEvent {
   readonly message: string;
   /** None for an event of the pod. */
   readonly container?: string;
-  /** Of an event that ends a step: when the step began, in milliseconds since 1970. */
+  /** When the step that the event ends began, in milliseconds since 1970. */
   readonly startedAt?: number;
 }
 

@@ -23,7 +23,7 @@ export interface ApplicationInput {
   readonly failures: readonly StartFailure[];
 }
 
-/** Of the container's programs; it is restarted. */
+/** Reasons of failures of the container's programs; it is restarted. */
 const ownFailures: ReadonlySet<string> = new Set(["CrashLoopBackOff", "PostStartHookError"]);
 
 /**

@@ -23,7 +23,7 @@ export function pullPolicy({
   return reference?.tag === undefined || reference.tag === "latest" ? "Always" : "IfNotPresent";
 }
 
-/** Of a container or of a volume. */
+/** The image of a container or of a volume. */
 export type WantedImage = Pick<Container, "image" | "imagePullPolicy"> & {
   /** The name of the policy's field in the manifest, for errors. */
   readonly policyField?: "imagePullPolicy" | "pullPolicy";

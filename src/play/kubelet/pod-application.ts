@@ -23,7 +23,7 @@ export class PodApplication {
 
   constructor(private readonly options: { readonly failFast: boolean }) {}
 
-  /** Of the present manifest. */
+  /** The outcome of the present manifest. */
   get outcome(): Promise<void> {
     return this.#outcome.promise;
   }
@@ -45,7 +45,7 @@ export class PodApplication {
     if (!this.#isSettled) this.#outcome.reject(reason);
   }
 
-  /** Tells the error to who waits for the outcome. Answers whether it ends the loop. */
+  /** Rejects the outcome with the error. Answers whether it ends the loop. */
   fails(error: unknown): boolean {
     if (this.#isSettled) return false;
     this.#outcome.reject(error);

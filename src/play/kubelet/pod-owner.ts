@@ -12,7 +12,7 @@ import { type Clock, pause } from "./clock.js";
 
 /** Processes that may keep pods. A mark is the name of a file. */
 export interface PlayProcesses {
-  /** Of this process; undefined where processes cannot be told apart. */
+  /** The mark of this process; undefined where processes cannot be distinguished. */
   readonly own: string | undefined;
   isAlive(mark: string): Promise<boolean>;
   /** For people. */
@@ -47,7 +47,7 @@ export class PodOwner {
   }
 
   /**
-   * Resolves when no other play starts something of the pod any more; `onWait` is told about the process that is
+   * Resolves when no other play starts something of the pod any more; `onWait` gets the process that is
    * waited for. Answers whether another play had the pod, so that it must be observed again.
    */
   async mark(

@@ -1,5 +1,5 @@
 /**
- * Tells which pods have changed: by the events of the CRI server, or by a list each second. What was created,
+ * Which pods have changed: by the events of the CRI server, or by a list each second. What was created,
  * or has ended and is removed, changes no pod, as in the kubelet; else a container that cannot be started would
  * be tried again at once, for ever.
  */
@@ -101,7 +101,7 @@ function changedPods(before: States, now: States): ReadonlySet<string> {
   return new Set([...changed, ...gone].map(([, { pod }]) => pod));
 }
 
-/** Of all sandboxes, and of the containers that were started. */
+/** The states of all sandboxes, and of the containers that were started. */
 async function statesById({ client }: WatchDeps, signal: AbortSignal): Promise<States> {
   const [sandboxes, containers] = await Promise.all([
     client.listPodSandboxes({}, signal),

@@ -48,7 +48,7 @@ interface StartInput {
   readonly observed: ObservedPod;
   readonly crashes: BackOff;
   readonly pulls: BackOff;
-  /** Of the volumes that containers before it have mounted; is kept up to date. */
+  /** The images of volumes that containers before it have mounted; is kept up to date. */
   readonly volumeImages: Map<string, Answer<ImageSpec>>;
   /** See SyncInput. */
   readonly starting: <T>(work: (isUnfinished: boolean) => Promise<T>) => Promise<T>;
@@ -127,7 +127,14 @@ async function create(
     `create ${nouns[kind]} "${name}"`,
     () =>
       createContainer({
-        ...{ manifest, container, sandbox, image, volumeImages, attempt, deps, signal },
+        manifest,
+        container,
+        sandbox,
+        image,
+        volumeImages,
+        attempt,
+        deps,
+        signal,
         ...targetOf(container, observed),
         podIps: observed.ips,
         beforeCall: () => {
@@ -150,7 +157,7 @@ async function checkStopSignal(
   if (wanted === undefined) return;
   const { stop_signal } = await client.containerStatus(id, signal);
   if (stop_signal === stopSignalNumber(wanted)) return;
-  const message = `the CRI server does not tell whether it stops container ${name} by ${wanted}`;
+  const message = `the CRI server does not report whether it stops container ${name} by ${wanted}`;
   event("Warning", "StopSignalUnknown", message, name);
 }
 
@@ -181,7 +188,7 @@ async function step<T>(
   }
 }
 
-/** Servers do not all tell which program is missing, and none tells where its name comes from. */
+/** Some servers do not name the program that is missing, and none says where its name comes from. */
 function explainStart(message: string, { command, image }: ContainerStart["container"]): string {
   if (!/executable (?:file )?not found|no such file or directory|exec format error/i.test(message))
     return message;

@@ -71,7 +71,7 @@ const amounts: Reader<Readonly<Record<string, string>>> = (value, path, problems
     const isExtended = name.includes("/");
     const reason = isExtended
       ? "not honoured: needs a device plugin of the node"
-      : "is no resource of Kubernetes";
+      : "is not a resource of Kubernetes";
     problems.push({ path: at, reason, kind: isExtended ? "notHonoured" : "malformed" });
   }
   const storage = isObject(value) ? value["ephemeral-storage"] : undefined;
@@ -129,7 +129,7 @@ export const env = object({
   }),
 });
 
-/** Of init containers, containers and ephemeral containers. */
+/** The fields of init containers, containers and ephemeral containers. */
 const containerFields = {
   name: mandatory(string(dnsLabel)),
   image: mandatory(string(notEmpty)),

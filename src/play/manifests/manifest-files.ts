@@ -11,7 +11,7 @@ export interface FileOptions {
   readonly signal: AbortSignal;
 }
 
-/** A larger file is no manifest: Kubernetes takes objects of 1.5 MiB. */
+/** A larger file is not a manifest: Kubernetes takes objects of 1.5 MiB. */
 const maximumBytes = 64 * 1024 * 1024;
 
 const kustomizations = ["kustomization.yaml", "kustomization.yml", "Kustomization"];

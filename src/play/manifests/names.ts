@@ -29,7 +29,7 @@ export const qualifiedKey: Check = (text) => {
   const prefix = slash === -1 ? undefined : text.slice(0, slash);
   const valid =
     qualifiedName.test(text.slice(slash + 1)) && (prefix === undefined || dnsSubdomain(prefix) === undefined);
-  return valid ? undefined : "is no valid key: write NAME or DOMAIN/NAME";
+  return valid ? undefined : "is not a valid key: write NAME or DOMAIN/NAME";
 };
 
 export const labelValue: Check = (text) =>
@@ -42,13 +42,13 @@ export const environmentName: Check = (text) =>
     ? undefined
     : "must be printable ASCII characters without '='";
 
-/** Of HTTP. */
+/** The name of an HTTP header. */
 export const headerName: Check = (text) =>
   /^[-!#$%&'*+.^_`|~0-9A-Za-z]+$/.test(text)
     ? undefined
     : "must be letters, digits and the characters !#$%&'*+-.^_`|~";
 
-/** Of HTTP: text without line ends and other control characters. */
+/** The value of an HTTP header: text without line ends and other control characters. */
 export const headerValue: Check = (text) =>
   // eslint-disable-next-line no-control-regex -- They are what must not be there.
   /[\x00-\x08\x0a-\x1f\x7f]/.test(text) ? "must not contain control characters" : undefined;
@@ -88,4 +88,4 @@ export const portName: Check = (text) =>
 export const dataKey: Check = (text) =>
   /^[-._a-zA-Z0-9]{1,253}$/.test(text) && text !== "." && !text.startsWith("..")
     ? undefined
-    : "is no valid key: write at most 253 letters, digits, '-', '_' and '.', without '..' at the beginning";
+    : "is not a valid key: write at most 253 letters, digits, '-', '_' and '.', without '..' at the beginning";

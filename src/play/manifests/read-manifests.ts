@@ -8,7 +8,7 @@ import { withGeneratedName } from "./metadata-schema.js";
 import { readObjectName } from "./pod-schema.js";
 import type { Manifest } from "./manifest.js";
 import type { Problem } from "./schema.js";
-import type { Doomed, Workloads } from "./workloads.js";
+import type { Removal, Workloads } from "./workloads.js";
 
 // The other rooms of play import these types from here.
 export type { Manifest, ObjectData, Owner, PodKey, PodObjects, SecretData } from "./manifest.js";
@@ -72,11 +72,11 @@ async function allDocuments(
 }
 
 /** What `--down` removes: only kinds and names are read, so that everything can be removed. */
-export async function readDoomed(files: readonly ManifestFile[]): Promise<Doomed> {
+export async function readRemoval(files: readonly ManifestFile[]): Promise<Removal> {
   const { documents, problems } = await allDocuments(files);
   const all: PlacedProblem[] = [...problems];
-  const doomed = { pods: [], owners: [], services: [], claims: [] } as {
-    -readonly [K in keyof Doomed]: Doomed[K][number][];
+  const removal = { pods: [], owners: [], services: [], claims: [] } as {
+    -readonly [K in keyof Removal]: Removal[K][number][];
   };
   for (const document of documents) {
     const { source, path, lineOf } = document;
@@ -90,20 +90,20 @@ export async function readDoomed(files: readonly ManifestFile[]): Promise<Doomed
     if (name === undefined || hasErrors(real)) continue;
     const key = keyOf(name);
     const object = { namespace: key.namespace, name: key.name };
-    if (kind === "Pod") doomed.pods.push({ source, key });
-    else if (kind === "Service") doomed.services.push(object);
-    else if (kind === "PersistentVolumeClaim") doomed.claims.push(object);
-    else if (kind !== undefined) doomed.owners.push({ kind, ...object, source, line: lineOf(path) });
+    if (kind === "Pod") removal.pods.push({ source, key });
+    else if (kind === "Service") removal.services.push(object);
+    else if (kind === "PersistentVolumeClaim") removal.claims.push(object);
+    else if (kind !== undefined) removal.owners.push({ kind, ...object, source, line: lineOf(path) });
   }
   if (all.length > 0) throw problemsError(all);
-  const count = doomed.pods.length + doomed.owners.length + doomed.services.length + doomed.claims.length;
+  const count = removal.pods.length + removal.owners.length + removal.services.length + removal.claims.length;
   if (count === 0) throw new ShimError("invalid", `no pod in ${namesOf(files)}`);
-  return doomed;
+  return removal;
 }
 
 /** Only the keys of the Pods of `files`, for their removal. Ignores all other fields. */
-export async function readPodKeys(files: readonly ManifestFile[]): Promise<Doomed["pods"]> {
-  return (await readDoomed(files)).pods;
+export async function readPodKeys(files: readonly ManifestFile[]): Promise<Removal["pods"]> {
+  return (await readRemoval(files)).pods;
 }
 
 function namesOf(files: readonly ManifestFile[]): string {

@@ -185,7 +185,7 @@ export function passedOverBut<T>(reader: Reader<T>, reason: string): Reader<T> {
   };
 }
 
-/** Any value; it is not looked at, and nobody would expect an effect of it on one node. */
+/** Any value; it is not looked at, and has no effect on one node. */
 export function anything(): Reader<never> {
   return () => undefined;
 }
@@ -202,7 +202,7 @@ function textProblem(
   return reason !== undefined && hasPlaceholder(text) ? renderFirst : reason;
 }
 
-/** Of Helm and of other users of Go templates. */
+/** Templates of Helm and of other users of Go templates. */
 export function hasPlaceholder(text: string): boolean {
   return /\{\{.*\}\}/.test(text);
 }

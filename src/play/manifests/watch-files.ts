@@ -71,7 +71,7 @@ export class FileWatch implements Disposable {
     this.#timer = setTimeout(this.options.onChange, settleMs);
   };
 
-  /** Of a file, its directory: editors put another file in its place. */
+  /** A file is watched by its directory: editors put another file in its place. */
   async #directoriesOf(name: string): Promise<readonly string[]> {
     try {
       const real = await realpath(name);

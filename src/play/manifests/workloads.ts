@@ -116,7 +116,7 @@ export interface Claim extends Place, ObjectKey {
 }
 
 /** What `--down` removes. */
-export interface Doomed {
+export interface Removal {
   /** Pods of their own. */
   readonly pods: readonly { readonly source: string; readonly key: PodKey }[];
   /** All pods that play has made for these, whatever their number. */

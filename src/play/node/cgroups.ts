@@ -138,7 +138,10 @@ function settingsOf(cgroup: PodCgroup, version: 1 | 2): readonly Setting[] {
     value: bigint | undefined,
     unlimited: string,
   ): Setting => ({
-    ...{ controller, file, value: String(value ?? unlimited), isLimit: value !== undefined },
+    controller,
+    file,
+    value: String(value ?? unlimited),
+    isLimit: value !== undefined,
   });
   if (version === 1)
     return [
@@ -225,7 +228,10 @@ async function hasController({ version, mounts }: Hierarchies, controller: strin
 async function waitUntilEmpty(directory: string, path: string, { pauseMs }: CgroupHost): Promise<void> {
   for (let look = 1; await hasProcesses(directory); look += 1) {
     if (look === removalLooks)
-      throw new ShimError("precondition", `remove cgroup "${path}": a process that is no container is in it`);
+      throw new ShimError(
+        "precondition",
+        `remove cgroup "${path}": a process that is not a container's is in it`,
+      );
     await wait(pauseMs);
   }
 }

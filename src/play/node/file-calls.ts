@@ -40,7 +40,7 @@ export interface FileStats {
 
 /** Paths are absolute. */
 export interface FileCalls {
-  /** Of a link itself. Undefined when nothing is there. */
+  /** The facts of the path; of a link, not of its target. Undefined when nothing is there. */
   look(path: string): Promise<FileStats | undefined>;
   /** The names in a directory. */
   list(path: string): Promise<readonly string[]>;
@@ -117,7 +117,7 @@ export const hostFileCalls: FileCalls = {
 };
 
 /**
- * Of this host, for an engine with `userns-remap`: what is made belongs to root as containers see it, and groups
+ * The calls of this host, for an engine with `userns-remap`: what is made belongs to root as containers see it, and groups
  * are those of containers.
  */
 export function remappedFileCalls(root: Owner): FileCalls {

@@ -30,7 +30,7 @@ export interface HostFiles {
   replaceFile(path: string, text: string, options?: { readonly flush: "never" }): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
   readFile(path: string, limitBytes: number): Promise<string | undefined>;
-  /** For reading while it grows. Undefined when there is none. Throws `invalid` for what is no file. */
+  /** For reading while it grows. Undefined when there is none. Throws `invalid` for what is not a file. */
   openFile(path: string): Promise<GrowingFile | undefined>;
   /** The last `bytes` of a file; empty when there is none, and for a directory or a pipe. */
   readTail(path: string, bytes: number): Promise<string>;
@@ -40,7 +40,7 @@ export interface HostFiles {
   checkCgroups(driver: CgroupDriverName): Promise<void>;
   /** Makes the cgroup, if it is missing, and sets its limits. */
   makeCgroup(cgroup: PodCgroup): Promise<void>;
-  /** Of the pod with this uid, if there is one. Throws `precondition` when a process is in it. */
+  /** Removes the cgroup of the pod with this uid, if there is one. Throws `precondition` when a process is in it. */
   removeCgroup(uid: string): Promise<void>;
 }
 
@@ -85,7 +85,10 @@ export const nodeFiles: HostFiles & MountedFiles = {
   },
   replaceFile: (path, text, { flush = "first" }: { readonly flush?: "first" | "never" } = {}) =>
     writeFileAtomically(path, text, {
-      ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750, flush },
+      mode: 0o600,
+      temporaryPrefix: ".dockershim-",
+      directoryMode: 0o750,
+      flush,
     }),
   readFile: readWhole,
   openFile,
@@ -117,7 +120,7 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
   const { is, what } = kinds[type];
   if (stats === undefined)
     throw new ShimError("invalid", `use hostPath "${path}": no such ${what} on this node`);
-  if (!is(stats)) throw new ShimError("invalid", `use hostPath "${path}": it is no ${what}`);
+  if (!is(stats)) throw new ShimError("invalid", `use hostPath "${path}": it is not a ${what}`);
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
@@ -142,7 +145,7 @@ async function openFile(path: string): Promise<GrowingFile | undefined> {
   const opened = await file.stat({ bigint: true });
   if (!opened.isFile()) {
     await file.close();
-    throw new ShimError("invalid", `read "${path}": it is no file`);
+    throw new ShimError("invalid", `read "${path}": it is not a file`);
   }
   return {
     size: async () => (await file.stat()).size,

@@ -36,7 +36,7 @@ export interface MountedFiles {
 
 type OwnVolume = Exclude<VolumePreparation, { readonly kind: "hostPath" }>;
 
-/** Volumes of all kinds but hostPath, which is no file of play. */
+/** Volumes of all kinds but hostPath, which is not a file of play. */
 export async function prepareOwnVolume(volume: OwnVolume, calls: FileCalls): Promise<void> {
   switch (volume.kind) {
     case "claim":

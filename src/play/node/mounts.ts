@@ -11,7 +11,7 @@ export async function mountMemory(path: string, sizeBytes: bigint): Promise<void
 }
 
 /**
- * Mounts what `descriptor` has open at `target`. No name is looked up on the way, so that nobody can replace
+ * Mounts what `descriptor` has open at `target`. No name is looked up on the way, so that no process can replace
  * it: /proc/self/fd/3 leads the kernel to the open file itself.
  */
 export async function bindDescriptor(descriptor: number, target: string): Promise<void> {

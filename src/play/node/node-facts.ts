@@ -32,8 +32,17 @@ export async function readNodeFacts(
     ]);
   const allocatable = allocatableOf(cpus().length, memoryBytes, storageBytes);
   return {
-    ...{ memoryBytes, hugePageSizes, hasHugePageLimits, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
-    ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux, podCgroups },
+    memoryBytes,
+    hugePageSizes,
+    hasHugePageLimits,
+    cgroupVersion: isCgroup2 ? 2 : 1,
+    allocatable,
+    name: hostname().toLowerCase(),
+    addresses: nodeAddresses(),
+    dns,
+    hostsFile,
+    seLinux,
+    podCgroups,
   };
 }
 
@@ -43,7 +52,7 @@ export async function renewNodeFacts(facts: NodeFacts, stateDirectory: string): 
 }
 
 /**
- * The facts of an engine elsewhere, as far as it tells them. What this host has in /etc/hosts and resolv.conf
+ * The facts of a remote engine, as far as it reports them. What this host has in /etc/hosts and resolv.conf
  * is not its: pods get the engine's own DNS settings.
  */
 export function engineNodeFacts(
@@ -52,7 +61,10 @@ export function engineNodeFacts(
 ): NodeFacts {
   const memoryBytes = BigInt(totalMemory);
   return {
-    ...{ memoryBytes, cgroupVersion, hugePageSizes: [], hasHugePageLimits: false },
+    memoryBytes,
+    cgroupVersion,
+    hugePageSizes: [],
+    hasHugePageLimits: false,
     allocatable: allocatableOf(cpuCount, memoryBytes, storageBytes),
     name: hostName.toLowerCase(),
     addresses: isIP(host) === 0 ? [] : [host],

@@ -48,7 +48,7 @@ function modeOf({ mode }: VolumeFile, group: number | undefined): number {
 export async function currentData(directory: string, calls: FileCalls): Promise<string | undefined> {
   try {
     const data = await calls.readLink(posix.join(directory, dataLink));
-    // A privileged container can write here after all. Nothing that it writes may lead elsewhere.
+    // A privileged container can write here after all. Nothing that it writes may lead to another place.
     return /^\.\.2[^/]*$/.test(data) ? data : undefined;
   } catch (error) {
     if (hasCode(error, "ENOENT", "EINVAL")) return undefined;

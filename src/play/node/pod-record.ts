@@ -56,7 +56,11 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
   const { source, hash, key, owner, pod, objects } = manifest;
   const text = JSON.stringify({
     version: formatVersion,
-    ...{ source, hash, key, owner, pod },
+    source,
+    hash,
+    key,
+    owner,
+    pod,
     ...encodeObjects(objects),
   });
   if (Buffer.byteLength(text) > limitBytes)

@@ -13,7 +13,7 @@ export async function podCgroupsOf(
   signal: AbortSignal,
 ): Promise<PodCgroups> {
   const driver = await client.cgroupDriver(signal);
-  if (driver === undefined) return { reason: "the CRI server does not tell its cgroup driver" };
+  if (driver === undefined) return { reason: "the CRI server does not report its cgroup driver" };
   try {
     await files.checkCgroups(driver);
   } catch (error) {

@@ -73,7 +73,7 @@ export async function unpackFrom(
         await writeEntry(Readable.from(entry as AsyncIterable<Buffer>), join(root, ...parts), entry.header);
         files += 1;
       } else {
-        report(`left out ${shownText(entryName)}: it is no file (${type})`);
+        report(`left out ${shownText(entryName)}: it is not a file (${type})`);
         entry.resume();
       }
     }
@@ -154,7 +154,7 @@ async function addTree(
     // A file that grows meanwhile is cut off where it was.
     await pipeline(stats.size === 0 ? [] : createReadStream(path, { end: stats.size - 1 }), entry);
   } else {
-    report(`left out ${shownText(path)}: it is no file`);
+    report(`left out ${shownText(path)}: it is not a file`);
   }
 }
 

@@ -11,7 +11,7 @@ import { stateText, summarize, timeText } from "./pod-summary.js";
 export interface DescribedPod {
   readonly pod: FoundPod;
   readonly status: PodSandboxStatus;
-  /** Of a pod of play, where it is known here. */
+  /** What play keeps of the pod, where it is known here. */
   readonly kept?: KeptPod;
 }
 

@@ -47,9 +47,9 @@ export async function findPod(
   );
   const [sandbox] = newestFirst(others.filter(({ metadata }) => metadata?.namespace === namespace));
   if (sandbox !== undefined) return inspect(client, sandbox, signal);
-  const elsewhere = [...new Set(others.map(({ metadata }) => metadata?.namespace ?? ""))];
+  const namespaces = [...new Set(others.map(({ metadata }) => metadata?.namespace ?? ""))];
   const hint =
-    elsewhere.length === 0 ? 'see "dockershim pod ps"' : `it is in ${shownText(elsewhere.join(", "))}`;
+    namespaces.length === 0 ? 'see "dockershim pod ps"' : `it is in ${shownText(namespaces.join(", "))}`;
   throw new ShimError("notFound", `pod "${namespace}/${name}": not found; ${hint}`);
 }
 
@@ -116,7 +116,7 @@ export function newestAttempts({ containers }: Pick<FoundPod, "containers">): re
 }
 
 /**
- * Those that are not init containers, as far as the CRI tells: a container that ended with 0 before another one
+ * Those that are not init containers, as far as the CRI shows: a container that ended with 0 before another one
  * was created has done the work of an init container.
  */
 export function mainContainers(pod: Pick<FoundPod, "containers">): readonly ContainerStatus[] {

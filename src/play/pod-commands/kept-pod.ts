@@ -1,4 +1,4 @@
-/** What the CRI does not tell of a pod of play, from what play keeps of it on disk. */
+/** What the CRI does not show of a pod of play, from what play keeps of it on disk. */
 import type { PodSandboxStatus } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import { type PodEnd, readPodEnd } from "../node/pod-end.js";

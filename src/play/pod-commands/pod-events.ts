@@ -1,4 +1,4 @@
-/** `dockershim pod events`: what happened to containers, as the CRI tells. */
+/** `dockershim pod events`: what happened to containers, as the CRI reports it. */
 import { type ContainerEventResponse, ContainerEventType } from "../../domain/cri.js";
 import { containerName, type FoundPod } from "./find-pod.js";
 import { stateText, timeText } from "./pod-summary.js";
@@ -14,7 +14,7 @@ export function eventTime({ time }: PodEventLine): string {
   return timeText(String(time)) ?? "";
 }
 
-/** For `sort`. Milliseconds, as they are printed, do not tell which of two events came first. */
+/** For `sort`. Milliseconds, as they are printed, do not order all events. */
 export function byTime(left: PodEventLine, right: PodEventLine): number {
   return left.time === right.time ? 0 : left.time < right.time ? -1 : 1;
 }

@@ -28,7 +28,7 @@ export interface PodSummary {
   /** Those that run at the same time. */
   readonly wantedContainers: number;
   readonly restarts: number;
-  /** Of the container that ended last. */
+  /** The end of the container that ended last. */
   readonly lastExit?: { readonly container: string; readonly code: number; readonly at: string };
   readonly addresses: readonly string[];
   readonly createdAt: string;
@@ -66,7 +66,7 @@ export function timeText(nanoseconds: string): string | undefined {
     : new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString();
 }
 
-/** `kept`: of a pod of play, where it is known here. Only it tells whether a container will run again. */
+/** `kept`: what play keeps of the pod, where it is known here. It alone shows whether a container will run again. */
 export function summarize(
   pod: FoundPod,
   status: PodSandboxStatus | undefined,
@@ -116,7 +116,7 @@ type State = Pick<
   "phase" | "status" | "reason" | "message" | "readyContainers" | "wantedContainers"
 >;
 
-/** Nobody's probes are known here: what runs is ready. */
+/** The results of probes are not known here: what runs is ready. */
 const allSuccessful: ProbeResults = { get: () => "success" };
 
 /** By the kubelet's rules. Why a container waits, as for its back-off, is known only to who keeps the pod. */
@@ -138,7 +138,7 @@ function keptState(pod: FoundPod, { manifest, end }: KeptPod, now: number): Stat
   return { phase: status.phase, status: shown.status, ...why, ...counts };
 }
 
-/** As far as the CRI tells. */
+/** As far as the CRI shows it. */
 function seenState(pod: FoundPod, main: readonly ContainerStatus[]): State {
   const phase = phaseOf(pod, main);
   const ready = main.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING).length;

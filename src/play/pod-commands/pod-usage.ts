@@ -15,7 +15,7 @@ export interface PodUsage {
   readonly containers: readonly (Usage & { readonly name: string })[];
 }
 
-/** Servers without a rate tell the time that was used: of two answers it is the difference. */
+/** Servers without a rate report the time that was used: of two answers it is the difference. */
 export function usageOf(first: ContainerStats | undefined, second: ContainerStats): Usage {
   const rate = second.cpu?.usage_nano_cores?.value;
   return {

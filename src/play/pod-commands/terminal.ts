@@ -24,13 +24,13 @@ export function rawTerminal(stdin: Pick<ReadStream, "isRaw" | "setRawMode">): Di
 /** Node.js emits "resize" at SIGWINCH. */
 export function sizesOf(stdout: Pick<WriteStream, "columns" | "rows" | "on" | "off">) {
   return (changed: (size: TerminalSize) => void): (() => void) => {
-    const tell = (): void => {
+    const sendSize = (): void => {
       changed({ width: stdout.columns, height: stdout.rows });
     };
-    tell();
-    stdout.on("resize", tell);
+    sendSize();
+    stdout.on("resize", sendSize);
     return () => {
-      stdout.off("resize", tell);
+      stdout.off("resize", sendSize);
     };
   };
 }

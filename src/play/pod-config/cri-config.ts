@@ -163,7 +163,7 @@ export interface ContainerConfigInput {
   readonly image: Pick<Image, "id" | "uid" | "username">;
   /** All mounts, with resolved sub paths. */
   readonly mounts: readonly Answer<Mount>[];
-  /** Of `containerEnvironment`. */
+  /** The result of `containerEnvironment`. */
   readonly environment: ReadonlyMap<string, string>;
   /** See `CreateContainerInput`. */
   readonly targetId?: string;

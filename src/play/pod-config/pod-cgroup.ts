@@ -78,7 +78,8 @@ export function podCgroup(
     limitBytes: podRequest(spec, hugePagesName(size)),
   }));
   return {
-    ...{ uid, driver },
+    uid,
+    driver,
     cpuShares: cpuShares(isBestEffort ? 0n : podRequest(spec, "cpu")),
     cpuQuotaMicros: cpuLimit === undefined ? undefined : cpuQuota(cpuLimit),
     memoryBytes: limit("memory"),

@@ -30,7 +30,7 @@ export const defaultDirectories: Directories = {
   seccomp: "/var/lib/kubelet/seccomp",
 };
 
-/** Of all engines elsewhere. Beside the directories of pods, which have the names of uids: a uid has no dot. */
+/** The directory of all remote engines. It is beside the directories of pods, which have the names of uids: a uid has no dot. */
 export function enginesPath({ state }: Pick<Directories, "state">): string {
   return posix.join(state, "engines.d");
 }

@@ -70,12 +70,12 @@ function podLevelRequest(spec: PodSpec, name: string): bigint | undefined {
   return isShared ? sumOf(spec, name, requestOf) : podLevel(spec, "limits", name);
 }
 
-/** Of the whole pod: its own, else the sum of its containers. */
+/** The request of the whole pod: its own, else the sum of its containers. */
 export function podRequest(spec: PodSpec, name: string): bigint {
   return podLevelRequest(spec, name) ?? sumOf(spec, name, requestOf);
 }
 
-/** Of the whole pod: its own, else the sum of its containers, of which some may have no limit. */
+/** The limit of the whole pod: its own, else the sum of its containers, of which some may have none. */
 export function podLimit(spec: PodSpec, name: string): bigint {
   return podLevel(spec, "limits", name) ?? sumOf(spec, name, ownLimit);
 }

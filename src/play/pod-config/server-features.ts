@@ -9,10 +9,10 @@ export interface ServerFeatures {
   /** Whether groups that the image gives a user can be left out (supplementalGroupsPolicy). */
   readonly strictGroups: boolean;
   /** Undefined for an engine that sees this host's files. */
-  readonly elsewhere?: Mounting;
+  readonly remote?: Mounting;
 }
 
-/** What can be mounted for containers on an engine elsewhere. */
+/** What can be mounted for containers on a remote engine. */
 export interface Mounting {
   /** Why memory and sub paths cannot be; undefined when they can. */
   readonly missing: string | undefined;
@@ -32,7 +32,7 @@ export function serverFeatures({ runtime_handlers, features }: StatusResponse): 
 /** Throws an `unsupported` error that names all pods that cannot be as their manifests want them. */
 export function refuseUnserved(
   pods: Pods,
-  { strictGroups, elsewhere }: Pick<ServerFeatures, "strictGroups" | "elsewhere">,
+  { strictGroups, remote }: Pick<ServerFeatures, "strictGroups" | "remote">,
 ): void {
   if (!strictGroups)
     refuse(
@@ -40,22 +40,22 @@ export function refuseUnserved(
       ({ securityContext }) => securityContext?.supplementalGroupsPolicy === "Strict",
       "spec.securityContext.supplementalGroupsPolicy Strict: the CRI server cannot do it",
     );
-  if (elsewhere === undefined) return;
+  if (remote === undefined) return;
   refuse(
     pods,
     (spec) => subPathVolumes(spec).some(({ hostPath }) => hostPath !== undefined),
     "subPath of a hostPath volume: the engine is elsewhere, and play sees no paths of its host; write the whole path",
   );
-  if (elsewhere.missing === undefined) return;
+  if (remote.missing === undefined) return;
   refuse(
     pods,
     ({ volumes = [] }) => volumes.some(({ emptyDir }) => emptyDir?.medium === "Memory"),
-    `emptyDir with medium Memory: ${elsewhere.missing}`,
+    `emptyDir with medium Memory: ${remote.missing}`,
   );
   refuse(
     pods,
     (spec) => subPathVolumes(spec).some((volume) => !isOfObjects(volume)),
-    `subPath of a volume that a container can write to: ${elsewhere.missing}`,
+    `subPath of a volume that a container can write to: ${remote.missing}`,
   );
 }
 

@@ -1,15 +1,15 @@
-/** Names of the Docker volumes that hold the files of play on an engine that lives elsewhere. Pure. */
+/** Names of the Docker volumes that hold the files of play on a remote engine. Pure. */
 import { createHash } from "node:crypto";
 
-/** Of all that play makes on such an engine; the helper program refuses paths without it. */
+/** The beginning of all names that play makes on such an engine; the helper program refuses paths without it. */
 export const namePrefix = "dockershim-play";
 /** The volume with a directory for each pod. */
 export const podsVolume = namePrefix;
 /** The container that has the volumes. */
 export const helperName = `${namePrefix}-files`;
-/** Of volumes and of the helper: `files`, `claim`, `helper`. */
+/** The kind of a volume or of the helper: `files`, `claim`, `helper`. */
 export const kindLabel = "dockershim.play";
-/** Of the volume of a PersistentVolumeClaim: `namespace/name`. */
+/** The PersistentVolumeClaim of a volume: `namespace/name`. */
 export const claimLabel = "dockershim.play.claim";
 
 const claimPrefix = `${namePrefix}-claim-`;

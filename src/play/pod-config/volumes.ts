@@ -61,7 +61,10 @@ function volumePreparation(volume: Volume, facts: PodFacts, directories: Directo
   if (volume.hostPath !== undefined) return { kind: "hostPath", path, type: volume.hostPath.type ?? "" };
   if (volume.persistentVolumeClaim !== undefined)
     return {
-      ...{ kind: "claim", path, group, trustRoot: fsGroupChangePolicy === "OnRootMismatch" },
+      kind: "claim",
+      path,
+      group,
+      trustRoot: fsGroupChangePolicy === "OnRootMismatch",
       claim: `${key.namespace}/${volume.persistentVolumeClaim.claimName}`,
     };
   const files = volumeFiles(volume, facts);
@@ -80,7 +83,10 @@ function volumePreparation(volume: Volume, facts: PodFacts, directories: Directo
 function checkVolumeFile(name: string, pod: string, volume: string): void {
   const isBad = name === "" || relativePath(name) !== undefined || name.startsWith("..");
   if (isBad || name.includes("\0"))
-    throw new ShimError("invalid", `fill volume "${volume}" of pod "${pod}": "${name}" is no path of a file`);
+    throw new ShimError(
+      "invalid",
+      `fill volume "${volume}" of pod "${pod}": "${name}" is not the path of a file`,
+    );
 }
 
 /** The smallest of sizeLimit, the memory limit of the pod and what the node can give. */

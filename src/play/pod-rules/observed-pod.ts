@@ -44,7 +44,7 @@ export interface ObservedPod {
   readonly sandboxes: readonly ObservedSandbox[];
   /** Those of all sandboxes, the newest first. */
   readonly containers: readonly ObservedContainer[];
-  /** Of the newest sandbox, while it is ready. */
+  /** The addresses of the newest sandbox, while it is ready. */
   readonly ips: readonly string[];
   /** The newest sandbox is ready and has a network status without an address. */
   readonly lacksIp: boolean;

@@ -34,7 +34,7 @@ export interface PodActions {
   readonly createSandbox: boolean;
   /** The sandbox for the starts; undefined when a new one is needed. */
   readonly sandbox: ObservedSandbox | undefined;
-  /** Of the present or of the new sandbox. */
+  /** The attempt of the present or of the new sandbox. */
   readonly attempt: number;
   readonly kill: readonly ContainerKill[];
   /** In order. An init container that cannot be started ends the list, unless it is a sidecar. */

@@ -122,7 +122,7 @@ function endOf(entry: ObservedContainer): ContainerStateNow {
   return { terminated: { exitCode, reason, ...text, startedAt, finishedAt, containerID: id } };
 }
 
-/** Of a container that the CRI does not show. */
+/** The state of a container that the CRI does not show. */
 function missingState(
   spec: PodSpec,
   observed: ObservedPod,

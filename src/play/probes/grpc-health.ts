@@ -1,6 +1,6 @@
 /**
  * One call of `grpc.health.v1.Health/Check` over HTTP/2 without TLS. The two messages have one field each, and
- * grpc-js cannot dial by a function, which probes need where pods are elsewhere.
+ * grpc-js cannot dial by a function, which probes need where the engine is remote.
  */
 import { connect, constants, type IncomingHttpHeaders } from "node:http2";
 import { linkAbort } from "../../lib/abort.js";
@@ -99,7 +99,7 @@ function statusOf(headers: IncomingHttpHeaders, body: Buffer): ServingStatus {
     throw new ShimError("precondition", `the call failed with code ${String(code)}: ${said}`);
   }
   if (body.length < 5 || body[0] !== 0 || body.readUInt32BE(1) !== body.length - 5)
-    throw new ShimError("precondition", "the answer is no message of gRPC");
+    throw new ShimError("precondition", "the answer is not a gRPC message");
   // Field 1 of HealthCheckResponse: `status`, which is left out when it is 0.
   const number = body.length === 5 ? 0 : body[5] === 0x08 ? (body[6] ?? -1) : -1;
   const status = servingStatuses[number];

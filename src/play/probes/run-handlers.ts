@@ -22,7 +22,7 @@ export interface HandlerDeps {
   readonly uptime?: () => number;
 }
 
-/** Of a body, and of a command's output in messages. */
+/** The longest body, or output of a command, in messages. */
 const outputBytes = 10 * 1024;
 /** A probe that could not be made is made again at once. */
 const mostAttempts = 3;

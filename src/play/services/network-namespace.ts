@@ -1,4 +1,4 @@
-/** The network namespace of a sandbox, found by what the CRI server tells about it. */
+/** The network namespace of a sandbox, found by what the CRI server reports about it. */
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import { ShimError, messageOf } from "../../lib/errors.js";
@@ -59,13 +59,13 @@ async function hasAddress(pid: number, address: string): Promise<boolean> {
   return localIpv4(await readFile(`/proc/${pid}/net/fib_trie`, "utf8")).has(address);
 }
 
-/** Of `/proc/PID/net/fib_trie`: an address is local when `/32 host LOCAL` is in the line below it. */
+/** The addresses in `/proc/PID/net/fib_trie`: one is local when `/32 host LOCAL` is in the line below it. */
 export function localIpv4(text: string): ReadonlySet<string> {
   const found = text.matchAll(/\|-- (\d+\.\d+\.\d+\.\d+)\n\s*\/32 host LOCAL/g);
   return new Set([...found].map(([, address = ""]) => address));
 }
 
-/** Of `/proc/PID/net/if_inet6`, whose lines begin with 32 digits. */
+/** The addresses in `/proc/PID/net/if_inet6`, whose lines begin with 32 digits. */
 export function localIpv6(text: string): ReadonlySet<string> {
   const found = text.matchAll(/^([0-9a-f]{32}) /gm);
   return new Set([...found].map(([, digits = ""]) => canonical((digits.match(/.{4}/g) ?? []).join(":"))));

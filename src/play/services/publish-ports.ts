@@ -103,7 +103,12 @@ export function publishPorts(pods: readonly Manifest[], services: readonly Servi
       report("passedOver", `port ${number} of this host reaches one of ${matching.length} pods, ${pod}`);
     const address = addressOf(one, target, hostPort);
     published.push({
-      ...{ service: `${service.namespace}/${name}`, pod, port: one.port, protocol, hostPort, address },
+      service: `${service.namespace}/${name}`,
+      pod,
+      port: one.port,
+      protocol,
+      hostPort,
+      address,
     });
   }
   return { pods: result, published, problems };

@@ -37,7 +37,7 @@ export async function redirectPorts(
   if (address === undefined) return;
   const place = namespacePlace(await client.podSandboxInfo(id, signal));
   if (place === undefined)
-    throw new ShimError("unsupported", "the CRI server does not tell the process of a sandbox");
+    throw new ShimError("unsupported", "the CRI server does not report the process of a sandbox");
   await using namespace = await open(place, address);
   const families = [
     { program: "iptables", own: ips.filter((ip) => isIPv4(ip)) },

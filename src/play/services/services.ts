@@ -54,7 +54,7 @@ export interface ServicesDeps {
 interface KnownPod extends Endpoint {
   /** It may have a file of hosts. */
   readonly isUp: boolean;
-  /** Of its own line in /etc/hosts; none on the host network. */
+  /** The addresses of its own line in /etc/hosts; none on the host network. */
   readonly ips: readonly string[];
 }
 

@@ -34,20 +34,20 @@ export async function refuseBusyPorts(
     .filter(({ port }) => !own.has(nameOf(port)))
     .map(({ manifest: { key, source }, port }) => {
       const options = port.protocol === "UDP" ? "-lnup" : "-lntp";
-      const who = `"ss ${options} sport = :${port.port}" tells which one`;
+      const who = `"ss ${options} sport = :${port.port}" shows which one`;
       const pod = `play pod "${key.namespace}/${key.name}" (${source})`;
       return `${pod}: port ${nameOf(port)} of this host: a program listens on it; ${who}`;
     });
   if (problems.length > 0) throw new ShimError("conflict", problems.join("\n"));
 }
 
-/** Of all pods that play has made. */
+/** The host ports of all pods that play has made. */
 async function portsOfPods(deps: BusyPortsDeps, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const ports = new Set<string>();
   for (const { metadata, annotations } of await deps.client.listPodSandboxes({}, signal)) {
     const uid = metadata?.uid ?? "";
     if (annotations[playHashAnnotation] === undefined || podUid(uid) !== undefined) continue;
-    const kept = await readPodRecord(uid, deps).catch(() => undefined); // Damaged: it tells no ports.
+    const kept = await readPodRecord(uid, deps).catch(() => undefined); // A damaged record has no ports.
     for (const port of kept === undefined ? [] : hostPortsOf(kept)) ports.add(nameOf(port));
   }
   return ports;

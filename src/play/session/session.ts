@@ -230,7 +230,7 @@ export class Session implements AsyncDisposable {
     return runner;
   }
 
-  /** A job of a CronJob: nobody waits for its first pods. */
+  /** Starts a job of a CronJob: no call waits for its first pods. */
   #startLater(job: Job): JobRunner {
     const runner = this.#addJob(job, (manifest) => {
       this.#manifests = [...this.#manifests, manifest];

@@ -32,7 +32,7 @@ export interface SupervisorDeps {
   readonly report: (line: string) => void;
 }
 
-/** The kernel tells of changed files; this is for what it does not tell. */
+/** For changes of files that the kernel does not report. */
 const pollMs = 10_000;
 
 /**
@@ -53,7 +53,7 @@ export async function supervise(deps: SupervisorDeps, signal: AbortSignal): Prom
   }
 }
 
-/** Tells other processes that there is a supervisor. */
+/** Shows other processes that there is a supervisor. */
 async function listen(path: string): Promise<{ readonly end: () => Promise<void> }> {
   const server = createServer((socket) => {
     socket.on("error", () => undefined).destroy();
@@ -69,10 +69,10 @@ async function listen(path: string): Promise<{ readonly end: () => Promise<void>
 
 async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
   const plays = new Map<string, KeptPlay>();
-  const told = new Set<string>();
+  const reported = new Set<string>();
   const reportOnce = (line: string): void => {
-    if (!told.has(line)) deps.report(line);
-    told.add(line);
+    if (!reported.has(line)) deps.report(line);
+    reported.add(line);
   };
   const bell = new Bell();
   // Not its own log, which is in the same directory: each line would be a reason to look again.
@@ -150,7 +150,7 @@ class KeptPlay implements AsyncDisposable {
     this.#version = undefined;
   }
 
-  /** `held`: workloads of attached plays. What fails is tried again by the next call, and told once. */
+  /** `held`: workloads of attached plays. What fails is tried again by the next call, and reported once. */
   async update(play: FoundPlay, held: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const own = play.workloads.filter((name) => !held.has(name));
     const version = [play.version, "", ...own].join("\n");

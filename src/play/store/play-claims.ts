@@ -89,7 +89,7 @@ export async function listClaims(directory: string): Promise<readonly Claim[]> {
   return claims;
 }
 
-/** Removes a claim that nobody holds. */
+/** Removes a claim that no process holds. */
 export async function removeClaim(directory: string, id: string): Promise<void> {
   await rm(fileOf(directory, id), { force: true });
   await rm(socketOf(directory, id), { force: true });

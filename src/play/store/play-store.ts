@@ -24,7 +24,7 @@ import {
   string,
 } from "../manifests/schema.js";
 import type { Owner } from "../manifests/manifest.js";
-import type { Doomed, ObjectKey, Workloads } from "../manifests/workloads.js";
+import type { Removal, ObjectKey, Workloads } from "../manifests/workloads.js";
 
 const formatVersion = 1;
 /** The files of a play have at most 64 MiB each. */
@@ -65,7 +65,7 @@ export interface FoundPlay extends StoredPlay {
 
 export class PlayStore {
   readonly #endpoint: string;
-  /** Of this endpoint. */
+  /** The plays of this endpoint. */
   readonly directory: string;
 
   constructor(directory: string, endpoint: string) {
@@ -245,7 +245,7 @@ export function namesOf({
 }
 
 /** The same of what `--down` removes. */
-export function doomedNames({ pods, owners }: Pick<Doomed, "pods" | "owners">): ReadonlySet<string> {
+export function namesToRemove({ pods, owners }: Pick<Removal, "pods" | "owners">): ReadonlySet<string> {
   return new Set([
     ...pods.map(({ key }) => workloadName({ ...key, kind: "Pod" })),
     ...owners.map(workloadName),

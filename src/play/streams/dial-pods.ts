@@ -10,10 +10,10 @@ import { type Address, type Dial, addressText } from "../cri/dial.js";
 import { PortConnections } from "./port-connections.js";
 
 const reasonBytes = 4096;
-/** Of src/shim/streaming/port-connection.ts: the server says so before the pod says anything. */
+/** As in src/shim/streaming/port-connection.ts: the server says so before the pod says anything. */
 const connectedWord = "connected\n";
 const toldHeader = "x-dockershim-told";
-/** Of pods on the host network, whose loopback is the engine's host. */
+/** The address of pods on the host network, whose loopback is the engine's host. */
 const hostLoopback = "127.0.0.1";
 
 export interface DialPodsDeps {

@@ -18,7 +18,7 @@ import {
 type Done = (error?: Error | null) => void;
 
 const controlFrameBytes = 64 * 1024;
-/** Of one data frame: servers read a frame as a whole. */
+/** The most bytes of one data frame: servers read a frame as a whole. */
 const dataBytes = 32 * 1024;
 
 /** The server has reset a stream, or the connection has ended. */
@@ -153,7 +153,7 @@ export class SpdyClient {
 interface StreamLink {
   send(data: Buffer, fin: boolean, done: Done): void;
   wantsMore(): void;
-  /** `wasReset`: the server must be told. */
+  /** `wasReset`: the server must learn that. */
   over(wasReset: boolean): void;
 }
 

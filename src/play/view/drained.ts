@@ -2,7 +2,7 @@
 import { Writable } from "node:stream";
 import { linkAbort } from "../../lib/abort.js";
 
-/** Resolves when `output` takes more, when it has ended, when it is no stream, and when `signal` aborts. */
+/** Resolves when `output` takes more, when it has ended, when it is not a stream, and when `signal` aborts. */
 export async function drained(output: object, signal: AbortSignal): Promise<void> {
   if (!(output instanceof Writable) || !output.writableNeedDrain || signal.aborted) return;
   let resolve = (): void => undefined;

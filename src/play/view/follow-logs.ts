@@ -36,7 +36,7 @@ interface FollowedContainer {
   hasExited: boolean;
 }
 
-/** To be given to `Kubelet.listen`. Its disposal reads what is left. */
+/** A listener of a kubelet. Its disposal reads the rest of the logs. */
 export class LogFollower implements KubeletListener, AsyncDisposable {
   readonly #followed = new Map<string, FollowedContainer>();
   /** Containers whose log was read to its end, by the pod. */

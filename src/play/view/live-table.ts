@@ -138,7 +138,7 @@ export class LiveTable implements KubeletListener, Disposable {
     this.#pending = [];
     const lines = this.#lines();
     const table = lines.map(({ text }) => `${text}\n`).join("");
-    // One write, so that the screen does not flicker; output that goes elsewhere is written apart.
+    // One write, so that the screen does not flicker; output to another stream is written apart.
     const above = pending.filter(({ target }) => target === screen || target.isTTY === true);
     screen.write(`${this.#erasure()}${above.map(({ text }) => text).join("")}${table}`);
     for (const { target, text } of pending)
@@ -203,7 +203,7 @@ function colourOf(pod: ShownPod): Colour {
     : "yellow";
 }
 
-/** Of more pods than the screen has lines for, those that are not ready come first. */
+/** When there are more pods than lines on the screen, those that are not ready come first. */
 function fitting(
   pods: readonly ShownPod[],
   lines: number,

@@ -15,7 +15,11 @@ function podObject({ manifest, status, deletedAt }: ShownPod, runtimeName: strin
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
-      ...{ name: key.name, namespace: key.namespace, uid: key.uid, labels, annotations },
+      name: key.name,
+      namespace: key.namespace,
+      uid: key.uid,
+      labels,
+      annotations,
       ...(status === undefined ? {} : { creationTimestamp: timeOf(status.startTime) }),
       ...(deletedAt === undefined ? {} : { deletionTimestamp: timeOf(deletedAt) }),
     },
@@ -33,7 +37,10 @@ function statusObject(status: PodStatus, runtimeName: string): object {
   const { phase, reason, message, conditions, podIPs, startTime } = status;
   const { initContainerStatuses: init, ephemeralContainerStatuses: ephemeral } = status;
   return {
-    ...{ phase, reason, message, conditions },
+    phase,
+    reason,
+    message,
+    conditions,
     ...(podIPs.length === 0 ? {} : { podIP: podIPs[0], podIPs: podIPs.map((ip) => ({ ip })) }),
     startTime: timeOf(startTime),
     ...(init.length === 0 ? {} : { initContainerStatuses: containers(init) }),

@@ -59,7 +59,7 @@ function isTrue({ conditions }: PodStatus, wanted: PodStatus["conditions"][numbe
   return conditions.some(({ type, status }) => type === wanted && status === "True");
 }
 
-/** Of the first init container that has not done its work. */
+/** The status of the first init container that has not done its work. */
 function reasonOfInit(
   statuses: readonly ContainerStatusNow[],
   sidecars: ReadonlySet<string>,
@@ -76,7 +76,7 @@ function reasonOfInit(
     : `Init:${reason}`;
 }
 
-/** Of the first container that does not run; undefined when all do. */
+/** The status of the first container that does not run; undefined when all do. */
 function reasonOfRegular(statuses: readonly ContainerStatusNow[]): string | undefined {
   for (const { state } of statuses) {
     if (state.waiting !== undefined && state.waiting.reason !== "") return state.waiting.reason;

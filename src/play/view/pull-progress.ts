@@ -1,4 +1,4 @@
-/** How far the pulls of pods are, from servers that tell it: the CRI has no progress of pulls. */
+/** How far the pulls of pods are, from servers that report it: the CRI has no progress of pulls. */
 import { normalizeReference } from "../../domain/image-reference.js";
 import { asList, asObject, type Json, numberOf, objectsOf, textOf } from "../../lib/json/json-readers.js";
 import type { CriClient } from "../cri/client.js";
@@ -8,7 +8,7 @@ import type { PodKey } from "../manifests/read-manifests.js";
 interface Pull {
   readonly pod: string;
   readonly image: string;
-  /** False when the server does not tell the progress of pulls. */
+  /** False when the server does not report the progress of pulls. */
   isFollowed: boolean;
   text: string | undefined;
 }
@@ -87,7 +87,7 @@ export class PullProgress {
       }
       if (texts.size > 0) onChange();
     } catch {
-      // The pull itself tells what is wrong with the server.
+      // The pull itself fails with what is wrong with the server.
       for (const pull of pulls) pull.isFollowed = false;
     }
   }
@@ -101,7 +101,7 @@ function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string
   return `${namespace}/${name}`;
 }
 
-/** By the full form of the reference. Throws for a server that does not tell it. */
+/** By the full form of the reference. Throws for a server that does not report it. */
 function readPulls(info: Readonly<Record<string, string>>): ReadonlyMap<string, string> {
   const pulls = JSON.parse(info["pulls"] ?? "") as unknown;
   const texts = new Map<string, string>();

@@ -10,7 +10,7 @@ const rowHeight = 22;
 const barHeight = 14;
 const topHeight = 64;
 const width = labelWidth + axisWidth + 2 * margin;
-/** Of a character of bar labels, in pixels. */
+/** The width of a character of bar labels, in pixels. */
 const characterWidth = 6;
 const labelCharacters = 34;
 const rowLimit = 200;

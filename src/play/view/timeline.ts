@@ -51,9 +51,9 @@ const steps: Readonly<Record<string, BarKind>> = {
   FailedPreStopHook: "hook",
 };
 
-/** Of bars and marks of all pods. A container that crashes for days must not fill the memory. */
+/** The most bars and marks of all pods. A container that crashes for days must not fill the memory. */
 const itemLimit = 4000;
-/** Of pods and containers: a CronJob makes new ones for days. */
+/** The most pods and containers: a CronJob makes new ones for days. */
 const rowLimit = 1000;
 
 interface Track {

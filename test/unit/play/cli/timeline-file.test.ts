@@ -8,11 +8,11 @@ import { temporaryDirectory } from "../../lib/temporary-directory.js";
 for (const [name, expected] of [
   ["a.svg", undefined],
   ["there.svg", undefined],
-  ["a.png", /--timeline.*a\.png": is no SVG file/],
-  ["a", /is no SVG file/],
+  ["a.png", /--timeline.*a\.png": is not an SVG file/],
+  ["a", /is not an SVG file/],
   ["missing/a.svg", /there is no directory ".*missing"/],
-  ["there.svg/a.svg", /there\.svg" is no directory/],
-  ["directory.svg", /is there, and is no file/],
+  ["there.svg/a.svg", /there\.svg" is not a directory/],
+  ["directory.svg", /exists and is not a file/],
 ] as const) {
   test(`checkTimelineFile() ${expected === undefined ? "takes" : "refuses"} "${name}", and makes nothing`, async () => {
     await using temporary = await temporaryDirectory();

@@ -166,7 +166,7 @@ for (const hasStopSignals of [true, false]) {
         const told = events
           .filter(({ reason }) => reason === "StopSignalUnknown")
           .map(({ message }) => message);
-        const line = "the CRI server does not tell whether it stops container a by SIGUSR1";
+        const line = "the CRI server does not report whether it stops container a by SIGUSR1";
         assert.deepEqual(told, hasStopSignals ? [] : [line]);
         return Promise.resolve();
       },

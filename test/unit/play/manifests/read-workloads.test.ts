@@ -4,7 +4,7 @@ import { makeJobPod } from "../../../../src/play/manifests/make-pod.js";
 import { summarizeNotices } from "../../../../src/play/manifests/notices.js";
 import {
   type ReadOptions,
-  readDoomed,
+  readRemoval,
   readWorkloads,
 } from "../../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../../src/play/manifests/workloads.js";
@@ -243,10 +243,10 @@ describe("readWorkloads() refuses", () => {
   });
 });
 
-test("readDoomed() asks for no more than kinds and names", async () => {
+test("readRemoval() asks for no more than kinds and names", async () => {
   const text = `${pod("madeUp: 1")}---\n${workload("Deployment").replace("selector", "madeUp")}${object("Service", "")}`;
-  const doomed = await readDoomed([{ name: "f.yaml", text }]);
-  assert.deepEqual(doomed.pods[0]?.key.name, "web");
-  assert.deepEqual(doomed.owners[0]?.kind, "Deployment");
-  assert.deepEqual(doomed.services, [{ namespace: "default", name: "a" }]);
+  const removal = await readRemoval([{ name: "f.yaml", text }]);
+  assert.deepEqual(removal.pods[0]?.key.name, "web");
+  assert.deepEqual(removal.owners[0]?.kind, "Deployment");
+  assert.deepEqual(removal.services, [{ namespace: "default", name: "a" }]);
 });

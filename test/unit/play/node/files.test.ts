@@ -50,17 +50,17 @@ describe("prepareVolume() of an emptyDir", () => {
 describe("prepareVolume() of a hostPath", () => {
   const cases = [
     ["Directory", "directory", undefined],
-    ["Directory", "file", /it is no directory/],
+    ["Directory", "file", /it is not a directory/],
     ["Directory", "missing", /no such directory/],
     ["DirectoryOrCreate", "missing", undefined],
-    ["DirectoryOrCreate", "file", /it is no directory/],
+    ["DirectoryOrCreate", "file", /it is not a directory/],
     ["File", "file", undefined],
-    ["File", "directory", /it is no file/],
+    ["File", "directory", /it is not a file/],
     ["FileOrCreate", "missing", undefined],
-    ["FileOrCreate", "directory", /it is no file/],
+    ["FileOrCreate", "directory", /it is not a file/],
     ["Socket", "socket", undefined],
-    ["Socket", "file", /it is no socket/],
-    ["CharDevice", "file", /it is no character device/],
+    ["Socket", "file", /it is not a socket/],
+    ["CharDevice", "file", /it is not a character device/],
     ["BlockDevice", "missing", /no such block device/],
     ["", "missing", undefined],
   ] as const;

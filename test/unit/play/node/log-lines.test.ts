@@ -156,7 +156,7 @@ test("LogTail gives the unfinished last line of a rotated file by itself", () =>
 test("LogTail refuses a pipe in place of a log", () =>
   withTail(async (path, tail) => {
     execFileSync("mkfifo", [path]);
-    await assert.rejects(linesOf(tail), /it is no file/);
+    await assert.rejects(linesOf(tail), /it is not a file/);
   }));
 
 test("LogTail reads of a container that never stops what there was at the beginning of the read", async () => {

@@ -162,7 +162,7 @@ describe("where play can make no cgroups", () => {
   test("podCgroupsOf() says why: no RuntimeConfig, or cgroups out of reach", async () => {
     const files = { checkCgroups: () => Promise.reject(new ShimError("unsupported", "read-only")) };
     const without = { cgroupDriver: () => Promise.resolve(undefined) };
-    const reason = "the CRI server does not tell its cgroup driver";
+    const reason = "the CRI server does not report its cgroup driver";
     assert.deepEqual(await podCgroupsOf(without, files, signal), { reason });
     const systemd = { cgroupDriver: () => Promise.resolve("systemd" as const) };
     assert.deepEqual(await podCgroupsOf(systemd, files, signal), { reason: "read-only" });

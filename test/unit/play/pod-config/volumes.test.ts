@@ -154,7 +154,7 @@ describe("volumePreparations()", () => {
   for (const [volume, message] of [
     ["configMap: {name: no}", /ConfigMap "no": it is in none of the files/],
     ["secret: {secretName: key, items: [{key: no, path: x}]}", /volume "v": Secret "key" has no key "no"/],
-    ["configMap: {name: web, items: [{key: a, path: ..x}]}", /"\.\.x" is no path of a file/],
+    ["configMap: {name: web, items: [{key: a, path: ..x}]}", /"\.\.x" is not the path of a file/],
   ] as const) {
     test(`refuses ${volume}`, async () => {
       await assert.rejects(filesOf(volume), message);

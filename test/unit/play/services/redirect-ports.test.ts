@@ -86,7 +86,7 @@ describe("redirectPorts()", () => {
     const client = { podSandboxInfo: () => Promise.resolve({}) };
     await assert.rejects(
       redirectPorts({ id: "s", ips: ["10.0.0.1"] }, [redirect], { client }, signal),
-      /does not tell the process of a sandbox/,
+      /does not report the process of a sandbox/,
     );
   });
 });

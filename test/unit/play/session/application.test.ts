@@ -6,7 +6,7 @@ import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import type { KubeletDeps } from "../../../../src/play/kubelet/kubelet-deps.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { Application } from "../../../../src/play/session/application.js";
-import { playDown } from "../../../../src/play/session/remove-pods.js";
+import { removePods } from "../../../../src/play/session/remove-pods.js";
 import type { Fixture } from "../fake-cri.js";
 import { until } from "../../../fakes/turns.js";
 import { makeFixture, podWith, readOnePod } from "../fake-cri.js";
@@ -503,7 +503,7 @@ describe("two plays of one pod", () => {
     await up(fixture, { text });
     await using earlier = new Kubelet(fixture.deps);
     await playUp([manifest], earlier, fixture.deps, { keep: false });
-    await playDown([{ source: "", key: manifest.key }], fixture.deps, signal);
+    await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
     fixture.cri.exits.clear();
     const later = { ...fixture.deps, playId: "play-2" };
     await using kubelet = new Kubelet(later);
@@ -593,11 +593,11 @@ describe("two plays of one pod", () => {
   });
 });
 
-describe("playDown()", () => {
+describe("removePods()", () => {
   test("stops the containers with their grace, then removes the sandbox, logs and volumes", async () => {
     const fixture = await runningPod();
     const { key } = await podWith(spec);
-    const { failed } = await playDown([{ source: "f", key }], fixture.deps, signal);
+    const { failed } = await removePods([{ source: "f", key }], fixture.deps, signal);
     assert.equal(failed, 0);
     assert.deepEqual(fixture.cri.calls, [
       "stopContainer b 4s",
@@ -612,7 +612,7 @@ describe("playDown()", () => {
   test("is no error for a pod that is not there", async () => {
     const fixture = makeFixture();
     const { key } = await podWith(spec);
-    assert.deepEqual(await playDown([{ source: "f", key }], fixture.deps, signal), { failed: 0 });
+    assert.deepEqual(await removePods([{ source: "f", key }], fixture.deps, signal), { failed: 0 });
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.deepEqual(fixture.reports, ["default/web: not there"]);
@@ -622,7 +622,7 @@ describe("playDown()", () => {
     const fixture = fixtureWithInit();
     await up(fixture);
     const { key } = await podWith(spec);
-    await playDown([{ source: "f", key: { ...key, uid: "new" } }], fixture.deps, signal);
+    await removePods([{ source: "f", key: { ...key, uid: "new" } }], fixture.deps, signal);
     assert.deepEqual(fixture.cri.sandboxes, []);
     assert.deepEqual([...fixture.files.paths], []);
   });
@@ -633,7 +633,7 @@ describe("playDown()", () => {
       await up(fixture);
       const { key } = await podWith(spec);
       fixture.files.calls.length = 0;
-      await playDown([{ source: "", key: { ...key, uid } }], fixture.deps, signal);
+      await removePods([{ source: "", key: { ...key, uid } }], fixture.deps, signal);
       assert.deepEqual(fixture.files.calls, [
         "removeTree /state/uid-1/owner",
         "removeTree /logs/default_web_uid-1",
@@ -650,7 +650,7 @@ describe("playDown()", () => {
     await fixture.cri.runPodSandbox({ metadata: { name, namespace, uid, attempt: 0 }, labels }, "");
     fixture.files.paths.add("/state/uid-1");
     fixture.cri.calls.length = 0;
-    await playDown([{ source: "f", key }], fixture.deps, signal);
+    await removePods([{ source: "f", key }], fixture.deps, signal);
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
@@ -662,7 +662,7 @@ describe("playDown()", () => {
     const manifest = await podWith(spec);
     await playUp([manifest], kubelet, fixture.deps, { keep: false });
     fixture.cri.calls.length = 0;
-    await playDown([{ source: "", key: manifest.key }], fixture.deps, signal);
+    await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
     await until("the loop has ended", () => kubelet.pod(manifest.key)?.loss !== undefined);
     assert.deepEqual(
       fixture.cri.calls.filter((call) => /^(run|create)/.test(call)),
@@ -696,7 +696,7 @@ describe("playDown()", () => {
     // The attached play restarts the container, and has looked for its mark just before.
     files.makeDirectory = async (path) => {
       if (path.includes("/starting/"))
-        await (removal ??= playDown([{ source: "", key: manifest.key }], deps, signal));
+        await (removal ??= removePods([{ source: "", key: manifest.key }], deps, signal));
       return makeDirectory(path);
     };
     cri.end("a", 1);
@@ -715,7 +715,7 @@ describe("playDown()", () => {
       { source: "f", key: { ...key, name: "other" } },
       { source: "f", key },
     ];
-    assert.deepEqual(await playDown(pods, fixture.deps, signal), { failed: 1 });
+    assert.deepEqual(await removePods(pods, fixture.deps, signal), { failed: 1 });
     assert.deepEqual(fixture.reports.slice(-2), [
       "default/other: not there",
       "default/web: cannot be removed: it broke",

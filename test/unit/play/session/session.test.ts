@@ -4,7 +4,7 @@ import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../../src/play/manifests/workloads.js";
-import { playDown } from "../../../../src/play/session/remove-pods.js";
+import { removePods } from "../../../../src/play/session/remove-pods.js";
 import { Session } from "../../../../src/play/session/session.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";
@@ -319,7 +319,7 @@ test("a job whose pod another play removes makes no other one, and the session e
     const end = endOf(session);
     const [manifest] = session.manifests;
     assert.ok(manifest !== undefined);
-    const removal = playDown([{ source: "", key: manifest.key }], deps, signal);
+    const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
     await clock.advance(60_000);
     await removal;
     assert.deepEqual(sandboxNames({ cri }), []);
@@ -332,7 +332,7 @@ test("a cron job whose pod another play removes starts no other job", () =>
     await clock.advance(60_000);
     const [manifest] = session.manifests;
     assert.ok(manifest !== undefined);
-    const removal = playDown([{ source: "", key: manifest.key }], deps, signal);
+    const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
     await clock.advance(10 * 60_000);
     await removal;
     assert.equal(startsIn({ cri }), 1);

@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
 import type { ShimError } from "../../../../src/lib/errors.js";
 import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
-import { readDoomed, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
-import { PlayStore, type StoredPlay, doomedNames, namesOf } from "../../../../src/play/store/play-store.js";
+import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
+import { PlayStore, type StoredPlay, namesToRemove, namesOf } from "../../../../src/play/store/play-store.js";
 import { type HeldClaim, holdClaim, listClaims } from "../../../../src/play/store/play-claims.js";
 import type { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import { LiveTable } from "../../../../src/play/view/live-table.js";
@@ -329,7 +329,7 @@ test("the names of what is removed equal those of what was stored", async () => 
     'jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x:1"}]}}}}}';
   const files = [{ name: "f", text: [pod("a"), deployment, cron].join("\n---\n") }];
   const expected = new Set(["default Pod/a", "default Deployment/d", "n CronJob/k"]);
-  assert.deepEqual(doomedNames(await readDoomed(files)), expected);
+  assert.deepEqual(namesToRemove(await readRemoval(files)), expected);
   for (const schedule of [false, true])
     assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
 });

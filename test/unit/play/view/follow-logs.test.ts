@@ -92,7 +92,7 @@ test("LogFollower reports a log that cannot be read once, and goes on with other
     assert.equal(reports.length, 1);
     assert.match(
       reports[0] ?? "",
-      /^default\/web: container a: its log cannot be read: read ".*": it is no file/,
+      /^default\/web: container a: its log cannot be read: read ".*": it is not a file/,
     );
     assert.deepEqual(output, ["b: two"]);
   }));

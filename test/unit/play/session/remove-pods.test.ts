@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
-import { removeSurplus } from "../../../../src/play/session/remove-surplus.js";
+import { removeSurplus } from "../../../../src/play/session/remove-pods.js";
 import { Session } from "../../../../src/play/session/session.js";
 import { makeFixture } from "../fake-cri.js";
 
