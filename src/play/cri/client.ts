@@ -9,90 +9,32 @@ import type {
   AuthConfig,
   Container,
   ContainerConfig,
-  ContainerEventResponse,
   ContainerStats,
-  ContainerStatus,
   ExecRequest,
-  ExecSyncResponse,
   Image,
   PodSandbox,
   PodSandboxConfig,
-  PodSandboxStatus,
-  StatusResponse,
-  VersionResponse,
 } from "../../domain/cri.js";
 
 export type CgroupDriverName = "cgroupfs" | "systemd";
 
 type Labels = Readonly<Record<string, string>>;
 
-/**
- * Each call ends by its own deadline or with `signal`. Errors are ShimErrors; an unknown id is `notFound`
- * where the CRI makes it an error, and success for stop and remove.
- */
-export interface CriClient {
-  version(signal: AbortSignal): Promise<VersionResponse>;
-  /** With `info`: what the server adds to its status, by name; the values are mostly JSON. */
-  status(signal: AbortSignal): Promise<StatusResponse>;
-  /** Undefined for servers that do not report it. */
-  cgroupDriver(signal: AbortSignal): Promise<CgroupDriverName | undefined>;
-  /** The image under that name or id, when it is on the node. */
-  imageStatus(image: string, signal: AbortSignal): Promise<Image | undefined>;
-  /** Answers the id. Has no deadline: the server gives up a pull that makes no progress. */
-  pullImage(
-    image: string,
-    sandbox: Answer<PodSandboxConfig>,
-    signal: AbortSignal,
-    auth?: Answer<AuthConfig>,
-  ): Promise<string>;
-  runPodSandbox(
-    config: Answer<PodSandboxConfig>,
-    runtimeHandler: string,
-    signal: AbortSignal,
-  ): Promise<string>;
-  podSandboxStatus(id: string, signal: AbortSignal): Promise<PodSandboxStatus>;
-  /** What the server adds to the status, by name; the values are mostly JSON. */
-  podSandboxInfo(id: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
-  listPodSandboxes(labels: Labels, signal: AbortSignal): Promise<readonly PodSandbox[]>;
-  stopPodSandbox(id: string, signal: AbortSignal): Promise<void>;
-  removePodSandbox(id: string, signal: AbortSignal): Promise<void>;
-  createContainer(
-    sandboxId: string,
-    config: Answer<ContainerConfig>,
-    sandbox: Answer<PodSandboxConfig>,
-    signal: AbortSignal,
-  ): Promise<string>;
-  startContainer(id: string, signal: AbortSignal): Promise<void>;
-  containerStatus(id: string, signal: AbortSignal): Promise<ContainerStatus>;
-  listContainers(sandboxId: string, signal: AbortSignal): Promise<readonly Container[]>;
-  stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
-  removeContainer(id: string, signal: AbortSignal): Promise<void>;
-  listContainerStats(sandboxId: string, signal: AbortSignal): Promise<readonly ContainerStats[]>;
-  /** Rejects with kind `timeout` when the command has not ended after `timeoutSeconds` (0: no limit). */
-  execSync(
-    id: string,
-    command: readonly string[],
-    timeoutSeconds: number,
-    signal: AbortSignal,
-  ): Promise<ExecSyncResponse>;
-  /** Answers the URL of the stream, as do `attachUrl` and `portForwardUrl`. */
-  execUrl(request: ExecRequest, signal: AbortSignal): Promise<string>;
-  attachUrl(request: Omit<ExecRequest, "cmd">, signal: AbortSignal): Promise<string>;
-  portForwardUrl(sandboxId: string, ports: readonly number[], signal: AbortSignal): Promise<string>;
-  /** Rejects with kind `unsupported` on servers without events. */
-  containerEvents(signal: AbortSignal): AsyncIterable<ContainerEventResponse>;
-}
-
 /** The kubelet's limits: two minutes for a call, twice that for RunPodSandbox. */
 const callTimeoutMs = 120_000;
 const runPodSandboxTimeoutMs = 240_000;
 
-export interface ConnectedClient extends CriClient {
-  close(): void;
-}
+/** Without its end, which is for its owner. */
+export type CriClient = Omit<ConnectedClient, "close">;
+export type ConnectedClient = ReturnType<typeof connect>;
 
-/** Nothing is sent before the first call. `endpoint`: `unix:///path` or an absolute path. */
-export function connect(endpoint: string): ConnectedClient {
+/**
+ * Nothing is sent before the first call. `endpoint`: `unix:///path` or an absolute path.
+ *
+ * Each call ends by its own deadline or with `signal`. Errors are ShimErrors; an unknown id is `notFound`
+ * where the CRI makes it an error, and success for stop and remove.
+ */
+export function connect(endpoint: string) {
   const connection = connectCri(endpoint);
   const call: CriConnection["call"] = async (name, request, options: CallOptions) => {
     try {
@@ -103,14 +45,14 @@ export function connect(endpoint: string): ConnectedClient {
     }
   };
   return {
-    close: () => {
+    close: (): void => {
       connection.close();
     },
-    version: (signal) => call("Version", { version: "v1" }, { signal }),
-    imageStatus: async (image, signal) =>
-      (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
-    status: (signal) => call("Status", { verbose: true }, { signal }),
-    cgroupDriver: async (signal) => {
+    version: (signal: AbortSignal) => call("Version", { version: "v1" }, { signal }),
+    /** With `info`: what the server adds to its status, by name; the values are mostly JSON. */
+    status: (signal: AbortSignal) => call("Status", { verbose: true }, { signal }),
+    /** Undefined for servers that do not report it. */
+    cgroupDriver: async (signal: AbortSignal): Promise<CgroupDriverName | undefined> => {
       try {
         const { linux } = await call("RuntimeConfig", {}, { signal });
         if (linux === null) return undefined;
@@ -120,62 +62,80 @@ export function connect(endpoint: string): ConnectedClient {
         throw error;
       }
     },
-    pullImage: async (image, sandbox, signal, auth) => {
+    /** The image under that name or id, when it is on the node. */
+    imageStatus: async (image: string, signal: AbortSignal): Promise<Image | undefined> =>
+      (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
+    /** Answers the id. Has no deadline: the server gives up a pull that makes no progress. */
+    pullImage: async (
+      image: string,
+      sandbox: Answer<PodSandboxConfig>,
+      signal: AbortSignal,
+      auth?: Answer<AuthConfig>,
+    ): Promise<string> => {
       const spec = { image, user_specified_image: image };
       const request = { image: spec, sandbox_config: sandbox, ...(auth === undefined ? {} : { auth }) };
       return (await call("PullImage", request, { signal, timeoutMs: Infinity })).image_ref;
     },
-    runPodSandbox: async (config, runtimeHandler, signal) => {
-      const request = { config, runtime_handler: runtimeHandler };
+    runPodSandbox: async (config: Answer<PodSandboxConfig>, handler: string, signal: AbortSignal) => {
       const options = { signal, timeoutMs: runPodSandboxTimeoutMs };
-      return (await call("RunPodSandbox", request, options)).pod_sandbox_id;
+      return (await call("RunPodSandbox", { config, runtime_handler: handler }, options)).pod_sandbox_id;
     },
-    podSandboxStatus: async (id, signal) => {
-      const answer = await call("PodSandboxStatus", { pod_sandbox_id: id }, { signal });
-      return present(answer.status, "PodSandboxStatus");
-    },
-    podSandboxInfo: async (id, signal) =>
+    podSandboxStatus: async (id: string, signal: AbortSignal) =>
+      present(
+        (await call("PodSandboxStatus", { pod_sandbox_id: id }, { signal })).status,
+        "PodSandboxStatus",
+      ),
+    /** What the server adds to the status, by name; the values are mostly JSON. */
+    podSandboxInfo: async (id: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>> =>
       (await call("PodSandboxStatus", { pod_sandbox_id: id, verbose: true }, { signal })).info,
-    listPodSandboxes: async (labels, signal) =>
+    listPodSandboxes: async (labels: Labels, signal: AbortSignal): Promise<readonly PodSandbox[]> =>
       (await call("ListPodSandbox", { filter: { label_selector: labels } }, { signal })).items,
-    stopPodSandbox: async (id, signal) => {
+    stopPodSandbox: async (id: string, signal: AbortSignal): Promise<void> => {
       await call("StopPodSandbox", { pod_sandbox_id: id }, { signal });
     },
-    removePodSandbox: async (id, signal) => {
+    removePodSandbox: async (id: string, signal: AbortSignal): Promise<void> => {
       await call("RemovePodSandbox", { pod_sandbox_id: id }, { signal });
     },
-    createContainer: async (sandboxId, config, sandbox, signal) => {
+    createContainer: async (
+      sandboxId: string,
+      config: Answer<ContainerConfig>,
+      sandbox: Answer<PodSandboxConfig>,
+      signal: AbortSignal,
+    ): Promise<string> => {
       const request = { pod_sandbox_id: sandboxId, config, sandbox_config: sandbox };
       return (await call("CreateContainer", request, { signal })).container_id;
     },
-    startContainer: async (id, signal) => {
+    startContainer: async (id: string, signal: AbortSignal): Promise<void> => {
       await call("StartContainer", { container_id: id }, { signal });
     },
-    containerStatus: async (id, signal) => {
-      const answer = await call("ContainerStatus", { container_id: id }, { signal });
-      return present(answer.status, "ContainerStatus");
-    },
-    listContainers: async (sandboxId, signal) =>
+    containerStatus: async (id: string, signal: AbortSignal) =>
+      present((await call("ContainerStatus", { container_id: id }, { signal })).status, "ContainerStatus"),
+    listContainers: async (sandboxId: string, signal: AbortSignal): Promise<readonly Container[]> =>
       (await call("ListContainers", { filter: { pod_sandbox_id: sandboxId } }, { signal })).containers,
-    stopContainer: async (id, graceSeconds, signal) => {
+    stopContainer: async (id: string, graceSeconds: number, signal: AbortSignal): Promise<void> => {
       const request = { container_id: id, timeout: String(graceSeconds) };
       await call("StopContainer", request, { signal, timeoutMs: callTimeoutMs + graceSeconds * 1000 });
     },
-    removeContainer: async (id, signal) => {
+    removeContainer: async (id: string, signal: AbortSignal): Promise<void> => {
       await call("RemoveContainer", { container_id: id }, { signal });
     },
-    listContainerStats: async (sandboxId, signal) =>
+    listContainerStats: async (sandboxId: string, signal: AbortSignal): Promise<readonly ContainerStats[]> =>
       (await call("ListContainerStats", { filter: { pod_sandbox_id: sandboxId } }, { signal })).stats,
-    execSync: (id, command, timeoutSeconds, signal) => {
+    /** Rejects with kind `timeout` when the command has not ended after `timeoutSeconds` (0: no limit). */
+    execSync: (id: string, command: readonly string[], timeoutSeconds: number, signal: AbortSignal) => {
       const request = { container_id: id, cmd: command, timeout: String(timeoutSeconds) };
       const timeoutMs = timeoutSeconds === 0 ? Infinity : callTimeoutMs + timeoutSeconds * 1000;
       return call("ExecSync", request, { signal, timeoutMs });
     },
-    execUrl: async (request, signal) => (await call("Exec", request, { signal })).url,
-    attachUrl: async (request, signal) => (await call("Attach", request, { signal })).url,
-    portForwardUrl: async (sandboxId, ports, signal) =>
+    /** Answers the URL of the stream, as do `attachUrl` and `portForwardUrl`. */
+    execUrl: async (request: ExecRequest, signal: AbortSignal) =>
+      (await call("Exec", request, { signal })).url,
+    attachUrl: async (request: Omit<ExecRequest, "cmd">, signal: AbortSignal) =>
+      (await call("Attach", request, { signal })).url,
+    portForwardUrl: async (sandboxId: string, ports: readonly number[], signal: AbortSignal) =>
       (await call("PortForward", { pod_sandbox_id: sandboxId, port: ports }, { signal })).url,
-    containerEvents: (signal) => connection.stream("GetContainerEvents", {}, signal),
+    /** Rejects with kind `unsupported` on servers without events. */
+    containerEvents: (signal: AbortSignal) => connection.stream("GetContainerEvents", {}, signal),
   };
 }
 

@@ -8,6 +8,7 @@ import type { PodStatus } from "../pod-rules/status-types.js";
 import { watchPods } from "./pod-watch.js";
 import type { KubeletDeps } from "./kubelet-deps.js";
 import { PodWorker } from "./pod-worker.js";
+import { nameOf } from "../manifests/manifest.js";
 
 export interface KubeletListener {
   onEvent?(event: PodEvent): void;
@@ -44,7 +45,7 @@ export class Kubelet implements AsyncDisposable {
   apply(manifest: Manifest, options: { readonly failFast: boolean }): PodWorker {
     if (this.#stop.signal.aborted) throw new ShimError("internal", "the kubelet has ended");
     this.#watching ??= this.#watch();
-    const id = idOf(manifest.key);
+    const id = nameOf(manifest.key);
     const present = this.#workers.get(id);
     if (present?.isOver === false) {
       present.update(manifest);
@@ -71,7 +72,7 @@ export class Kubelet implements AsyncDisposable {
   }
 
   pod(key: Pick<PodKey, "namespace" | "name">): PodWorker | undefined {
-    return this.#workers.get(idOf(key));
+    return this.#workers.get(nameOf(key));
   }
 
   /** Deletes a pod that it has in charge. */
@@ -83,7 +84,7 @@ export class Kubelet implements AsyncDisposable {
     const worker = this.pod(key);
     if (worker === undefined) return;
     await worker.remove(signal, graceSeconds);
-    this.#workers.delete(idOf(key));
+    this.#workers.delete(nameOf(key));
     for (const listener of this.#listeners) listener.onRemoved?.(key);
   }
 
@@ -92,7 +93,7 @@ export class Kubelet implements AsyncDisposable {
     const worker = this.pod(key);
     if (worker === undefined) return;
     await worker.stop();
-    this.#workers.delete(idOf(key));
+    this.#workers.delete(nameOf(key));
     for (const listener of this.#listeners) listener.onForgotten?.(key);
   }
 
@@ -109,8 +110,4 @@ export class Kubelet implements AsyncDisposable {
     };
     return watchPods({ ...this.deps, onChange }, this.#stop.signal);
   }
-}
-
-function idOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `${namespace}/${name}`;
 }

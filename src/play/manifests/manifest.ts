@@ -8,6 +8,11 @@ export interface PodKey {
   readonly uid: string;
 }
 
+/** The name of a pod or of another object for people, and as a key: `default/web`. */
+export function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
+}
+
 /** The data of a ConfigMap or of a Secret, decoded. */
 export type ObjectData = Readonly<Record<string, Buffer>>;
 

@@ -32,6 +32,7 @@ import {
   serviceEntries,
   serviceEnvironment,
 } from "./service-names.js";
+import { nameOf } from "../manifests/manifest.js";
 
 export interface ServicesDeps {
   readonly client: ObserveDeps["client"] & Pick<CriClient, "podSandboxInfo">;
@@ -153,7 +154,7 @@ export class Services implements PodServices, AsyncDisposable {
   async writeHosts(manifest: Manifest, ips: readonly string[], signal: AbortSignal): Promise<void> {
     const { mounted, directories } = this.deps;
     const { key } = manifest;
-    const known = this.#pods.get(idOf(key));
+    const known = this.#pods.get(nameOf(key));
     const addresses = manifest.pod.spec.hostNetwork === true ? this.deps.node.addresses : ips;
     const isReady = known?.isReady === true && isSame(known.addresses, addresses);
     if (this.#set({ manifest, addresses, ips, isReady, isUp: true })) this.#rewriteAll();
@@ -177,14 +178,14 @@ export class Services implements PodServices, AsyncDisposable {
 
   /** Its file is written by another play from now on; here its addresses stay known. */
   #leave(key: Pick<PodKey, "namespace" | "name">): void {
-    const known = this.#pods.get(idOf(key));
+    const known = this.#pods.get(nameOf(key));
     if (known === undefined) return;
-    this.#pods.set(idOf(key), { ...known, isUp: false });
+    this.#pods.set(nameOf(key), { ...known, isUp: false });
     this.#written.delete(known.manifest.key.uid);
   }
 
   #forget(key: Pick<PodKey, "namespace" | "name">): void {
-    this.#pods.delete(idOf(key));
+    this.#pods.delete(nameOf(key));
     this.#rewriteAll();
   }
 
@@ -200,7 +201,7 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   #set(pod: KnownPod): boolean {
-    const id = idOf(pod.manifest.key);
+    const id = nameOf(pod.manifest.key);
     const known = this.#pods.get(id);
     this.#pods.set(id, pod);
     return (
@@ -219,7 +220,7 @@ export class Services implements PodServices, AsyncDisposable {
   async #rewrite({ manifest: { key } }: KnownPod): Promise<void> {
     const { mounted, directories } = this.deps;
     await this.#fileLocks.run(key.uid, this.#write.signal, async () => {
-      const pod = this.#pods.get(idOf(key));
+      const pod = this.#pods.get(nameOf(key));
       if (pod?.isUp !== true) return;
       const text = this.#textFor(pod.manifest, pod.ips);
       if (this.#written.get(key.uid) === text) return;
@@ -288,10 +289,6 @@ function inOrder(pods: ReadonlyMap<string, KnownPod>): readonly KnownPod[] {
   if (pods.size < 2) return [...pods.values()];
   const { compare } = new Intl.Collator("en", { numeric: true });
   return [...pods].sort(([left], [right]) => compare(left, right)).map(([, pod]) => pod);
-}
-
-function idOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `${namespace}/${name}`;
 }
 
 function isSame(left: readonly string[], right: readonly string[]): boolean {

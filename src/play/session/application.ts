@@ -12,6 +12,7 @@ import { defaultGraceSeconds, ignoreMissing } from "../kubelet/kill.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { observePod } from "../kubelet/observe.js";
 import { podDirectory } from "../pod-config/pod-paths.js";
+import { nameOf } from "../manifests/manifest.js";
 
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
@@ -165,10 +166,6 @@ async function undoOf(
     }
   });
   return rollback;
-}
-
-function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `${namespace}/${name}`;
 }
 
 /** The log of the rollback, as lines for the user. */

@@ -3,7 +3,7 @@ import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import { deletePod } from "../kubelet/delete-pod.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
-import type { PodKey } from "../manifests/manifest.js";
+import { type PodKey, nameOf } from "../manifests/manifest.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readRemoval } from "../manifests/read-manifests.js";
 import type { ObjectKey, Removal } from "../manifests/workloads.js";
@@ -71,8 +71,4 @@ export async function removeSurplus(
     pods.some(({ key }) => key.namespace === namespace && key.name === name);
   const surplus = there.filter(({ key }) => !isWanted(key));
   return removePods(surplus, deps, signal);
-}
-
-function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `${namespace}/${name}`;
 }

@@ -12,7 +12,7 @@ import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
 import { presentPods } from "../kubelet/present-pods.js";
 import { takenOver } from "../kubelet/pod-turns.js";
-import type { PodKey } from "../manifests/manifest.js";
+import { type PodKey, nameOf } from "../manifests/manifest.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
 import type { ServicesDeps } from "../services/services.js";
@@ -340,10 +340,6 @@ export class Session implements AsyncDisposable {
   #report({ namespace, name }: Job, error: unknown): void {
     if (!this.#stop.signal.aborted) this.deps.report(`${namespace}/${name}: ${messageOf(error)}`);
   }
-}
-
-function nameOf({ namespace, name }: ObjectKey): string {
-  return `${namespace}/${name}`;
 }
 
 function isSameObject(left: ObjectKey, right: ObjectKey): boolean {

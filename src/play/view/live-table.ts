@@ -11,6 +11,7 @@ import { podRows, summarizeNow } from "./pod-table.js";
 import type { PullProgress } from "./pull-progress.js";
 import type { ShownPod } from "./shown-pod.js";
 import { statusChanges } from "./status-changes.js";
+import { nameOf } from "../manifests/manifest.js";
 
 export interface LiveTableDeps {
   /** In the order of the table. */
@@ -177,10 +178,6 @@ export class LiveTable implements KubeletListener, Disposable {
     if (status === "") return line;
     return line.slice(0, start) + this.#painter.paint(colourOf(pod), status) + line.slice(end);
   }
-}
-
-function nameOf({ namespace, name }: PodKey): string {
-  return `${namespace}/${name}`;
 }
 
 function columnsOf({ columns }: Screen): number {

@@ -4,6 +4,7 @@ import { asList, asObject, type Json, numberOf, objectsOf, textOf } from "../../
 import type { CriClient } from "../cri/client.js";
 import type { Clock } from "../kubelet/clock.js";
 import type { PodKey } from "../manifests/read-manifests.js";
+import { nameOf } from "../manifests/manifest.js";
 
 interface Pull {
   readonly pod: string;
@@ -95,10 +96,6 @@ export class PullProgress {
   #followed(): readonly Pull[] {
     return [...this.#pulls].filter(({ isFollowed }) => isFollowed);
   }
-}
-
-function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `${namespace}/${name}`;
 }
 
 /** By the full form of the reference. Throws for a server that does not report it. */
