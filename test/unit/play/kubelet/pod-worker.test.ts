@@ -465,19 +465,6 @@ test("terminationMessagePolicy FallbackToLogsOnError: the end of the log is the 
     },
   ));
 
-test("another kubelet picks up the pod from what the CRI shows, and changes nothing", () =>
-  run(`  containers: [{name: a, ${image}}]`, async ({ cri, clock, kubelet, deps }) => {
-    await kubelet[Symbol.asyncDispose]();
-    const { Kubelet } = await import("../../../../src/play/kubelet/kubelet.js");
-    await using next = new Kubelet(deps);
-    const calls = cri.calls.length;
-    const worker = next.apply(await podWith(`  containers: [{name: a, ${image}}]`), { failFast: true });
-    await worker.applied;
-    await clock.advance(0);
-    assert.equal(cri.calls.length, calls);
-    assert.equal(worker.status?.phase, "Running");
-  }));
-
 const limited = (memory: string): string =>
   `  containers: [{name: a, ${image}, resources: {limits: {memory: ${memory}}}}]`;
 

@@ -69,17 +69,7 @@ async function selfSigned(): Promise<{ readonly key: Buffer; readonly cert: Buff
   const [key, cert] = [join(directory, "key"), join(directory, "cert")];
   try {
     await promisify(execFile)("openssl", [
-      ...[
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "1",
-      ],
+      ..."req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1".split(" "),
       ...["-subj", "/CN=elsewhere", "-keyout", key, "-out", cert],
     ]);
     return { key: await readFile(key), cert: await readFile(cert) };
@@ -193,11 +183,7 @@ describe("a probe by HTTP", () => {
   test("sends headers as UTF-8, like the kubelet", async () => {
     using at = await serve((_request, response) => response.end());
     const httpHeaders = [{ name: "X-A", value: "é€" }];
-    const outcome = await handlers(noExec).probe(
-      { httpGet: { port: at.port, httpHeaders } },
-      target(),
-      never,
-    );
+    const outcome = await probe({ httpGet: { port: at.port, httpHeaders } });
     assert.equal(outcome.result, "success", outcome.message);
     const sent = at.requests[0]?.headers["x-a"];
     assert.equal(Buffer.from(String(sent), "latin1").toString(), "é€");
@@ -462,15 +448,12 @@ describe("a probe that fails where the engine may stand still without this proce
     return [(await made.probe({ exec: { command: ["true"] } }, target(), never)).result, runs];
   };
 
-  test("does not count when nothing answers", async () => {
-    assert.deepEqual(await outcomes(false, [1]), ["unknown", 1]);
-  });
-  test("counts when it fails again while the engine answers", async () => {
-    assert.deepEqual(await outcomes(true, [1, 1]), ["failure", 2]);
-  });
-  test("does not count when only the first attempt fell into the pause", async () => {
-    assert.deepEqual(await outcomes(true, [1, 0]), ["success", 2]);
-  });
+  for (const [what, answered, codes, expected] of [
+    ["does not count when nothing answers", false, [1], ["unknown", 1]],
+    ["counts when it fails again while the engine answers", true, [1, 1], ["failure", 2]],
+    ["does not count when only the first attempt fell into the pause", true, [1, 0], ["success", 2]],
+  ] as const)
+    test(what, async () => assert.deepEqual(await outcomes(answered, codes), expected));
 });
 
 describe("a probe during which all processes stood still", () => {
@@ -491,13 +474,10 @@ describe("a probe during which all processes stood still", () => {
     return [(await made.probe(failing, target(), never)).result, dials];
   };
 
-  test("is made again, since its time limit passed before an answer could be read", async () => {
-    assert.deepEqual(await outcomes([60, 0.1]), ["failure", 2]);
-  });
-  test("counts when it was just late", async () => {
-    assert.deepEqual(await outcomes([5]), ["failure", 1]);
-  });
-  test("is made three times at most", async () => {
-    assert.deepEqual(await outcomes([60, 60, 60]), ["failure", 3]);
-  });
+  for (const [what, seconds, expected] of [
+    ["is made again, since its time limit passed before an answer could be read", [60, 0.1], 2],
+    ["counts when it was just late", [5], 1],
+    ["is made three times at most", [60, 60, 60], 3],
+  ] as const)
+    test(what, async () => assert.deepEqual(await outcomes(seconds), ["failure", expected]));
 });

@@ -4,7 +4,6 @@ import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promise
 import { join } from "node:path";
 import { test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
-import type { ShimError } from "../../../../src/lib/errors.js";
 import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
 import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { PlayStore, type StoredPlay, namesToRemove, namesOf } from "../../../../src/play/store/play-store.js";
@@ -31,8 +30,6 @@ function refuse(line: string): void {
   throw new Error(line);
 }
 
-const none = { renewNode: () => Promise.resolve() };
-
 interface Supervised extends Fixture {
   readonly store: PlayStore;
   readonly lines: string[];
@@ -42,14 +39,24 @@ interface Supervised extends Fixture {
   readonly sandboxes: () => readonly string[];
 }
 
+interface Options {
+  readonly fixture?: Fixture;
+  readonly prepare?: (store: PlayStore) => Promise<void>;
+  readonly show?: (kubelet: Kubelet) => Disposable;
+  readonly report?: (line: string, store: PlayStore) => void;
+}
+
+const shown = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+
 async function supervised(
   plays: readonly StoredPlay[],
   work: (all: Supervised) => Promise<void>,
-  fixture = makeFixture(),
+  { fixture = makeFixture(), prepare, show = shown, report }: Options = {},
 ): Promise<void> {
   await using directory = await temporaryDirectory();
   const store = new PlayStore(directory.path, "/run/cri.sock");
   for (const play of plays) await store.save(play);
+  await prepare?.(store);
   const stop = new AbortController();
   const lines: string[] = [];
   const renewals: number[] = [];
@@ -62,8 +69,11 @@ async function supervised(
         renewals.push(serial);
         return Promise.resolve();
       },
-      show: () => ({ [Symbol.dispose]: () => undefined }),
-      report: (line) => lines.push(line),
+      show,
+      report: (line) => {
+        lines.push(line);
+        report?.(line, store);
+      },
     },
     stop.signal,
   );
@@ -113,13 +123,13 @@ for (const [what, boot] of [
     const fixture = makeFixture();
     const run = (): Promise<void> =>
       until("both run", () => started(fixture, "c-a") === 1 && started(fixture, "c-b") === 1);
-    await supervised([play], run, fixture);
+    await supervised([play], run, { fixture });
     boot(fixture);
     // The machine went down while something was started.
     await fixture.files.makeDirectory("/state/uid-a/starting/of-the-last-boot");
     await fixture.files.replaceFile("/state/uid-a/owner", "supervised before");
     fixture.cri.calls.length = 0;
-    await supervised([play], run, fixture);
+    await supervised([play], run, { fixture });
     assert.deepEqual(fixture.cri.calls.filter((call) => call.startsWith("runPodSandbox")).sort(), [
       "runPodSandbox a",
       "runPodSandbox b",
@@ -208,20 +218,18 @@ test("supervise() takes back the pods of an attached play that was killed before
 });
 
 test("supervise() that starts anew leaves the pods of an attached play alone until that ends", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
-  await store.save(await playOf(pod("a"), pod("b")));
-  const claim = await holdClaim(store.directory, new Set(["default Pod/a"]));
-  const { deps, cri } = makeFixture();
-  const stop = new AbortController();
-  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
-  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
-  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
-  assert.ok(!cri.calls.includes("startContainer c-a"));
-  await claim.release();
-  await until("it runs", () => cri.calls.includes("startContainer c-a"));
-  stop.abort();
-  await running;
+  let claim: HeldClaim | undefined;
+  const prepare = async ({ directory }: PlayStore): Promise<void> => {
+    claim = await holdClaim(directory, new Set(["default Pod/a"]));
+  };
+  const work = async (all: Supervised): Promise<void> => {
+    await until("the other runs", () => started(all, "c-b") === 1);
+    assert.equal(started(all, "c-a"), 0);
+    await claim?.release();
+    await until("it runs", () => started(all, "c-a") === 1);
+    assert.deepEqual(all.lines, []);
+  };
+  await supervised([await playOf(pod("a"), pod("b"))], work, { prepare });
 });
 
 test("supervise() forgets a play whose pods have all ended", async () => {
@@ -234,11 +242,9 @@ test("supervise() forgets a play whose pods have all ended", async () => {
   });
 });
 
-test("the log of the supervisor tells begin, end, duration and failure of pulls", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
-  await store.save(await playOf(pod("a").replace("busybox:1", "other:1")));
-  const { deps, cri, clock } = makeFixture();
+test("the log of the supervisor has begin, end, duration and failure of pulls", async () => {
+  const fixture = makeFixture();
+  const { cri, clock } = fixture;
   cri.pullErrors.push(new Error("no such host"));
   let log = "";
   const screen = { write: (text: string) => (log += text) };
@@ -246,13 +252,13 @@ test("the log of the supervisor tells begin, end, duration and failure of pulls"
     kubelet.listen(
       new LiveTable({ pods: () => kubelet.pods, screen, output: screen, environment: {}, clock }),
     );
-  const stop = new AbortController();
-  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report: refuse }, stop.signal);
-  await until("the pull fails", () => log.includes("no such host"));
-  await clock.advance(10_000);
-  await until("it runs", () => cri.calls.includes("startContainer c-a"));
-  stop.abort();
-  await running;
+  const work = async ({ lines }: Supervised): Promise<void> => {
+    await until("the pull fails", () => log.includes("no such host"));
+    await clock.advance(10_000);
+    await until("it runs", () => cri.calls.includes("startContainer c-a"));
+    assert.deepEqual(lines, []);
+  };
+  await supervised([await playOf(pod("a").replace("busybox:1", "other:1"))], work, { fixture, show });
   assert.match(log, /^default\/a: Pulling image "other:1"$/m);
   assert.match(log, /no such host \(after 0/);
   assert.match(log, /^default\/a: Pulled image "other:1" in 0.*$/m);
@@ -261,15 +267,13 @@ test("the log of the supervisor tells begin, end, duration and failure of pulls"
 test("supervise() refuses to be the second one", async () => {
   await supervised([await playOf(pod("a"))], async ({ store, ...all }) => {
     await until("it runs", () => started(all, "c-a") === 1);
-    const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
-    const deps = { store, kubeletDeps: () => all.deps, ...none, show, report: refuse };
-    await assert.rejects(supervise(deps, new AbortController().signal), (error: ShimError) => {
-      return error.kind === "conflict";
-    });
+    const renewNode = (): Promise<void> => Promise.resolve();
+    const deps = { store, kubeletDeps: () => all.deps, renewNode, show: shown, report: refuse };
+    await assert.rejects(supervise(deps, new AbortController().signal), { kind: "conflict" });
   });
 });
 
-test("supervise() tells once of a play that it cannot keep, and keeps the others", async () => {
+test("supervise() reports a play that it cannot keep once, and keeps the others", async () => {
   const broken = { ...(await playOf(pod("x"))), files: [{ name: "f.yaml", text: "kind: [" }] };
   await supervised([broken, await playOf(pod("a"))], async (all) => {
     await until("the other runs", () => started(all, "c-a") === 1);
@@ -392,33 +396,27 @@ test("of a workload that two plays have, as after a kill while it was stored, th
   );
 });
 
-test("supervise() tells once of a damaged play, also when its log is beside the play", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
-  await store.save(await playOf(pod("a")));
-  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
-  const { deps, cri } = makeFixture();
-  const stop = new AbortController();
-  const lines: string[] = [];
+test("supervise() reports a damaged play once, also when its log is beside the play", async () => {
   let lists = 0;
-  const list = store.list.bind(store);
-  store.list = (report) => {
-    lists += 1;
-    return list(report);
+  const prepare = async (store: PlayStore): Promise<void> => {
+    await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
+    const list = store.list.bind(store);
+    store.list = (report) => {
+      lists += 1;
+      return list(report);
+    };
   };
-  const report = (line: string): void => {
-    lines.push(line);
-    appendFileSync(store.logPath, `${line}\n`);
+  const report = (line: string, { logPath }: PlayStore): void => {
+    appendFileSync(logPath, `${line}\n`);
   };
-  const show = (): Disposable => ({ [Symbol.dispose]: () => undefined });
-  const running = supervise({ store, kubeletDeps: () => deps, ...none, show, report }, stop.signal);
-  await until("it runs", () => cri.calls.includes("startContainer c-a"));
-  // What the kernel tells of the log would come before what it tells of another play.
-  report("a line");
-  await store.save(await playOf(pod("b")));
-  await until("the other runs", () => cri.calls.includes("startContainer c-b"));
-  stop.abort();
-  await running;
-  assert.equal(lines.filter((line) => line.includes("damaged")).length, 1);
-  assert.ok(lists <= 4, `${lists} looks`);
+  const work = async (all: Supervised): Promise<void> => {
+    await until("it runs", () => started(all, "c-a") === 1);
+    // What the kernel reports of the log would come before what it reports of another play.
+    report("a line", all.store);
+    await all.store.save(await playOf(pod("b")));
+    await until("the other runs", () => started(all, "c-b") === 1);
+    assert.equal(all.lines.filter((line) => line.includes("damaged")).length, 1);
+    assert.ok(lists <= 4, `${lists} looks`);
+  };
+  await supervised([await playOf(pod("a"))], work, { prepare, report });
 });
