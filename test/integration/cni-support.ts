@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CniNetworkPlugin, CniTimeouts } from "../../src/network/cni/cni-plugin.js";
 import { createCniParts, createCniPlugin, type CniParts } from "../../src/network/cni/create-cni-plugin.js";
-import type { PluginRun } from "../../src/network/libcni/invoke-plugin.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { pluginDirs } from "../support/isolated-engine.js";
@@ -14,13 +13,12 @@ export const never = new AbortController().signal;
 
 /** The name of the plugin that fails when it is told to. */
 export const faultyPlugin = "faulty-plugin";
-export type PluginFault = "fail" | "garbage" | "hang";
+export type PluginFault = "fail" | "garbage";
 
 export class CniNode implements AsyncDisposable {
   readonly confDir: string;
   readonly addressDir: string;
   readonly log = recordingLog();
-  readonly runs: PluginRun[] = [];
   plugin!: CniNetworkPlugin;
   parts!: CniParts;
 
@@ -52,7 +50,6 @@ export class CniNode implements AsyncDisposable {
       cacheDir: join(this.directory, "cache"),
       legacyResultDirs: [],
       log: this.log,
-      observe: (run: PluginRun) => void this.runs.push(run),
       timeouts,
     };
     this.parts = createCniParts(options);
@@ -148,8 +145,7 @@ try { fault = fs.readFileSync(${JSON.stringify(directory)} + "/" + command, "utf
 if (fault === "fail") {
   console.log(JSON.stringify({ code: 100, msg: "fault" }));
   process.exit(1);
-} else if (fault === "hang") setInterval(() => {}, 1000);
-else if (fault === "garbage") {
+} else if (fault === "garbage") {
   console.log("garbage");
   process.exit(command === "ADD" ? 0 : 1);
 } else if (command === "ADD") console.log(JSON.stringify(input.prevResult ?? { cniVersion: "1.0.0" }));

@@ -9,7 +9,7 @@ import { inspectContainer, removeContainer } from "../support/docker.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
-const rounds = long ? 200 : 12;
+const rounds = long ? 200 : 4;
 
 /** A sequence that depends on the seed alone, so that a failure can be repeated. */
 function* random(seed: number): Generator<number, never> {

@@ -22,7 +22,7 @@ import { NetworkNode, type PluginName } from "./pod-network-support.js";
 
 const plugins: readonly PluginName[] = long ? ["cni", "kubenet"] : ["cni"];
 /** For each plugin. */
-const randomKills = long ? 150 : 4;
+const randomKills = long ? 150 : 2;
 /** Longer than the life of a pod takes here. */
 const longestDelayMs = 3_000;
 const killPoints = fileURLToPath(new URL("../support/kill-points.mjs", import.meta.url));
@@ -104,11 +104,18 @@ await withOwnEngine(import.meta.url, [], () => {
         filesBefore = await filesOfShim();
       });
 
+      /** Milestones at which a shim was killed in StopPodSandbox; RemovePodSandbox takes them first. */
+      const tried = new Set<string>();
+
       for (const scenario of scenarios) {
         test(`${scenario.name}, killed before each step`, async (context) => {
           const recorded = await stepsOf(scenario);
           assert.ok(recorded.length > 1, recorded.join("\n"));
-          const chosen = [...recorded.keys()].filter((index) => long || isMilestone(recorded, index));
+          const chosen = [...recorded.keys()].filter(
+            (index) => long || (isMilestone(recorded, index) && !tried.has(kindOf(recorded[index]))),
+          );
+          if (scenario.name === "StopPodSandbox") for (const step of recorded) tried.add(kindOf(step));
+          assert.notEqual(chosen.length, 0);
           context.diagnostic(`${String(chosen.length)} of ${String(recorded.length)} steps`);
           for (const index of chosen) {
             const at = `before step ${String(index)} of ${scenario.name}, ${recorded[index] ?? ""}`;
@@ -332,13 +339,16 @@ async function numbersIn(directory: string): Promise<readonly number[]> {
  * as the records of one network, the first and the last. Kills at each plugin: pod-network-killed-shim.test.ts.
  */
 function isMilestone(steps: readonly string[], index: number): boolean {
-  const kind = (line = ""): string =>
-    line
-      .replace(/[0-9a-f]{12,}|\d+/g, "#")
-      .replace(/^(spawn|write run) .*/, "$1")
-      .replace(/^rm .*\/dockershim-running\/.*/, "rm");
-  const line = kind(steps[index]);
+  const line = kindOf(steps[index]);
   if (/^(mkdir|open|writeFile|execFile)/.test(line)) return false;
-  const isLast = steps.findLastIndex((one) => kind(one) === line) === index;
-  return steps.findIndex((one) => kind(one) === line) === index || (isLast && line.startsWith("rename"));
+  const isLast = steps.findLastIndex((one) => kindOf(one) === line) === index;
+  return steps.findIndex((one) => kindOf(one) === line) === index || (isLast && line.startsWith("rename"));
+}
+
+/** A step without what is another one in each pod. */
+function kindOf(step = ""): string {
+  return step
+    .replace(/[0-9a-f]{12,}|\d+/g, "#")
+    .replace(/^(spawn|write run) .*/, "$1")
+    .replace(/^rm .*\/dockershim-running\/.*/, "rm");
 }

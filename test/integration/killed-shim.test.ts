@@ -47,7 +47,7 @@ const steps: readonly { readonly name: string; readonly predicate: () => Predica
 ];
 
 /** Kills at random moments. */
-const randomKills = long ? 60 : 4;
+const randomKills = long ? 60 : 2;
 /** Longer than a RunPodSandbox takes. */
 const longestDelayMs = 500;
 

@@ -28,14 +28,22 @@ import {
 import { requestsOf } from "../support/recorded-pods.js";
 import { recordingText } from "../support/recording-text.js";
 import { CommandProcess, runProgram } from "../support/shim-process.js";
-import { TestBed } from "../support/test-bed.js";
+import { long, TestBed } from "../support/test-bed.js";
 import { textsBelow } from "../support/walk.js";
 import { command } from "./kubenet-support.js";
+
+/** Without `--long` each kind and each network; with it each kind with each network. */
+const usualNetwork: Readonly<Record<NodeKind, NodeNetwork>> = {
+  dockershim: "kubenet",
+  "cri-dockerd": "cni",
+  ours: "cni",
+  mixed: "no-op",
+};
 
 await withOwnEngine(import.meta.url, ["patch"], () => {
   for (const kind of nodeKinds) {
     for (const network of nodeNetworks) {
-      if (leftOut(kind, network)) continue;
+      if (leftOut(kind, network) || (!long && network !== usualNetwork[kind])) continue;
       describe(`a node with pods of ${kind} and the network ${network}`, () => {
         const bed = TestBed.ofSuite();
         let made: MigrationNode | undefined;

@@ -7,11 +7,12 @@ import { after, before, describe } from "node:test";
 import { diskDirectory } from "../../scripts/setup/namespaces.mjs";
 import { Containerd, containerdPrograms } from "../support/containerd.js";
 import { inNamespaces } from "../support/isolated-engine.js";
+import { long } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
-import { playScenarios } from "./play-scenarios.js";
+import { playScenarios, playsAtOnce } from "./play-scenarios.js";
 
 await inNamespaces(import.meta.url, containerdPrograms, () => {
-  describe("play on containerd", () => {
+  describe("play on containerd", { concurrency: playsAtOnce }, () => {
     const run = randomBytes(4).toString("hex");
     const image = `dockershim.test/busybox:${run}`;
     let containerd: Containerd;
@@ -25,10 +26,13 @@ await inNamespaces(import.meta.url, containerdPrograms, () => {
       await containerd[Symbol.asyncDispose]();
       await rm(directory, { recursive: true, force: true });
     });
-    playScenarios(() => ({
-      endpoint: containerd.endpoint,
-      ...{ image, run, undoesAbandonedStarts: true },
-      newDirectory: () => mkdtemp(join(directory, "d-")),
-    }));
+    playScenarios(
+      () => ({
+        endpoint: containerd.endpoint,
+        ...{ image, run, undoesAbandonedStarts: true },
+        newDirectory: () => mkdtemp(join(directory, "d-")),
+      }),
+      { whole: long },
+    );
   });
 });

@@ -153,18 +153,32 @@ await inNamespaces(import.meta.url, ["dockerd"], () => {
       assert.equal(jobs["hostPaths"]?.reached, false);
     });
 
-    for (const file of readdirSync(golden)) {
-      const name = basename(file, ".yaml");
-      const why = neverReady[name];
-      test(`${name} ${why === undefined ? "is ready" : "is not ready, for the reason of its own"}`, async () => {
-        const path = join(golden, file);
-        const exit = await play(why === undefined ? "--wait=60s" : "--wait=4s", path);
-        await down(path);
-        if (name !== endsAtOnce) assert.equal(exit.code, why === undefined ? 0 : 1, exit.stderr);
-        if (why !== undefined) assert.match(exit.stderr, why);
-        assert.deepEqual(await containers(), []);
+    describe("the manifests of the recorded kubelets", { concurrency: true }, () => {
+      test("are ready, all together", async () => {
+        const paths = readdirSync(golden)
+          .filter((file) => !(basename(file, ".yaml") in neverReady) && file !== `${endsAtOnce}.yaml`)
+          .map((file) => join(golden, file));
+        const exit = await play("--wait=60s", ...paths);
+        assert.equal((await play("--down", ...paths)).code, 0);
+        assert.equal(exit.code, 0, exit.stderr);
       });
-    }
+
+      for (const name of [...Object.keys(neverReady), endsAtOnce]) {
+        const why = neverReady[name];
+        test(`${name} ${why === undefined ? "ends" : "is not ready, for the reason of its own"}`, async () => {
+          const path = join(golden, `${name}.yaml`);
+          const exit = await play(why === undefined ? "--wait=60s" : "--wait=15s", path);
+          await down(path);
+          if (why === undefined) return;
+          assert.equal(exit.code, 1);
+          assert.match(exit.stderr, why);
+        });
+      }
+    });
+
+    test("nothing is left of them", async () => {
+      assert.deepEqual(await containers(), []);
+    });
 
     test("volumes, sub paths, names of Services and changed ConfigMaps", async () => {
       const path = await manifest("all", everything);

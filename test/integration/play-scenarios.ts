@@ -49,10 +49,17 @@ interface PodEnd {
   readonly message?: string;
 }
 
+/** The scenarios wait for probes and back-offs most of the time; each has pods and directories of its own. */
+export const playsAtOnce = 3;
+
 const forever = 'command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"]';
 
-/** Defines the tests. `server` is asked when they run. */
-export function playScenarios(server: () => PlayServer): void {
+/**
+ * Defines the tests. `server` is asked when they run. Without `whole` those are left out in which play alone decides:
+ * they are the same on every server.
+ */
+export function playScenarios(server: () => PlayServer, { whole = true } = {}): void {
+  const ofPlay = { skip: !whole && "only with --long" };
   const play = (...argv: readonly string[]): Promise<Exit> =>
     runProgram(["play", `--endpoint=${server().endpoint}`, ...argv]);
   const pod = (verb: string, ...argv: readonly string[]): Promise<Exit> =>
@@ -129,10 +136,13 @@ spec:
     assert.equal(await listed("ready"), undefined);
   });
 
-  test("a container that fails is restarted with a back-off, and one dead container is kept", async (t) => {
-    const path = await manifest(
-      t,
-      `
+  test(
+    "a container that fails is restarted with a back-off, and one dead container is kept",
+    ofPlay,
+    async (t) => {
+      const path = await manifest(
+        t,
+        `
 apiVersion: v1
 kind: Pod
 metadata: {name: crash-RUN}
@@ -140,21 +150,22 @@ spec:
   terminationGracePeriodSeconds: 0
   containers: [{name: a, image: IMAGE, command: [sh, -c, 'echo "run $RANDOM"; exit 3']}]
 `,
-    );
-    const attached = attach(t, "--fast", path);
-    await attached.untilPrinted(/Back-off restarting failed container/);
-    await attached.untilPrinted(/(?:: Started container a[^]*){4}/);
-    const ended = await attached.end("SIGINT");
-    assert.equal(ended.code, 0, ended.stderr);
-    const { phase, restarts, lastExit, sandbox } = await present("crash");
-    assert.equal(phase, "Running", "between two runs");
-    assert.equal(restarts >= 3, true, String(restarts));
-    assert.equal(lastExit?.code, 3);
-    using cri = connectCri(server().endpoint.replace("unix://", ""));
-    const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } });
-    assert.equal(containers.length <= 2, true, "the last dead container, and one before it at most");
-    assert.match((await pod("logs", named("crash"))).stdout, /^run /);
-  });
+      );
+      const attached = attach(t, "--fast", path);
+      await attached.untilPrinted(/Back-off restarting failed container/);
+      await attached.untilPrinted(/(?:: Started container a[^]*){4}/);
+      const ended = await attached.end("SIGINT");
+      assert.equal(ended.code, 0, ended.stderr);
+      const { phase, restarts, lastExit, sandbox } = await present("crash");
+      assert.equal(phase, "Running", "between two runs");
+      assert.equal(restarts >= 3, true, String(restarts));
+      assert.equal(lastExit?.code, 3);
+      using cri = connectCri(server().endpoint.replace("unix://", ""));
+      const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } });
+      assert.equal(containers.length <= 2, true, "the last dead container, and one before it at most");
+      assert.match((await pod("logs", named("crash"))).stdout, /^run /);
+    },
+  );
 
   test("probes: liveness by exec and by HTTP restart a container, startup by TCP holds the others off", async (t) => {
     const path = await manifest(
@@ -222,14 +233,17 @@ spec:
     assert.equal((await present("order")).phase, "Succeeded");
   });
 
-  test("hooks run after the start and before the end, and a failing postStart hook restarts the container", async (t) => {
-    const directory = await server().newDirectory();
-    await mkdir(onEngineHost(directory), { recursive: true });
-    const mount = "volumeMounts: [{name: data, mountPath: /data}]";
-    const hook = (words: string): string => `{exec: {command: [sh, -c, "${words}"]}}`;
-    const path = await manifest(
-      t,
-      `
+  test(
+    "hooks run after the start and before the end, and a failing postStart hook restarts the container",
+    ofPlay,
+    async (t) => {
+      const directory = await server().newDirectory();
+      await mkdir(onEngineHost(directory), { recursive: true });
+      const mount = "volumeMounts: [{name: data, mountPath: /data}]";
+      const hook = (words: string): string => `{exec: {command: [sh, -c, "${words}"]}}`;
+      const path = await manifest(
+        t,
+        `
 apiVersion: v1
 kind: Pod
 metadata: {name: hooks-RUN}
@@ -248,14 +262,15 @@ spec:
     lifecycle: {postStart: ${hook("mkdir /data/once && exit 1; exit 0")}}
     ${mount}
 `,
-    );
-    const attached = attach(t, "--fast", path);
-    await attached.untilPrinted(/PostStartHook failed/);
-    await attached.untilPrinted(/(?:: Started container bad[^]*){2}/);
-    await attached.end("SIGINT");
-    assert.equal((await play("--down", path)).code, 0);
-    assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
-  });
+      );
+      const attached = attach(t, "--fast", path);
+      await attached.untilPrinted(/PostStartHook failed/);
+      await attached.untilPrinted(/(?:: Started container bad[^]*){2}/);
+      await attached.end("SIGINT");
+      assert.equal((await play("--down", path)).code, 0);
+      assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
+    },
+  );
 
   test("an init container runs once when another play takes the pod", async (t) => {
     const directory = await server().newDirectory();
@@ -310,7 +325,7 @@ spec:
   - {name: b, image: IMAGE, ${forever}}
 `;
 
-  test("a changed container alone is restarted, a changed pod is made again", async (t) => {
+  test("a changed container alone is restarted, a changed pod is made again", ofPlay, async (t) => {
     const path = await manifest(t, twoContainers);
     await up(path);
     const before = await present("change");
@@ -378,7 +393,7 @@ spec:
     assert.equal(await inside("cat /settings/key; ls /data"), "twox\n");
   });
 
-  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", async (t) => {
+  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", ofPlay, async (t) => {
     const path = await manifest(
       t,
       `
@@ -416,7 +431,7 @@ spec:
     await assertEvicted("a play after that");
   });
 
-  test("a pod that has ended and was changed is made again", async (t) => {
+  test("a pod that has ended and was changed is made again", ofPlay, async (t) => {
     const text = (word: string): string => `
 apiVersion: v1
 kind: Pod
@@ -431,7 +446,7 @@ spec: {restartPolicy: Never, containers: [{name: a, image: IMAGE, command: [echo
     assert.equal((await pod("logs", named("once"))).stdout, "two\n");
   });
 
-  test("a Job runs its pods until it is complete", async (t) => {
+  test("a Job runs its pods until it is complete", ofPlay, async (t) => {
     const path = await manifest(
       t,
       `
@@ -486,7 +501,7 @@ spec:
     assert.equal(page, "web\n");
   });
 
-  test("a Service's port is redirected to its target port", async (t) => {
+  test("a Service's port is redirected to its target port", ofPlay, async (t) => {
     const path = await manifest(
       t,
       `

@@ -12,13 +12,13 @@ import { builtinPauseImage } from "../../src/shim/pause/pause-image.js";
 import { criDockerd, startCriDockerd } from "../support/cri-dockerd.js";
 import { loadImage } from "../support/docker.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
-import { playScenarios } from "./play-scenarios.js";
+import { playScenarios, playsAtOnce } from "./play-scenarios.js";
 
 const reason = await reasonToSkip();
 
 /** Defines the tests; `serve` answers the endpoint. */
 function onEngine(what: string, skip: string | false, serve: (bed: TestBed) => Promise<string>): void {
-  describe(what, { skip }, () => {
+  describe(what, { skip, concurrency: playsAtOnce }, () => {
     const bed = TestBed.ofSuite();
     let endpoint = "";
     before(async () => {
@@ -44,7 +44,7 @@ onEngine("play on cri-dockerd", noProgram, async (bed) => {
 
 const endpoint = process.env["DOCKERSHIM_TEST_PLAY_ENDPOINT"] ?? "";
 const noServer = endpoint === "" ? "no CRI server in DOCKERSHIM_TEST_PLAY_ENDPOINT" : false;
-describe("play on a given server", { skip: noServer }, () => {
+describe("play on a given server", { skip: noServer, concurrency: playsAtOnce }, () => {
   let directory = "";
   before(async () => {
     directory = await mkdtemp(join(tmpdir(), "play-"));

@@ -6,6 +6,7 @@ import { removeContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import type { RecordedRequest, RecordingProxy } from "../support/recording-proxy.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { killPause, NetworkNode, pauseRuns, type PluginName } from "./pod-network-support.js";
 
@@ -15,6 +16,8 @@ await withOwnEngine(import.meta.url, [], (engine) => {
   for (const plugin of plugins) {
     describe(plugin, () => {
       const node = NetworkNode.ofSuite(plugin);
+      // What an engine does when it ends or does not answer is the same for both.
+      const ofEngine = { skip: !long && plugin !== "cni" && "only with --long" };
       let pod: Pod;
 
       async function networkReady(): Promise<string | true> {
@@ -69,7 +72,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       }
 
       for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-        test(`the engine was ended by ${signal} and started again`, async () => {
+        test(`the engine was ended by ${signal} and started again`, ofEngine, async () => {
           const pods = [await node.runPod(), await node.runPod()];
           await engine.end(signal);
           await engine.start();
@@ -85,7 +88,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
         });
       }
 
-      test("the engine and the shim died, and were started again", async () => {
+      test("the engine and the shim died, and were started again", ofEngine, async () => {
         const pods = [await node.runPod(), await node.runPod()];
         await node.shim.kill();
         await engine.end("SIGKILL");
@@ -108,7 +111,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
         await node.assertClean();
       });
 
-      describe("with an engine that does not answer", () => {
+      describe("with an engine that does not answer", ofEngine, () => {
         let proxy: RecordingProxy;
         before(async () => {
           proxy = await node.bed.startProxy();

@@ -1,6 +1,6 @@
 /** Pods whose plugins hang: the network of every other pod is set up and torn down in its own time. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import { until } from "../support/wait.js";
@@ -45,8 +45,12 @@ await withOwnEngine(import.meta.url, [], () => {
 
     const each = <T>(work: () => T): T[] => Array.from({ length: stuckCount }, work);
 
+    let alone: readonly [run: number, stop: number];
+    before(async () => {
+      alone = await timesAlone();
+    });
+
     test(`${stuckCount} ADDs that hang hold up no other pod`, async () => {
-      const alone = await timesAlone();
       await node.injectFault("portmap", "ADD", "hang");
       const runs = Promise.allSettled(each(() => node.cri.RunPodSandbox({ config: node.podConfig() })));
       await assertUnhindered(alone);
@@ -56,7 +60,6 @@ await withOwnEngine(import.meta.url, [], () => {
     });
 
     test(`${stuckCount} DELs that hang hold up no other pod`, async () => {
-      const alone = await timesAlone();
       const pods: Pod[] = [];
       for (let count = 0; count < stuckCount; count += 1) pods.push(await node.runPod());
       await node.injectFault("portmap", "DEL", "hang");

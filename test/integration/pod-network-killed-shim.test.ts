@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { chain, type ChainPlugin, groupLives, kubenetChain, NetworkNode } from "./pod-network-support.js";
 
@@ -13,6 +14,9 @@ const plugins = [
 
 /** A service manager may kill what its service has started, or not. */
 const fates = ["dies with the shim", "ends by itself before the next one"] as const;
+
+/** Without `--long`: the address plugin, and one behind it. */
+const usualOfKubenet: readonly ChainPlugin[] = ["host-local", "portmap"];
 
 await withOwnEngine(import.meta.url, [], () => {
   for (const [plugin, names] of plugins) {
@@ -35,10 +39,13 @@ await withOwnEngine(import.meta.url, [], () => {
       }
 
       for (const [index, name] of names.entries()) {
-        for (const fate of fates) {
-          test(`during ADD of ${name}, which ${fate}: the sandbox is not ready, Stop and Remove clean it`, async () => {
+        if (!long && plugin === "kubenet" && !usualOfKubenet.includes(name)) continue;
+        const fate = fates[index % fates.length] ?? fates[0];
+        // Without `--long` a plugin has one fate at ADD, and the other one at DEL.
+        for (const fateOfAdd of fates.filter((one) => long || one !== fate)) {
+          test(`during ADD of ${name}, which ${fateOfAdd}: the sandbox is not ready, Stop and Remove clean it`, async () => {
             const config = node.podConfig();
-            await killDuring(() => node.cri.RunPodSandbox({ config }), [name, "ADD", fate]);
+            await killDuring(() => node.cri.RunPodSandbox({ config }), [name, "ADD", fateOfAdd]);
             const [sandbox, ...others] = await node.sandboxes();
             assert.ok(sandbox !== undefined && others.length === 0);
             assert.equal(sandbox.state, PodSandboxState.SANDBOX_NOTREADY);
@@ -47,7 +54,6 @@ await withOwnEngine(import.meta.url, [], () => {
           });
         }
 
-        const fate = fates[index % fates.length] ?? fates[0];
         test(`during DEL of ${name}, which ${fate}: Stop and Remove clean the sandbox`, async () => {
           const pod = await node.runPod();
           await killDuring(() => pod.stop(), [name, "DEL", fate]);

@@ -20,7 +20,7 @@ const node = { ipv4: "192.0.2.1", ipv6: "fd00:99::1" };
 const host = { ipv4: "192.0.2.2", ipv6: "fd00:99::2" };
 const containerPort = 8080;
 /** A multiple of what is written at once. */
-const transferBytes = 340 << 20;
+const transferBytes = 300 << 20;
 const limitBitsPerSecond = 100_000_000;
 /** So much passes at once, as with dockershim. */
 const burstBits = 2 ** 31 - 1;
