@@ -6,7 +6,7 @@ Installs and builds what is missing, sets up a Docker Engine where none answers,
 With words, only the test files whose path contains one of them, and none with the rest of a word like "!play".
 
   --unit                 only the tests that need no engine, and no set-up of one
-  --long                 counts that take longer run in full
+  --long                 in full: larger counts, and every combination
   --no-setup             install no packages and start no engine; DOCKERSHIM_NO_SETUP=1 says the same
   --docker-endpoint URL  the engine for the tests, as unix:///run/docker.sock
   --test-...             passed on to the test runner of Node.js, as --test-name-pattern=PATTERN
