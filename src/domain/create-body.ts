@@ -5,7 +5,7 @@
  */
 import type { Labels } from "./labels.js";
 
-/** Of annotations by which OCI runtimes set properties of a container's systemd scope. */
+/** Prefix of annotations by which OCI runtimes set properties of a container's systemd scope. */
 export const scopePropertyPrefix = "org.systemd.property.";
 
 export interface PortBinding {

@@ -80,7 +80,7 @@ export class ImageUserFiles {
 
 type FoundUser = Omit<ResolvedImageUser, "supplementaryGroups">;
 
-/** Of several entries with one name or id the first counts, as everywhere. */
+/** The first of several entries with one name or id counts, as everywhere. */
 function findUser(passwd: string, text: string): FoundUser | undefined {
   if (text !== "" && !isNumeric(text)) {
     if (!isName(text)) return undefined;

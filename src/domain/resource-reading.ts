@@ -58,7 +58,7 @@ export interface MemoryReading {
   readonly highestUsage?: number | undefined;
   /** How often the limit was hit. */
   readonly limitHits?: number | undefined;
-  /** Of the cgroup alone. */
+  /** Page faults of the cgroup alone. */
   readonly ownPageFaults?: number | undefined;
   readonly ownMajorPageFaults?: number | undefined;
   /** What is kept from reclaim under pressure; undefined: nothing was set. */
@@ -134,6 +134,6 @@ export interface DirectionReading {
 export interface EngineReading {
   /** In details; without what Docker does not tell. */
   readonly resources: ResourceReading;
-  /** Of Docker's own networks; empty with network mode none, host or container. */
+  /** Interfaces of Docker's own networks; empty with network mode none, host or container. */
   readonly interfaces: readonly InterfaceReading[];
 }

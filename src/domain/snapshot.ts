@@ -136,7 +136,7 @@ export interface ListedContainer {
   readonly status: DockerStatus;
   readonly labels: Labels;
   readonly names: readonly string[];
-  /** Of whole seconds. */
+  /** In whole seconds. */
   readonly created: Nanoseconds;
   readonly imageId: string;
   /**
@@ -180,7 +180,7 @@ export interface ImageSnapshot {
   /** Declared volumes. */
   readonly volumes: readonly string[];
   /**
-   * Of the engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the
+   * The engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the
    * containerd image store.
    */
   readonly graphDriverName: string;

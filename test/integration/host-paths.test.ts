@@ -58,7 +58,7 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
     await write(path);
     await assertMade(path);
     if (!isRemapped && !isEngineElsewhere)
-      assert.match(shim.log, /made the missing source of a mount as a directory/);
+      assert.match(shim.log, /created the missing source of a mount as a directory/);
     await write(path, { ...bind(path), propagation: 2 });
     await write(path, { ...bind(path), selinux_relabel: true });
   });

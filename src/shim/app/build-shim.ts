@@ -55,7 +55,7 @@ export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"
 export interface ShimSettings extends ServiceSettings {
   /** An engine with another cgroup driver is refused. */
   readonly cgroupDriver?: NodeFacts["cgroupDriver"] | undefined;
-  /** Of `--pinned-images`. */
+  /** Patterns of `--pinned-images`. */
   readonly pinnedImages: readonly string[];
   /** Identifies the state directory in labels of containers and volumes. */
   readonly place: string;

@@ -88,7 +88,7 @@ export class EngineConnection {
     const { signal } = this.#stopping;
     this.#prove(container, signal).catch((error: unknown) => {
       if (signal.aborted) return;
-      this.deps.log.warn({ err: messageOf(error) }, "the engine's host was not examined");
+      this.deps.log.warn({ err: messageOf(error) }, "cannot examine the engine's host");
     });
   }
 
@@ -123,7 +123,7 @@ export class EngineConnection {
       return await engine.hasDefaultNetwork(signal);
     } catch (error) {
       signal.throwIfAborted();
-      log.debug({ err: messageOf(error) }, "the engine does not list its networks");
+      log.debug({ err: messageOf(error) }, "cannot list the engine's networks");
       return true;
     }
   }

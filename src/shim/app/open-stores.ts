@@ -10,7 +10,7 @@ import type { Records } from "../state/records.js";
 import { claimStateDirectory, criDockerdCheckpoints, openStateDirectory } from "../state/state-directory.js";
 
 export interface Stores {
-  /** Of all files that are flushed in the background. */
+  /** Flushes files in the background, for all stores. */
   readonly flusher: Flusher;
   readonly records: Records;
   /** Count of checkpoints that could not be parsed so far. */

@@ -38,7 +38,7 @@ const directoryPrefix = "dockershim-read-only-";
 /** Stores in a temporary directory, which is removed at the end; those of killed servers are removed now. */
 export async function openReadOnlyStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
   await removeLeftDirectories(tmpdir()).catch((error: unknown) => {
-    log.warn({ err: messageOf(error) }, "temporary state directories of killed servers were not removed");
+    log.warn({ err: messageOf(error) }, "cannot remove temporary state directories of killed servers");
   });
   const directory = await mkdtemp(join(tmpdir(), directoryPrefix));
   lifetime.onClose("temporary state directory", () => rm(directory, { recursive: true, force: true }));
@@ -94,7 +94,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
     readCdiSpecs: (...given) => host.readCdiSpecs(...given),
     imageDirectory: (...given) => host.imageDirectory(...given),
     fileSystemUsage: (...given) => host.fileSystemUsage(...given),
-    // Of a container that the other runtime has removed: the link is that runtime's.
+    // The link of a container that the other runtime has removed is that runtime's.
     unlinkLog: () => Promise.resolve(),
     writeResolvConf: () => refuse("write resolv.conf"),
     killProcessTree: () => refuse("kill a process"),

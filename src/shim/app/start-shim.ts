@@ -60,7 +60,7 @@ export interface Shim {
 
 export interface Process {
   readonly environment: Environment;
-  /** Of this program. */
+  /** Version of this program. */
   readonly version: string;
 }
 

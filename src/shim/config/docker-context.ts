@@ -10,7 +10,7 @@ import type { Environment } from "./given.js";
 
 export interface DockerContext {
   readonly name: string;
-  /** Of ca.pem, cert.pem and key.pem, which may be missing. */
+  /** Directory of ca.pem, cert.pem and key.pem, which may be missing. */
   readonly tlsDirectory: string;
   /** Whether the engine's certificate is checked. */
   readonly verify: boolean;
@@ -103,7 +103,7 @@ async function readContext(
     const remedy = 'give --docker-endpoint, or "docker context use default"';
     throw new ShimError("invalid", `${place}: Docker context ${JSON.stringify(name)}: ${reason}; ${remedy}`);
   };
-  if (directory === undefined) return fail("there is no home directory, nor DOCKER_CONFIG");
+  if (directory === undefined) return fail("neither DOCKER_CONFIG nor a home directory is set");
   const id = createHash("sha256").update(name).digest("hex");
   const path = join(directory, "contexts/meta", id, "meta.json");
   let meta: unknown;

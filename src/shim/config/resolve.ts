@@ -16,7 +16,7 @@ export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
   /** Whether the start fails without the socket for cAdvisor: it was asked for. */
   readonly cadvisorSocketRequired: boolean;
   readonly dockerEndpoint: DockerEndpoint;
-  /** Of Docker's command line, which the endpoint is from. */
+  /** Context of Docker's command line, which the endpoint is from. */
   readonly dockerContext: DockerContext | undefined;
 };
 

@@ -43,7 +43,7 @@ export interface ServiceSettings {
   readonly absentMountSourcesToReject: ReadonlySet<string>;
   /** Whether a pod's status has all its addresses, or only the first one. */
   readonly allPodAddresses: boolean;
-  /** Of each container. */
+  /** Ulimits of each container. */
   readonly defaultUlimits: readonly DockerUlimit[];
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];

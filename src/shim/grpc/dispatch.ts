@@ -53,7 +53,7 @@ function unaryListener(
         else answer(outcome.status);
       })
       .catch((error: unknown) => {
-        log.error({ rpc: method.name, err: messageOf(error) }, "an answer was not sent");
+        log.error({ rpc: method.name, err: messageOf(error) }, "cannot send a response");
       });
   };
 }
@@ -79,7 +79,7 @@ function streamListener(
         else incoming.emit("error", outcome.status);
       })
       .catch((error: unknown) => {
-        log.error({ rpc: method.name, err: messageOf(error) }, "a stream was not ended");
+        log.error({ rpc: method.name, err: messageOf(error) }, "cannot close a stream");
       });
   };
 }

@@ -30,7 +30,7 @@ export interface InstrumentOptions {
 }
 
 export interface Work<T> {
-  /** Of the RPC. */
+  /** Name of the RPC. */
   readonly name: string;
   /** Undefined when the RPC is not implemented, as is `handle`. */
   readonly rpc: Rpc | undefined;
@@ -118,7 +118,7 @@ export class Instrument {
     try {
       this.#options.observe?.({ rpc: call.rpc, code, ms: exactMs });
     } catch (observerError) {
-      call.log.error({ err: classify(observerError).message }, "an observer of calls failed");
+      call.log.error({ err: classify(observerError).message }, "call observer failed");
     }
   }
 }

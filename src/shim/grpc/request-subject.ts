@@ -25,7 +25,7 @@ export function ofNothing(): RequestSubject {
   return nothing;
 }
 
-/** Of RPCs that are not implemented: their calls are logged, too. */
+/** Subject of RPCs that are not implemented: their calls are logged, too. */
 export function ofUnimplemented(request: object): RequestSubject {
   const { pod_sandbox_id = "", config = null } = request as {
     pod_sandbox_id?: string;

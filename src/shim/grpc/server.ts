@@ -143,7 +143,7 @@ class RunningServer implements GrpcServer {
       const stopping = new ShimError("unavailable", "dockershim is stopping");
       this.#instrument.abort("all", stopping);
       await within(cleanUpMs, this.#instrument.idle()).catch(() => {
-        this.#log.warn("calls still run while the server closes");
+        this.#log.warn("closing the server with calls in progress");
       });
     }
     for (const socket of this.#sockets) socket.destroy();

@@ -16,9 +16,9 @@ import { TurnQueue } from "./turn-queue.js";
 import { WriterFactory, type PreparedFileLog, type WriterFactoryDeps } from "./writer-factory.js";
 
 export interface LogWritersDeps extends WriterFactoryDeps {
-  /** Of containers that are created from now on. */
+  /** Format of logs of containers that are created from now on. */
   readonly format: LogFormat;
-  /** Of containers of dockershim and cri-dockerd. */
+  /** What happens to logs of containers of dockershim and cri-dockerd. */
   readonly adopted: AdoptedLogs;
 }
 
@@ -135,7 +135,7 @@ export class ContainerLogWriters implements ContainerLogs {
     const entry = this.#entry(container.id);
     await entry.lock.run(async () => {
       if (entry.writer !== undefined || entry.isRemoved) return;
-      // Of a start that failed: its file may have been renamed or removed since.
+      // A start has failed: its file may have been renamed or removed since.
       await entry.prepared?.output.close();
       entry.prepared = undefined;
       const prepared = await this.#factory.prepare(container, signal);

@@ -31,7 +31,7 @@ export interface SinkPosition {
 /** `cri`: a file in the CRI's format, written by this program. `docker`: a link to the engine's file. */
 export type LogFormat = "cri" | "docker";
 
-/** Of a converted link: the entries of Docker's file before a position, which are still to be written. */
+/** The entries of Docker's file before a position, which are still to be written: of a converted link. */
 export interface LogHistory {
   /** The name that a rotation gave the link. */
   readonly path: string;
@@ -66,7 +66,7 @@ export interface LogRecord {
 
 export const beginning: SourcePosition = { file: "", offset: 0, since: 0, lines: 0, notice: "" };
 
-/** Of a new container. */
+/** The record of a new container. */
 export function newRecord(
   containerId: string,
   { directory, path }: Pick<LogRecord, "directory" | "path">,

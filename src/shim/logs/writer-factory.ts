@@ -31,7 +31,7 @@ export interface WriterFactoryDeps {
 export interface OpenedLog {
   /** Not started. */
   readonly writer: LogWriter;
-  /** Of a converted log whose history is still to be written, and can be read now. Not started. */
+  /** Writer of the history of a converted log, if one is still to be written and can be read now. Not started. */
   readonly history: HistoryWriter | undefined;
 }
 

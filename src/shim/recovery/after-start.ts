@@ -59,7 +59,7 @@ export class CleanUps {
     } else {
       log.warn(
         { engineId, stateDir },
-        "another engine than before: what is left of pod networks stays, see dockershim doctor network",
+        "engine has changed, keeping pod network resources (dockershim doctor network)",
       );
     }
   }

@@ -81,18 +81,14 @@ export async function removeOrphanedNetworks(
   const known = async (): Promise<KnownSandboxes> => {
     const sandboxes = await sandboxesOfKnownEngine(stateDir, engine, signal);
     if (sandboxes !== undefined) return sandboxes;
-    throw new ShimError(
-      "precondition",
-      "the engine was exchanged for another one: what pods hold of networks stays",
-    );
+    throw new ShimError("precondition", "engine has changed, pod networks are not cleaned up");
   };
   const { cleaned, failed, left } = await orphaned.clean(known, signal);
-  for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
+  for (const { what } of cleaned) log.info({ what }, "removed orphaned network resource");
   for (const { finding, reason } of failed) {
-    log.warn({ what: finding.what, err: reason }, "cannot remove what a dead pod left behind");
+    log.warn({ what: finding.what, err: reason }, "cannot remove orphaned network resource");
   }
-  for (const { what } of left)
-    log.info({ what }, "belongs to no container, but perhaps not to us: left alone");
+  for (const { what } of left) log.info({ what }, "orphaned network resource of unknown owner, skipped");
   try {
     await orphaned.collectGarbage(known, signal);
   } catch (error) {

@@ -46,7 +46,7 @@ export async function repairAfterStart(deps: RepairDeps, stopping?: AbortSignal)
         await work();
       } catch (error) {
         signal.throwIfAborted();
-        deps.log.warn({ step: action, err: messageOf(error) }, "a step of the repair after start failed");
+        deps.log.warn({ step: action, err: messageOf(error) }, "repair step after the start failed");
       }
     };
     const known = [...deps.state.model.containers()];
@@ -165,7 +165,7 @@ async function restoreCheckpoint(
   { sandboxId, name, namespace }: PodRecord,
   { records, log }: RepairDeps,
 ): Promise<void> {
-  log.warn({ sandboxId }, "checkpoint of a pod on record is missing, written again so that it is removed");
+  log.warn({ sandboxId }, "checkpoint of a recorded pod is missing, restored for its removal");
   await records.checkpoints.put(sandboxId, { version: "v1", name, namespace, data: {} });
   // Removed meanwhile.
   if (records.pods.get(sandboxId) === undefined) await records.checkpoints.remove(sandboxId);

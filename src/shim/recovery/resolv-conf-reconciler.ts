@@ -67,11 +67,11 @@ export class ResolvConfReconciler {
         // The sandbox may have been stopped or removed while it waited.
         if (records.pods.get(sandboxId)?.phase !== "ready") return;
         if (await node.host().writeResolvConf(sandbox, content, signal))
-          log.info({ sandboxId }, "resolv.conf of a sandbox was not the pod's, written again");
+          log.info({ sandboxId }, "rewrote resolv.conf of a sandbox, it was not the pod's");
       })
       .catch((error: unknown) => {
         if (signal.aborted || records.pods.get(sandboxId)?.phase !== "ready") return;
-        log.error({ sandboxId, err: messageOf(error) }, "cannot write resolv.conf of a sandbox again");
+        log.error({ sandboxId, err: messageOf(error) }, "cannot rewrite resolv.conf of a sandbox");
       })
       .finally(() => this.#running.delete(work));
     this.#running.add(work);

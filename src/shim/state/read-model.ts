@@ -25,7 +25,7 @@ export interface Wanted {
 
 /** One write, as readers see it. */
 export interface ModelChange {
-  /** Of a sandbox or container. */
+  /** Id of a sandbox or container. */
   readonly id: string;
   readonly sandboxId: string;
   /** The sandbox as it is now, or as it was when it was removed; undefined when it is unknown. */

@@ -58,7 +58,7 @@ export class OpenConnections {
     if (!this.#isFull) {
       this.log.warn(
         { connections: this.most },
-        "too many streaming connections: the oldest ones without a session are closed",
+        "too many streaming connections, closing the oldest without a session",
       );
     }
     this.#isFull = true;

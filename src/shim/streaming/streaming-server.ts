@@ -155,7 +155,7 @@ export class RunningStreamingServer implements StreamingServer {
       await within(cleanUpMs, ended()).catch(() => {
         this.#options.log.warn(
           { sessions: this.#sessions.size },
-          "streaming sessions still run while the server closes",
+          "closing the streaming server with open sessions",
         );
       });
     }

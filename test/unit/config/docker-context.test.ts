@@ -148,7 +148,7 @@ const refused: readonly (readonly [string, Node, RegExp])[] = [
   [
     "is named without a home directory",
     { environment: { DOCKER_CONTEXT: "k" } },
-    /Docker context "k": there is no home directory/,
+    /Docker context "k": neither DOCKER_CONFIG nor a home directory is set/,
   ],
 ];
 for (const [what, node, message] of refused)

@@ -32,7 +32,7 @@ describe("resolv.conf of a sandbox", () => {
     overwrite(shim, id);
     shim.engine.containers.restart(id);
     await until("it is the pod's again", () => isOurs(shim, id));
-    assert.match(shim.log.lines.at(-1)?.message ?? "", /^resolv.conf of a sandbox was not the pod's/);
+    assert.match(shim.log.lines.at(-1)?.message ?? "", /^rewrote resolv.conf of a sandbox/);
   });
 
   test("is written again by the next process after a start that no process saw", async () => {

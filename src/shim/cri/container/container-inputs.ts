@@ -67,7 +67,7 @@ async function findPaths(
   const look = engineMakes ? hostPaths : [...absentToReject];
   const found = await host.findPaths({ look, make, devices }, sandboxId, call.signal);
   for (const [path, state] of found?.mounts ?? [])
-    if (state === "made") call.log.info({ path }, "made the missing source of a mount as a directory");
+    if (state === "made") call.log.info({ path }, "created the missing source of a mount as a directory");
   return found;
 }
 

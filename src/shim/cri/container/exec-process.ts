@@ -12,7 +12,7 @@ export interface RunningExec {
   readonly streams: ProcessStreams;
 }
 
-/** Of a call, or of the session that a call opened. Its signal ends the exec. */
+/** A call, or the session that a call opened. Its signal ends the exec. */
 type Context = Pick<Call, "signal" | "log">;
 
 /** How long an abandoned exec may take to have its process: on a loaded host the engine starts it late. */

@@ -107,10 +107,7 @@ export class ContainerEvents implements ContainerEventSource {
     const last = sandbox ?? this.#goneSandboxes.get(sandboxId);
     if (last === undefined) {
       // Clients ignore an event without a pod.
-      this.services.log.debug(
-        { sandboxId, containerId: id },
-        "no event for a container whose sandbox is gone",
-      );
+      this.services.log.debug({ sandboxId, containerId: id }, "container event skipped, its sandbox is gone");
       return;
     }
     const present = sandbox === undefined || isSandboxGone ? withoutContainer(last) : sandbox;
@@ -158,7 +155,7 @@ export class ContainerEvents implements ContainerEventSource {
     } catch (error) {
       services.log.warn(
         { sandboxId: sandbox.id, err: messageOf(error) },
-        "events end: a pod cannot be described",
+        "closing event stream: cannot build pod status",
       );
       throw error;
     }

@@ -79,7 +79,7 @@ async function planWithInputs(
 async function run(plan: SandboxPlan, requestHash: string, services: Services, call: Call): Promise<string> {
   const existing = findReady(requestHash, services);
   if (existing !== undefined) {
-    call.log.info({ sandboxId: existing }, "a previous equal request made this sandbox");
+    call.log.info({ sandboxId: existing }, "sandbox of an equal request exists");
     return existing;
   }
   const { settings } = services;
@@ -156,8 +156,13 @@ async function createAndStart(
   // Step 5: create the container.
   const id = await createSandboxContainer(plan, services, call);
   hidden.created({
-    ...{ id, name: plan.name, labels: plan.body.Labels, created: nowNanoseconds() },
-    ...{ imageId: "", imageName: plan.body.Image, state: { running: false } },
+    id,
+    name: plan.name,
+    labels: plan.body.Labels,
+    created: nowNanoseconds(),
+    imageId: "",
+    imageName: plan.body.Image,
+    state: { running: false },
   });
   rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, services, signal));
   rollback.defer("remove sandbox container", async (signal) => {

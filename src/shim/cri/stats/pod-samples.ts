@@ -16,12 +16,12 @@ export type MetricsServices = Pick<Services, "images" | "node" | "state" | "stat
 
 export interface PodSamples<Made> {
   readonly podId: string;
-  /** Of the whole pod. */
+  /** Sample of the whole pod. */
   readonly samples: readonly Made[];
   readonly containers: readonly { readonly id: string; readonly samples: readonly Made[] }[];
 }
 
-/** Of ready pods and their running containers that can be read. A pod is made when the caller takes it. */
+/** Samples of ready pods and their running containers that can be read, each made when the caller takes it. */
 export async function* podSamples<Made>(
   services: MetricsServices,
   make: MakeSample<Made>,

@@ -23,7 +23,7 @@ interface Field {
 /** All messages: they are encoded one after the other. */
 const output = new WireOutput();
 
-/** Of the fields of a type, by its descriptor: types may be in each other, and in several answers. */
+/** Writers of the fields of a type, by its descriptor: types may be in each other, and in several answers. */
 const writers = new WeakMap<MessageDescriptor, Write>();
 
 /**
@@ -53,7 +53,7 @@ function fieldsWriter(descriptor: MessageDescriptor): Write {
   if (known !== undefined) return known;
   let fields: readonly Field[] | undefined;
   const write: Write = (output, value) => {
-    if (!isObject(value)) throw new WrongValue("is no message");
+    if (!isObject(value)) throw new WrongValue("is not a message");
     fields ??= compileFields(descriptor);
     let name = "";
     try {
@@ -94,7 +94,7 @@ function listWriter(field: FieldDescriptor): Write {
   const isPacked = wire !== lengthDelimited;
   const key = keyOf(field, lengthDelimited);
   return (output, values) => {
-    if (!Array.isArray(values)) throw new WrongValue("is no list");
+    if (!Array.isArray(values)) throw new WrongValue("is not a list");
     if (values.length === 0) return;
     let index = 0;
     try {
@@ -126,7 +126,7 @@ function mapWriter(field: FieldDescriptor): Write {
     keyOf(valueField, wire),
   ];
   return (output, map) => {
-    if (!isObject(map)) throw new WrongValue("is no map");
+    if (!isObject(map)) throw new WrongValue("is not a map");
     for (const name of Object.keys(map)) {
       output.varint(key);
       const start = output.open();

@@ -31,14 +31,14 @@ export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
   string: {
     wire: lengthDelimited,
     write: (output, value) => {
-      if (typeof value !== "string") throw new WrongValue("is no string");
+      if (typeof value !== "string") throw new WrongValue("is not a string");
       output.text(value);
     },
   },
   bytes: {
     wire: lengthDelimited,
     write: (output, value) => {
-      if (!(value instanceof Uint8Array)) throw new WrongValue("is no byte array");
+      if (!(value instanceof Uint8Array)) throw new WrongValue("is not a byte array");
       output.varint(value.length);
       output.copy(value);
     },
@@ -46,14 +46,14 @@ export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
   bool: {
     wire: varint,
     write: (output, value) => {
-      if (typeof value !== "boolean") throw new WrongValue("is no boolean");
+      if (typeof value !== "boolean") throw new WrongValue("is not a boolean");
       output.varint(value ? 1 : 0);
     },
   },
   double: {
     wire: fixed64,
     write: (output, value) => {
-      if (typeof value !== "number") throw new WrongValue("is no number");
+      if (typeof value !== "number") throw new WrongValue("is not a number");
       output.double(value);
     },
   },
@@ -80,7 +80,7 @@ function writeNumber(output: WireOutput, value: number): void {
   const whole = Math.trunc(value);
   if (whole >= 0 && whole <= Number.MAX_SAFE_INTEGER) output.varint(whole);
   else if (Math.abs(whole) < 2 ** 64) writeDecimal(output, String(BigInt(whole)));
-  else throw new WrongValue("is no 64-bit number");
+  else throw new WrongValue("is not a 64-bit number");
 }
 
 function writeDecimal(output: WireOutput, text: string): void {
@@ -119,11 +119,11 @@ function readDigits(text: string, from: number, to: number): number {
 
 /** A fraction or an exponent, as in String(number). */
 function writeOddDecimal(output: WireOutput, text: string): void {
-  if (!/^-?\d+(\.\d+)?(e[+-]\d+)?$/.test(text)) throw new WrongValue("is no 64-bit number");
+  if (!/^-?\d+(\.\d+)?(e[+-]\d+)?$/.test(text)) throw new WrongValue("is not a 64-bit number");
   writeNumber(output, Number(text));
 }
 
 function finite(value: unknown): number {
-  if (typeof value !== "number" || !Number.isFinite(value)) throw new WrongValue("is no number");
+  if (typeof value !== "number" || !Number.isFinite(value)) throw new WrongValue("is not a number");
   return value;
 }

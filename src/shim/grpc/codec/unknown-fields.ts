@@ -15,7 +15,7 @@ export interface UnknownField {
  */
 const mostKnown = 100;
 
-/** Of one request: each once, however often it is there. */
+/** The unknown fields of one request, each once. */
 export class UnknownFieldsOfRequest {
   readonly #fields = new Map<string, UnknownField>();
 
@@ -47,10 +47,7 @@ export class UnknownFields {
       }
       if (isNew) {
         this.#told.add(key);
-        this.log.info(
-          { rpc, message, field: number },
-          "requests have a field that this version does not know: it is ignored",
-        );
+        this.log.info({ rpc, message, field: number }, "requests have an unknown field, ignored");
       }
       this.observer?.unknownFieldSeen({ rpc, message, field: String(number) });
     }

@@ -62,7 +62,7 @@ function environmentVariable({ key, value }: KeyValue, index: number): void {
   argumentSize(field, entryBytes({ key, value }));
 }
 
-/** Of `NAME=value`, as the kernel counts it. */
+/** Size of `NAME=value`, as the kernel counts it. */
 function entryBytes({ key, value }: KeyValue): number {
   return Buffer.byteLength(key) + 1 + value.length;
 }

@@ -44,7 +44,7 @@ export async function convertedRecord(container: Snapshot, target: LogTarget): P
   const links = await engineLinks(target, id);
   const link = links.findLast((path) => path !== target.path) ?? links[0];
   if (link === undefined) {
-    return refuse(`"${target.path}" is no link to the engine's file, and no rotated link is beside it`);
+    return refuse(`"${target.path}" is not a link to the engine's file, and has no rotated link beside it`);
   }
   const end = await endOfLog(logPath, new RotatedFiles(logPath, archiveLimitBytes(logOptions)));
   return {

@@ -162,7 +162,7 @@ function matches(input: Buffer, at: number, expected: Buffer): boolean {
   return true;
 }
 
-/** Of four hexadecimal digits, or negative. */
+/** Value of four hexadecimal digits, or negative. */
 function hexadecimal(input: Buffer, at: number): number {
   let code = 0;
   for (let index = at; index < at + 4; index += 1) {

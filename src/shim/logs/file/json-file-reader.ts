@@ -13,7 +13,7 @@ export interface ReaderOptions {
 
 /** All entries before it are processed. */
 export interface ReaderPosition {
-  /** Of `identityOf`. */
+  /** Result of `identityOf`. */
   readonly file: string;
   readonly offset: number;
 }
@@ -31,7 +31,7 @@ export type Step =
 
 const newline = 0x0a;
 const headBytes = 512;
-/** Of an incomplete entry at the end of a file. */
+/** The longest incomplete entry at the end of a file. */
 const longestRestBytes = 1024 * 1024;
 
 export class JsonFileReader {

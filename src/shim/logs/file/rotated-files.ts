@@ -45,7 +45,7 @@ export function identityOf(chunk: Buffer): string {
 
 export class RotatedFiles {
   constructor(
-    /** Of the newest file. */
+    /** Path of the newest file. */
     private readonly path: string,
     /** A compressed file that unpacks to more is damaged. */
     private readonly archiveLimitBytes: number,

@@ -430,7 +430,7 @@ describe("createContainer() with a taken name", () => {
     assert.equal(shim.world.host.paths.get("/srv/x"), "directory");
     assert.deepEqual(
       shim.log.lines
-        .filter(({ message }) => message.startsWith("made the missing"))
+        .filter(({ message }) => message.startsWith("created the missing"))
         .map(({ fields }) => fields),
       [{ path: "/srv/x" }],
     );

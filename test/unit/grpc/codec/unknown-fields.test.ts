@@ -49,7 +49,7 @@ describe("fields of requests that proto/ does not know", () => {
     assert.deepEqual(log.lines, [
       {
         level: "info",
-        message: "requests have a field that this version does not know: it is ignored",
+        message: "requests have an unknown field, ignored",
         fields: { ...field, field: 99 },
       },
     ]);

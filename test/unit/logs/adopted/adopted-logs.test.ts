@@ -433,7 +433,7 @@ describe("--adopted-logs=convert", () => {
         rmSync(world.target.path);
         symlinkSync(`/var/lib/docker/containers/${idOf("ee")}/x-json.log`, world.target.path);
       },
-      /is no link to the engine's file/,
+      /is not a link to the engine's file/,
     ],
     [
       "a file",
@@ -441,7 +441,7 @@ describe("--adopted-logs=convert", () => {
         rmSync(world.target.path);
         writeFileSync(world.target.path, "foreign\n");
       },
-      /is no link to the engine's file/,
+      /is not a link to the engine's file/,
     ],
     [
       "a link whose file is gone",

@@ -16,7 +16,7 @@ export interface ContainerSubject {
   readonly reading: ResourceReading;
   /** Undefined: not measured yet. */
   readonly layer: LayerUsage | undefined;
-  /** Of Docker's data root; undefined where it is out of reach. */
+  /** File system of Docker's data root; undefined where it is out of reach. */
   readonly fileSystem: FileSystemUsage | undefined;
 }
 
