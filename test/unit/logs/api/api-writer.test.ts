@@ -103,36 +103,6 @@ class ApiBench extends LogFiles {
 }
 
 describe("ApiWriter", () => {
-  test("continues at its position after kills at any point, with lines of equal seconds", async () => {
-    for (let seed = 1; seed <= 15; seed += 1) {
-      await using bench = await ApiBench.open();
-      const random = randomOf(seed);
-      let second = 1_770_000_000;
-      await bench.start();
-      for (let step = 0; step < 8; step += 1) {
-        for (let line = Math.floor(random() * 20); line > 0; line -= 1) {
-          if (random() < 0.3) second += Math.floor(random() * 3);
-          bench.source.write(second, `${String(line)} of ${String(step)}`);
-        }
-        await bench.writer.finish();
-        const record = readFileSync(bench.recordPath, "utf8");
-        const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
-        bench.source.write(second, "after the record");
-        await bench.start();
-        await bench.writer.finish();
-        await bench.writer.close();
-        // As if it had been killed after it had written that much.
-        const log = readFileSync(bench.path);
-        writeFileSync(bench.recordPath, record);
-        writeFileSync(bench.path, log.subarray(0, size + Math.floor(random() * (log.length - size + 1))));
-        await bench.start();
-      }
-      await bench.writer.finish();
-      assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
-      assert.deepEqual(bench.log.lines, []);
-    }
-  });
-
   test("writes a line at least once when Docker has it twice", async () => {
     await using bench = await ApiBench.open();
     const write = (text: string): void => {
