@@ -19,7 +19,7 @@ export interface ConvertedFile {
   readonly id: string;
   readonly from: string;
   readonly to: string;
-  /** Of the file that was read. */
+  /** The flavour of the file that was read. */
   readonly flavour: Flavour;
   /** False: there was a file of this flavour and content. */
   readonly written: boolean;

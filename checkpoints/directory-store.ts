@@ -38,7 +38,7 @@ export interface CheckpointDirectoryOptions {
   readonly now?: () => number;
 }
 
-/** A file that is no checkpoint. Reported once. */
+/** A file that is not a checkpoint. Reported once. */
 export interface CorruptFile {
   readonly id: string;
   /** Where it was found. */

@@ -21,7 +21,7 @@ export async function engineSandboxes(engine: Calls, signal: AbortSignal): Promi
   };
 }
 
-/** A string says why the container tells nothing. */
+/** A string says why the container has no answer. */
 export function sandboxOf(snapshot: Snapshot): EngineSandbox | string {
   const name = parseName(snapshot.name);
   if (name?.container !== sandboxContainerName) {

@@ -19,7 +19,7 @@ export const maximumFileBytes = 4 * 1024 * 1024;
 /** Checkpoints need four levels; no shim writes deeper ones. */
 const maximumDepth = 32;
 
-/** Why a file is no checkpoint. Never leaves this directory. */
+/** Why a file is not a checkpoint. Never leaves this directory. */
 export class MalformedFile extends Error {
   override readonly name = "MalformedFile";
 }
@@ -215,7 +215,7 @@ function integerOf(
   // 20 digits hold every 64-bit number: no long conversion for a literal of a million digits.
   const integer = /^-?\d{1,20}$/.test(literal) ? BigInt(literal) : undefined;
   if (integer === undefined || integer < lowest || integer > highest) {
-    throw new MalformedFile(`${name} is no integer in its range`);
+    throw new MalformedFile(`${name} is not an integer in its range`);
   }
   return integer;
 }

@@ -35,7 +35,7 @@ export interface FilesAtRest {
 
 /** More than any node has: the engine would not start so many sandboxes. */
 export const maximumFiles = 20_000;
-/** Of all files together. */
+/** Limit for all files together. */
 const maximumTotalBytes = 64 * 1024 * 1024;
 
 /**
@@ -109,7 +109,7 @@ async function isDirectory(path: string): Promise<boolean> {
 }
 
 function tooMuch(directory: string, what: string): ShimError {
-  const next = "it is no checkpoint directory, or has to be cleaned up by hand first";
+  const next = "it is not a checkpoint directory, or has to be cleaned up by hand first";
   return new ShimError("exhausted", `read ${JSON.stringify(directory)}: ${what}; ${next}`);
 }
 

@@ -16,7 +16,7 @@ export interface EngineSandbox {
 /** The sandboxes of an engine. */
 export interface EngineSandboxes {
   readonly ids: readonly string[];
-  /** Undefined when there is none. A string says why it cannot be told. */
+  /** Undefined when there is none. A string says why it is unknown. */
   read(id: string): Promise<EngineSandbox | string | undefined>;
 }
 

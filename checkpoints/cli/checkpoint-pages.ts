@@ -78,11 +78,17 @@ export function repairedPage(
 export function listedJson({ intact, corrupt }: FilesAtRest): object {
   return {
     checkpoints: intact.map(({ id, path, directory, flavour, checkpoint }) => ({
-      ...{ id, directory, path, flavour },
+      id,
+      directory,
+      path,
+      flavour,
       ...content(checkpoint),
     })),
     corrupt: corrupt.map(({ id, path, directory, reason, content: said }) => ({
-      ...{ id, directory, path, reason },
+      id,
+      directory,
+      path,
+      reason,
       ...(said === undefined ? {} : { content: content(said) }),
     })),
   };
@@ -114,7 +120,7 @@ function podOf({ namespace, name }: PodSandboxCheckpoint): string {
   return shownText(`${namespace}/${name}`);
 }
 
-/** Of many host ports the first ones: JSON has all. */
+/** The first of many host ports: JSON has all. */
 const shownPorts = 3;
 
 function networkOf({ data: { portMappings = [], hostNetwork } }: PodSandboxCheckpoint): string {

@@ -23,7 +23,7 @@ export function knownFlags(): Map<string, { readonly isBoolean: boolean }> {
   return flags;
 }
 
-/** Of `play`. */
+/** A flag of `play`. */
 const optionalValue = "--wait";
 
 /**

@@ -25,7 +25,7 @@ export function refuseTimeAfter(flag: string, next: string | undefined): void {
   const file = `a file of this name is "./${next}"`;
   throw new ShimError(
     "invalid",
-    `flag "${flag}": ${JSON.stringify(next)} is no file: did you mean ${flag}=${next}? (${file})`,
+    `flag "${flag}": ${JSON.stringify(next)} is not a file: did you mean ${flag}=${next}? (${file})`,
   );
 }
 

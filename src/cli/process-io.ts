@@ -3,7 +3,7 @@ import type { Environment } from "../shim/config/given.js";
 
 export interface ProcessIo {
   readonly version: string;
-  /** Of the git checkout, else `unknown`. */
+  /** The git checkout's, else `unknown`. */
   readonly commit: string;
   readonly environment: Environment;
   /** The arguments, without those of Node.js and without the script. */

@@ -11,7 +11,7 @@ export async function runDial(
 ): Promise<number> {
   const socket = connect({ ...parseAddress(address), allowHalfOpen: true });
   socket.once("connect", () => {
-    // After a failure nobody reads.
+    // After a failure there is no reader.
     stdin.pipe(socket);
     socket.pipe(stdout, { end: false });
   });

@@ -4,7 +4,7 @@ import { linkAbort } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
 import type { ExecCalls } from "../shim/ports/engine.js";
 
-/** Of what the process says on standard error. */
+/** What is kept of the process's standard error. */
 const longestTextBytes = 2048;
 
 /**
@@ -38,7 +38,7 @@ export async function bridge(
       return socket.write(data) ? undefined : drainOf(socket);
     });
   } catch (error) {
-    // The client has left, so that nobody waits for the rest.
+    // The client has left, and needs no more.
     if (socket.destroyed) return;
     throw error;
   } finally {

@@ -21,7 +21,7 @@ export interface ForwardOptions {
   readonly container: string;
   /** Path of the socket. */
   readonly listen: string;
-  /** Of the engine, as `--docker-endpoint` of the server; else as the server finds it. */
+  /** The engine's, as `--docker-endpoint` of the server; else as the server finds it. */
   readonly dockerEndpoint?: string;
   /** Listens on this port of 127.0.0.1, too, and leads to the same one there. */
   readonly streamingPort?: number;
@@ -31,7 +31,7 @@ type ForwardIo = Pick<ProcessIo, "environment" | "readFile" | "isSocket" | "writ
 
 /** In the container: where the recipe has it. */
 const served = "unix:///var/run/dockershim.sock";
-/** Of an address. */
+/** The line of an address. */
 const longestLineBytes = 300;
 
 /** Until `signal` aborts; the exit code is 0 then. */

@@ -12,15 +12,12 @@ interface Given {
 }
 
 export function addForwardCommands({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
-  const forward = addCommand("forward", "lead a socket of this host to the CRI server in a container");
+  const forward = addCommand("forward", "forward a socket of this host to the CRI server in a container");
   forward
     .option("--container <name>", "container of the dockershim image", "dockershim")
     .requiredOption("--listen <socket>", "socket to make: unix:///ABSOLUTE/PATH")
     .option("--docker-endpoint <endpoint>", "the Docker Engine of the container, as the server's flag")
-    .option(
-      "--streaming-port <port>",
-      "also lead this port of 127.0.0.1 there: that of --streaming-bind-addr",
-    )
+    .option("--streaming-port <port>", "also forward this port of 127.0.0.1: that of --streaming-bind-addr")
     .action(async ({ container, listen, dockerEndpoint, streamingPort }: Given) => {
       refuseServeFlags("forward");
       refuseArguments(forward);

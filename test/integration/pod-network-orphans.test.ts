@@ -52,13 +52,13 @@ await withOwnEngine(import.meta.url, [], () => {
 
         const { code, stdout } = await doctor();
         assert.equal(code, 1, stdout);
-        const ours = (text: string): RegExp => new RegExp(`^ours, removed at the next start .*${text}`, "m");
+        const ours = (text: string): RegExp => new RegExp(`^orphaned, removed at next start .*${text}`, "m");
         for (const what of ["cached attachment of eth0", "address 10\\.", "address fd00", "CNI-DN-", ofDead])
           assert.match(stdout, ours(what));
         assert.match(
           stdout,
           new RegExp(
-            `^perhaps not ours, left alone .*${ofForeignContainer}, host port 80/tcp of pod "old_ns"`,
+            `^of unknown owner, kept .*${ofForeignContainer}, host port 80/tcp of pod "old_ns"`,
             "m",
           ),
         );

@@ -47,7 +47,7 @@ const lists: Readonly<Record<string, ListRule>> = {
   containers_statuses: containers,
   container_metrics: containers,
   images: { key: idOf, subject: imageSubject },
-  // Of pods or of containers, which the id tells apart well enough.
+  // Pods or containers, which their ids distinguish well enough.
   stats: {
     key: idOf,
     subject: (entry) => (isPodStats(entry) ? podSubject(entry) : containerSubject(entry)),

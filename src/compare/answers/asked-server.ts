@@ -30,18 +30,18 @@ export interface AskedServer {
 }
 
 export interface AskLimits {
-  /** Of the first call. */
+  /** Deadline of the first call. */
   readonly connectMs: number;
-  /** Of each call. */
+  /** Deadline of each call. */
   readonly callMs: number;
-  /** Of the call that decides whether a server that did not answer still serves. */
+  /** Deadline of the call that decides whether a server that did not answer still serves. */
   readonly probeMs: number;
 }
 
 /** Statistics of dockershim take a second for each container, one after the other. */
 const usualLimits: AskLimits = { connectMs: 10_000, callMs: 30_000, probeMs: 5_000 };
 
-/** The codes that tell of a server that may be gone. */
+/** The codes of a server that may be gone. */
 const codesOfLostServers = ["UNAVAILABLE", "DEADLINE_EXCEEDED"];
 
 /** Throws `unavailable`, naming the socket and the next step, when no CRI server answers there. */
@@ -94,7 +94,7 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
       const answered = answeredError(error);
       if (answered === undefined) throw notServed(socket, error, callMs);
       const name = codeName(answered.code);
-      // Nobody here has cancelled it: the server ended.
+      // No caller has cancelled it: the server ended.
       if (name === "CANCELLED") throw notServed(socket, error, callMs);
       if (codesOfLostServers.includes(name)) await probe(signal);
       const late = name === "DEADLINE_EXCEEDED";

@@ -38,7 +38,7 @@ export interface ErrorAnswer {
 export interface CompareOptions {
   /** Who answered; without it no difference is intended. */
   readonly servers?: { readonly left: ServerKind; readonly right: ServerKind };
-  /** Of answers that name no object: an error, an image that is absent. Default: `server`. */
+  /** For answers that name no object: an error, an image that is absent. Default: `server`. */
   readonly subject?: string;
   /** More fields that may differ, beside those that always may (`answer-shape.ts`). */
   readonly volatile?: readonly VolatileField[];
@@ -77,7 +77,7 @@ interface Place {
   readonly field: string;
   /** The field with `[]` for each `[key]`. */
   readonly pattern: string;
-  /** Of the innermost entry. */
+  /** Key of the innermost entry. */
   readonly key: string;
 }
 
@@ -157,7 +157,11 @@ class Comparison {
       options.servers &&
       findIntended({ rpc, pattern, key, left, right, subjectLeft, subjectRight }, options.servers);
     this.differences.push({
-      ...{ rpc, subject, field, left, right },
+      rpc,
+      subject,
+      field,
+      left,
+      right,
       ...(intended === undefined ? {} : { intended: { key: intended.key, reason: intended.reason } }),
     });
   }

@@ -9,7 +9,7 @@ export type OtherServer = Exclude<ServerKind, "dockershim" | "other">;
 export interface Values {
   readonly there: unknown;
   readonly here: unknown;
-  /** Of the innermost list or map, such as the key of a label. */
+  /** The key in the innermost list or map, such as that of a label. */
   readonly key: string;
   /** The entry of the list, or the whole answer, that the field belongs to. */
   readonly subjectThere: unknown;
@@ -23,7 +23,7 @@ export interface IntendedDifference {
   readonly rpcs?: readonly string[];
   /** As in `VolatileField`: `[]` is an entry of a list or map, a leading `*` any beginning. */
   readonly fields: readonly string[];
-  /** Where the field alone does not tell. */
+  /** Where the field alone does not decide. */
   readonly when?: (values: Values) => boolean;
   /** For docs/understand/differences.md: the subject, what they answer, what this program answers. */
   readonly what: string;

@@ -274,7 +274,7 @@ function isNotOfTheRequest({ key, there, here, subjectThere }: Values): boolean 
   return Array.isArray(keys) && (key.startsWith("dockershim.") || !keys.includes(key));
 }
 
-/** Of an entry of a list, or of an answer about one object. */
+/** The labels of an entry of a list, or of an answer about one object. */
 function labelsOf(subject: unknown): Message {
   const about = valueAt(subject, "status") ?? valueAt(subject, "stats") ?? subject;
   const labels = valueAt(about, "labels") ?? valueAt(about, "attributes", "labels");

@@ -60,7 +60,7 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   if (!(await finish(relay, log))) {
     throw new ShimError(
       "unknown",
-      `record into ${JSON.stringify(output)}: the recorder failed, the log tells why; use the file up to its last whole line`,
+      `record into ${JSON.stringify(output)}: the recorder failed, see the log; use the file up to its last whole line`,
     );
   }
   io.writeOut(`recorded into ${output}; ${listen} leads to ${primary}\n`);
@@ -90,7 +90,7 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   if (!(await finish(relay, log))) {
     throw new ShimError(
       "unknown",
-      `shadow: the observer failed, the log tells why; the report ${JSON.stringify(report)} is that of the last minute`,
+      `shadow: the observer failed, see the log; the report ${JSON.stringify(report)} is that of the last minute`,
     );
   }
   io.writeOut(`${listen} leads to ${primary}; read the report with: dockershim shadow report ${report}\n`);
@@ -108,7 +108,7 @@ export async function runObserveCalls(
   return observeCalls(JSON.parse(task) as ObserverTask, io.stdin);
 }
 
-/** False for a socket that is missing: that nobody serves it is said later. */
+/** False for a socket that is missing: a later check reports it. */
 async function isSameFile(left: string, right: string): Promise<boolean> {
   if (left === right) return true;
   const [first, second] = await Promise.all([left, right].map((path) => realpath(path).catch(() => "")));
@@ -136,7 +136,7 @@ function commandsOf(
 }
 
 function pointer(listen: string): string {
-  return `clients dial unix://${listen}; Ctrl-C or SIGTERM leads them back to the server itself\n`;
+  return `clients dial unix://${listen}; Ctrl-C or SIGTERM points them back at the server itself\n`;
 }
 
 function headerOf(version: object): RecordingHeader {
@@ -192,6 +192,6 @@ async function checkReport(path: string): Promise<void> {
   if (/^\s*\{\s*"format": "dockershim-shadow-report"/.test(text)) return;
   throw new ShimError(
     "conflict",
-    `write report ${JSON.stringify(path)}: the file exists and is no report; choose another name`,
+    `write report ${JSON.stringify(path)}: the file exists and is not a report; choose another name`,
   );
 }

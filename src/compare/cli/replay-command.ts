@@ -81,7 +81,7 @@ async function replayRecording(
   }
 }
 
-/** Throws `conflict` when the server has pods, `unavailable` when it does not tell. */
+/** Throws `conflict` when the server has pods, `unavailable` when it does not list them. */
 export async function requireNoPods(
   endpoint: Pick<AskedServer, "ask">,
   socket: string,

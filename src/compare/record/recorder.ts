@@ -61,7 +61,7 @@ export class Recorder {
       const recorder = new Recorder(file, path, options);
       recorder.#bytes = bytes;
       recorder.#calls = lines - 1;
-      // Of the recorder before this one: each of its numbers took more than a byte.
+      // Numbers of the recorder before this one: each took more than a byte.
       if (recorder.#calls > 0) options.redactor.skipNumbers(bytes);
       return recorder;
     } catch (error) {

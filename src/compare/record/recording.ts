@@ -43,7 +43,7 @@ export interface RecordedCall {
   readonly rpc: string;
   readonly request?: Readonly<Record<string, unknown>>;
   readonly response?: Readonly<Record<string, unknown>>;
-  /** Of a stream, in place of `response`. */
+  /** The messages of a stream, in place of `response`. */
   readonly responses?: readonly Readonly<Record<string, unknown>>[];
   /** `code` is gRPC's number. Not there when the server answered OK. */
   readonly error?: { readonly code: number; readonly message: string };
@@ -75,7 +75,7 @@ export interface Recording {
 /** A pod with a list of 16 MiB, and its escapes. */
 const defaultLineBytes = 64 * 1024 * 1024;
 
-/** Reads line by line. Throws `invalid` for a file that is no recording or has a newer version. */
+/** Reads line by line. Throws `invalid` for a file that is not a recording or has a newer version. */
 export async function openRecording(
   path: string,
   { largestLineBytes = defaultLineBytes }: { readonly largestLineBytes?: number } = {},

@@ -13,7 +13,7 @@ export interface RedactorOptions {
 
 type Message = Readonly<Record<string, unknown>>;
 
-/** Of a name: an environment variable, an annotation, a flag, a key of JSON. */
+/** Names of environment variables, annotations, flags and keys of JSON that hold secrets. */
 const secretName =
   /token|passw|passphrase|pass(?:$|[-_.])|pwd|secret|credential|api[-_.]?key|access[-_.]?key|private|auth|cookie|session|signature|\bsig$|dsn|\bkeys?$|[-_.]key$|dockercfg|dockerconfig|connection[-_.]?string/i;
 
@@ -183,7 +183,7 @@ export class Redactor {
     });
   }
 
-  /** Of a streaming server: its path is a token. */
+  /** URL of a streaming server: its path is a token. */
   #url(url: string): string {
     const origin = /^[a-z]+:\/\/(?:[^/@]*@)?([^/?#]*)/i.exec(url);
     if (origin === null) return this.#secret(url);

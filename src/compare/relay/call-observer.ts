@@ -1,5 +1,5 @@
 /**
- * Reads both directions of one HTTP/2 connection of a gRPC client, and tells its calls. It changes nothing and
+ * Reads both directions of one HTTP/2 connection of a gRPC client, and reports its calls. It changes nothing and
  * answers nothing: both peers speak to each other.
  */
 import { messageOf } from "../../lib/errors.js";

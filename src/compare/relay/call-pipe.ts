@@ -23,7 +23,7 @@ interface MessageHead {
   readonly compressed: boolean;
 }
 
-/** Of the head and of all that follows it. */
+/** Length of the head and of all that follows it. */
 const lengthBytes = 4;
 const largestCallBytes = 128 * 1024 * 1024;
 

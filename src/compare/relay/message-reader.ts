@@ -33,9 +33,9 @@ export class Budget {
 const prefixBytes = 5;
 /** Servers and clients of the CRI allow 16 MiB. */
 const largestMessageBytes = 32 * 1024 * 1024;
-/** Of all messages of a call together, as soon as there are two: a stream may go on for weeks. */
+/** Limit for all messages of a call together, as soon as there are two: a stream may go on for weeks. */
 const largestStreamBytes = 4 * 1024 * 1024;
-/** Of a message in memory, beside its bytes. */
+/** What a message takes in memory, beside its bytes. */
 const overheadBytes = 200;
 const firstBufferBytes = 4096;
 

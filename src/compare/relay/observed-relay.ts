@@ -14,9 +14,9 @@ export interface ObservedRelayOptions extends Omit<ObserverProcessOptions, "name
   readonly log: Logger;
 }
 
-/** Of messages of calls under way. */
+/** Limit for the messages of calls under way. */
 const budgetBytes = 128 * 1024 * 1024;
-/** Of connections that clients do not end: a kubelet keeps its one. */
+/** Grace for connections that clients do not end: a kubelet keeps its one. */
 const graceMs = 10_000;
 const observerLimitMs = 10_000;
 const guardLimitMs = 1_000;
@@ -54,7 +54,7 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
         },
         onGivenUp: (reason) => {
           observer.connectionGivenUp();
-          log.warn({ reason }, "a connection is not observed any more, it is relayed on");
+          log.warn({ reason }, "stopped observing a connection (still relaying)");
         },
       }),
   });

@@ -15,7 +15,7 @@ export interface ObserverProcessOptions {
   readonly name: string;
   /** 0 when not given. */
   readonly niceness?: number;
-  /** Program and arguments. Calls come on its standard input, whose end tells it to end. */
+  /** Program and arguments. Calls come on its standard input, whose end is its signal to end. */
   readonly command: readonly [program: string, ...args: string[]];
   readonly log: Logger;
   /** Waits before a start after a failure: the first, and the longest. */
@@ -61,10 +61,10 @@ export class ObserverProcess {
     this.#starts += 1;
     this.#hasSucceeded = false;
     this.#ended = new Promise((resolve) => {
-      let told = false;
+      let hasEnded = false;
       const onEnd = (reason: string, code: number | null): void => {
-        if (told) return;
-        told = true;
+        if (hasEnded) return;
+        hasEnded = true;
         this.#child = undefined;
         this.#hasSucceeded = code === 0 || code === doneExitCode;
         resolve();

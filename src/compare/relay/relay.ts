@@ -132,13 +132,13 @@ export class Relay {
           use(tap, ...input);
         } catch (error) {
           tap = undefined;
-          log.error({ err: messageOf(error) }, "a connection is not observed any more");
+          log.error({ err: messageOf(error) }, "stopped observing a connection");
         }
       };
     try {
       tap = open?.();
     } catch (error) {
-      log.error({ err: messageOf(error) }, "a connection is not observed");
+      log.error({ err: messageOf(error) }, "cannot observe a connection");
     }
     if (tap === undefined) return undefined;
     return {

@@ -10,7 +10,7 @@ const idPattern = /[0-9a-f]{64}/g;
 export class ReplayTarget {
   /** Ids of the recording and those of the replay. */
   readonly #ids = new Map<string, string>();
-  /** Of the pod of each container of the recording. */
+  /** The pod of each container of the recording. */
   readonly #pods = new Map<string, string>();
   /** By id of the recording: mounts that were left out. */
   readonly #leftOut = new Map<string, ReadonlySet<string>>();
@@ -110,7 +110,7 @@ export class ReplayTarget {
     return { ...own, status: { ...status, mounts } };
   }
 
-  /** Of lists, only objects that the replay made. */
+  /** The answer; lists have only the objects that the replay made. */
   actual(response: Message): Message {
     const made = new Set(this.made);
     const own = mapLists(response, (entry) => made.has(idOf(entry)), this.isComparedImage);

@@ -30,7 +30,7 @@ export interface Replayed {
   /** Counts by reason. */
   readonly notPlayed: Readonly<Record<string, number>>;
   readonly missingImages: readonly string[];
-  /** Of mounts that were left out. */
+  /** Host paths of mounts that were left out. */
   readonly missingPaths: readonly string[];
   /** Keys of labels that no request had: those of images. They are not compared. */
   readonly imageLabels: readonly string[];
@@ -237,7 +237,7 @@ function withoutOutput(answer: Readonly<Record<string, unknown>>): object {
   return rest;
 }
 
-/** In the order of their begin, as far as a window of calls tells it. */
+/** In the order of their begin, as far as a window of calls shows it. */
 export async function* byStart(calls: AsyncIterable<RecordedCall>): AsyncGenerator<RecordedCall> {
   const window: RecordedCall[] = [];
   for await (const call of calls) {

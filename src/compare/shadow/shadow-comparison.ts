@@ -215,7 +215,7 @@ function redacted(redactor: Redactor, answer: object): object {
   return redactor.message(answer);
 }
 
-/** Of answers that name nothing, such as errors. */
+/** The subject of answers that name nothing, such as errors. */
 function subjectOf(request: object): string {
   const id: unknown = Object.entries(request).find(([name]) =>
     /^(?:pod_sandbox_id|container_id)$/.test(name),

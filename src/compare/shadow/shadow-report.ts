@@ -17,7 +17,7 @@ export interface ReportedDifference {
 export interface DifferenceExample {
   readonly subject: string;
   readonly field: string;
-  /** Of the primary and of this program: JSON, cut after 300 characters. */
+  /** The two answers: JSON, cut after 300 characters. */
   readonly primary: string;
   readonly shadow: string;
 }
@@ -40,7 +40,7 @@ export interface ShadowReport {
   readonly version: 1;
   readonly startedAt: string;
   updatedAt: string;
-  /** Of a shadow that ended by itself. */
+  /** True when the shadow ended in order. */
   complete: boolean;
   primary: { readonly socket: string; readonly server: string };
   shadow: { readonly socket: string; readonly server: string };

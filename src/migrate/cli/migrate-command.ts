@@ -149,5 +149,5 @@ async function requireDirectory(path: string): Promise<void> {
   } catch (error) {
     throw new ShimError("invalid", `flag "--root": ${JSON.stringify(path)}: ${messageOf(error)}`);
   }
-  throw new ShimError("invalid", `flag "--root": ${JSON.stringify(path)}: is no directory`);
+  throw new ShimError("invalid", `flag "--root": ${JSON.stringify(path)}: is not a directory`);
 }

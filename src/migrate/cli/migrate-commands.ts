@@ -103,7 +103,7 @@ function common(given: Given): Pick<MigrateCheckOptions, "output" | "root" | "ku
   if (kubeletVersion !== undefined && !/^v?1\.\d{1,3}(\.\d+)?$/.test(kubeletVersion))
     throw new ShimError(
       "invalid",
-      `flag "--kubelet-version": ${JSON.stringify(kubeletVersion)}: is no version, as 1.23.17`,
+      `flag "--kubelet-version": ${JSON.stringify(kubeletVersion)}: must be a version, as 1.23.17`,
     );
   return {
     output: parse("--output", given.output ?? "page", enumKind(["page", "json"])),

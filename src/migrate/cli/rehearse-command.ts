@@ -76,7 +76,7 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
       await bindUnixSocket(claim, join(directory, "rehearsal.sock"));
       const program = options.as ?? (recorded.server === "cri-dockerd" ? "cri-dockerd" : "dockershim");
       const network = await networkOf(options, plugin, directory, signal);
-      const own = programWords(directory, text, network.ownFlags);
+      const own = programWords(io.self, directory, text, network.ownFlags);
       const other = options.criDockerd === undefined ? undefined : criDockerdWords(options.criDockerd);
       const verdict = await rehearse(
         {
@@ -124,7 +124,7 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
 
 interface Network {
   readonly ownFlags: readonly string[];
-  /** Of cri-dockerd. */
+  /** Flags of cri-dockerd. */
   readonly otherFlags: readonly string[];
   readonly notes: readonly string[];
   open(program: LegacyProgram): Promise<PodNetworks | undefined>;
@@ -142,7 +142,8 @@ async function networkOf(
       ? "the engine is reached over TCP"
       : `its plugins are not in ${binDirs.join(" or ")}`;
     return {
-      ...{ ownFlags: ["--network-plugin=no-op"], otherFlags: ["--network-plugin="] },
+      ownFlags: ["--network-plugin=no-op"],
+      otherFlags: ["--network-plugin="],
       notes: networkPlugin === "auto" ? [`CNI was not rehearsed: ${why}.`] : [],
       open: () => Promise.resolve(undefined),
     };
@@ -152,19 +153,23 @@ async function networkOf(
   const flags = [`--network-plugin=${plugin}`, `--cni-bin-dir=${binDirs.join(",")}`, ofPlugin];
   const given = options.cniConfDir === undefined ? "an example of a CNI configuration" : confDir;
   return {
-    ...{ ownFlags: flags, otherFlags: flags },
+    ownFlags: flags,
+    otherFlags: flags,
     notes: plugin === "cni" ? [`The network is that of ${given}, not the one of the node.`] : [],
     open: (program) => PodNetworks.open({ plugin, program, confDir, binDirs }),
   };
 }
 
 function programWords(
+  self: readonly string[],
   directory: string,
   dockerEndpoint: string,
   network: readonly string[],
 ): readonly string[] {
   return [
-    ...[process.execPath, ...process.execArgv, process.argv[1] ?? "", "serve", ...network],
+    ...self,
+    "serve",
+    ...network,
     `--state-dir=${join(directory, "state")}`,
     `--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`,
     "--cadvisor-socket=",
@@ -175,7 +180,9 @@ function programWords(
 
 function criDockerdWords(path: string) {
   return (directory: string, dockerEndpoint: string, network: readonly string[]): readonly string[] => [
-    ...[path, ...network, "--streaming-bind-addr=127.0.0.1:0"],
+    path,
+    ...network,
+    "--streaming-bind-addr=127.0.0.1:0",
     `--cri-dockerd-root-directory=${dirname(criDockerdCheckpoints)}`,
     `--container-runtime-endpoint=unix://${join(directory, "other.sock")}`,
     `--docker-endpoint=${dockerEndpoint}`,

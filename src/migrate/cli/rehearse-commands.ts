@@ -26,7 +26,7 @@ export function addRehearseCommand(migrate: Command, parts: CommandParts): void 
     .addOption(
       new Option(
         "--as <program>",
-        "as whose the pods are made: the dockershim inside the kubelet, or cri-dockerd (default: the recorded one)",
+        "the runtime to imitate: the dockershim inside the kubelet, or cri-dockerd (default: the recorded one)",
       ).choices(["dockershim", "cri-dockerd"]),
     )
     .option(

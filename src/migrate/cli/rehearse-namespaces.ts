@@ -21,9 +21,9 @@ import type { RehearseOptions } from "./rehearse-options.js";
 
 /** Set in the program inside; the value is the network plugin. Servers refuse unknown names that begin with DOCKERSHIM_. */
 const insideVariable = "_DOCKERSHIM_REHEARSAL_NETWORK";
-/** Of this command; unshare and setpriv have larger ones. */
+/** The largest of this command; unshare and setpriv have larger ones. */
 const largestExitCode = 2;
-/** Of CNI plugins and of cri-dockerd: the host's own are not seen inside, and not changed. */
+/** Directories of CNI plugins and of cri-dockerd: those of the host are neither seen nor changed inside. */
 const ownDirectories = ["/var/lib/cni", dirname(criDockerdCheckpoints)] as const;
 
 export type NamespacesIo = Pick<ProcessIo, "environment" | "signal" | "self" | "argv">;
@@ -133,7 +133,9 @@ export async function networkListDirectory(
   const text = await exampleForPlugins({}, { invoker, versions: new PluginVersions(invoker) }, signal);
   const own = join(directory, "net.d");
   await writeFileAtomically(join(own, "10-rehearsal.conflist"), text, {
-    ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o700 },
+    mode: 0o600,
+    temporaryPrefix: ".dockershim-",
+    directoryMode: 0o700,
   });
   return own;
 }

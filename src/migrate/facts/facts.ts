@@ -19,7 +19,7 @@ export interface FlagFact {
 export interface ServiceFacts {
   readonly unit: LoadedUnit;
   readonly command: UnitCommand;
-  /** Of the command, in order: of several with one name the last counts. */
+  /** The command's, in order: the last of several with one name counts. */
   readonly flags: readonly FlagFact[];
 }
 
@@ -55,7 +55,7 @@ export interface KubeletFacts {
   readonly config: KubeletConfigFacts | undefined;
   /** Files of `--config-dir`, in the order in which the kubelet merges them. */
   readonly dropIns: readonly KubeletConfigFacts[];
-  /** Of all these files together. */
+  /** The settings of all these files. */
   readonly settings: ReadonlyMap<string, KubeletSetting>;
   /** kubeadm's file for this node alone, from 1.32 on. */
   readonly instanceConfig: KubeletConfigFacts | undefined;
@@ -102,7 +102,7 @@ export interface ContainerFact {
   readonly image: string;
   readonly imageId: string;
   readonly isRunning: boolean;
-  /** Why the engine told no more of it than its list: then other fields are empty. */
+  /** Why the engine reported no more of it than its list: then other fields are empty. */
   readonly notInspected: string | undefined;
   readonly mounts: readonly MountFact[];
   readonly logDriver: string;
@@ -129,7 +129,7 @@ export interface PodFact {
   readonly sandbox: ContainerFact | undefined;
   readonly containers: readonly ContainerFact[];
   readonly checkpoints: readonly CheckpointFact[];
-  /** Of this program's record: the plugin of its network; undefined without a record. */
+  /** The network plugin in this program's record; undefined without a record. */
   readonly record: { readonly plugin: string; readonly path: string } | undefined;
   readonly isCached: boolean;
 }
@@ -155,9 +155,9 @@ export interface DockerUser {
   readonly name: string;
   /** Where it was seen: a file and line, or the container's mount. */
   readonly place: string;
-  /** `name`: only its name tells that it may read containers. */
+  /** `name`: only its name suggests that it may read containers. */
   readonly use: "socket" | "files" | "logs" | "name";
-  /** As `fluent-bit`; empty when the name tells nothing. */
+  /** As `fluent-bit`; empty when the name says nothing. */
   readonly agent: string;
 }
 

@@ -11,7 +11,7 @@ export interface MadeBy {
 }
 
 /**
- * Labels of this program prove themselves: they name the sandbox. Else the checksum of the checkpoint tells
+ * Labels of this program prove themselves: they name the sandbox. Else the checksum of the checkpoint says
  * the two others apart, else what only one of them sends.
  */
 export function makerOf({ sandbox, containers, checkpoints, record }: PodFact): MadeBy {
@@ -35,7 +35,7 @@ export function makerOf({ sandbox, containers, checkpoints, record }: PodFact): 
     return { maker: "this program", evidence: "label dockershim.label-keys of a container" };
   return {
     maker: "dockershim or cri-dockerd",
-    evidence: "no readable checkpoint, and nothing else tells the two apart",
+    evidence: "no readable checkpoint, and nothing else distinguishes the two",
   };
 }
 

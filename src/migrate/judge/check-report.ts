@@ -77,7 +77,11 @@ export function judge(
   ) as Record<Level, number>;
   const configured = configuredRuntime(facts);
   return {
-    ...{ format: "dockershim-migrate-check", version: 1, program, at, target },
+    format: "dockershim-migrate-check",
+    version: 1,
+    program,
+    at,
+    target,
     node: facts.node.name,
     root: facts.root,
     engine: engineSummary(facts.engine.endpoint, engine),
@@ -101,7 +105,10 @@ export function judge(
 
 function noEngine({ endpoint, problem }: { readonly endpoint: string; readonly problem: string }): Finding {
   return {
-    ...{ id: "engine-unreachable", level: "blocked", subject: "node", source: endpoint },
+    id: "engine-unreachable",
+    level: "blocked",
+    subject: "node",
+    source: endpoint,
     text: `the engine at ${endpoint} does not answer: ${problem}`,
     reason: "pods, containers and images cannot be judged without it",
     next: "systemctl status docker.service, start it, or give --docker-endpoint",

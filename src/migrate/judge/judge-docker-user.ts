@@ -59,13 +59,17 @@ const byUse: Readonly<Record<DockerUser["use"], (target: Target) => Judgement>> 
   }),
 };
 
-/** Undefined for what reads logs and is no known agent: half of all pods mount /var/log. */
+/** Undefined for what reads logs and is not a known agent: half of all pods mount /var/log. */
 export function judgeDockerUser(user: DockerUser, target: Target): Finding | undefined {
   if (user.use === "logs" && user.agent === "") return undefined;
   const { level, text, reason, next } = byUse[user.use](target);
   const agent = user.agent === "" ? "it" : `this agent (${user.agent})`;
   return {
-    ...{ id: ids[user.use], level, reason, next, source: user.place },
+    id: ids[user.use],
+    level,
+    reason,
+    next,
+    source: user.place,
     subject: `${user.what} ${user.name}`,
     text: `${agent} ${text}`,
   };

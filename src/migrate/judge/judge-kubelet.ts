@@ -33,7 +33,10 @@ export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Fi
   };
   for (const { place, text } of facts.problems) {
     add({
-      ...{ id: "file-not-understood", level: "change", text: `${place} ${text}`, source: place },
+      id: "file-not-understood",
+      level: "change",
+      text: `${place} ${text}`,
+      source: place,
       reason: "what this line sets is not known here; migrate plan leaves the file alone",
       next: `correct ${place}, or judge it by hand`,
     });
@@ -42,14 +45,18 @@ export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Fi
   const { service, version } = facts.kubelet;
   if (service === undefined) {
     add({
-      ...{ id: "kubelet-unit-missing", level: "change", text: "there is no kubelet.service" },
+      id: "kubelet-unit-missing",
+      level: "change",
+      text: "there is no kubelet.service",
       reason: "no unit directory of systemd has it, so its flags are not known",
       next: "check how this node starts its kubelet",
       source: "/etc/systemd/system, /usr/lib/systemd/system",
     });
   } else if (version === undefined) {
     add({
-      ...{ id: "kubelet-version", level: "change", text: "the kubelet's version is not known" },
+      id: "kubelet-version",
+      level: "change",
+      text: "the kubelet's version is not known",
       reason: "its program did not answer to --version",
       next: "give --kubelet-version",
       source: service.unit.path,
@@ -64,7 +71,9 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
   for (const config of [kubelet.config, ...kubelet.dropIns, kubelet.instanceConfig]) {
     if (config?.problem === undefined) continue;
     add({
-      ...{ id: "kubelet-config-broken", level: "blocked", source: config.path },
+      id: "kubelet-config-broken",
+      level: "blocked",
+      source: config.path,
       text: `${config.path} cannot be read: ${config.problem}`,
       reason: "the kubelet does not start with it, and its settings are not known here",
       next: `correct ${config.path}`,
@@ -73,7 +82,9 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
   const configFlag = lastFlag(kubelet.service?.flags ?? [], "config");
   if (configFlag !== undefined && kubelet.config === undefined) {
     add({
-      ...{ id: "kubelet-config-missing", level: "blocked", source: `${configFlag.file}:${configFlag.line}` },
+      id: "kubelet-config-missing",
+      level: "blocked",
+      source: `${configFlag.file}:${configFlag.line}`,
       text: `${configFlag.value} is missing`,
       reason: "the kubelet's flag --config names it",
       next: "restore the file, or remove the flag",
@@ -81,7 +92,9 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
   }
   if (daemonConfig?.problem !== undefined) {
     add({
-      ...{ id: "daemon-config-broken", level: "blocked", source: daemonConfig.path },
+      id: "daemon-config-broken",
+      level: "blocked",
+      source: daemonConfig.path,
       text: `${daemonConfig.path} cannot be read: ${daemonConfig.problem}`,
       reason: "the engine does not start with it",
       next: `correct ${daemonConfig.path}`,
@@ -110,7 +123,9 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   const running = runningRuntime(facts);
   if (configured.runtime === "unknown" && facts.kubelet.service !== undefined) {
     add({
-      ...{ id: "kubelet-runtime", level: "change", source: configured.source },
+      id: "kubelet-runtime",
+      level: "change",
+      source: configured.source,
       text:
         configured.endpoint === ""
           ? "no file says which runtime the kubelet uses"
@@ -121,7 +136,9 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   } else if (configured.runtime !== "unknown") {
     const isThere = configured.runtime === target;
     add({
-      ...{ id: "kubelet-runtime", level: isThere ? "ok" : "note", source: configured.source },
+      id: "kubelet-runtime",
+      level: isThere ? "ok" : "note",
+      source: configured.source,
       text: `the kubelet's files name ${targetNames[configured.runtime]}${at(configured.endpoint)}`,
       reason: isThere ? "it is the target already" : `the target is ${targetNames[target]}`,
       next: isThere
@@ -133,11 +150,9 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   }
   if (running !== undefined && facts.kubelet.service !== undefined && running.runtime !== configured.runtime)
     add({
-      ...{
-        id: "half-migrated-kubelet",
-        level: "change",
-        source: `/proc/${facts.kubelet.running?.pid ?? 0}/cmdline`,
-      },
+      id: "half-migrated-kubelet",
+      level: "change",
+      source: `/proc/${facts.kubelet.running?.pid ?? 0}/cmdline`,
       text: `the running kubelet uses ${nameOf(running.runtime)}${at(running.endpoint)}, its files name ${nameOf(configured.runtime)}${at(configured.endpoint)}`,
       reason: "the files were changed after its start",
       next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
@@ -161,7 +176,9 @@ function judgeSocket(facts: MigrationFacts, { runtime, endpoint, source }: Kubel
   const unit =
     endpoint.endsWith("/cri-dockerd.sock") && services.criDocker !== undefined ? "cri-docker" : runtime;
   add({
-    ...{ id: "socket-not-served", level: "change", source },
+    id: "socket-not-served",
+    level: "change",
+    source,
     text: `no program serves ${endpoint}: ${socketProblem}`,
     reason: "the kubelet's files name this socket",
     next: `systemctl status ${unit === "unknown" ? "of its service" : unit}, or change the endpoint`,
@@ -175,7 +192,9 @@ function judgeContainerdFlag({ kubelet, services }: MigrationFacts, target: Targ
   if (version === undefined || version.minor < firstMinorWithoutDocker) return;
   if (!lacksContainerdFlag(service.flags, path)) return;
   add({
-    ...{ id: "container-metrics", level: "note", source: service.unit.path },
+    id: "container-metrics",
+    level: "note",
+    source: service.unit.path,
     text: `the kubelet lacks --containerd=${path}: its container metrics have no names`,
     reason: "from 1.24 on kubelets ask containerd for them, never Docker",
     next: "dockershim migrate plan --to dockershim (docs/run/container-metrics.md)",
@@ -190,7 +209,8 @@ function judgeServices({ services }: MigrationFacts, add: Add): void {
     isEnabled(criDocker) || (criDockerSocket?.isEnabled === true && !criDockerSocket.isMasked);
   if (criEnabled && isEnabled(dockershim)) {
     add({
-      ...{ id: "half-migrated-services", level: "change" },
+      id: "half-migrated-services",
+      level: "change",
       text: "cri-docker and dockershim are both enabled",
       reason: "both serve the same pods; a kubelet uses one of them, and the other can confuse crictl",
       next: "systemctl disable --now cri-docker.service cri-docker.socket, or dockershim.service",
@@ -200,7 +220,9 @@ function judgeServices({ services }: MigrationFacts, add: Add): void {
   for (const service of [criDocker, dockershim]) {
     if (service === undefined || service.unit.isMasked || service.command.entry !== undefined) continue;
     add({
-      ...{ id: "unit-without-command", level: "blocked", source: service.unit.path },
+      id: "unit-without-command",
+      level: "blocked",
+      source: service.unit.path,
       text: `${service.unit.name} has no ExecStart`,
       reason: "a drop-in resets it, or the file is cut off",
       next: `systemctl cat ${service.unit.name}, and correct it`,

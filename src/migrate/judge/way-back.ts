@@ -23,7 +23,7 @@ export interface WayBackRow {
   readonly command?: (target: Ancestor) => string;
   /** Also pods and containers of other programs; else only those that this program made. */
   readonly ofAnyMaker?: true;
-  /** Whether the pod has it; a row without a test cannot be told from the node. */
+  /** Whether the pod has it; a row without a test cannot be derived from the node. */
   readonly pod?: (pod: PodFact, node: NodeOfPod) => boolean;
   readonly container?: (container: ContainerFact) => boolean;
 }

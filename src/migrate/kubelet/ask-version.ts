@@ -6,14 +6,16 @@ const timeoutMs = 10_000;
 const answerLimitBytes = 64 * 1024;
 
 /**
- * Undefined for a program that is missing, fails, or is no binary: a script may ignore the flag and start a
+ * Undefined for a program that is missing, fails, or is not a binary: a script may ignore the flag and start a
  * kubelet.
  */
 export async function askVersion(program: string): Promise<string | undefined> {
   if (!(await isBinary(program))) return undefined;
   return new Promise((resolve) => {
     const limits = {
-      ...{ timeout: timeoutMs, killSignal: "SIGKILL" as const, maxBuffer: answerLimitBytes },
+      timeout: timeoutMs,
+      killSignal: "SIGKILL" as const,
+      maxBuffer: answerLimitBytes,
       env: { PATH: "/usr/bin:/bin" },
     };
     execFile(program, ["--version"], limits, (error, stdout) => {

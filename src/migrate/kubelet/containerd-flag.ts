@@ -18,7 +18,7 @@ export function cadvisorPath(flags: readonly FlagFact[]): string | undefined {
   return given === "" ? undefined : socketPath(given);
 }
 
-/** Whether the kubelet with these flags asks elsewhere. */
+/** Whether the kubelet with these flags asks another socket. */
 export function lacksContainerdFlag(flags: readonly FlagFact[], path: string): boolean {
   return socketPath(lastFlag(flags, containerdFlag)?.value ?? "") !== path;
 }

@@ -20,7 +20,7 @@ export function flagsOf(words: readonly PlacedWord[]): readonly FlagFact[] {
   return flags;
 }
 
-/** Of several flags with one name the last counts. */
+/** The last of several flags with one name counts. */
 export function lastFlag(flags: readonly FlagFact[], name: string): FlagFact | undefined {
   return flags.findLast((flag) => flag.name === name);
 }

@@ -23,7 +23,7 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
     if (error !== undefined) {
       problem = `line ${lineCounter.linePos(error.pos[0]).line}: ${error.message.split("\n")[0] ?? ""}`;
     } else if (document === undefined || !isMap(document.contents)) {
-      problem = "is no mapping of YAML";
+      problem = "is not a YAML mapping";
     } else {
       for (const { key, value: written } of document.contents.items) {
         const value = isAlias(written) ? written.resolve(document) : written;

@@ -61,7 +61,9 @@ function runtimeOf(
   const endpoint = lastFlag(flags, "container-runtime-endpoint");
   const isOld = minor !== undefined && minor <= lastInTreeMinor;
   const inTree = (place: string): KubeletRuntime => ({
-    ...{ runtime: "dockershim-in-tree", endpoint: "", source: place },
+    runtime: "dockershim-in-tree",
+    endpoint: "",
+    source: place,
   });
   const placeOf = (flag: FlagFact): string => `${flag.file}:${flag.line}`;
   if (kind?.value === "docker") return inTree(placeOf(kind));

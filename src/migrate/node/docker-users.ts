@@ -98,7 +98,7 @@ export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Pro
   return users;
 }
 
-/** The first line of the unit that tells. */
+/** The first line of the unit that proves it. */
 function usersOfUnit(
   name: string,
   entries: ReturnType<typeof parseUnitText>["entries"],
@@ -125,7 +125,7 @@ interface ManifestShape {
   readonly spec?: { readonly volumes?: unknown } | null;
 }
 
-/** hostPath volumes of static pods. A manifest that is no YAML is a problem. */
+/** hostPath volumes of static pods. A manifest that is not YAML is a problem. */
 export async function usersAmongManifests(
   files: NodeFiles,
   directory: string,
@@ -142,7 +142,7 @@ export async function usersAmongManifests(
     const document = parseDocument(reading.text);
     const [error] = document.errors;
     if (error !== undefined) {
-      problems.push({ place: path, text: error.message.split("\n")[0] ?? "is no YAML" });
+      problems.push({ place: path, text: error.message.split("\n")[0] ?? "is not YAML" });
       continue;
     }
     let manifest: ManifestShape | null;

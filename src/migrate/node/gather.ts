@@ -138,7 +138,7 @@ async function readDaemonConfig(
     const value: unknown = JSON.parse(reading.text);
     if (typeof value === "object" && value !== null && !Array.isArray(value))
       return { path: reading.path, values: value as Record<string, unknown>, problem: undefined };
-    return { path, values: undefined, problem: "is no JSON object" };
+    return { path, values: undefined, problem: "is not a JSON object" };
   } catch (error) {
     return { path, values: undefined, problem: messageOf(error) };
   }
@@ -151,6 +151,6 @@ async function problemOfSocket(files: NodeFiles, endpoint: string): Promise<stri
   const kind = await files.kindOf(await files.resolve(path).catch(() => path));
   // Nothing runs below another root directory.
   if (kind === "absent") return files.root === "/" ? "there is no such socket" : undefined;
-  if (kind !== "other") return "it is no socket";
+  if (kind !== "other") return "it is not a socket";
   return (await listenerOf(files, path)) === "none" ? "no process listens on it" : undefined;
 }

@@ -1,5 +1,5 @@
 /**
- * Which program listens on a unix socket, from /proc alone. A connection would tell, too, but systemd starts the
+ * Which program listens on a unix socket, from /proc alone. A connection would answer it, too, but systemd starts the
  * service of a socket that it holds for the first client.
  */
 import type { NodeFiles } from "../files/node-files.js";
@@ -10,7 +10,7 @@ import type { NodeFiles } from "../files/node-files.js";
  */
 export type Listener = "none" | "systemd" | "program" | "unknown";
 
-/** Of the flags in /proc/net/unix: it listens. */
+/** The flag in /proc/net/unix of a socket that listens. */
 const acceptsFlag = 0x10000;
 
 export async function listenerOf(files: NodeFiles, path: string): Promise<Listener> {

@@ -76,7 +76,7 @@ async function inspect(
   }
 }
 
-/** What the list of containers tells of one. */
+/** What the list of containers has of one. */
 async function toListedContainer(
   { files, limits }: EngineSources,
   listed: ListedContainer,
@@ -84,7 +84,14 @@ async function toListedContainer(
 ): Promise<ContainerFact> {
   const { id, labels, imageName, imageId, status } = listed;
   return {
-    ...{ id, labels, imageId, notInspected, mounts: [], logDriver: "", logOptions: {}, runtime: "" },
+    id,
+    labels,
+    imageId,
+    notInspected,
+    mounts: [],
+    logDriver: "",
+    logOptions: {},
+    runtime: "",
     name: listedName(listed) || id,
     image: imageName,
     isRunning: status === "running",
@@ -101,7 +108,10 @@ async function toContainer({ files, limits }: EngineSources, snapshot: Snapshot)
   const { id, name, labels, mounts, state } = snapshot;
   const restarts = Number(labels[restartCountLabel] ?? Number.NaN);
   return {
-    ...{ id, name, labels, notInspected: undefined },
+    id,
+    name,
+    labels,
+    notInspected: undefined,
     image: snapshot.imageName,
     imageId: snapshot.imageId,
     isRunning: state.running,

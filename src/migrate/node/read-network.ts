@@ -64,7 +64,9 @@ export async function readCheckpoints(
     const reading = await files.read(path);
     if (reading.kind === "absent") continue;
     const corrupt = (reason: string): CheckpointFact => ({
-      ...{ sandboxId, path, reason },
+      sandboxId,
+      path,
+      reason,
       flavour: undefined,
       hasHostPorts: false,
     });
@@ -84,7 +86,7 @@ export async function readCheckpoints(
   return facts;
 }
 
-const notJson = "is no JSON; dockershim moves it to quarantine/ at its start";
+const notJson = "is not JSON; dockershim moves it to quarantine/ at its start";
 
 export interface PodRecordFact {
   readonly plugin: string;

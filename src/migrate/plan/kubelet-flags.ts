@@ -55,7 +55,7 @@ export function kubeletChange(
     cadvisorPath,
   }: {
     readonly networkFlags: ReadonlyMap<string, string>;
-    /** Where this program tells the names of containers. */
+    /** Where this program serves the names of containers. */
     readonly cadvisorPath: string | undefined;
   },
 ): KubeletChange {

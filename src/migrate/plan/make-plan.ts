@@ -115,7 +115,7 @@ export function reversePlan(plan: MigrationPlan, facts: MigrationFacts): Migrati
   return { ...plan, from: plan.to, to: plan.from, edits, commands, notes: [] };
 }
 
-/** Which runtime the node had before this program, as far as its files tell. */
+/** Which runtime the node had before this program, as far as its files say. */
 export function previousTarget({ services, kubelet }: MigrationFacts): PlanTarget {
   if (services.criDocker !== undefined) return "cri-dockerd";
   if ((kubelet.version?.minor ?? Infinity) <= lastInTreeMinor) return "dockershim-in-tree";

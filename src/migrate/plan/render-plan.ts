@@ -26,7 +26,11 @@ export function renderPlan(plan: MigrationPlan, { undo }: { readonly undo?: stri
 /** Shape of `--output json`: keys are added, never renamed, within one version. */
 export function renderPlanJson({ notUnderstood, ...plan }: MigrationPlan): string {
   const value = {
-    ...{ format: "dockershim-migrate-plan", version: 1, node: plan.node, from: plan.from, to: plan.to },
+    format: "dockershim-migrate-plan",
+    version: 1,
+    node: plan.node,
+    from: plan.from,
+    to: plan.to,
     files: plan.edits.map(({ path, before, after }) => ({
       path,
       change: before === undefined ? "create" : after === undefined ? "remove" : "edit",

@@ -31,7 +31,7 @@ WantedBy=multi-user.target
 `;
 }
 
-/** Of the kubelet's dockershim, with the name of this program's flag. */
+/** Flags of the kubelet's dockershim, with the name of this program's flag. */
 const kubeletFlags: readonly string[] = [
   ...["network-plugin", "cni-conf-dir", "cni-bin-dir", "cni-cache-dir", "network-plugin-mtu"],
   ...["hairpin-mode", "non-masquerade-cidr", "pod-cidr", "docker-endpoint", "pod-infra-container-image"],
@@ -42,7 +42,7 @@ const kubeletFlags: readonly string[] = [
 const notTaken: readonly string[] = ["container-runtime-endpoint", "log-level"];
 const criDockerdRoot = "cri-dockerd-root-directory";
 
-/** What the program that serves now was told, as flags of this program. */
+/** The configuration of the program that serves now, as flags of this program. */
 export function flagsForShim({ kubelet, services }: MigrationFacts, from: string): readonly string[] {
   if (from === "cri-dockerd") {
     const flags = services.criDocker?.flags ?? [];

@@ -77,7 +77,7 @@ export async function writePlan(root: string, edits: readonly FileEdit[]): Promi
   return directory;
 }
 
-/** Of the edited files, on the node, parents first. */
+/** Directories of the edited files that are missing on the node, parents first. */
 async function missingDirectories(root: string, edits: readonly FileEdit[]): Promise<readonly string[]> {
   const missing = new Set<string>();
   for (const { path, after } of edits) {
@@ -164,7 +164,7 @@ async function readManifest(directory: string): Promise<Manifest> {
   try {
     manifest = JSON.parse(Buffer.from(reading.bytes).toString("utf8")) as Manifest;
   } catch {
-    throw refuse(`${manifestName} is no JSON`);
+    throw refuse(`${manifestName} is not JSON`);
   }
   if (!isManifest(manifest)) throw refuse(`${manifestName} is not of this program, or of a newer version`);
   return manifest;

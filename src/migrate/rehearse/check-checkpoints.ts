@@ -12,7 +12,7 @@ export interface ExpectedCheckpoint {
   readonly subject: string;
   readonly namespace: string;
   readonly name: string;
-  /** Of the program that made the pod: the one that reads the file again. */
+  /** The flavour of the program that made the pod, which reads the file again. */
   readonly flavour: Flavour;
 }
 

@@ -40,12 +40,12 @@ export interface PodNetworkOptions {
 
 export interface SandboxToAttach {
   readonly id: string;
-  /** Of its first process. */
+  /** PID of its first process. */
   readonly pid: number;
   readonly config: PodSandboxConfig;
 }
 
-/** Of pods and plugins. */
+/** What plugins keep of pods. */
 const cniDirectory = "/var/lib/cni";
 const resultsDirectory = join(cniDirectory, "cache", "results");
 /** The range of kubenet; the rehearsal's namespace has no other one. */
@@ -54,14 +54,23 @@ const attachMs = 60_000;
 
 /** As dockershim's kubenet gives it to the bridge plugin. */
 const kubenetConfiguration = {
-  ...{ cniVersion: "0.1.0", name: kubenetNetworkName, type: "bridge", bridge: kubenetBridge, mtu: 1460 },
-  ...{ addIf: podInterface, isGateway: true, ipMasq: false, hairpinMode: false },
+  cniVersion: "0.1.0",
+  name: kubenetNetworkName,
+  type: "bridge",
+  bridge: kubenetBridge,
+  mtu: 1460,
+  addIf: podInterface,
+  isGateway: true,
+  ipMasq: false,
+  hairpinMode: false,
   ipam: { type: "host-local", ranges: [[{ subnet: rehearsalPodCidr }]], routes: [{ dst: "0.0.0.0/0" }] },
 };
 
 /** Both programs give this to the loopback plugin. */
 const loopbackConfiguration = {
-  ...{ cniVersion: "0.2.0", name: loopbackNetworkName, plugins: [{ type: "loopback" }] },
+  cniVersion: "0.2.0",
+  name: loopbackNetworkName,
+  plugins: [{ type: "loopback" }],
 };
 
 export class PodNetworks {
@@ -104,7 +113,9 @@ export class PodNetworks {
     const { name = "", namespace = "" } = metadata ?? {};
     const mappings = toPortMappings(sandbox.config.port_mappings);
     const attachment: Attachment = {
-      ...{ containerId: sandbox.id, ifName: podInterface, netns },
+      containerId: sandbox.id,
+      ifName: podInterface,
+      netns,
       netnsIdentity: runner.invoker.namespaces.look(netns)?.identity,
       args: plugin === "kubenet" ? [] : podArguments({ sandboxId: sandbox.id, name, namespace }),
       capabilityArgs: plugin === "kubenet" ? {} : offered(sandbox.config, mappings),
@@ -199,7 +210,10 @@ function offered(config: PodSandboxConfig, mappings: readonly PortMapping[]): Js
   const portMappings = mappings
     .filter(({ hostPort }) => hostPort > 0)
     .map(({ hostPort, containerPort, protocol, hostIp }) => ({
-      ...{ hostPort, containerPort, protocol, hostIP: hostIp },
+      hostPort,
+      containerPort,
+      protocol,
+      hostIP: hostIp,
     }));
   return {
     portMappings,

@@ -20,7 +20,7 @@ export interface LastAnswers {
 }
 
 export interface RecordedContainer {
-  /** Of the recording. */
+  /** The recorded one. */
   readonly id: string;
   readonly config: ContainerConfig;
   readonly started: boolean;
@@ -28,7 +28,7 @@ export interface RecordedContainer {
 }
 
 export interface RecordedPod {
-  /** Of the recording. */
+  /** The recorded one. */
   readonly id: string;
   readonly config: PodSandboxConfig;
   readonly containers: readonly RecordedContainer[];

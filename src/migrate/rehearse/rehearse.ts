@@ -47,9 +47,9 @@ export interface RehearsalParts {
   readonly node: LegacyNode;
   /** Private, of this rehearsal; the caller removes it. */
   readonly directory: string;
-  /** Of the checkpoints of the program that made the pods. */
+  /** Directory of the checkpoints of the imitated runtime. */
   readonly checkpoints: string;
-  /** Of cri-dockerd, into which those of this program are converted for the way back to it. */
+  /** Directory of cri-dockerd's, into which those of this program are converted for the way back. */
   readonly criDockerdCheckpoints: string;
   /** Undefined: pods have Docker's own network. */
   readonly networks?: PodNetworks | undefined;
@@ -207,7 +207,7 @@ async function withProgram<T>(
 
 interface Returned {
   readonly pods: readonly MadePod[];
-  /** Of them, those that a real cri-dockerd removes. */
+  /** Those of them that a real cri-dockerd removes. */
   readonly byOther: readonly MadePod[];
   readonly made: NewResult;
 }

@@ -11,7 +11,7 @@ type Problem = Omit<Finding, "step">;
 const everyMs = 200;
 
 export interface Relisting {
-  /** Of pods and of containers. */
+  /** Lists of pods and of containers. */
   readonly lists: number;
   /** The first of each kind and subject. */
   readonly problems: readonly Problem[];
@@ -64,7 +64,8 @@ function expectedIn(
   return pods.flatMap((pod) => [
     { id: pod.id, subject: podSubject(pod), state: PodSandboxState.SANDBOX_READY },
     ...pod.containers.map((container) => ({
-      ...{ id: container.id, subject: containerSubject(pod, container) },
+      id: container.id,
+      subject: containerSubject(pod, container),
       state: container.recorded.started ? ContainerState.CONTAINER_RUNNING : ContainerState.CONTAINER_CREATED,
     })),
   ]);

@@ -40,7 +40,7 @@ export function containerSubject(pod: MadePod, { recorded }: MadeContainer): str
 export interface ScratchHost {
   readonly engine: ContainerCalls;
   readonly node: LegacyNode;
-  /** Of this rehearsal. */
+  /** The directory of this rehearsal. */
   readonly directory: string;
   readonly checkpoints: string;
   /** Undefined: Docker's own network. */
@@ -56,7 +56,9 @@ export async function makePod(
   const { name, body, checkpoint } = legacySandbox(recorded.config, node);
   const id = await engine.createContainer(name, onScratch(body, node, directory), signal);
   await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavourOf(node)), {
-    ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o755 },
+    mode: 0o600,
+    temporaryPrefix: ".dockershim-",
+    directoryMode: 0o755,
   });
   await engine.startContainer(id, signal);
   const pid = (await engine.inspectContainer(id, signal))?.state.pid ?? 0;
@@ -72,7 +74,7 @@ export async function makePod(
   return { id, addresses, recorded, containers };
 }
 
-/** Of the checkpoints that the program writes. */
+/** The flavour of the checkpoints that the program writes. */
 export function flavourOf({ program }: LegacyNode): WrittenFlavour {
   return program === "dockershim" ? "dockershim" : "criDockerd";
 }

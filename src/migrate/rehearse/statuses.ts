@@ -56,7 +56,8 @@ export async function readStatuses(
   const { items } = await cri.call("ListPodSandbox", {}, { signal });
   const { containers } = await cri.call("ListContainers", {}, { signal });
   return {
-    ...{ pods: ofPods, containers: ofContainers },
+    pods: ofPods,
+    containers: ofContainers,
     listedPods: new Map(items.map((item) => [item.id, item])),
     listedContainers: new Map(containers.map((item) => [item.id, item])),
   };
@@ -72,7 +73,9 @@ export function compareStatuses(
   return [
     ...[...first.pods].map(([id, one]) => ({ rpc: "PodSandboxStatus", one, other: second.pods.get(id) })),
     ...[...first.containers].map(([id, one]) => ({
-      ...{ rpc: "ContainerStatus", one, other: second.containers.get(id) },
+      rpc: "ContainerStatus",
+      one,
+      other: second.containers.get(id),
     })),
   ].flatMap(({ rpc, one, other }) =>
     compareAnswers(rpc, one.answer, other?.answer ?? {}, options)

@@ -12,7 +12,9 @@ const largestAnswerBytes = 64 * 1024;
 export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = {
-      ...{ connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" },
+      connection: "Upgrade",
+      upgrade: "websocket",
+      "sec-websocket-version": "13",
       "sec-websocket-key": randomBytes(16).toString("base64"),
       "sec-websocket-protocol": "v4.channel.k8s.io",
     };

@@ -21,7 +21,7 @@ export interface LoadedUnit {
   readonly isMasked: boolean;
   /** Whether a link of a target, or of another unit, starts it. */
   readonly isEnabled: boolean;
-  /** Of the unit and its drop-ins, in order. */
+  /** Those of the unit and its drop-ins, in order. */
   readonly entries: readonly UnitEntry[];
   readonly problems: readonly Problem[];
 }

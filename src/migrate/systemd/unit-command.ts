@@ -87,7 +87,7 @@ function readEnvironmentFile(
   return logicalLines(text).flatMap(({ line, text: assignment }): readonly Problem[] => {
     const place = `${file}:${line}`;
     const [, name, raw = ""] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/s.exec(assignment) ?? [];
-    if (name === undefined) return [{ place, text: "is no assignment" }];
+    if (name === undefined) return [{ place, text: "is not an assignment" }];
     const quote = /^["']/.exec(raw)?.[0];
     if (quote !== undefined && (raw.length < 2 || !raw.endsWith(quote)))
       return [{ place, text: "has a quote without its end" }];

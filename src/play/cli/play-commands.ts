@@ -53,10 +53,7 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
     .option("--strict", "refuse what is otherwise passed over")
     .option("--local-volumes", "put empty local volumes in place of those of storage systems")
     .option("--endpoint <endpoint>", playEndpointHelp)
-    .option(
-      "--docker-endpoint <endpoint>",
-      "the engine of the server when that is elsewhere (else as the server)",
-    )
+    .option("--docker-endpoint <endpoint>", "the engine of a server on another host (default: as the server)")
     .action(async (given: PlayFlags) => {
       refuseServeFlags("play");
       const { args: files } = play;

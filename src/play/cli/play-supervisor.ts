@@ -76,12 +76,12 @@ async function whenServed<T>(
   report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<T> {
-  for (let isTold = false; ; isTold = true) {
+  for (let isReported = false; ; isReported = true) {
     try {
       return await work();
     } catch (error) {
       if (signal.aborted || !isKind(error, "unavailable", "timeout", "precondition")) throw error;
-      if (!isTold) report(`waiting for the CRI server: ${messageOf(error)}`);
+      if (!isReported) report(`waiting for the CRI server: ${messageOf(error)}`);
     }
     await sleep(retryMs, signal);
   }

@@ -47,15 +47,15 @@ export async function runDoctorNetwork(
       },
     );
     if (findings.length === 0) {
-      writeOut("Nothing is left of dead pods: no cached attachment, address or rule without a container.\n");
+      writeOut("No orphaned network resources: no cached attachment, address or rule without a container.\n");
     }
     for (const { what, certainlyOurs } of findings) {
       writeOut(
-        `${certainlyOurs ? "ours, removed at the next start" : "perhaps not ours, left alone   "}  ${what}\n`,
+        `${certainlyOurs ? "orphaned, removed at next start" : "of unknown owner, kept         "}  ${what}\n`,
       );
     }
-    for (const complaint of complaints) writeOut(`perhaps broken                    ${complaint}\n`);
-    if (check && complaints.length === 0) writeOut("No plugin complains about a pod that runs.\n");
+    for (const complaint of complaints) writeOut(`CHECK failed                     ${complaint}\n`);
+    if (check && complaints.length === 0) writeOut("CHECK passed for all running pods.\n");
     return findings.length + complaints.length === 0 ? 0 : 1;
   } finally {
     await lifetime.close();

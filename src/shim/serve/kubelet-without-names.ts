@@ -1,4 +1,4 @@
-/** Whether the kubelet that runs on this node asks for the names of containers where this program tells them. */
+/** Whether the kubelet that runs on this node asks for the names of containers where this program serves them. */
 import type { FlagFact } from "../../migrate/facts/facts.js";
 import { askVersion } from "../../migrate/kubelet/ask-version.js";
 import {

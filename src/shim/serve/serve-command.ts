@@ -38,7 +38,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
       const atMs = performance.now();
       if (stopping) {
         if (name === first.name && atMs - first.atMs < repeatMs) return;
-        log.warn({ signal: name }, "a second signal while stopping: ended at once");
+        log.warn({ signal: name }, "second signal while stopping, exiting at once");
         io.endAtOnce();
       }
       stopping = true;
@@ -97,7 +97,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
     const hanging = await shim.stop(drainTimeoutMs);
     await within(remainderMs, notified);
     setTimeout(() => {
-      log.error({ hanging }, "something hangs that keeps the process from ending: ended by force");
+      log.error({ hanging }, "shutdown timed out, exiting");
       io.endAtOnce();
     }, remainderMs).unref();
   }

@@ -157,22 +157,22 @@ describe("decodeCheckpoint() names the reason", () => {
     [
       "a port with a fraction",
       signed('{"port_mappings":[{"host_port":80.0}]}', []),
-      /host_port is no integer/,
+      /host_port is not an integer/,
     ],
     [
       "a port with an exponent",
       signed('{"port_mappings":[{"host_port":8e1}]}', []),
-      /host_port is no integer/,
+      /host_port is not an integer/,
     ],
     [
       "a port of 33 bits",
       signed('{"port_mappings":[{"host_port":2147483648}]}', []),
-      /host_port is no integer/,
+      /host_port is not an integer/,
     ],
     [
       "a port of a million digits",
       signed(`{"port_mappings":[{"host_port":${"9".repeat(1e6)}}]}`, []),
-      /host_port is no integer/,
+      /host_port is not an integer/,
     ],
     [
       "a host network of another type",
@@ -185,8 +185,8 @@ describe("decodeCheckpoint() names the reason", () => {
       /port_mappings occurs twice/,
     ],
     ["a key that occurs twice in the same case", '{"checksum":1,"checksum":1}', /checksum occurs twice/],
-    ["a negative checksum", '{"data":{},"checksum":-1}', /checksum is no integer/],
-    ["a checksum of 65 bits", '{"data":{},"checksum":18446744073709551616}', /checksum is no integer/],
+    ["a negative checksum", '{"data":{},"checksum":-1}', /checksum is not an integer/],
+    ["a checksum of 65 bits", '{"data":{},"checksum":18446744073709551616}', /checksum is not an integer/],
     ["a checksum as string", '{"data":{},"checksum":"815459779"}', /checksum is string/],
     ["deep nesting under a foreign key", `{"x":${"[".repeat(100_000)}`, /nested more than 32 levels deep/],
     ["a string that does not end", '{"name":"\\', /broken string/],

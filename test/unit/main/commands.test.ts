@@ -389,7 +389,7 @@ describe("the command line refuses with one line", () => {
     ["migrate chekc", '"chekc"; use "check", "plan" or "rehearse"'],
     ["migrate check --to podman", 'flag "--to": "podman": must be'],
     ["migrate check now", 'unexpected argument "now"'],
-    ["migrate check --kubelet-version new", 'flag "--kubelet-version": "new": is no version'],
+    ["migrate check --kubelet-version new", 'flag "--kubelet-version": "new": must be a version'],
     ["migrate check --output yaml", 'flag "--output": "yaml": must be'],
     ["migrate plan --undo /d --write", 'flag "--undo": stands alone'],
     ["migrate plan --undo /d --back", 'flag "--undo": stands alone'],

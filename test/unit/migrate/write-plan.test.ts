@@ -89,7 +89,7 @@ describe("writePlan() and undoPlan()", () => {
       /there is no manifest\.json; give the directory that --write printed/,
     );
     await writeFile(join(directory, "manifest.json"), "{");
-    await assert.rejects(undoPlan(directory), /manifest\.json is no JSON/);
+    await assert.rejects(undoPlan(directory), /manifest\.json is not JSON/);
     const manifest = {
       ...{ format: "dockershim-migrate-undo", version: 2, root: "/", files: [], directories: [] },
     };
