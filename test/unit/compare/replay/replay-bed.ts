@@ -114,6 +114,20 @@ export function server(state = 1): Server {
   };
 }
 
+/** The same server with other answers to these RPCs. */
+export function answering(endpoint: Server, answers: Readonly<Record<string, object>>): Server {
+  return {
+    ...endpoint,
+    ask: (rpc, request, signal) =>
+      answers[rpc] === undefined ? endpoint.ask(rpc, request, signal) : Promise.resolve(answers[rpc]),
+  };
+}
+
+/** The RPC and the field of each difference. */
+export function fieldsOf({ differences }: ShadowReport): readonly string[] {
+  return differences.map(({ rpc, field }) => `${rpc} ${field}`);
+}
+
 export async function* stream(calls: readonly RecordedCall[]): AsyncGenerator<RecordedCall> {
   await Promise.resolve();
   yield* calls;

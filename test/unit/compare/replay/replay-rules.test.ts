@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RecordedCall } from "../../../../src/compare/record/recording.js";
-import { container, id, play, pod, podCalls, type Server, server } from "./replay-bed.js";
+import {
+  answering,
+  container,
+  fieldsOf,
+  id,
+  play,
+  pod,
+  podCalls,
+  type Server,
+  server,
+} from "./replay-bed.js";
 
 /** What the endpoint was asked beside the life of the pod itself. */
 function othersAsked(endpoint: Server): readonly (readonly [string, unknown])[] {
@@ -24,15 +34,11 @@ test("replay() asks for the URLs of Exec, Attach and PortForward of its own pods
     ask("RuntimeConfig", {}, 240),
   ];
   const endpoint = server();
-  const failing: Server = {
+  const withUrls: Server = {
     ...endpoint,
-    ask: async (rpc, request) =>
-      rpc === "Attach"
-        ? { error: { code: 2, message: "no" } }
-        : rpc === "Exec"
-          ? { ...(await endpoint.ask(rpc, request)), url: "http://127.0.0.1:2/x" }
-          : endpoint.ask(rpc, request),
+    ask: async (rpc, request) => ({ ...(await endpoint.ask(rpc, request)), url: "http://127.0.0.1:2/x" }),
   };
+  const failing = answering(withUrls, { Attach: { error: { code: 2, message: "no" } } });
   const { replayed, report } = await play(t, failing, { calls });
   assert.deepEqual(
     othersAsked(endpoint).filter(([rpc]) => rpc !== "ImageStatus"),
@@ -42,10 +48,7 @@ test("replay() asks for the URLs of Exec, Attach and PortForward of its own pods
       ["RuntimeConfig", {}],
     ],
   );
-  assert.deepEqual(
-    report.differences.map(({ rpc, field }) => [rpc, field]),
-    [["Attach", "error"]],
-  );
+  assert.deepEqual(fieldsOf(report), ["Attach error"]);
   assert.deepEqual(Object.values(replayed.notPlayed), [1]);
 });
 
@@ -69,52 +72,49 @@ function imageServer(present: readonly string[]): Server {
   };
 }
 
-test("replay() removes only images that it has pulled itself", async (t) => {
-  const call = (rpc: string, image: string, at: number): RecordedCall => ({
-    ...{ at, ms: 1, rpc, request: { image: { image } }, response: {} },
-  });
-  const calls = [
-    call("PullImage", "new", 0),
-    call("PullImage", "old", 10),
-    call("RemoveImage", "old", 20),
-    call("RemoveImage", "absent", 30),
-    call("RemoveImage", "n", 40),
-  ];
-  const endpoint = imageServer(["old"]);
-  const { replayed } = await play(t, endpoint, { calls });
-  assert.deepEqual(
-    endpoint.asked.filter(([rpc]) => rpc === "RemoveImage").map(([, request]) => request),
-    [{ image: { image: "n" } }],
-  );
-  assert.deepEqual(replayed.notPlayed, { "RemoveImage of an image that the replay has not pulled": 2 });
-});
-
-test("replay() removes no image that it may not have pulled, because the list before the pull failed", async (t) => {
-  const call = (rpc: string, image: string, at: number): RecordedCall => ({
-    ...{ at, ms: 1, rpc, request: { image: { image } }, response: {} },
-  });
-  const calls = [
-    call("PullImage", "old", 0),
-    call("RemoveImage", "old", 10),
-    call("PullImage", "other", 20),
-    call("RemoveImage", "other", 30),
-  ];
-  const endpoint = imageServer(["old"]);
-  let lists = 0;
-  const failing: Server = {
-    ...endpoint,
-    ask: (rpc, request) => {
-      if (rpc !== "ListImages" || ++lists > 1) return endpoint.ask(rpc, request);
-      return Promise.resolve({ error: { code: 2, message: "busy" } });
+for (const [what, { lines, removed, notPlayed, failedLists }] of [
+  [
+    "only images that it has pulled itself",
+    {
+      lines: ["PullImage new", "PullImage old", "RemoveImage old", "RemoveImage absent", "RemoveImage n"],
+      removed: ["n"],
+      notPlayed: 2,
+      failedLists: 0,
     },
-  };
-  const { replayed } = await play(t, failing, { calls });
-  assert.deepEqual(
-    endpoint.asked.filter(([rpc]) => rpc === "RemoveImage").map(([, request]) => request),
-    [{ image: { image: "other" } }],
-  );
-  assert.deepEqual(replayed.notPlayed, { "RemoveImage of an image that the replay has not pulled": 1 });
-});
+  ],
+  [
+    "no image that it may not have pulled, because the list before the pull failed",
+    {
+      lines: ["PullImage old", "RemoveImage old", "PullImage other", "RemoveImage other"],
+      removed: ["other"],
+      notPlayed: 1,
+      failedLists: 1,
+    },
+  ],
+] as const) {
+  test(`replay() removes ${what}`, async (t) => {
+    const calls = lines.map((line, index): RecordedCall => {
+      const [rpc = "", image] = line.split(" ");
+      return { at: index * 10, ms: 1, rpc, request: { image: { image } }, response: {} };
+    });
+    const endpoint = imageServer(["old"]);
+    let lists = 0;
+    const failing: Server = {
+      ...endpoint,
+      ask: (rpc, request) =>
+        rpc === "ListImages" && ++lists <= failedLists
+          ? Promise.resolve({ error: { code: 2, message: "busy" } })
+          : endpoint.ask(rpc, request),
+    };
+    const { replayed } = await play(t, failing, { calls });
+    assert.deepEqual(
+      endpoint.asked.filter(([rpc]) => rpc === "RemoveImage").map(([, request]) => request),
+      removed.map((image) => ({ image: { image } })),
+    );
+    const reason = "RemoveImage of an image that the replay has not pulled";
+    assert.deepEqual(replayed.notPlayed, { [reason]: notPlayed });
+  });
+}
 
 test("replay() compares lists of images by those that recorded containers use", async (t) => {
   const image = { id: id("1"), repo_tags: ["busybox:1"], size: "5" };
@@ -122,20 +122,12 @@ test("replay() compares lists of images by those that recorded containers use", 
     ...{ at: 300, ms: 1, rpc: "ListImages", request: {} },
     response: { images: [image, { id: id("2"), repo_tags: ["other"] }] },
   };
-  const endpoint = server();
-  const { ask } = endpoint;
-  const withImages = (images: readonly object[]): Server => ({
-    ...endpoint,
-    ask: (rpc, request) => (rpc === "ListImages" ? Promise.resolve({ images }) : ask(rpc, request)),
-  });
+  const withImages = (images: readonly object[]): Server => answering(server(), { ListImages: { images } });
   const calls = [...podCalls.slice(0, 3), listed];
   const same = await play(t, withImages([{ ...image, size: "6", repo_tags: ["x"] }]), { calls });
   assert.deepEqual(same.report.differences, []);
   const missing = await play(t, withImages([{ id: id("3") }]), { calls });
-  assert.deepEqual(
-    missing.report.differences.map(({ rpc, field }) => [rpc, field]),
-    [["ListImages", "images[]"]],
-  );
+  assert.deepEqual(fieldsOf(missing.report), ["ListImages images[]"]);
 });
 
 test("replay() leaves out labels that no request had, and names them", async (t) => {
@@ -150,23 +142,13 @@ test("replay() leaves out labels that no request had, and names them", async (t)
     { ...create, request: { ...create?.request, config } },
     withLabels({ app: "a", maintainer: "x" }),
   ] as readonly RecordedCall[];
-  const endpoint = server();
-  const { ask } = endpoint;
-  const listing = (labels: object): Server => ({
-    ...endpoint,
-    ask: (rpc, request) =>
-      rpc === "ListContainers"
-        ? Promise.resolve({ containers: [{ id: id("d"), labels }] })
-        : ask(rpc, request),
-  });
+  const listing = (labels: object): Server =>
+    answering(server(), { ListContainers: { containers: [{ id: id("d"), labels }] } });
   const same = await play(t, listing({ app: "a" }), { calls });
   assert.deepEqual(same.report.differences, []);
   assert.deepEqual(same.replayed.imageLabels, ["maintainer"]);
   const other = await play(t, listing({ app: "b" }), { calls });
-  assert.deepEqual(
-    other.report.differences.map(({ field }) => field),
-    ["containers[].labels[]"],
-  );
+  assert.deepEqual(fieldsOf(other.report), ["ListContainers containers[].labels[]"]);
 });
 
 test("replay() asks for a list that was answered as a stream, and leaves out the stream of events", async (t) => {
@@ -179,13 +161,7 @@ test("replay() asks for a list that was answered as a stream, and leaves out the
     },
     { at: 210, ms: 1, rpc: "GetContainerEvents", request: {}, responses: [] },
   ];
-  const endpoint = server();
-  const { ask } = endpoint;
-  const listing: Server = {
-    ...endpoint,
-    ask: (rpc, request) =>
-      rpc === "ListPodSandbox" ? Promise.resolve({ items: [item("c")] }) : ask(rpc, request),
-  };
+  const listing = answering(server(), { ListPodSandbox: { items: [item("c")] } });
   const { replayed, report } = await play(t, listing, { calls });
   assert.deepEqual(report.differences, []);
   assert.equal(report.rpcs["ListPodSandbox"]?.equal, 1);
