@@ -4,14 +4,14 @@ import { completionScript, shells } from "../cli/completion.js";
 import type { DeclarationIo, RunAction } from "../cli/command-parts.js";
 import { refuseArguments } from "../cli/flags.js";
 import { type Program, runProgram, startProgram } from "../cli/run-program.js";
-import { addServeCommands, versionLine } from "../shim/serve/serve-commands.js";
-import { addPlayCommand } from "../play/cli/play-commands.js";
-import { addPodCommands } from "../play/cli/pod-commands.js";
-import { addDiffCommand } from "../compare/cli/diff-commands.js";
-import { addRelayCommands } from "../compare/cli/relay-commands.js";
-import { addForwardCommands } from "../forward/forward-commands.js";
-import { addMigrateCommands } from "../migrate/cli/migrate-commands.js";
-import { addCheckpointCommands } from "../../checkpoints/cli/checkpoint-commands.js";
+import { addServeCommands, versionLine } from "../shim/serve/declare-serve.js";
+import { addPlayCommand } from "../play/cli/declare-play.js";
+import { addPodCommands } from "../play/cli/declare-pod.js";
+import { addDiffCommand } from "../compare/cli/declare-diff.js";
+import { addRelayCommands } from "../compare/cli/declare-relay.js";
+import { addForwardCommands } from "../forward/declare-forward.js";
+import { addMigrateCommands } from "../migrate/cli/declare-migrate.js";
+import { addCheckpointCommands } from "../../checkpoints/cli/declare-checkpoint.js";
 
 /** The command tree, in the order of the help. Most callers use `runCommandLine`. */
 function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program {

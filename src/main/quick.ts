@@ -6,10 +6,10 @@ async function run(): Promise<number> {
   // No command of these names the version.
   const io = ownProcess({ version: "", commit: "" });
   const program = startProgram(io, actionsOn(io));
-  const { addPlayCommand } = await import("../play/cli/play-commands.js");
+  const { addPlayCommand } = await import("../play/cli/declare-play.js");
   addPlayCommand(program.parts);
   if (io.argv[0] !== "play") {
-    const { addPodCommands } = await import("../play/cli/pod-commands.js");
+    const { addPodCommands } = await import("../play/cli/declare-pod.js");
     addPodCommands(program.parts);
   }
   return runProgram(io.argv, program, io);

@@ -9,7 +9,7 @@ import { defaultProgram } from "../plan/shim-unit.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
 import { refuseArguments } from "../../cli/flags.js";
-import { addRehearseCommand } from "./rehearse-commands.js";
+import { addRehearseCommand } from "./declare-rehearse.js";
 import type { MigrateCheckOptions } from "./migrate-command.js";
 
 interface Given {
