@@ -38,3 +38,16 @@ for (const document of documents().filter((path) => !others.has(basename(path)))
     assert.deepEqual(missing, []);
   });
 }
+
+test("an installation by hand copies what the package has", () => {
+  const { files } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+    readonly files: readonly string[];
+  };
+  const needed = files.filter((name) => !name.startsWith("!")).map((name) => name.split("/")[0] ?? "");
+  const wanted = [...new Set([...needed, "package.json"])].toSorted();
+  for (const document of ["README.md", "docs/run/install.md"]) {
+    const copied = [...readFileSync(join(root, document), "utf8").matchAll(/ cp -r (.*) \/opt\/dockershim/g)];
+    assert.ok(copied.length > 0, document);
+    for (const [, names = ""] of copied) assert.deepEqual(names.split(" ").toSorted(), wanted, document);
+  }
+});
