@@ -89,6 +89,19 @@ test("so is each reason of NetworkReady, in docs/run/networking.md and docs/run/
   assert.deepEqual(notSaid([...reasons, readyz], textsOfTheProgram()), []);
 });
 
+test("the log lines of docs/run/operate.md are those of the program", () => {
+  const page = readFileSync(join(root, "docs/run/operate.md"), "utf8");
+  const section = /^## Log lines worth an alert\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "";
+  const cells = section.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
+  const lines = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, line = ""]) => line));
+  assert.ok(lines.length > 8, `only ${String(lines.length)} lines were found`);
+  const texts = textsOfTheProgram();
+  assert.deepEqual(
+    lines.filter((line) => line !== "msg" && !texts.includes(`"${line}"`)),
+    [],
+  );
+});
+
 function notSaid(messages: readonly string[], texts: string): readonly string[] {
   return messages.flatMap((message) =>
     fixedParts(message.replaceAll("DIRECTORY", "…"))
