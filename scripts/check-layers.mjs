@@ -33,7 +33,7 @@ const adapters = [
 ];
 /** The rooms inside play, compare and migrate; each may import those before it. */
 const playRooms = [
-  ...["manifests", "cri", "pod-config", "node", "engine", "probes", "pod-rules", "kubelet"],
+  ...["manifests", "cri", "pod-config", "node", "remote-engine", "probes", "pod-rules", "kubelet"],
   ...["controllers", "services", "store", "session", "streams", "view", "pod-commands"],
 ].map((room) => `play/${room}`);
 const compareRooms = [

@@ -5,7 +5,7 @@ import { remappedFileCalls } from "../node/file-calls.js";
 import { mountedFilesOf, nodeFiles } from "../node/files.js";
 import { type Directories, directoriesElsewhere, enginesPath } from "../pod-config/pod-paths.js";
 import { dialFromHere } from "../cri/dial.js";
-import { readReach, type ServerReach } from "../engine/reach.js";
+import { readReach, type ServerReach } from "../remote-engine/reach.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { directoryId } from "../../lib/files/directory-id.js";
 import type { PlacePaths, PlayPlace } from "./play-place.js";

@@ -4,7 +4,7 @@ import type { HostFiles } from "../node/files.js";
 import type { MountedFiles } from "../node/mounted-files.js";
 import type { Directories } from "../pod-config/pod-paths.js";
 import type { Dial } from "../cri/dial.js";
-import type { EngineFiles } from "../engine/engine-files.js";
+import type { EngineFiles } from "../remote-engine/engine-files.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 
 export interface PlayPlace extends AsyncDisposable {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { EngineFiles } from "../../../../src/play/engine/engine-files.js";
+import { EngineFiles } from "../../../../src/play/remote-engine/engine-files.js";
 import { helperName, podsVolume } from "../../../../src/play/pod-config/volume-names.js";
 import type { Labels } from "../../../../src/domain/labels.js";
 import { imageArchitecture } from "../../../../src/shim/native/programs.js";

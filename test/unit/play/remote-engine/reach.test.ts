@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readReach } from "../../../../src/play/engine/reach.js";
+import { readReach } from "../../../../src/play/remote-engine/reach.js";
 import { claimVolume, isClaimVolume } from "../../../../src/play/pod-config/volume-names.js";
 
 const here = { hostPaths: true, networkNamespaces: true };
