@@ -256,6 +256,38 @@ describe("ApiWriter", () => {
     );
   });
 
+  for (const [name, seconds] of [
+    ["the last line", [0, 1, 2]],
+    ["the last line, after the clock was set back", [500, 501, 0]],
+  ] as const) {
+    test(`goes on behind a notice when the engine drops ${name} just before the log is followed`, async () => {
+      await using bench = await ApiBench.open();
+      const write = (second: number): void => {
+        bench.source.write(1_770_000_000 + second, String(second));
+      };
+      for (const second of seconds) write(second);
+      const read = bench.source.read.bind(bench.source);
+      let isDropped = false;
+      bench.source.read = (options, signal) => {
+        if (options.follow && !isDropped) {
+          isDropped = true;
+          bench.source.messages.splice(0);
+          for (let second = 100; second < 110; second += 1) write(second);
+        }
+        return read(options, signal);
+      };
+      await bench.start();
+      await until("the last new line", () => bench.written.endsWith(bench.source.expected.at(-1) ?? ""));
+      const lines = linesOf(readFileSync(bench.path));
+      assert.match(lines[seconds.length] ?? "", /gap 1 of this log/);
+      assert.deepEqual(
+        lines.filter((line) => !line.includes("gap 1")),
+        bench.source.expected,
+      );
+      await bench.writer.finish();
+    });
+  }
+
   test("marks nothing when the engine has dropped only written lines", async () => {
     await using bench = await ApiBench.open();
     for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
