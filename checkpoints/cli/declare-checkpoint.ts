@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { ShimError } from "../../src/lib/errors.js";
 import type { CommandParts } from "../../src/cli/command-parts.js";
 import { sayExitCodes } from "../../src/cli/exit-codes.js";
+import { noSubject, pageOrJson } from "../../src/cli/flag-values.js";
 import { refuseArguments } from "../../src/cli/flags.js";
 import { checkpointPrograms, type CheckpointProgram, type CheckpointTask } from "./checkpoint-options.js";
 
@@ -21,12 +22,7 @@ export function addCheckpointCommands(parts: CommandParts): void {
   parent.usage("ls|verify|convert|repair [flags]").enablePositionalOptions();
   parent.allowExcessArguments().action(() => {
     parts.refuseServeFlags("checkpoint");
-    const [given] = parent.args;
-    const what = given === undefined ? "no subject given" : JSON.stringify(given);
-    throw new ShimError(
-      "invalid",
-      `command "checkpoint": ${what}; use "ls", "verify", "convert" or "repair"`,
-    );
+    throw noSubject("checkpoint", parent.args[0], '"ls", "verify", "convert" or "repair"');
   });
   const add = (
     name: string,
@@ -40,9 +36,7 @@ export function addCheckpointCommands(parts: CommandParts): void {
       "directory of checkpoint files; may be repeated (default: /var/lib/dockershim/sandbox and /var/lib/cri-dockerd/sandbox, where they exist)",
       (path: string, paths: readonly string[] | undefined) => [...(paths ?? []), path],
     );
-    command.addOption(
-      new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"),
-    );
+    command.addOption(pageOrJson());
     sayExitCodes(command, success, findings);
     return command.action(async (flags: GivenFlags) => {
       parts.refuseServeFlags("checkpoint");

@@ -9,6 +9,7 @@ import { optionList } from "../shim/config/options.js";
 import { commandFlags, ignoredFlags } from "../shim/config/other-flags.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import { booleanKind } from "../shim/config/value-kinds.js";
+import { parseFlag } from "./flag-values.js";
 import { flagHint, refuseTimeAfter } from "./hints.js";
 import { didYouMean, nearestName } from "../shim/config/given.js";
 
@@ -88,12 +89,7 @@ export function addServeFlags(command: Command, given: GivenFlag[]): void {
 /** Whether the switch `name` was given as true. Throws `invalid` when its value is neither true nor false. */
 export function isSwitchedOn(given: readonly GivenFlag[], name: string): boolean {
   const flag = given.findLast((each) => each.name === name);
-  if (flag === undefined) return false;
-  try {
-    return booleanKind.parse(flag.text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "--${name}": ${JSON.stringify(flag.text)}`);
-  }
+  return flag !== undefined && parseFlag(`--${name}`, flag.text, booleanKind);
 }
 
 /** Throws for flags of the server before a command that does not use them. */

@@ -1,6 +1,7 @@
 /** `dockershim forward` as commander sees it. */
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "../cli/command-parts.js";
+import { wrongFlag } from "../cli/flag-values.js";
 import { refuseArguments } from "../cli/flags.js";
 import { resolvePlayEndpoint } from "../play/cli/play-endpoint.js";
 
@@ -40,5 +41,5 @@ export function addForwardCommands({ addCommand, refuseServeFlags, run, io }: Co
 function parsePort(text: string): number {
   const port = /^\d+$/.test(text) ? Number(text) : 0;
   if (port >= 1 && port <= 65535) return port;
-  throw new ShimError("invalid", `flag "--streaming-port": ${JSON.stringify(text)}: must be from 1 to 65535`);
+  throw wrongFlag("--streaming-port", text, "must be from 1 to 65535");
 }

@@ -1,8 +1,8 @@
 /** `dockershim diff` as commander sees it. */
-import { Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
+import { pageOrJson, wrongFlag } from "../../cli/flag-values.js";
 import type { DiffOptions } from "./diff-command.js";
 
 export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandParts): void {
@@ -10,7 +10,7 @@ export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandPar
   sayExitCodes(command, "no difference, or only intended ones", "differences");
   command
     .usage("[flags] LEFT RIGHT")
-    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .addOption(pageOrJson())
     .option("--pod <namespace/name>", "compare this pod and its containers alone (default: all)")
     .option("--all", "show intended differences one by one (default: counted by their key)")
     .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
@@ -28,5 +28,5 @@ export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandPar
 function parsePod(text: string): { readonly namespace: string; readonly name: string } {
   const [namespace = "", name = "", ...rest] = text.split("/");
   if (namespace !== "" && name !== "" && rest.length === 0) return { namespace, name };
-  throw new ShimError("invalid", `flag "--pod": ${JSON.stringify(text)}: must be NAMESPACE/NAME`);
+  throw wrongFlag("--pod", text, "must be NAMESPACE/NAME");
 }

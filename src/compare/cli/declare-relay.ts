@@ -1,9 +1,10 @@
 /** `dockershim record`, `replay` and `shadow` as commander sees them. */
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
+import { pageOrJson, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { refuseArguments } from "../../cli/flags.js";
 
 const mebibyte = 1024 * 1024;
@@ -47,7 +48,8 @@ function addRecord({ addCommand, refuseServeFlags, run }: CommandParts): void {
         primary: absolute("--primary", given["primary"]),
         listen: absolute("--listen", given["listen"]),
         output: text(given["output"]),
-        durationMs: given["for"] === undefined ? undefined : durationOf("--for", text(given["for"])),
+        durationMs:
+          given["for"] === undefined ? undefined : parseFlag("--for", text(given["for"]), durationKind()),
         limitBytes: size * mebibyte,
         withOutput: given["withOutput"] === true,
       });
@@ -66,7 +68,7 @@ function addReplay({ addCommand, refuseServeFlags, run }: CommandParts): void {
     .requiredOption("--endpoint <socket>", "socket of the CRI server; required")
     .option("--fast", "wait for the answers that a call needs (default: for its time)")
     .option("--anyway", "play although the server has pods")
-    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .addOption(pageOrJson())
     .action(async (given: { endpoint: string; fast?: true; anyway?: true; output: "page" | "json" }) => {
       refuseServeFlags("replay");
       await run(() => import("./replay-command.js"), "runReplay", {
@@ -129,18 +131,6 @@ function absolute(flag: string, value: string | true | undefined): string {
   const path = text(value).replace(/^unix:\/\//, "");
   if (path.startsWith("/")) return path;
   throw wrongFlag(flag, value, "must be an absolute path, or unix:// and an absolute path");
-}
-
-function durationOf(flag: string, value: string): number {
-  try {
-    return durationKind().parse(value);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(value)}`);
-  }
-}
-
-function wrongFlag(flag: string, value: unknown, reason: string): ShimError {
-  return new ShimError("invalid", `flag "${flag}": ${JSON.stringify(value)}: ${reason}`);
 }
 
 function text(value: string | true | undefined): string {

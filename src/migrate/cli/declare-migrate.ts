@@ -3,11 +3,11 @@ import type { Command } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
-import type { ValueKind } from "../../shim/config/option.js";
 import { type Target, targets, usesDocker } from "../kubelet/target.js";
 import { defaultProgram } from "../plan/shim-unit.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
+import { noSubject, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { refuseArguments } from "../../cli/flags.js";
 import { addRehearseCommand } from "./declare-rehearse.js";
 import type { MigrateCheckOptions } from "./migrate-command.js";
@@ -29,9 +29,7 @@ export function addMigrateCommands(parts: CommandParts): void {
   const migrate = addCommand("migrate", "judge, rehearse and change the runtime of a node");
   migrate.usage("check|plan|rehearse [flags]").helpCommand(false).enablePositionalOptions();
   migrate.allowExcessArguments().action(() => {
-    const [given] = migrate.args;
-    const what = given === undefined ? "no subject given" : JSON.stringify(given);
-    throw new ShimError("invalid", `command "migrate": ${what}; use "check", "plan" or "rehearse"`);
+    throw noSubject("migrate", migrate.args[0], '"check", "plan" or "rehearse"');
   });
   const add = (name: string, summary: string, runtimes: readonly string[]): Command => {
     const command = addCommand(name, summary, { parent: migrate });
@@ -62,7 +60,7 @@ export function addMigrateCommands(parts: CommandParts): void {
     refuseArguments(check);
     const { root: directory, ...rest } = common(given);
     const endpoint = given.dockerEndpoint ?? (directory === "/" ? io.environment["DOCKER_HOST"] : undefined);
-    const parsed = endpoint ? parse("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
+    const parsed = endpoint ? parseFlag("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
     const to = target(given.to) ?? "dockershim";
     const options = { ...rest, root: directory, to, endpoint: parsed };
     await run(() => import("./migrate-command.js"), "runMigrateCheck", options);
@@ -82,10 +80,10 @@ export function addMigrateCommands(parts: CommandParts): void {
   plan.action(async (given: Given) => {
     refuseServeFlags("migrate");
     refuseArguments(plan);
-    const undo = given.undo === undefined ? undefined : parse("--undo", given.undo, pathKind);
+    const undo = given.undo === undefined ? undefined : parseFlag("--undo", given.undo, pathKind);
     if (undo !== undefined && (given.write === true || given.back === true || given.to !== undefined))
       throw new ShimError("invalid", 'flag "--undo": stands alone');
-    const program = parse("--program", given.program ?? defaultProgram, pathKind);
+    const program = parseFlag("--program", given.program ?? defaultProgram, pathKind);
     const { back = false, write = false } = given;
     const options = { ...common(given), to: target(given.to), program, back, write, undo };
     await run(() => import("./migrate-command.js"), "runMigratePlan", options);
@@ -95,27 +93,16 @@ export function addMigrateCommands(parts: CommandParts): void {
 }
 
 function target(text: string | undefined): Target | undefined {
-  return text === undefined ? undefined : parse("--to", text, enumKind(targets));
+  return text === undefined ? undefined : parseFlag("--to", text, enumKind(targets));
 }
 
 function common(given: Given): Pick<MigrateCheckOptions, "output" | "root" | "kubeletVersion"> {
   const { kubeletVersion } = given;
   if (kubeletVersion !== undefined && !/^v?1\.\d{1,3}(\.\d+)?$/.test(kubeletVersion))
-    throw new ShimError(
-      "invalid",
-      `flag "--kubelet-version": ${JSON.stringify(kubeletVersion)}: must be a version, as 1.23.17`,
-    );
+    throw wrongFlag("--kubelet-version", kubeletVersion, "must be a version, as 1.23.17");
   return {
-    output: parse("--output", given.output ?? "page", enumKind(["page", "json"])),
-    root: parse("--root", given.root ?? "/", pathKind),
+    output: parseFlag("--output", given.output ?? "page", enumKind(["page", "json"])),
+    root: parseFlag("--root", given.root ?? "/", pathKind),
     kubeletVersion,
   };
-}
-
-function parse<T>(flag: string, text: string, kind: ValueKind<T>): T {
-  try {
-    return kind.parse(text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(text)}`);
-  }
 }

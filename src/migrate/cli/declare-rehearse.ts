@@ -5,6 +5,7 @@ import { options as table } from "../../shim/config/options.js";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { sayExitCodes } from "../../cli/exit-codes.js";
+import { pageOrJson } from "../../cli/flag-values.js";
 
 interface GivenFlags {
   readonly as?: "dockershim" | "cri-dockerd";
@@ -48,7 +49,7 @@ export function addRehearseCommand(migrate: Command, parts: CommandParts): void 
       "a cri-dockerd, which is started for the way back, asked for the pods, and removes some",
     )
     .option("--anyway", "rehearse although the engine has pods")
-    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .addOption(pageOrJson())
     .action(async ({ output, cniBinDir, ...given }: GivenFlags) => {
       parts.refuseServeFlags("migrate");
       const [recording, ...rest] = command.args;

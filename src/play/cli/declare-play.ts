@@ -5,6 +5,7 @@ import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { type PlayOutput, playOutputs } from "../view/play-outputs.js";
 import type { CommandParts } from "../../cli/command-parts.js";
+import { parseFlag } from "../../cli/flag-values.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
 
 interface PlayFlags {
@@ -59,13 +60,15 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
       const { args: files } = play;
       checkPlayFlags(given, files);
       const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
-      checkDockerEndpoint(given.dockerEndpoint);
+      const { dockerEndpoint, wait } = given;
+      if (dockerEndpoint !== undefined) parseFlag("--docker-endpoint", dockerEndpoint, dockerEndpointKind);
       await run(() => import("./play-command.js"), "runPlay", {
         files,
         follow: given.follow === true,
         down: given.down === true,
         keep: given.keep === true,
-        waitMs: given.wait === undefined ? undefined : waitTime(given.wait),
+        // `--wait` alone has an empty value.
+        waitMs: wait === undefined ? undefined : parseFlag("--wait", wait || "5m", durationKind()),
         fast: given.fast === true,
         output: given.output ?? "table",
         timeline: given.timeline,
@@ -78,7 +81,7 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
         watch: given.watch === true,
         supervise: given.supervise === true,
         endpoint,
-        dockerEndpoint: given.dockerEndpoint,
+        dockerEndpoint,
       });
     });
 }
@@ -98,21 +101,4 @@ function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
   if (given.detach === true && given.follow === true) refuse("--detach and --follow exclude each other");
   if (given.supervise === true ? files.length > 0 : files.length === 0)
     refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
-}
-
-function checkDockerEndpoint(text: string | undefined): void {
-  try {
-    if (text !== undefined) dockerEndpointKind.parse(text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "--docker-endpoint": ${JSON.stringify(text)}`);
-  }
-}
-
-/** Milliseconds. `text` is empty for `--wait` alone. */
-function waitTime(text: string): number {
-  try {
-    return durationKind().parse(text === "" ? "5m" : text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "--wait": ${JSON.stringify(text)}`);
-  }
 }

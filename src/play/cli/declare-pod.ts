@@ -7,6 +7,7 @@ import { parsePodName, type PodName } from "../pod-commands/find-pod.js";
 import { parsePortPair } from "../pod-commands/forward-ports.js";
 import { psOutputs, type PsOutput } from "../pod-commands/pod-summary.js";
 import type { CommandParts } from "../../cli/command-parts.js";
+import { noSubject, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { podVerbHint } from "../../cli/hints.js";
 import { refuseArguments } from "../../cli/flags.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
@@ -38,11 +39,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
   pod.usage(`${verbs} [flags]`).helpCommand(false).enablePositionalOptions();
   pod.allowExcessArguments().action(() => {
     const [given] = pod.args;
-    const problem =
-      given === undefined
-        ? "no subject given"
-        : `${JSON.stringify(given)}${podVerbHint(given, verbs.split("|"))}`;
-    throw new ShimError("invalid", `command "pod": ${problem}; use ${verbs}`);
+    throw noSubject("pod", given, verbs, given && podVerbHint(given, verbs.split("|")));
   });
   const add = (
     name: string,
@@ -89,7 +86,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
       previous: given.previous === true,
       follow: given.follow === true,
       tail: tail === undefined || tail === "-1" ? undefined : count("--tail", tail),
-      sinceMs: since === undefined ? undefined : duration("--since", since),
+      sinceMs: since === undefined ? undefined : parseFlag("--since", since, durationKind()),
       timestamps: given.timestamps === true,
       prefix: given.prefix === true,
     };
@@ -196,13 +193,5 @@ function isCopy(source: CopyPlace, target: CopyPlace): boolean {
 
 function count(flag: string, text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw new ShimError("invalid", `flag "${flag}": ${JSON.stringify(text)}: must be a number of lines, or -1`);
-}
-
-function duration(flag: string, text: string): number {
-  try {
-    return durationKind().parse(text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(text)}`);
-  }
+  throw wrongFlag(flag, text, "must be a number of lines, or -1");
 }

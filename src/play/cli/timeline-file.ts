@@ -8,11 +8,12 @@ import { hasCode } from "../../lib/files/file-errors.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import { Timeline } from "../view/timeline.js";
 import { renderTimeline } from "../view/timeline-svg.js";
+import { wrongFlag } from "../../cli/flag-values.js";
 
 /** Before anything is made: the picture is written at the end. Throws `invalid`. */
 export async function checkTimelineFile(path: string): Promise<void> {
   const refuse = (reason: string): never => {
-    throw new ShimError("invalid", `flag "--timeline": ${JSON.stringify(path)}: ${reason}`);
+    throw wrongFlag("--timeline", path, reason);
   };
   if (extname(path).toLowerCase() !== ".svg")
     refuse("is not an SVG file: give a name that ends with .svg, such as start.svg");

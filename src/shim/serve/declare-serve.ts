@@ -1,6 +1,7 @@
 /** `dockershim serve`, `config` and `doctor` as commander sees them. */
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts, DeclarationIo } from "../../cli/command-parts.js";
+import { parseFlag } from "../../cli/flag-values.js";
 import { addServeFlags, isSwitchedOn, refuseArguments } from "../../cli/flags.js";
 import { type ResolvedConfig, resolveConfig } from "../config/resolve.js";
 import { enumKind } from "../config/value-kinds.js";
@@ -40,7 +41,7 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
   addServeFlags(config, serveFlags);
   config.action(async ({ output = "table" }: { output?: string }) => {
     refuseArguments(config);
-    const format = parseFormat(output);
+    const format = parseFlag("--output", output, enumKind(configFormats));
     await withConfig((resolved) =>
       run(() => import("./config-command.js"), "runConfig", { resolved, format }),
     );
@@ -73,12 +74,4 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
 
 export function versionLine({ version, commit }: Pick<DeclarationIo, "version" | "commit">): string {
   return `dockershim ${version} (${commit})\n`;
-}
-
-function parseFormat(text: string): ConfigFormat {
-  try {
-    return enumKind(configFormats).parse(text);
-  } catch (error) {
-    throw ShimError.from(error).within(`flag "--output": ${JSON.stringify(text)}`);
-  }
 }
