@@ -24,7 +24,7 @@ function checkpointOf(
   name: string,
   portMappings: readonly CheckpointPortMapping[] = [],
 ): PodSandboxCheckpoint {
-  return { version: "v1", namespace: "default", name, data: { portMappings } } as PodSandboxCheckpoint;
+  return { version: "v1", namespace: "default", name, data: { portMappings } };
 }
 
 function intact(directory: string, id: string, checkpoint: PodSandboxCheckpoint) {
