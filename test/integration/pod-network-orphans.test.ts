@@ -91,7 +91,7 @@ await withOwnEngine(import.meta.url, [], () => {
         await writeFile(path, "ANOTHER\n");
         const held = await node.holdings();
         await node.start();
-        await node.shim.untilLogged(/another engine than before/);
+        await node.shim.untilLogged(/engine has changed, keeping pod network resources/);
         assert.deepEqual(await node.holdings(), held);
         await node.shim.kill();
         await writeFile(path, id);
