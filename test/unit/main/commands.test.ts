@@ -427,6 +427,7 @@ describe("the command line refuses with one line", () => {
     ["pod down", "needs the name of a pod"],
     ["pod cp a b", "POD:PATH"],
     ["pod cp a:b c:d", "POD:PATH"],
+    ["pod cp a b:c d", "POD:PATH"],
     ["pod ps -o tree", "tree"],
     ["--v=4 pod ps", 'has no meaning for the command "pod ps"'],
     ["completion", 'command "completion": needs one of bash, zsh, fish'],
