@@ -141,7 +141,7 @@ describe("readRecordedPods()", () => {
       await assert.rejects(readRecordedPods(calls(run("web"), broken)), {
         kind: "invalid",
         message:
-          /^the recording has a request of \w+ that cannot be read: encode message: \S+ is no (message|list); record again$/,
+          /^the recording has a request of \w+ that cannot be read: encode message: \S+ is not a (message|list); record again$/,
       });
   });
 
