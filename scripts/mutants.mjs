@@ -14,7 +14,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { instrument, locate, mutationsOf, sample } from "./mutants/mutations.mjs";
+import { instrument, mutationsOf, relocated, sample } from "./mutants/mutations.mjs";
 import { filesBelow } from "./setup/build.mjs";
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 
@@ -258,12 +258,7 @@ async function main(args) {
   const chosen =
     values.mutants === undefined
       ? rooms.flatMap((room) => sample(candidatesIn(room, folderOf(room)), numbers))
-      : before.map((mutant) => ({
-          ...mutant,
-          result: "gone",
-          ...locate(mutant, everywhere),
-          room: mutant.room,
-        }));
+      : before.map((mutant) => ({ ...relocated(mutant, everywhere), room: mutant.room }));
   const mutants = chosen.map((mutant, id) => ({ ...mutant, id })).filter(({ result }) => result !== "gone");
   const copy = fs.mkdtempSync(join(tmpdir(), "mutants-"));
   const remove = () => fs.rmSync(copy, { recursive: true, force: true, maxRetries: 5 });

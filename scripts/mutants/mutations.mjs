@@ -123,6 +123,18 @@ export function locate(stored, candidates) {
 }
 
 /**
+ * A stored mutant where it is now, without the result of the run that stored it: "gone" when it is nowhere.
+ * @template {Mutation & { file: string, result?: string, by?: string }} T
+ * @param {T} stored
+ * @param {readonly T[]} candidates
+ * @returns {T}
+ */
+export function relocated(stored, candidates) {
+  const found = locate(stored, candidates);
+  return { ...stored, ...found, result: found === undefined ? "gone" : undefined, by: undefined };
+}
+
+/**
  * The source with these mutations; `globalThis.$mutant` of switch.mjs says which one is on.
  * @param {string} text
  * @param {readonly (Omit<Mutation, "line" | "nth"> & { id: number })[]} mutants that do not overlap

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runInNewContext } from "node:vm";
-import { instrument, locate, mutationsOf, sample } from "../../../scripts/mutants/mutations.mjs";
+import { instrument, locate, mutationsOf, relocated, sample } from "../../../scripts/mutants/mutations.mjs";
 
 const files = (text: string, file = "src/a/one.ts") =>
   mutationsOf(text).map((mutation) => ({ file, ...mutation }));
@@ -68,5 +68,14 @@ describe("locate()", () => {
 
   test("finds none when its line was rewritten", () => {
     assert.equal(locate(stored, files("if (a === 2) g();\n")), undefined);
+  });
+
+  test("relocated() forgets the stored result, and says what is gone", () => {
+    const killed = { ...stored, result: "killed", by: "a test" };
+    const moved = relocated<typeof stored & { result?: string; by?: string }>(killed, [
+      { ...stored, file: "src/b/one.ts" },
+    ]);
+    assert.deepEqual([moved.file, moved.result], ["src/b/one.ts", undefined]);
+    assert.equal(relocated(killed, []).result, "gone");
   });
 });
