@@ -407,7 +407,9 @@ spec:
     assert.match(stderr, /interrupted; not ready: default\/fine-.*; the pods stay/);
     assert.match(
       stderr,
-      new RegExp(`go on with "dockershim play ${path}", remove them with .*--down ${path}`),
+      new RegExp(
+        `go on with "dockershim play ${path} --endpoint=\\S+", remove them with .*--down ${path} --endpoint=`,
+      ),
     );
     assert.equal((await containersWithLabel(`io.kubernetes.pod.name=fine-${bed.run}`)).length, 2);
     assert.equal((await play("--down", path)).code, 0);

@@ -8,6 +8,12 @@ import { ShimError } from "../../lib/errors.js";
 const served = options.containerRuntimeEndpoint;
 const variable = environmentName(served.name);
 
+/** The flag that a command line for the socket at `path` needs, with a space before it; empty for the default. */
+export function endpointFlag(path: string): string {
+  const isDefault = [path, `unix://${path}`].includes(served.default);
+  return isDefault ? "" : ` --endpoint=${path}`;
+}
+
 /** For `--help`. */
 export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
 

@@ -37,7 +37,10 @@ export async function openCadvisor(
   } catch (error) {
     const refused = await withListener(error, socket.kind === "unix" ? socket.path : "");
     if (cadvisorSocketRequired) throw refused.within('"--cadvisor-socket"');
-    log.warn({ err: refused.message }, "container metrics have no names: give --cadvisor-socket, or empty");
+    log.warn(
+      { err: refused.message },
+      "container metrics have no names: give another path with --cadvisor-socket, or none with --cadvisor-socket=",
+    );
     return undefined;
   }
 }

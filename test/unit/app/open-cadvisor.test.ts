@@ -143,7 +143,9 @@ describe("openCadvisor()", () => {
     assert.equal(await openCadvisor(config, services, log, {}), undefined);
     assert.deepEqual(
       log.lines.map(({ message }) => message),
-      ["container metrics have no names: give --cadvisor-socket, or empty"],
+      [
+        "container metrics have no names: give another path with --cadvisor-socket, or none with --cadvisor-socket=",
+      ],
     );
   });
 
