@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Builds the programs of the built-in pause image. The same source gives the same bytes on every machine that has
+// Builds the programs of native/. The same source gives the same bytes on every machine that has
 // the tools named below; others are refused, because their bytes would differ.
 //
 //     node native/build.mjs [--output DIRECTORY] [--architecture amd64|arm64]...

@@ -54,6 +54,12 @@ static long open_directory(long directory, const char *name)
 	return system_call(SYS_openat, directory, (long)name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, 0);
 }
 
+/* Removed meanwhile, or replaced by a file or a link. What cannot be read for another reason is missing in the sum. */
+static int is_gone(long error)
+{
+	return error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
+}
+
 static u64 rounded(u64 sum)
 {
 	return (sum + (1UL << (fraction_bits - 1))) >> fraction_bits;
@@ -88,13 +94,18 @@ long measure(long directory, long deadline, struct usage *usage)
 				error = 1;
 				break;
 			}
-			if (is_dots(name) || stat_at(directory, name, AT_SYMLINK_NOFOLLOW, &status) != 0 ||
-			    status.device != root.device)
+			if (is_dots(name))
+				continue;
+			long failure = stat_at(directory, name, AT_SYMLINK_NOFOLLOW, &status);
+
+			usage->is_partial |= failure != 0 && !is_gone(failure);
+			if (failure != 0 || status.device != root.device)
 				continue;
 			count(usage, &status);
 			if (!is_directory(&status))
 				continue;
 			below = open_directory(directory, name);
+			usage->is_partial |= below < 0 && !is_gone(below);
 			levels[depth] = (struct level){inode, *(const long *)(entry + 8)};
 			/* Removed, or another one is in its place. */
 			if (below >= 0 && (depth + 1 == level_limit || !is_at(below, &root, status.inode))) {
@@ -156,7 +167,7 @@ _Noreturn void disk_usage(char *const *words)
 	system_call(SYS_setpriority, PRIO_PROCESS, 0, background, 0, 0);
 	system_call(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE, 0, 0);
 	directory = open_directory(AT_FDCWD, words[0]);
-	if (directory == -ENOENT || directory == -ENOTDIR || directory == -ELOOP)
+	if (is_gone(directory))
 		end(0);
 	if (directory < 0 || measure(directory, now() + milliseconds, &usage) < 0)
 		end(1);

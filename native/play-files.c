@@ -105,7 +105,7 @@ struct answer {
 };
 
 /* Of the clock of `now`. */
-static const long no_deadline = (long)(~0UL >> 1);
+static const long usage_ms = 60000;
 
 static int volumes;
 static const char *prefix;
@@ -342,8 +342,12 @@ static long remove_all(long parent, const char *name)
 static long answer_usage(long directory)
 {
 	struct usage usage = {0, 0, 0};
-	long error = directory < 0 ? directory : measure(directory, no_deadline, &usage);
+	/* Requests wait for each other: a directory that grows as fast as it is walked must not hold them up. */
+	long error = directory < 0 ? directory : measure(directory, now() + usage_ms, &usage);
 
+	/* A part of a sum would hide what is over a limit. */
+	if (error == 0 && usage.is_partial)
+		error = -EIO;
 	return error < 0 ? error : answer_bytes(&usage.bytes, sizeof usage.bytes);
 }
 

@@ -35,7 +35,7 @@ export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number>
 }
 
 /** Probes, hooks and termination messages say what a container wants: nothing for the terminal to act on. */
-export function shownLines(text: string): string {
+function shownLines(text: string): string {
   return text.split("\n").map(shownText).join("\n");
 }
 

@@ -53,10 +53,6 @@ export class Application implements AsyncDisposable {
     this.#pending.add(work);
     try {
       await work;
-    } catch (error) {
-      // What is applied beside it must not start after the undo.
-      this.#failed.abort(ShimError.from(error, "unknown"));
-      throw error;
     } finally {
       this.#pending.delete(work);
     }

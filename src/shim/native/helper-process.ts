@@ -21,13 +21,22 @@ export interface HelperProcessOptions {
   /** Absolute path of the program. May throw. */
   readonly program: () => string;
   readonly log: Pick<Logger, "warn" | "debug">;
+  /** Milliseconds until a verb tries a helper again that could not be used; one minute unless given. */
+  readonly retryMs?: number;
 }
 
 interface Run {
+  readonly kind: "program" | "verb";
   readonly program: string;
   readonly listener: ProgramListener;
   failed(error: ShimError): void;
 }
+
+/**
+ * After a fault that forbids the helper: what is out of memory now may be well later. Only verbs try again, which
+ * have nothing in its place; a program would fail if the helper is forbidden for ever.
+ */
+const usualRetryMs = 60_000;
 
 /**
  * Half of what the helper has room for: those that hang, or that cannot be killed, must not keep the others
@@ -42,12 +51,17 @@ const mostPrograms = 256;
 export class HelperProcess {
   readonly #life: ProcessLife<Run>;
   readonly #log: Pick<Logger, "warn">;
+  readonly #retryMs: number;
   /** A helper has answered: one that is lost now was lost by a fault, and the next one works again. */
   #isProven = false;
   #unusable: ShimError | undefined;
+  /** When a verb tries an unusable helper again; milliseconds of `performance.now()`. */
+  #retryAtMs = -Infinity;
+  #programs = 0;
 
-  constructor({ program, log }: HelperProcessOptions) {
+  constructor({ program, log, retryMs = usualRetryMs }: HelperProcessOptions) {
     this.#log = log;
+    this.#retryMs = retryMs;
     this.#life = new ProcessLife<Run>({
       name: "helper process",
       lostMessage: "the helper process was lost",
@@ -67,10 +81,10 @@ export class HelperProcess {
 
   /** A lost helper fails all runs as `Waiting` says. */
   readonly start = (request: ProgramRequest, listener: ProgramListener): StartedProgram => {
-    const child = this.#life.waiting.size < mostPrograms ? this.#running() : undefined;
-    return child === undefined
-      ? startAsChild(request, listener)
-      : this.#run(child, (id) => encodeRun(id, request), request.program, listener);
+    const isUsable = this.#unusable === undefined && this.#programs < mostPrograms;
+    const child = isUsable ? this.#running() : undefined;
+    if (child === undefined) return startAsChild(request, listener);
+    return this.#run(child, "program", (id) => encodeRun(id, request), request.program, listener);
   };
 
   /**
@@ -78,10 +92,10 @@ export class HelperProcess {
    * `unsupported` without a helper.
    */
   readonly startVerb = ({ program, words }: ProgramRequest, listener: ProgramListener): StartedProgram => {
-    const child = this.#running();
+    const child = performance.now() >= this.#retryAtMs ? this.#running() : undefined;
     if (child === undefined)
       throw this.#unusable ?? new ShimError("unsupported", "there is no helper process");
-    return this.#run(child, (id) => encodeVerb(id, [program, ...words]), program, listener);
+    return this.#run(child, "verb", (id) => encodeVerb(id, [program, ...words]), program, listener);
   };
 
   get pid(): number | undefined {
@@ -95,8 +109,8 @@ export class HelperProcess {
 
   #running(): ChildProcess | undefined {
     try {
-      const child = this.#unusable === undefined ? this.#life.running() : undefined;
-      return child?.pid === undefined ? undefined : child;
+      const child = this.#life.running();
+      return child.pid === undefined ? undefined : child;
     } catch (error) {
       if (isKind(error, "cancelled")) throw error;
       this.#doWithout(ShimError.from(error));
@@ -106,16 +120,20 @@ export class HelperProcess {
 
   #run(
     child: ChildProcess,
+    kind: Run["kind"],
     encode: (id: number) => Buffer,
     program: string,
     listener: ProgramListener,
   ): StartedProgram {
     const id = this.#life.nextId();
     const request = encode(id);
+    if (kind === "program") this.#programs += 1;
     this.#life.waiting.set(id, {
+      kind,
       program,
       listener,
       failed: (error) => {
+        if (kind === "program") this.#programs -= 1;
         listener.failed(error);
       },
     });
@@ -153,11 +171,13 @@ export class HelperProcess {
   #doWithout(error: ShimError): void {
     if (this.#unusable === undefined)
       this.#log.warn({ err: messageOf(error) }, "cannot use the helper process");
+    this.#retryAtMs = performance.now() + this.#retryMs;
     this.#unusable = new ShimError("unsupported", messageOf(error), {}, { cause: error });
   }
 
   #take(answer: ProgramAnswer): void {
     this.#isProven = true;
+    this.#unusable = undefined;
     const run = this.#life.waiting.get(answer.id);
     if (run === undefined) return;
     const { listener, program } = run;
@@ -184,6 +204,7 @@ export class HelperProcess {
   }
 
   #forget(id: number): void {
+    if (this.#life.waiting.get(id)?.kind === "program") this.#programs -= 1;
     this.#life.waiting.delete(id);
     this.#holdWhileAwaited();
   }

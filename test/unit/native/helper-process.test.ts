@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { chmod, copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -110,6 +110,19 @@ test(
     assert.deepEqual(warnings(), []);
   },
 );
+
+test("a verb tries a helper again that could not be started", { timeout: 120_000 }, async () => {
+  await using at = await temporaryDirectory();
+  const path = join(at.path, "helper");
+  await copyFile(program, path);
+  await chmod(path, 0o644);
+  helper = new HelperProcess({ program: () => path, log, retryMs: 0 });
+  const size = () => perform("disk-usage", [at.path, "1000"]);
+  await assert.rejects(size(), { kind: "unsupported" });
+  await chmod(path, 0o755);
+  await size();
+  assert.deepEqual(warnings(), ["cannot use the helper process"]);
+});
 
 describe("without a helper that works, programs are children", { timeout: 120_000 }, () => {
   const use = (path: string): void => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -18,6 +18,20 @@ test("the package brings no other packages along: the build has their code", () 
 test("the package has its program, and the files that the program reads beside it", () => {
   assert.deepEqual(manifest.bin, { dockershim: "dist/launch.cjs" });
   for (const needed of ["bin", "dist", "native/bin"]) assert.ok(manifest.files.includes(needed), needed);
+});
+
+test("a build of the image gets what it copies and builds from", () => {
+  const text = (path: string) => readFileSync(join(repositoryRoot, path), "utf8");
+  const admitted = [...text(".dockerignore").matchAll(/^!(.+)$/gm)].map(([, name]) => name);
+  const copied = [...text("scripts/image/copy-build").matchAll(/^cp (?:-r )?(.*) "\$1/gm)].flatMap(
+    ([, words = ""]) => words.split(" ").map((word) => word.replace(/\/.*/, "")),
+  );
+  const needed = new Set([...copied, "src", "checkpoints", "package-lock.json", "tsconfig.json"]);
+  // The build makes it.
+  needed.delete("dist");
+  assert.ok(copied.includes("native"));
+  for (const name of needed) assert.ok(admitted.includes(name), name);
+  for (const name of admitted) assert.ok(existsSync(join(repositoryRoot, name ?? "")), name);
 });
 
 test("the supported lines of Node.js are the same for npm, CI, editors and readers", () => {

@@ -175,7 +175,14 @@ export class HostPaths {
         {
           started: () => undefined,
           output: (stream, chunk) => {
-            if (stream === "stdout") for (const answer of reader.take(chunk)) answered(answer);
+            if (stream !== "stdout") return;
+            // An answer that is malformed must not end the helper, and other programs with it.
+            try {
+              for (const answer of reader.take(chunk)) answered(answer);
+            } catch (error) {
+              looking.kill();
+              gone(messageOf(error));
+            }
           },
           ended: () => {
             gone("the process that looked at paths of the node ended before its time");

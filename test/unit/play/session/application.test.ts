@@ -354,6 +354,31 @@ describe("the first application", () => {
   });
 });
 
+test("a failure that its caller reports leaves the rest of an application alone", async () => {
+  const fixture = makeFixture();
+  const { cri, deps } = fixture;
+  await using kubelet = new Kubelet(deps);
+  const { signal } = new AbortController();
+  await using application = new Application(kubelet, deps, { keep: false }, signal);
+  const image = "image: busybox:1";
+  const good = await podWith(`\n  containers: [{name: a, ${image}}]\n`);
+  const metadata = "metadata: {name: other, uid: uid-2}";
+  const bad = await readOnePod(
+    `apiVersion: v1\nkind: Pod\n${metadata}\nspec: {containers: [{name: c, ${image}}]}\n`,
+  );
+  let hasFailed = false;
+  const runPodSandbox = cri.runPodSandbox.bind(cri);
+  cri.runPodSandbox = async (config, ...rest) => {
+    if (config.metadata?.name === "other") throw new ShimError("invalid", "no sandbox");
+    await until("the other has failed", () => hasFailed);
+    return runPodSandbox(config, ...rest);
+  };
+  // As a Job does that makes its next pod.
+  const job = application.apply(bad).catch(() => (hasFailed = true));
+  await Promise.all([application.apply(good), job]);
+  application.commit();
+});
+
 describe("two plays of one pod", () => {
   test("the later one keeps it, and the earlier one leaves it alone", async () => {
     const fixture = fixtureWithInit();
