@@ -135,7 +135,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     await writeFile(path, "nameserver 192.0.2.1\n");
     await docker("POST", `/containers/${pod.id}/restart?t=1`);
     await until("it is the pod's", async () => (await readFile(path, "utf8")) === expected);
-    await bed.shim.untilLogged(new RegExp(`${pod.id}.*resolv.conf of a sandbox was not the pod`));
+    await bed.shim.untilLogged(new RegExp(`${pod.id}.*rewrote resolv.conf of a sandbox, it was not the pod`));
   });
 
   test("a host-network pod gets the pod's resolv.conf too", async () => {
