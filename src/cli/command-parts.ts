@@ -18,7 +18,7 @@ export type RunAction<Result> = <Name extends string, Module extends Readonly<Re
 /** The members of the process that the declarations of commands use. */
 export type DeclarationIo = Pick<
   ProcessIo,
-  "environment" | "version" | "commit" | "writeOut" | "writeError" | "readFile" | "isSocket"
+  "environment" | "version" | "commit" | "writeOut" | "writeError" | "readFile" | "isSocket" | "onSignal"
 >;
 
 /** What the declarations of commands need of the command line. */

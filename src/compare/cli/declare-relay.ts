@@ -13,15 +13,21 @@ export function addRelayCommands(parts: CommandParts): void {
   addRecord(parts);
   addReplay(parts);
   addShadow(parts);
-  const { addCommand, run } = parts;
+  const { addCommand, run, io } = parts;
+  // A terminal and systemd send their signals to these processes, too, also while they load: the relay ends them.
+  const ignoreSignals = (): void => {
+    io.onSignal(() => undefined);
+  };
   const keep = addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
-  keep.action(() =>
-    run(() => import("../relay/keep-link.js"), "runKeepLink", oneArgument(keep, "the paths")),
-  );
+  keep.action(() => {
+    ignoreSignals();
+    return run(() => import("../relay/keep-link.js"), "runKeepLink", oneArgument(keep, "the paths"));
+  });
   const observe = addCommand("observe-calls", "the process that observes a relay", { hidden: true });
-  observe.action(() =>
-    run(() => import("./relay-command.js"), "runObserveCalls", oneArgument(observe, "a task")),
-  );
+  observe.action(() => {
+    ignoreSignals();
+    return run(() => import("./relay-command.js"), "runObserveCalls", oneArgument(observe, "a task"));
+  });
 }
 
 function addRecord({ addCommand, refuseServeFlags, run }: CommandParts): void {

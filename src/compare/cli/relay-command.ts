@@ -98,12 +98,7 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
 }
 
 /** The process that observes the calls of a relay; `task` is JSON. */
-export async function runObserveCalls(
-  task: string,
-  io: Pick<ProcessIo, "stdin" | "onSignal">,
-): Promise<number> {
-  // A terminal and systemd send their signals to this process, too: the relay ends it.
-  io.onSignal(() => undefined);
+export async function runObserveCalls(task: string, io: Pick<ProcessIo, "stdin">): Promise<number> {
   // The relay of this program wrote it.
   return observeCalls(JSON.parse(task) as ObserverTask, io.stdin);
 }

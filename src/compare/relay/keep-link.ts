@@ -13,10 +13,8 @@ import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
  */
 export async function runKeepLink(
   paths: string,
-  io: { readonly stdin: AsyncIterable<Buffer>; onSignal(listener: () => void): void },
+  io: { readonly stdin: AsyncIterable<Buffer> },
 ): Promise<number> {
-  // A terminal and systemd send their signals to this process, too: the relay ends it.
-  io.onSignal(() => undefined);
   // The relay of this program wrote it.
   await untilRelayEnds(io.stdin, JSON.parse(paths) as RelayPaths).next();
   return 0;

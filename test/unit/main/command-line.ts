@@ -8,6 +8,8 @@ import type { PlayOptions } from "../../../src/play/cli/play-context.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {
+  /** From before the module of the action is loaded. */
+  readonly handlesSignals: boolean;
   readonly exitCode: number;
   readonly out: string;
   readonly err: string;
@@ -36,6 +38,7 @@ export async function run(
   const argv = typeof line === "string" ? line.split(/\s+/).filter((part) => part !== "") : line;
   let out = "";
   let err = "";
+  let handlesSignals = false;
   const io: DeclarationIo = {
     version: "1.2.3",
     commit: "abc",
@@ -51,6 +54,9 @@ export async function run(
     writeError: (text) => {
       err += text;
     },
+    onSignal: () => {
+      handlesSignals = true;
+    },
   };
   const acted: Record<string, unknown> = {};
   const act: RunAction<number> = (_, name, options) => {
@@ -58,5 +64,5 @@ export async function run(
     return rule.act?.() ?? Promise.resolve(actionCode);
   };
   const exitCode = await runCommandLine(argv, io, rule.isReal === true ? actionsOn(io as ProcessIo) : act);
-  return { exitCode, out, err, acted };
+  return { exitCode, out, err, acted, handlesSignals };
 }

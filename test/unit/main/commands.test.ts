@@ -473,3 +473,8 @@ describe("the help", () => {
     assert.doesNotMatch(out, /observe-calls|keep-link|\bdial\b/);
   });
 });
+
+test("the processes beside a relay handle signals before their modules are loaded", async () => {
+  for (const line of ["keep-link {}", "observe-calls {}"])
+    assert.equal((await run(line)).handlesSignals, true, line);
+});
