@@ -15,7 +15,7 @@ import {
 } from "../pod-rules/next-turn.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { type PodMemory, deadlineOf, podStatus } from "../pod-rules/pod-status.js";
-import type { PodStatus } from "../pod-rules/status-types.js";
+import type { Waiting, PodStatus } from "../pod-rules/status-types.js";
 import { BackOff } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";
 import { EmptyDirLimits } from "./empty-dir-limits.js";
@@ -151,11 +151,14 @@ export class PodTurns {
     const { deps } = this;
     await this.#save(manifest, observed);
     this.#hasActed = true; // Until the result says otherwise.
-    const { hasActed, failures, starts } = await syncPod(
+    const starts = new Map<string, Waiting | undefined>();
+    let memory: PodMemory = { startTime: status.startTime, ...this.#state };
+    const { hasActed, failures } = await syncPod(
       {
         manifest,
         observed,
         actions,
+        starts,
         crashes: this.#crashes,
         pulls: this.#pulls,
         starting: (work) => {
@@ -165,10 +168,11 @@ export class PodTurns {
       },
       deps,
       signal,
-    );
+    ).finally(() => {
+      memory = afterStarts({ startTime: status.startTime, ...this.#state }, starts);
+      this.#state = memory;
+    });
     this.#hasActed = hasActed;
-    const memory = afterStarts({ startTime: status.startTime, ...this.#state }, starts);
-    this.#state = memory;
     const present = failures.length > 0 ? this.#statusOf(manifest, observed, memory) : status;
     if (present !== status) this.#publish(manifest, observed, present);
     const outcome = { manifest, observed, failures, status: present };

@@ -34,6 +34,11 @@ export interface SyncInput {
    * pulls takes long.
    */
   readonly starting: <T>(work: (isUnfinished: boolean) => Promise<T>) => Promise<T>;
+  /**
+   * Filled, also before an error: by the name of each container, why its start has failed; undefined when it has
+   * succeeded.
+   */
+  readonly starts: Map<string, Waiting | undefined>;
 }
 
 export interface SyncResult {
@@ -41,8 +46,6 @@ export interface SyncResult {
   readonly hasActed: boolean;
   /** Why containers could not be started, in order. */
   readonly failures: readonly StartFailure[];
-  /** By the name of each container: why its start has failed; undefined when it has succeeded. */
-  readonly starts: ReadonlyMap<string, Waiting | undefined>;
 }
 
 /** Throws when the sandbox or a kill fails. */
@@ -68,11 +71,11 @@ export async function syncPod(input: SyncInput, deps: PodDeps, signal: AbortSign
     ? await input.starting(() => runSandbox(manifest, actions, deps, signal))
     : actions.sandbox;
   hasActed ||= actions.createSandbox;
-  const { failures, starts } = await startAll(input, sandbox, deps, signal);
+  const failures = await startAll(input, sandbox, deps, signal);
   await remove(obsoleteContainers(observed), manifest, deps, signal);
   for (const { id } of obsoleteSandboxes(observed))
     await ignoreMissing(deps.client.removePodSandbox(id, signal));
-  return { hasActed: hasActed || starts.size > failures.length, failures, starts };
+  return { hasActed: hasActed || input.starts.size > failures.length, failures };
 }
 
 /** Before the sandbox, so that no process of the pod runs without the limits. */
@@ -123,25 +126,24 @@ async function startAll(
   sandbox: NewSandbox | undefined,
   deps: PodDeps,
   signal: AbortSignal,
-): Promise<Pick<SyncResult, "failures" | "starts">> {
+): Promise<readonly StartFailure[]> {
   const failures: StartFailure[] = [];
-  const starts = new Map<string, Waiting | undefined>();
-  if (sandbox === undefined) return { failures, starts };
+  if (sandbox === undefined) return failures;
   const volumeImages = new Map<string, Answer<ImageSpec>>();
   const observed = { ...input.observed, ips: sandbox.ips ?? input.observed.ips };
   for (const start of input.actions.start) {
     const { name } = start.container;
     try {
       await startContainer({ ...input, observed, start, sandbox, volumeImages }, deps, signal);
-      starts.set(name, undefined);
+      input.starts.set(name, undefined);
     } catch (error) {
       if (!(error instanceof StartFailure) || signal.aborted) throw error;
-      starts.set(name, { reason: error.reason, message: error.message });
+      input.starts.set(name, { reason: error.reason, message: error.message });
       failures.push(error);
       if (endsStarts(start)) break;
     }
   }
-  return { failures, starts };
+  return failures;
 }
 
 /** Nothing may start after an init container that could not be started. */
