@@ -277,6 +277,7 @@ describe("ApiWriter", () => {
         return read(options, signal);
       };
       await bench.start();
+      await until("the lines are dropped", () => isDropped);
       await until("the last new line", () => bench.written.endsWith(bench.source.expected.at(-1) ?? ""));
       const lines = linesOf(readFileSync(bench.path));
       assert.match(lines[seconds.length] ?? "", /gap 1 of this log/);
