@@ -7,64 +7,41 @@ import { containerSnapshot, createdAt, idOf, sandboxSnapshot, snapshotOf } from 
 
 const id = idOf("5a");
 const record: SandboxRecord = {
-  namespace: "ns_of_record",
-  name: "pod_of_record",
-  uid: "uid_of_record",
-  attempt: 3,
+  ...{ namespace: "ns_of_record", name: "pod_of_record", uid: "uid_of_record", attempt: 3 },
   phase: "ready",
   runtimeHandler: "kata",
   namespaces: { network: 0, pid: NamespaceMode.POD, ipc: 0 },
 };
-const stopped = { status: "exited", running: false, pid: 0 } as const;
 
 describe("toSandbox()", () => {
-  test("reads the pod from the name when there is no record", () => {
-    const sandbox = toSandbox(sandboxSnapshot(id), undefined);
-    assert.deepEqual(sandbox?.pod, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
-    assert.equal(sandbox.runtimeHandler, "");
+  test("takes the pod from the record, else from the name, else from the kubelet's labels", () => {
+    const name = "k8s_POD_my_pod_default_uid_1_4";
+    const labels = {
+      "io.kubernetes.pod.name": "my_pod",
+      "io.kubernetes.pod.namespace": "default",
+      "io.kubernetes.pod.uid": "uid_1",
+    };
+    for (const [changes, recorded, pod] of [
+      [{}, undefined, ["web", "default", "uid-1", 0]],
+      [{}, record, ["pod_of_record", "ns_of_record", "uid_of_record", 3]],
+      [{ name, labels }, undefined, ["my_pod", "default", "uid_1", 4]],
+      [{ name: "k8s_POD_my.-pod_x..y_uid.-1_4_escaped" }, undefined, ["my_pod", "x.y", "uid_1", 4]],
+    ] as const) {
+      const sandbox = toSandbox(sandboxSnapshot(id, changes), recorded);
+      assert.ok(sandbox);
+      const { name, namespace, uid, attempt } = sandbox.pod;
+      assert.deepEqual([name, namespace, uid, attempt], pod);
+      assert.equal(sandbox.item.runtime_handler, recorded?.runtimeHandler ?? "");
+    }
   });
 
-  test("believes the record rather than the name", () => {
-    const sandbox = toSandbox(sandboxSnapshot(id), record);
-    const pod = { name: "pod_of_record", namespace: "ns_of_record", uid: "uid_of_record", attempt: 3 };
-    assert.deepEqual(sandbox?.pod, pod);
-    assert.equal(sandbox.item.runtime_handler, "kata");
-  });
-
-  test("reads the kubelet's labels when the name has underscores inside", () => {
-    const snapshot = sandboxSnapshot(id, {
-      name: "k8s_POD_my_pod_default_uid_1_4",
-      labels: {
-        "io.kubernetes.pod.name": "my_pod",
-        "io.kubernetes.pod.namespace": "default",
-        "io.kubernetes.pod.uid": "uid_1",
-      },
-    });
-    assert.deepEqual(toSandbox(snapshot, undefined)?.pod, {
-      name: "my_pod",
-      namespace: "default",
-      uid: "uid_1",
-      attempt: 4,
-    });
-  });
-
-  test("reads an escaped name without any label", () => {
-    const snapshot = sandboxSnapshot(id, { name: "k8s_POD_my.-pod_x..y_uid.-1_4_escaped" });
-    assert.deepEqual(toSandbox(snapshot, undefined)?.pod, {
-      name: "my_pod",
-      namespace: "x.y",
-      uid: "uid_1",
-      attempt: 4,
-    });
-  });
-
-  test("is undefined when nothing says whose pod it is", () => {
-    assert.equal(toSandbox(sandboxSnapshot(id, { name: "odd" }), undefined), undefined);
-  });
-
-  test("is undefined for containers and for what no pod owns", () => {
-    assert.equal(toSandbox(containerSnapshot(idOf("c1"), id), undefined), undefined);
-    assert.equal(toSandbox(snapshotOf({ name: "k8s_POD_web_default_uid-1_0" }), undefined), undefined);
+  test("is undefined for containers, for what no pod owns, and when nothing names the pod", () => {
+    for (const snapshot of [
+      sandboxSnapshot(id, { name: "odd" }),
+      containerSnapshot(idOf("c1"), id),
+      snapshotOf({ name: "k8s_POD_web_default_uid-1_0" }),
+    ])
+      assert.equal(toSandbox(snapshot, undefined), undefined);
   });
 
   const readiness: readonly (readonly [string, SandboxRecord["phase"] | undefined, boolean, boolean])[] = [
@@ -77,7 +54,8 @@ describe("toSandbox()", () => {
   ];
   for (const [name, phase, running, ready] of readiness) {
     test(`a sandbox that is ${name} is ${ready ? "READY" : "NOTREADY"}`, () => {
-      const snapshot = sandboxSnapshot(id, running ? {} : { state: stopped });
+      const state = { status: "exited", running: false, pid: 0 } as const;
+      const snapshot = sandboxSnapshot(id, running ? {} : { state });
       const sandbox = toSandbox(snapshot, phase === undefined ? undefined : { ...record, phase });
       assert.equal(sandbox?.ready, ready);
       const { SANDBOX_READY, SANDBOX_NOTREADY } = PodSandboxState;
@@ -85,24 +63,21 @@ describe("toSandbox()", () => {
     });
   }
 
-  test("tells the namespaces of a pod from record and snapshot", () => {
+  test("has the namespaces of a pod from record and snapshot", () => {
     const { POD, CONTAINER, NODE } = NamespaceMode;
-    assert.deepEqual(toSandbox(sandboxSnapshot(id), record)?.namespaces, {
-      network: POD,
-      pid: POD,
-      ipc: POD,
-    });
-    assert.deepEqual(toSandbox(sandboxSnapshot(id), undefined)?.namespaces, {
-      network: POD,
-      pid: CONTAINER,
-      ipc: POD,
-    });
-    const host = sandboxSnapshot(id, { networkMode: "host", pidMode: "host", ipcMode: "host" });
-    assert.deepEqual(toSandbox(host, record)?.namespaces, { network: NODE, pid: NODE, ipc: NODE });
-    assert.equal(toSandbox(host, record)?.hostNetwork, true);
+    const host = { networkMode: "host", pidMode: "host", ipcMode: "host" };
+    for (const [changes, recorded, network, pid, ipc] of [
+      [{}, record, POD, POD, POD],
+      [{}, undefined, POD, CONTAINER, POD],
+      [host, record, NODE, NODE, NODE],
+    ] as const) {
+      const sandbox = toSandbox(sandboxSnapshot(id, changes), recorded);
+      assert.deepEqual(sandbox?.namespaces, { network, pid, ipc });
+      assert.equal(sandbox.hostNetwork, network === NODE);
+    }
   });
 
-  test("the list item holds labels and annotations as requested, and the time as text", () => {
+  test("makes a list item with labels and annotations as requested, and the time as text", () => {
     const snapshot = sandboxSnapshot(id, { labels: { app: "web", "annotation.note": "x" } });
     assert.deepEqual(toSandbox(snapshot, undefined)?.item, {
       id,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { test } from "node:test";
 import { transitions, type LifeState } from "../../../src/domain/transitions.js";
 
 const names = ["CREATED", "STARTED", "STOPPED", "DELETED"];
@@ -17,7 +17,7 @@ const neverRan = at("created", { exitCode: 127 });
 const running = at("running");
 const exited = at("exited");
 
-describe("transitions()", () => {
+test("transitions() has each change of a container that kubelets want to know", () => {
   const cases: readonly (readonly [string, LifeState | undefined, LifeState | undefined, string])[] = [
     ["a new container", absent, created, "CREATED"],
     ["one that is first seen running", absent, running, "CREATED STARTED"],
@@ -44,13 +44,7 @@ describe("transitions()", () => {
     ["nothing new", running, running, ""],
   ];
   for (const [what, before, after, expected] of cases) {
-    test(`${what}: ${expected === "" ? "nothing" : expected}`, () => {
-      assert.equal(
-        transitions(before, after)
-          .map((type) => names[type])
-          .join(" "),
-        expected,
-      );
-    });
+    const made = transitions(before, after).map((type) => names[type]);
+    assert.equal(made.join(" "), expected, what);
   }
 });
