@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { CreateBody } from "../../../src/domain/create-body.js";
 import type { LinuxContainerSecurityContext } from "../../../src/domain/cri.js";
+import type { ErrorKind } from "../../../src/lib/errors.js";
 import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import type { ValidContainerConfig } from "../../../src/domain/requests.js";
 import {
@@ -9,7 +10,7 @@ import {
   planContainer,
   type ContainerContext,
 } from "../../../src/shim/plan/container-plan.js";
-import { containerResources as resources } from "../../fakes/requests.js";
+import { containerResources as resources, imageSpec } from "../../fakes/requests.js";
 import {
   containerContext,
   containerLinux,
@@ -21,72 +22,224 @@ import {
   nodeFacts,
   sandboxId,
 } from "./builders.js";
-import { imageSpec } from "../../fakes/requests.js";
 import { refusal } from "./errors.js";
 
-function body(config: Partial<ValidContainerConfig>, context: Partial<ContainerContext> = {}): CreateBody {
+type Context = Partial<ContainerContext>;
+type Security = Partial<LinuxContainerSecurityContext>;
+
+function body(config: Partial<ValidContainerConfig>, context: Context = {}): CreateBody {
   return planContainer(createRequest(config), containerContext(context)).body;
 }
 
-function secured(
-  security: Partial<LinuxContainerSecurityContext>,
-  context: Partial<ContainerContext> = {},
-): CreateBody {
+function secured(security: Security, context: Context = {}): CreateBody {
   return body({ linux: containerLinux({ security_context: containerSecurity(security) }) }, context);
 }
 
 const joined = `container:${sandboxId}`;
+const mayGain = "no-new-privileges=false";
+const { sandbox } = containerContext();
+const inSandbox = (changes: Partial<typeof sandbox.snapshot>): Context => ({
+  sandbox: { ...sandbox, snapshot: { ...sandbox.snapshot, ...changes } },
+});
+const remapped = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
+const noAppArmor = nodeFacts({ security: { ...nodeFacts().security, apparmor: false } });
+const unconfined = { profile_type: 1, localhost_ref: "" } as const;
+const localhost = { profile_type: 2, localhost_ref: "/p" } as const;
+const appArmor = { apparmor: { profile_type: 2, localhost_ref: "prof" } } as const;
+const selinux = { user: "", role: "", type: "t", level: "l" };
+const paths = { masked_paths: ["/proc/kcore"], readonly_paths: ["/proc/bus"] };
+const cgroupNamespace = (cgroupVersion: 1 | 2): Context => ({ facts: nodeFacts({ cgroupVersion }) });
 
 describe("planContainer()", () => {
   test("leaves out fields whose empty values have a meaning", () => {
     const planned = secured({ namespace_options: namespaces({ pid: 1 }) });
-    for (const field of ["Entrypoint", "Cmd", "Env", "User", "WorkingDir", "StopSignal"]) {
+    for (const field of ["Entrypoint", "Cmd", "Env", "User", "WorkingDir", "StopSignal", "StopTimeout"])
       assert.equal(field in planned, false, field);
-    }
-    for (const field of [
-      "MaskedPaths",
-      "ReadonlyPaths",
-      "CapAdd",
-      "CapDrop",
-      "Mounts",
-      "Binds",
-      "PidMode",
-      "Runtime",
-    ]) {
+    const ofHost = ["MaskedPaths", "ReadonlyPaths", "CapAdd", "CapDrop", "Mounts", "Binds", "PidMode"];
+    for (const field of [...ofHost, "Runtime", "Ulimits", "UTSMode", "UsernsMode"])
       assert.equal(field in planned.HostConfig, false, field);
-    }
   });
 
-  test("turns off health check and restarts, and names the container after the pod", () => {
+  test("leaves to the engine's configuration nothing that the request decides", () => {
     const plan = planContainer(createRequest(), containerContext());
-    assert.deepEqual(plan.body.Healthcheck, { Test: ["NONE"] });
-    assert.deepEqual(plan.body.HostConfig.RestartPolicy, { Name: "no" });
+    const { Healthcheck, HostConfig } = plan.body;
+    assert.deepEqual(Healthcheck, { Test: ["NONE"] });
+    const { RestartPolicy, Init, SecurityOpt, ShmSize, IpcMode } = HostConfig;
+    assert.deepEqual([RestartPolicy, Init, IpcMode], [{ Name: "no" }, false, joined]);
+    assert.ok(SecurityOpt?.includes(mayGain) === true && ShmSize !== undefined);
     assert.equal(plan.name, "k8s_c1_web-0_default_uid-1_1");
     assert.equal(plan.alternativeName(1), "k8s_c1_web-0_default_uid-1_1_00000001");
   });
 
-  describe("PID namespace", () => {
-    for (const [mode, expected] of [
-      [0, joined],
-      [1, undefined],
-      [2, "host"],
-      [3, "container:full-abc"],
-    ] as const) {
-      test(`mode ${mode} is ${expected}`, () => {
-        const options = namespaces({ pid: mode, target_id: mode === 3 ? "abc" : "" });
-        assert.equal(secured({ namespace_options: options }).HostConfig.PidMode, expected);
-      });
-    }
+  const optionsOf = (part: Parameters<typeof namespaces>[0]): Security => ({
+    namespace_options: namespaces(part),
   });
+  const rows: readonly (readonly [
+    what: string,
+    Security,
+    Context,
+    expected: { readonly [Key in keyof CreateBody["HostConfig"]]?: unknown },
+  ])[] = [
+    ["PID namespace of the pod", optionsOf({ pid: 0 }), {}, { PidMode: joined }],
+    ["PID namespace of its own", optionsOf({ pid: 1 }), {}, { PidMode: undefined }],
+    ["PID namespace of the node", optionsOf({ pid: 2 }), {}, { PidMode: "host" }],
+    [
+      "PID namespace of a target",
+      optionsOf({ pid: 3, target_id: "abc" }),
+      {},
+      { PidMode: "container:full-abc" },
+    ],
+    ["IPC namespace of its own", optionsOf({ ipc: 1 }), {}, { IpcMode: "private" }],
+    ["UTS namespace on the host's network", optionsOf({ network: 2 }), {}, { UTSMode: "host" }],
+    ["UTS namespace of such a pod", {}, { sandbox: { ...sandbox, hostNetwork: true } }, { UTSMode: "host" }],
+    ["the engine's default runtime", {}, inSandbox({ runtime: "runc" }), { Runtime: undefined }],
+    ["no runtime", {}, inSandbox({ runtime: "" }), { Runtime: undefined }],
+    ["another runtime of the sandbox", {}, inSandbox({ runtime: "runsc" }), { Runtime: "runsc" }],
+    ["cgroup v2", {}, cgroupNamespace(2), { CgroupnsMode: "private" }],
+    ["cgroup v2, privileged", { privileged: true }, cgroupNamespace(2), { CgroupnsMode: "host" }],
+    ["cgroup v1", {}, cgroupNamespace(1), { CgroupnsMode: "host" }],
+    ["remapped users", {}, { facts: remapped }, { UsernsMode: undefined }],
+    ["remapped users, privileged", { privileged: true }, { facts: remapped }, { UsernsMode: "host" }],
+    [
+      "remapped users, privileged sandbox",
+      {},
+      { facts: remapped, ...inSandbox({ privileged: true }) },
+      { UsernsMode: "host" },
+    ],
+    ["no security options", {}, {}, { SecurityOpt: [mayGain, "seccomp=unconfined"] }],
+    [
+      "RuntimeDefault by message",
+      { seccomp: { profile_type: 0, localhost_ref: "" } },
+      {},
+      { SecurityOpt: [mayGain] },
+    ],
+    ["RuntimeDefault by text", { seccomp_profile_path: "docker/default" }, {}, { SecurityOpt: [mayGain] }],
+    ["privileged without seccomp", { privileged: true, seccomp: unconfined }, {}, { SecurityOpt: [mayGain] }],
+    [
+      "AppArmor by message before text",
+      { apparmor: unconfined, apparmor_profile: "localhost/x" },
+      {},
+      { SecurityOpt: ["apparmor=unconfined", mayGain, "seccomp=unconfined"] },
+    ],
+    [
+      "the order of security options",
+      { selinux_options: selinux, apparmor_profile: "localhost/p", no_new_privs: true },
+      {},
+      {
+        SecurityOpt: [
+          "label=type:t",
+          "label=level:l",
+          "apparmor=p",
+          "no-new-privileges",
+          "seccomp=unconfined",
+        ],
+      },
+    ],
+    [
+      "AppArmor by default on an engine without it",
+      { apparmor_profile: "runtime/default" },
+      { facts: noAppArmor },
+      { SecurityOpt: [mayGain, "seccomp=unconfined"] },
+    ],
+    [
+      "a Localhost profile with numbers that JavaScript would round",
+      { seccomp: localhost },
+      { inputs: { seccompProfile: '{\n "value": 18446744073709551615,\t"a": "x \\" y"\n}\n' } },
+      { SecurityOpt: [mayGain, 'seccomp={"value":18446744073709551615,"a":"x \\" y"}'] },
+    ],
+    ["masked paths", paths, {}, { MaskedPaths: ["/proc/kcore"], ReadonlyPaths: ["/proc/bus"] }],
+    [
+      "masked paths, privileged",
+      { ...paths, privileged: true },
+      {},
+      { MaskedPaths: undefined, ReadonlyPaths: undefined },
+    ],
+    [
+      "the node's default ulimits",
+      {},
+      { defaultUlimits: [{ Name: "nofile", Soft: 1024, Hard: 524288 }] },
+      { Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 524288 }] },
+    ],
+  ];
+  for (const [what, security, context, expected] of rows) {
+    test(`gives Docker what ${what} means`, () => {
+      const planned = secured(security, context).HostConfig;
+      const found = Object.keys(expected).map((key) => [key, planned[key as keyof typeof planned]]);
+      assert.deepEqual(Object.fromEntries(found), expected);
+    });
+  }
+
+  const refused: readonly (readonly [what: string, () => unknown, ErrorKind, RegExp])[] = [
+    [
+      "a network of its own",
+      () => secured(optionsOf({ network: 1 })),
+      "unsupported",
+      /namespace_options\.network "CONTAINER"/,
+    ],
+    ...["", "not json", "[]", "null", '"text"'].map(
+      (seccompProfile) =>
+        [
+          `the seccomp profile ${JSON.stringify(seccompProfile)}`,
+          () => secured({ seccomp: localhost }, { inputs: { seccompProfile } }),
+          "invalid",
+          /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/,
+        ] as const,
+    ),
+    [
+      "an AppArmor profile that is not loaded",
+      () => secured(appArmor, { inputs: { loadedAppArmorProfiles: new Set(["other"]) } }),
+      "precondition",
+      /apparmor\.localhost_ref "prof": no such AppArmor profile/,
+    ],
+    [
+      "an AppArmor profile on an engine without AppArmor",
+      () => secured(appArmor, { facts: noAppArmor }),
+      "unsupported",
+      /runs without AppArmor/,
+    ],
+    [
+      "an unknown user that must be resolved",
+      () => secured({ run_as_username: "ghost", supplemental_groups_policy: 1 }),
+      "invalid",
+      /unable to find user "ghost"/,
+    ],
+    [
+      "an environment that is not UTF-8, without showing it",
+      () => body({ envs: [{ key: "KEY", value: Buffer.from([0x73, 0xff]) }] }),
+      "unsupported",
+      /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/,
+    ],
+    [
+      "a device with a problem",
+      () =>
+        body(
+          { devices: [device({ host_path: "/dev/kvm" })] },
+          { inputs: { devices: new Map([["/dev/kvm", { kind: "invalid", reason: "does not exist" }]]) } },
+        ),
+      "invalid",
+      /^config\.devices\[0\]\.host_path "\/dev\/kvm": does not exist$/,
+    ],
+    ...["/", "/etc", "/dev/../etc", "/dev"].map(
+      (host_path) =>
+        [
+          `the device ${host_path} of a node that cannot be examined`,
+          () => body({ devices: [device({ host_path })] }),
+          "unsupported",
+          /^config\.devices\[0\]\.host_path "/,
+        ] as const,
+    ),
+  ];
+  for (const [what, plan, kind, message] of refused) {
+    test(`refuses ${what}`, () => {
+      assert.throws(plan, refusal(kind, message));
+    });
+  }
 
   for (const [missing, linux] of [
     ["linux", null],
     ["security_context", containerLinux()],
     ["namespace_options", containerLinux({ security_context: containerSecurity() })],
-    [
-      "every mode",
-      containerLinux({ security_context: containerSecurity({ namespace_options: namespaces() }) }),
-    ],
+    ["every mode", containerLinux({ security_context: containerSecurity(optionsOf({})) })],
   ] as const) {
     test(`joins network, IPC and PID namespace of the sandbox when ${missing} is missing`, () => {
       const { NetworkMode, IpcMode, PidMode } = body({ linux }).HostConfig;
@@ -94,193 +247,33 @@ describe("planContainer()", () => {
     });
   }
 
-  test("has the host's UTS namespace on the host's network", () => {
-    assert.equal(secured({}).HostConfig.UTSMode, undefined);
-    assert.equal(secured({ namespace_options: namespaces({ network: 2 }) }).HostConfig.UTSMode, "host");
-    const sandbox = { ...containerContext().sandbox, hostNetwork: true };
-    assert.equal(body({}, { sandbox }).HostConfig.UTSMode, "host");
-  });
-
-  test("has an IPC namespace of its own when asked, and never a network of its own", () => {
-    assert.equal(secured({ namespace_options: namespaces({ ipc: 1 }) }).HostConfig.IpcMode, "private");
-    assert.throws(
-      () => secured({ namespace_options: namespaces({ network: 1 }) }),
-      refusal("unsupported", /namespace_options\.network "CONTAINER"/),
-    );
-  });
-
-  test("runs with the sandbox's runtime, unnamed when it is the engine's default", () => {
-    const sandbox = containerContext().sandbox;
-    const runtimeOf = (runtime: string): string | undefined =>
-      body({}, { sandbox: { ...sandbox, snapshot: { ...sandbox.snapshot, runtime } } }).HostConfig.Runtime;
-    assert.deepEqual(["runc", "", "runsc"].map(runtimeOf), [undefined, undefined, "runsc"]);
-  });
-
-  for (const [cgroupVersion, privileged, mode] of [
-    [2, false, "private"],
-    [2, true, "host"],
-    [1, false, "host"],
-    [1, true, "host"],
+  const app = { uid: 1000, gid: 1001, supplementaryGroups: [50, 29, 7], name: "app", home: "/" };
+  const [user, group] = [{ run_as_user: { value: "1000" } }, { run_as_group: { value: "7" } }];
+  const strict = { supplemental_groups_policy: 1 } as const;
+  const added = { supplemental_groups: ["8"] };
+  for (const [what, security, expected, groups] of [
+    ["Merge: Docker does it all", { ...user, ...added }, "1000", ["8"]],
+    ["Merge by name", { run_as_username: "app" }, "app", undefined],
+    [
+      "Merge with a group adds the image's memberships",
+      { ...user, ...group, supplemental_groups: ["8", "50"] },
+      "1000:7",
+      ["8", "50", "29"],
+    ],
+    ["Strict names the primary group", { ...user, ...strict }, "1000:1001", undefined],
+    ["Strict with the image's user", { ...strict, ...added }, "1000:1001", ["8"]],
+    ["Strict with a group needs nothing", { ...user, ...group, ...strict }, "1000:7", undefined],
   ] as const) {
-    const what = `with cgroup v${cgroupVersion}${privileged ? " when privileged" : ""}`;
-    test(`names the cgroup namespace, whatever the engine's default is: ${mode} ${what}`, () => {
-      const facts = nodeFacts({ cgroupVersion });
-      assert.equal(secured({ privileged }, { facts }).HostConfig.CgroupnsMode, mode);
+    test(`user and groups, ${what}`, () => {
+      const linux = containerLinux({ security_context: containerSecurity(security) });
+      const needed = containerNeeds(createRequest({ linux })).imageUser !== undefined;
+      const planned = body({ linux }, { inputs: needed ? { imageUser: app } : {} });
+      assert.deepEqual([planned.User, planned.HostConfig.GroupAdd], [expected, groups]);
     });
   }
 
-  test("follows its sandbox out of the engine's user namespace", () => {
-    const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
-    const { sandbox } = containerContext();
-    const inPrivileged = { ...sandbox, snapshot: { ...sandbox.snapshot, privileged: true } };
-    assert.equal(body({}, { facts }).HostConfig.UsernsMode, undefined);
-    assert.equal(body({}, { facts, sandbox: inPrivileged }).HostConfig.UsernsMode, "host");
-    assert.equal(secured({ privileged: true }, { facts }).HostConfig.UsernsMode, "host");
-  });
-
-  test("leaves to the engine's configuration nothing that the request decides", () => {
-    const { Init, SecurityOpt, ShmSize, IpcMode } = secured({}).HostConfig;
-    assert.equal(Init, false);
-    assert.ok(SecurityOpt?.includes("no-new-privileges=false"));
-    assert.ok(ShmSize);
-    assert.ok(IpcMode);
-  });
-
-  describe("security options", () => {
-    const mayGain = "no-new-privileges=false";
-    for (const [what, security, expected] of [
-      ["nothing is unconfined", {}, [mayGain, "seccomp=unconfined"]],
-      ["RuntimeDefault by message", { seccomp: { profile_type: 0, localhost_ref: "" } }, [mayGain]],
-      ["RuntimeDefault by string", { seccomp_profile_path: "docker/default" }, [mayGain]],
-      [
-        "privileged sends no seccomp",
-        { privileged: true, seccomp: { profile_type: 1, localhost_ref: "" } },
-        [mayGain],
-      ],
-      [
-        "AppArmor message before string",
-        { apparmor: { profile_type: 1, localhost_ref: "" }, apparmor_profile: "localhost/x" },
-        ["apparmor=unconfined", mayGain, "seccomp=unconfined"],
-      ],
-      [
-        "order",
-        {
-          selinux_options: { user: "", role: "", type: "t", level: "l" },
-          apparmor_profile: "localhost/p",
-          no_new_privs: true,
-        },
-        ["label=type:t", "label=level:l", "apparmor=p", "no-new-privileges", "seccomp=unconfined"],
-      ],
-    ] as const) {
-      test(what, () => {
-        assert.deepEqual(secured(security).HostConfig.SecurityOpt, expected);
-      });
-    }
-
-    test("a Localhost profile keeps numbers that JavaScript would round", () => {
-      const profile = '{\n "value": 18446744073709551615,\t"a": "x \\" y"\n}\n';
-      const options = secured(
-        { seccomp: { profile_type: 2, localhost_ref: "/p" } },
-        { inputs: { seccompProfile: profile } },
-      ).HostConfig.SecurityOpt;
-      assert.deepEqual(options?.slice(1), ['seccomp={"value":18446744073709551615,"a":"x \\" y"}']);
-    });
-
-    for (const text of ["", "not json", "[]", "null", '"text"']) {
-      test(`a Localhost profile of ${JSON.stringify(text)} is refused`, () => {
-        assert.throws(
-          () =>
-            secured(
-              { seccomp: { profile_type: 2, localhost_ref: "/p" } },
-              { inputs: { seccompProfile: text } },
-            ),
-          refusal("invalid", /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/),
-        );
-      });
-    }
-
-    test("an AppArmor profile must be loaded, and the engine must have AppArmor", () => {
-      const localhost = { apparmor: { profile_type: 2, localhost_ref: "prof" } } as const;
-      assert.throws(
-        () => secured(localhost, { inputs: { loadedAppArmorProfiles: new Set(["other"]) } }),
-        refusal("precondition", /apparmor\.localhost_ref "prof": no such AppArmor profile/),
-      );
-      const without = nodeFacts({ security: { ...nodeFacts().security, apparmor: false } });
-      assert.throws(
-        () => secured(localhost, { facts: without }),
-        refusal("unsupported", /runs without AppArmor/),
-      );
-      assert.deepEqual(
-        secured({ apparmor_profile: "runtime/default" }, { facts: without }).HostConfig.SecurityOpt,
-        [mayGain, "seccomp=unconfined"],
-      );
-    });
-  });
-
-  test("a privileged container has no masked paths, another has those of the request", () => {
-    const paths = { masked_paths: ["/proc/kcore"], readonly_paths: ["/proc/bus"] };
-    assert.deepEqual(secured(paths).HostConfig.MaskedPaths, ["/proc/kcore"]);
-    const privileged = secured({ ...paths, privileged: true }).HostConfig;
-    assert.deepEqual([privileged.MaskedPaths, privileged.ReadonlyPaths], [undefined, undefined]);
-  });
-
-  describe("user and groups", () => {
-    const app = { uid: 1000, gid: 1001, supplementaryGroups: [50, 29, 7], name: "app", home: "/" };
-    for (const [what, security, user, groups] of [
-      [
-        "Merge: Docker does it all",
-        { run_as_user: { value: "1000" }, supplemental_groups: ["8"] },
-        "1000",
-        ["8"],
-      ],
-      ["Merge by name", { run_as_username: "app" }, "app", undefined],
-      [
-        "Merge with a group adds the image's memberships",
-        { run_as_user: { value: "1000" }, run_as_group: { value: "7" }, supplemental_groups: ["8", "50"] },
-        "1000:7",
-        ["8", "50", "29"],
-      ],
-      [
-        "Strict names the primary group",
-        { run_as_user: { value: "1000" }, supplemental_groups_policy: 1 },
-        "1000:1001",
-        undefined,
-      ],
-      [
-        "Strict with the image's user",
-        { supplemental_groups_policy: 1, supplemental_groups: ["8"] },
-        "1000:1001",
-        ["8"],
-      ],
-      [
-        "Strict with a group needs nothing",
-        { run_as_user: { value: "1" }, run_as_group: { value: "2" }, supplemental_groups_policy: 1 },
-        "1:2",
-        undefined,
-      ],
-    ] as const) {
-      test(what, () => {
-        const request = createRequest({
-          linux: containerLinux({ security_context: containerSecurity(security) }),
-        });
-        const needed = containerNeeds(request).imageUser !== undefined;
-        const planned = planContainer(
-          request,
-          containerContext({ inputs: needed ? { imageUser: app } : {} }),
-        ).body;
-        assert.deepEqual([planned.User, planned.HostConfig.GroupAdd], [user, groups]);
-      });
-    }
-    test("an unknown user is refused when it must be resolved", () => {
-      assert.throws(
-        () => secured({ run_as_username: "ghost", supplemental_groups_policy: 1 }),
-        refusal("invalid", /unable to find user "ghost"/),
-      );
-    });
-  });
-
-  describe("log path", () => {
-    for (const [directory, path, expected] of [
+  test("joins log directory and log path, and says it in a label", () => {
+    for (const [log_directory, log_path, expected] of [
       ["/var/log/pods/p", "c/0.log", "/var/log/pods/p/c/0.log"],
       ["/var/log/pods/p/", "./c//0.log", "/var/log/pods/p/c/0.log"],
       ["/var/log/pods/p", "/c/0.log", "/var/log/pods/p/c/0.log"],
@@ -288,85 +281,42 @@ describe("planContainer()", () => {
       ["/var/log/pods/p", "", ""],
       ["", "c/0.log", ""],
     ] as const) {
-      test(`${JSON.stringify(directory)} + ${JSON.stringify(path)} is ${JSON.stringify(expected)}`, () => {
-        const plan = planContainer(
-          createRequest({ log_path: path }, { log_directory: directory }),
-          containerContext(),
-        );
-        assert.equal(plan.logPath, expected);
-        assert.equal(plan.body.Labels["io.kubernetes.container.logpath"], expected);
-      });
+      const plan = planContainer(createRequest({ log_path }, { log_directory }), containerContext());
+      assert.equal(plan.logPath, expected);
+      assert.equal(plan.body.Labels["io.kubernetes.container.logpath"], expected);
     }
   });
 
-  test("environment keeps order and duplicates, and refuses bytes that are not UTF-8 without showing them", () => {
-    const env = (...pairs: [string, Buffer][]) => pairs.map(([key, value]) => ({ key, value }));
-    assert.deepEqual(body({ envs: env(["A", Buffer.from("ü=1")], ["A", Buffer.from("2")]) }).Env, [
-      "A=ü=1",
-      "A=2",
-    ]);
-    assert.throws(
-      () => body({ envs: env(["KEY", Buffer.from([0x73, 0xff])]) }),
-      refusal(
-        "unsupported",
-        /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/,
-      ),
-    );
-  });
-
-  test("stop signal", () => {
+  test("keeps order and duplicates of the environment, and names stop signals", () => {
+    const envs = [
+      { key: "A", value: Buffer.from("ü=1") },
+      { key: "A", value: Buffer.from("2") },
+    ];
+    assert.deepEqual(body({ envs }).Env, ["A=ü=1", "A=2"]);
     assert.equal(body({ stop_signal: 38 }).StopSignal, "SIGRTMIN+3");
     assert.equal(body({ stop_signal: 19 }).StopSignal, "SIGSEGV");
   });
 
-  describe("devices", () => {
-    test("a directory becomes its devices, each in its place", () => {
-      const devices = new Map([["/dev/snd/", ["/dev/snd/pcm0", "/dev/snd/by-path/x"]]]);
-      const planned = body(
-        { devices: [device({ host_path: "/dev/snd/", container_path: "/dev/audio", permissions: "rw" })] },
-        { inputs: { devices } },
-      );
-      assert.deepEqual(planned.HostConfig.Devices, [
-        { PathOnHost: "/dev/snd/pcm0", PathInContainer: "/dev/audio/pcm0", CgroupPermissions: "rw" },
-        {
-          PathOnHost: "/dev/snd/by-path/x",
-          PathInContainer: "/dev/audio/by-path/x",
-          CgroupPermissions: "rw",
-        },
-      ]);
-    });
-    test("a single device may have another name in the container", () => {
-      const planned = body(
-        { devices: [device({ host_path: "/dev/kvm", container_path: "/dev/k" })] },
-        { inputs: { devices: new Map([["/dev/kvm", ["/dev/kvm"]]]) } },
-      );
-      assert.equal(planned.HostConfig.Devices?.[0]?.PathInContainer, "/dev/k");
-    });
-    test("a path with a problem is refused with it", () => {
-      const problem = { kind: "invalid", reason: "does not exist" } as const;
-      assert.throws(
-        () =>
-          body(
-            { devices: [device({ host_path: "/dev/kvm" })] },
-            { inputs: { devices: new Map([["/dev/kvm", problem]]) } },
-          ),
-        refusal("invalid", /^config\.devices\[0\]\.host_path "\/dev\/kvm": does not exist$/),
-      );
-    });
-    for (const path of ["/", "/etc", "/dev/../etc", "/dev"]) {
-      test(`${path} is refused when the node cannot be examined`, () => {
-        assert.throws(
-          () => body({ devices: [device({ host_path: path })] }),
-          refusal("unsupported", /^config\.devices\[0\]\.host_path "/),
-        );
-      });
-    }
+  test("makes a directory of devices the devices in it, each in its place; one may be renamed", () => {
+    const devices = new Map([
+      ["/dev/snd/", ["/dev/snd/pcm0", "/dev/snd/by-path/x"]],
+      ["/dev/kvm", ["/dev/kvm"]],
+    ]);
+    const requested = [
+      device({ host_path: "/dev/snd/", container_path: "/dev/audio", permissions: "rw" }),
+      device({ host_path: "/dev/kvm", container_path: "/dev/k", permissions: "r" }),
+    ];
+    const { Devices = [] } = body({ devices: requested }, { inputs: { devices } }).HostConfig;
+    const found = Devices.map((one) => [one.PathOnHost, one.PathInContainer, one.CgroupPermissions]);
+    assert.deepEqual(found, [
+      ["/dev/snd/pcm0", "/dev/audio/pcm0", "rw"],
+      ["/dev/snd/by-path/x", "/dev/audio/by-path/x", "rw"],
+      ["/dev/kvm", "/dev/k", "r"],
+    ]);
   });
 
   describe("StopTimeout", () => {
-    const graceOf = (annotations: Readonly<Record<string, string>>): number | undefined =>
-      body({ annotations }).StopTimeout;
-
+    const period = "io.kubernetes.pod.terminationGracePeriod";
     for (const [text, expected] of [
       ["30", 30],
       ["0", 2],
@@ -378,171 +328,127 @@ describe("planContainer()", () => {
       ["1e3", undefined],
     ] as const) {
       test(`for the grace period ${JSON.stringify(text)} is ${expected}`, () => {
-        assert.equal(graceOf({ "io.kubernetes.pod.terminationGracePeriod": text }), expected);
+        assert.equal(body({ annotations: { [period]: text } }).StopTimeout, expected);
+        const ofPod = createRequest({}, { annotations: { [period]: text } });
+        assert.equal(planContainer(ofPod, containerContext()).body.StopTimeout, undefined);
       });
     }
 
-    test("is the engine's default without a grace period in the container's annotations, also with one in the pod's", () => {
-      assert.equal("StopTimeout" in body({}), false);
-      const pod = { annotations: { "io.kubernetes.pod.terminationGracePeriod": "99" } };
-      assert.equal(planContainer(createRequest({}, pod), containerContext()).body.StopTimeout, undefined);
-    });
-
     const property = "org.systemd.property.TimeoutStopUSec";
-    const annotations = { "io.kubernetes.pod.terminationGracePeriod": "45" };
-    const annotationsOf = (facts: Partial<NodeFacts>, context: Partial<ContainerContext> = {}) =>
+    const annotationsOf = (facts: Partial<NodeFacts>, context: Context = {}) =>
       body(
-        { annotations: { ...annotations, [property]: "uint64 7" } },
+        { annotations: { [period]: "45", [property]: "uint64 7" } },
         { facts: nodeFacts(facts), oneContainerdShimPerPod: false, ...context },
       ).HostConfig.Annotations;
 
     test("is the timeout of the systemd scope, too, where the engine uses scopes and takes annotations", () => {
-      assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }), {
-        [property]: "uint64 45000000",
-      });
+      const scope = { [property]: "uint64 45000000" };
+      assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }), scope);
       assert.equal(annotationsOf({ cgroupDriver: "systemd", apiMinor: 42 }), undefined);
       assert.equal(annotationsOf({ cgroupDriver: "cgroupfs", apiMinor: 43 }), undefined);
       assert.equal(annotationsOf({ cgroupDriver: "none", apiMinor: 43 }), undefined);
-    });
-
-    test("a property that pods may set has precedence", () => {
       const allowed = { allowedAnnotations: ["org.systemd.property."] };
-      assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }, allowed), {
-        [property]: "uint64 7",
-      });
+      const ofPod = annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }, allowed);
+      assert.deepEqual(ofPod, { [property]: "uint64 7" }, "a property that pods may set has precedence");
     });
   });
 
-  describe("annotations for the OCI runtime", () => {
+  test("gives the OCI runtime annotations of pod and container whose keys begin with an allowed prefix", () => {
+    const annotations = {
+      "run.oci.a": "pod",
+      "run.oci.p": "p",
+      "io.x": "exact",
+      "io.xy": "longer",
+      other: "no",
+    };
     const request = createRequest(
       { annotations: { "run.oci.a": "container", "run.oci.b": "b", runx: "no" } },
-      {
-        annotations: {
-          "run.oci.a": "pod",
-          "run.oci.p": "p",
-          "io.x": "exact",
-          "io.xy": "longer",
-          other: "no",
-        },
-      },
+      { annotations },
     );
-    const planned = (allowedAnnotations: readonly string[], apiMinor = 43) =>
-      planContainer(
-        request,
-        containerContext({
-          facts: nodeFacts({ apiMinor }),
-          allowedAnnotations,
-          oneContainerdShimPerPod: false,
-        }),
-      ).body.HostConfig;
-
-    test("are those of the pod and of the container whose keys begin with an allowed prefix", () => {
-      assert.deepEqual(planned(["run.oci.", "io.x"]).Annotations, {
-        "run.oci.a": "container",
-        "run.oci.b": "b",
-        "run.oci.p": "p",
-        "io.x": "exact",
-        "io.xy": "longer",
-      });
+    const planned = (allowedAnnotations: readonly string[], apiMinor = 43) => {
+      const context = { facts: nodeFacts({ apiMinor }), allowedAnnotations, oneContainerdShimPerPod: false };
+      return planContainer(request, containerContext(context)).body.HostConfig;
+    };
+    assert.deepEqual(planned(["run.oci.", "io.x"]).Annotations, {
+      ...{ "run.oci.a": "container", "run.oci.b": "b", "run.oci.p": "p" },
+      ...{ "io.x": "exact", "io.xy": "longer" },
     });
-
-    test("are none by default, when none match, and for engines that know none", () => {
-      assert.equal("Annotations" in planned([]), false);
-      assert.equal("Annotations" in planned(["no.such."]), false);
-      assert.equal("Annotations" in planned(["run.oci."], 42), false);
-    });
-  });
-
-  test("has the node's default ulimits", () => {
-    const defaultUlimits = [{ Name: "nofile", Soft: 1024, Hard: 524288 }];
-    assert.deepEqual(body({}, { defaultUlimits }).HostConfig.Ulimits, defaultUlimits);
-    assert.equal("Ulimits" in body({}).HostConfig, false);
+    assert.equal("Annotations" in planned([]), false);
+    assert.equal("Annotations" in planned(["no.such."]), false);
+    assert.equal("Annotations" in planned(["run.oci."], 42), false);
   });
 
   describe("CDI", () => {
     const config = { CDI_devices: [{ name: "v.com/c=d" }] };
-    test("the environment of devices that the engine injects is the container's own, so that execs have it", () => {
-      const facts = nodeFacts({ apiMinor: 44, cdi: true });
-      const envs = [{ key: "A", value: Buffer.from("1") }];
-      const cdi = { env: ["A=cdi", "A=last"], devices: [], mounts: [], groups: [] };
-      const planned = body({ ...config, envs }, { facts, inputs: { cdi } });
-      assert.deepEqual(planned.Env, ["A=last"]);
-      assert.deepEqual(containerNeeds(createRequest(config)).cdiDevices, ["v.com/c=d"]);
-    });
-    test("the engine injects the devices of the field and of annotations where it can", () => {
-      const facts = nodeFacts({ apiMinor: 44, cdi: true });
+    const facts = nodeFacts({ apiMinor: 44, cdi: true });
+    const envs = [
+      { key: "A", value: Buffer.from("1") },
+      { key: "B", value: Buffer.from("2") },
+    ];
+
+    test("devices of the field and of annotations are the engine's where it can, their environment the container's", () => {
       const annotations = { "cdi.k8s.io/v": "v.com/c=e,v.com/c=d" };
+      const cdi = { env: ["A=cdi", "A=last"], devices: [], mounts: [], groups: [] };
+      const planned = body({ ...config, annotations, envs }, { facts, inputs: { cdi } });
+      assert.deepEqual(planned.Env, ["B=2", "A=last"]);
       const names = ["v.com/c=d", "v.com/c=e"];
-      assert.deepEqual(body({ ...config, annotations }, { facts }).HostConfig.DeviceRequests, [
-        { Driver: "cdi", DeviceIDs: names },
-      ]);
+      assert.deepEqual(planned.HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: names }]);
       assert.deepEqual(containerNeeds(createRequest({ ...config, annotations })).cdiDevices, names);
     });
-    test("elsewhere the node's specifications are merged in", () => {
+
+    test("devices are merged in from the node's specifications where the engine injects none", () => {
       const cdi = {
         env: ["A=cdi", "C=3"],
         devices: [{ PathOnHost: "/dev/x", PathInContainer: "/dev/x", CgroupPermissions: "rwm" }],
         mounts: [{ Type: "bind", Source: "/l", Target: "/l" }],
         groups: ["44"],
       } as const;
-      const envs = [
-        { key: "A", value: Buffer.from("1") },
-        { key: "B", value: Buffer.from("2") },
-      ];
       // The device's mount hides that of the request.
       const mounts = [mount({ container_path: "/l/" })];
-      const planned = body({ ...config, envs, mounts }, { inputs: { cdi } });
-      assert.deepEqual(containerNeeds(createRequest(config)).cdiDevices, ["v.com/c=d"]);
-      assert.deepEqual(planned.Env, ["B=2", "A=cdi", "C=3"]);
-      assert.deepEqual(planned.HostConfig.Devices, cdi.devices);
-      assert.deepEqual(planned.HostConfig.Mounts, cdi.mounts);
-      assert.deepEqual(planned.HostConfig.GroupAdd, ["44"]);
-      assert.equal(planned.HostConfig.DeviceRequests, undefined);
+      const { Env, HostConfig } = body({ ...config, envs, mounts }, { inputs: { cdi } });
+      assert.deepEqual(Env, ["B=2", "A=cdi", "C=3"]);
+      const { Devices, Mounts, GroupAdd, DeviceRequests } = HostConfig;
+      assert.deepEqual([Devices, Mounts, GroupAdd], [cdi.devices, cdi.mounts, ["44"]]);
+      assert.equal(DeviceRequests, undefined);
     });
   });
 
-  test("cgroup settings go into the plan, not into the body", () => {
-    const facts = nodeFacts({ cgroupVersion: 2 });
-    const linux = containerLinux({
-      resources: resources({
-        unified: { "memory.high": "1000" },
-        hugepage_limits: [{ page_size: "2MB", limit: "18446744073709551615" }],
-      }),
-    });
-    const plan = planContainer(createRequest({ linux }), containerContext({ facts }));
-    assert.deepEqual(plan.cgroup, {
-      unified: { "memory.high": "1000" },
-      hugepages: [{ pageSize: "2MB", limitBytes: 18446744073709551615n }],
-    });
+  test("keeps cgroup settings out of the body", () => {
+    const unified = { "memory.high": "1000" };
+    const hugepage_limits = [{ page_size: "2MB", limit: "18446744073709551615" }];
+    const linux = containerLinux({ resources: resources({ unified, hugepage_limits }) });
+    const plan = planContainer(createRequest({ linux }), containerContext(cgroupNamespace(2)));
+    const hugepages = [{ pageSize: "2MB", limitBytes: 18446744073709551615n }];
+    assert.deepEqual(plan.cgroup, { unified, hugepages });
     assert.equal(planContainer(createRequest(), containerContext()).cgroup, undefined);
   });
 });
 
-test("containerNeeds() names each thing once", () => {
+test("containerNeeds() names each thing once, and no path of a mount that a later one hides", () => {
+  const security_context = containerSecurity({
+    seccomp: { profile_type: 2, localhost_ref: "/p.json" },
+    apparmor: { profile_type: 2, localhost_ref: "localhost/prof" },
+    run_as_user: { value: "5" },
+    run_as_group: { value: "6" },
+  });
   const needs = containerNeeds(
     createRequest({
       mounts: [
         mount({ host_path: "/a" }),
         mount({ host_path: "/a", container_path: "/b" }),
-        mount({ host_path: "/c" }),
+        mount({ host_path: "/hidden", container_path: "/c" }),
+        mount({ host_path: "/c", container_path: "/c/" }),
         mount({ host_path: "", image: imageSpec("model:1"), container_path: "/m" }),
       ],
       devices: [device(), device({ container_path: "/dev/other" })],
-      linux: containerLinux({
-        security_context: containerSecurity({
-          seccomp: { profile_type: 2, localhost_ref: "/p.json" },
-          apparmor: { profile_type: 2, localhost_ref: "localhost/prof" },
-          run_as_user: { value: "5" },
-          run_as_group: { value: "6" },
-        }),
-      }),
+      linux: containerLinux({ security_context }),
     }),
   );
   assert.deepEqual(needs, {
     seccompProfilePath: "/p.json",
     appArmorProfile: "prof",
     hostPaths: ["/a", "/c"],
-    imageVolumes: [{ index: 3, image: "model:1", subPath: "", containerPath: "/m" }],
+    imageVolumes: [{ index: 4, image: "model:1", subPath: "", containerPath: "/m" }],
     devicePaths: ["/dev/fuse"],
     cdiDevices: [],
     imageUser: { user: "5" },

@@ -1,6 +1,6 @@
 /** Each field in flight with its switch on, and without effect while it is off. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { test } from "node:test";
 import { fieldsInFlight, type FieldSwitches } from "../../../src/domain/fields-in-flight.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import {
@@ -18,11 +18,8 @@ const envs = [
   { key: "A", value: Buffer.from("") },
 ];
 
-test("all switches are off", () => {
+test("fields whose switches are off, as all are, change nothing", () => {
   assert.deepEqual(Object.values(fieldsInFlight), [false, false, false]);
-});
-
-test("fields whose switches are off change nothing", () => {
   const plan = (fields: object): unknown => {
     const security_context = { ...containerSecurity(), ...fields };
     const request = createRequest({ linux: containerLinux({ security_context }) });
@@ -32,59 +29,33 @@ test("fields whose switches are off change nothing", () => {
   assert.deepEqual(execEnvironment({ envs }), {});
 });
 
-describe("ulimits", () => {
-  test("become Docker's", () => {
-    assert.deepEqual(requestedUlimits({ ulimits }, on), [{ Name: "nofile", Soft: 1024, Hard: -1 }]);
-    assert.deepEqual(requestedUlimits({}, on), []);
-    assert.deepEqual(requestedUlimits(null, on), []);
-  });
-
+test("ulimits become Docker's, or are refused by field", () => {
+  assert.deepEqual(requestedUlimits({ ulimits }, on), [{ Name: "nofile", Soft: 1024, Hard: -1 }]);
+  for (const none of [{}, null]) assert.deepEqual(requestedUlimits(none, on), []);
   for (const soft of ["-2", "9007199254740993", "x"]) {
-    test(`refuses ${soft}`, () => {
-      assert.throws(() => requestedUlimits({ ulimits: [{ name: "core", soft, hard: "1" }] }, on), {
-        kind: "invalid",
-        message: /ulimits\[0\]\.soft/,
-      });
-    });
+    const refused = { kind: "invalid", message: /ulimits\[0\]\.soft/ };
+    assert.throws(() => requestedUlimits({ ulimits: [{ name: "core", soft, hard: "1" }] }, on), refused);
   }
 });
 
-describe("cgroup_mount_mode", () => {
-  test("is a security option of Docker Engine 28 with cgroup version 2", () => {
-    assert.deepEqual(cgroupMountOptions({ cgroup_mount_mode: "WRITABLE" }, modern, on), [
-      "writable-cgroups=true",
-    ]);
-    assert.deepEqual(cgroupMountOptions({ cgroup_mount_mode: "READ_ONLY" }, modern, on), [
-      "writable-cgroups=false",
-    ]);
-    assert.deepEqual(cgroupMountOptions({ cgroup_mount_mode: "DEFAULT" }, modern, on), []);
-    assert.deepEqual(cgroupMountOptions({}, modern, on), []);
-  });
-
-  test("WRITABLE is refused elsewhere", () => {
-    for (const facts of [
-      nodeFacts({ apiMinor: 47, cgroupVersion: 2 }),
-      nodeFacts({ apiMinor: 48, cgroupVersion: 1 }),
-    ]) {
-      assert.throws(() => cgroupMountOptions({ cgroup_mount_mode: "WRITABLE" }, facts, on), {
-        kind: "unsupported",
-      });
-      assert.deepEqual(cgroupMountOptions({ cgroup_mount_mode: "READ_ONLY" }, facts, on), []);
-    }
-  });
+test("cgroup_mount_mode is a security option of Docker Engine 28 with cgroup v2; WRITABLE is refused elsewhere", () => {
+  const options = (cgroup_mount_mode?: "WRITABLE" | "READ_ONLY" | "DEFAULT", facts = modern) =>
+    cgroupMountOptions(cgroup_mount_mode === undefined ? {} : { cgroup_mount_mode }, facts, on);
+  assert.deepEqual(options("WRITABLE"), ["writable-cgroups=true"]);
+  assert.deepEqual(options("READ_ONLY"), ["writable-cgroups=false"]);
+  assert.deepEqual([options("DEFAULT"), options()], [[], []]);
+  for (const other of [
+    { apiMinor: 47, cgroupVersion: 2 } as const,
+    { apiMinor: 48, cgroupVersion: 1 } as const,
+  ]) {
+    assert.throws(() => options("WRITABLE", nodeFacts(other)), { kind: "unsupported" });
+    assert.deepEqual(options("READ_ONLY", nodeFacts(other)), []);
+  }
 });
 
-describe("envs of an exec", () => {
-  test("are added to those of the container, in order", () => {
-    assert.deepEqual(execEnvironment({ envs }, on), { env: ["A=1=2", "A="] });
-    assert.deepEqual(execEnvironment({ envs: [] }, on), {});
-    assert.deepEqual(execEnvironment({}, on), {});
-  });
-
-  test("that are not UTF-8 are refused without their values", () => {
-    assert.throws(() => execEnvironment({ envs: [{ key: "A", value: Buffer.from([0xff]) }] }, on), {
-      kind: "unsupported",
-      message: /envs\[0\]\.value/,
-    });
-  });
+test("envs of an exec are added to those of the container, and refused without their values unless UTF-8", () => {
+  assert.deepEqual(execEnvironment({ envs }, on), { env: ["A=1=2", "A="] });
+  for (const none of [{ envs: [] }, {}]) assert.deepEqual(execEnvironment(none, on), {});
+  const refused = { kind: "unsupported", message: /envs\[0\]\.value/ };
+  assert.throws(() => execEnvironment({ envs: [{ key: "A", value: Buffer.from([0xff]) }] }, on), refused);
 });

@@ -41,10 +41,6 @@ describe("cgroupSettings()", () => {
       refusal("invalid", /^config\.linux\.resources\.unified\[memory\.high\]: the node has cgroup v1/),
     );
   });
-  test("is undefined without settings", () => {
-    assert.equal(cgroupSettings(resources(), nodeFacts(), "linux"), undefined);
-    assert.equal(cgroupSettings(null, nodeFacts(), "linux"), undefined);
-  });
 });
 
 test("needsCgroup() is false for the settings that kubelets send for every container", () => {
@@ -131,24 +127,16 @@ describe("planUpdate()", () => {
     });
   }
 
-  test("refuses swap below memory, and swap without a memory limit", () => {
-    const request = resources({ memory_swap_limit_in_bytes: "5" });
-    assert.throws(
-      () => planUpdate(request, current(10, 10), nodeFacts()),
-      refusal("invalid", /^linux\.memory_swap/),
-    );
-    assert.throws(
-      () => planUpdate(request, current(0, 0), nodeFacts()),
-      refusal("unsupported", /^linux\.memory_swap/),
-    );
-  });
-
-  test("refuses a limit of swap for memory that is not limited any more", () => {
-    assert.throws(
-      () => planUpdate(resources({ memory_swap_limit_in_bytes: "5" }), current(lifted, lifted), nodeFacts()),
-      refusal("unsupported", /^linux\.memory_swap/),
-    );
-  });
+  for (const [what, before, kind] of [
+    ["below memory", current(10, 10), "invalid"],
+    ["without a limit of memory", current(0, 0), "unsupported"],
+    ["for memory that is not limited any more", current(lifted, lifted), "unsupported"],
+  ] as const) {
+    test(`refuses a limit of swap ${what}`, () => {
+      const request = resources({ memory_swap_limit_in_bytes: "5" });
+      assert.throws(() => planUpdate(request, before, nodeFacts()), refusal(kind, /^linux\.memory_swap/));
+    });
+  }
 
   test("sends CPU fields, and leaves the other settings to the cgroup", () => {
     const request = resources({ cpu_quota: "-1", cpuset_cpus: "0-1", unified: { "memory.high": "5" } });

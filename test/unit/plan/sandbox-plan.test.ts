@@ -1,15 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { fromDockerLabels, madeLabels } from "../../../src/domain/labels.js";
 import type { HostConfig } from "../../../src/domain/create-body.js";
 import type {
   DNSConfig,
   LinuxPodSandboxConfig,
   LinuxSandboxSecurityContext,
 } from "../../../src/domain/cri.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import { ShimError } from "../../../src/lib/errors.js";
-import { planSandbox, type SandboxPlan } from "../../../src/shim/plan/sandbox-plan.js";
+import { planContainer } from "../../../src/shim/plan/container-plan.js";
+import { planSandbox, type SandboxContext, type SandboxPlan } from "../../../src/shim/plan/sandbox-plan.js";
 import { sysctlError } from "../../../src/shim/plan/sysctls.js";
+import { ulimitError, ulimitsField } from "../../../src/shim/plan/ulimits.js";
 import {
+  containerContext,
+  createRequest,
   namespaces,
   nodeFacts,
   runRequest,
@@ -19,15 +25,17 @@ import {
 } from "./builders.js";
 import { refusal } from "./errors.js";
 
-function linuxPlan(linux: Partial<LinuxPodSandboxConfig>, context = sandboxContext()): SandboxPlan {
+function linuxPlan(linux: Partial<LinuxPodSandboxConfig>, facts: Partial<NodeFacts> = {}): SandboxPlan {
+  const context = sandboxContext({ facts: nodeFacts(facts) });
   return planSandbox(runRequest({ linux: sandboxLinux(linux) }), context);
 }
 
 function securityPlan(
   security: Partial<LinuxSandboxSecurityContext>,
-  context = sandboxContext(),
+  context: Partial<SandboxContext> = {},
 ): HostConfig {
-  return linuxPlan({ security_context: sandboxSecurity(security) }, context).body.HostConfig;
+  const linux = sandboxLinux({ security_context: sandboxSecurity(security) });
+  return planSandbox(runRequest({ linux }), sandboxContext(context)).body.HostConfig;
 }
 
 const dns = { servers: ["10.0.0.10", "fd00::a"], searches: ["a.local", "b.local"], options: ["ndots:5"] };
@@ -35,38 +43,26 @@ const ports = [
   { protocol: 2, container_port: 36412, host_port: 36412, host_ip: "fd00::1" },
   { protocol: 0, container_port: 9, host_port: 0, host_ip: "" },
 ] as const;
-const mappings = [
+const portMappings = [
   { protocol: "sctp", containerPort: 36412, hostPort: 36412, hostIp: "fd00::1" },
   { protocol: "tcp", containerPort: 9, hostPort: 0, hostIp: "" },
 ];
+const inHost = (part: Parameters<typeof namespaces>[0]) =>
+  sandboxSecurity({ namespace_options: namespaces(part) });
 
 describe("planSandbox()", () => {
   test("contains everything that the steps after the create need", () => {
-    const plan = planSandbox(
-      runRequest({
-        dns_config: dns,
-        port_mappings: ports,
-        annotations: { a: "b" },
-        log_directory: "/var/log/p",
-      }),
-      sandboxContext(),
-    );
-    const { body: _body, alternativeName, ...rest } = plan;
+    const annotations = { a: "b" };
+    const config = { dns_config: dns, port_mappings: ports, annotations, log_directory: "/var/log/p" };
+    const { body: _body, alternativeName, ...rest } = planSandbox(runRequest(config), sandboxContext());
+    const pod = { namespace: "default", name: "web-0" };
     assert.deepEqual(rest, {
-      identity: { name: "web-0", namespace: "default", uid: "uid-1", attempt: 2 },
+      identity: { ...pod, uid: "uid-1", attempt: 2 },
       name: "k8s_POD_web-0_default_uid-1_2",
-      checkpoint: { namespace: "default", name: "web-0", hostNetwork: false, portMappings: mappings },
+      checkpoint: { ...pod, hostNetwork: false, portMappings },
       hostNetwork: false,
       resolvConf: "nameserver 10.0.0.10\nnameserver fd00::a\nsearch a.local b.local\noptions ndots:5\n",
-      networkRequest: {
-        namespace: "default",
-        name: "web-0",
-        uid: "uid-1",
-        annotations: { a: "b" },
-        portMappings: mappings,
-        cgroupParent: "",
-        dns,
-      },
+      networkRequest: { ...pod, uid: "uid-1", annotations, portMappings, cgroupParent: "", dns },
       namespaces: { network: 0, pid: 0, ipc: 0 },
       runtimeHandler: "",
       cgroupParent: "",
@@ -86,131 +82,96 @@ describe("planSandbox()", () => {
   });
 
   test("with the host's network has no network request, publishes nothing and still has resolv.conf", () => {
-    const linux = sandboxLinux({
-      security_context: sandboxSecurity({ namespace_options: namespaces({ network: 2 }) }),
-    });
+    const linux = sandboxLinux({ security_context: inHost({ network: 2 }) });
     const plan = planSandbox(runRequest({ dns_config: dns, port_mappings: ports, linux }), sandboxContext());
-    assert.equal(plan.hostNetwork, true);
-    assert.equal(plan.networkRequest, undefined);
-    assert.deepEqual(plan.checkpoint, {
-      namespace: "default",
-      name: "web-0",
-      hostNetwork: true,
-      portMappings: mappings,
-    });
-    assert.equal(plan.body.HostConfig.PortBindings, undefined);
-    assert.equal(plan.body.ExposedPorts, undefined);
-    assert.match(plan.resolvConf ?? "", /^nameserver 10/);
+    const { hostNetwork, networkRequest, checkpoint, body, resolvConf } = plan;
+    assert.deepEqual([hostNetwork, networkRequest, checkpoint.hostNetwork], [true, undefined, true]);
+    assert.deepEqual(checkpoint.portMappings, portMappings);
+    assert.deepEqual([body.HostConfig.PortBindings, body.ExposedPorts], [undefined, undefined]);
+    assert.match(resolvConf ?? "", /^nameserver 10/);
     assert.deepEqual(plan.namespaces, { network: 2, pid: 0, ipc: 0 });
   });
 
-  test("leaves the engine's resolv.conf without a DNS configuration, and empties it for an empty one", () => {
+  test("writes resolv.conf for a DNS configuration, or has the engine write it where its files are out of reach", () => {
     const empty = { servers: [], searches: [], options: [] };
     const of = (dns_config: DNSConfig | null, apiOnlyDns: boolean) => {
       const { resolvConf, body } = planSandbox(runRequest({ dns_config }), sandboxContext({ apiOnlyDns }));
-      return [resolvConf, body.HostConfig.Dns, body.HostConfig.DnsSearch];
+      const { Dns, DnsSearch, DnsOptions } = body.HostConfig;
+      return [resolvConf, Dns, DnsSearch, DnsOptions];
     };
-    assert.deepEqual(of(null, false), [undefined, undefined, undefined]);
-    assert.deepEqual(of(empty, false), ["", undefined, undefined]);
-    assert.deepEqual(of({ ...empty, searches: ["a"] }, false), ["search a\n", undefined, undefined]);
-    // Out of reach, the engine would take empty lists for its own servers, or public ones.
-    assert.deepEqual(of(null, true), [undefined, undefined, undefined]);
-    assert.deepEqual(of(empty, true), [undefined, ["127.0.0.1"], ["."]]);
+    const none = [undefined, undefined, undefined];
+    assert.deepEqual(of(null, false), [undefined, ...none]);
+    assert.deepEqual(of(empty, false), ["", ...none]);
+    assert.deepEqual(of({ ...empty, searches: ["a"] }, false), ["search a\n", ...none]);
+    assert.deepEqual(of(null, true), [undefined, ...none]);
+    // The engine would take empty lists for its own servers, or public ones.
+    assert.deepEqual(of(empty, true).slice(0, 3), [undefined, ["127.0.0.1"], ["."]]);
+    assert.deepEqual(of(dns, true), [undefined, dns.servers, dns.searches, dns.options]);
   });
 
-  test("puts DNS into the body when the engine's files are out of reach", () => {
-    const plan = planSandbox(runRequest({ dns_config: dns }), sandboxContext({ apiOnlyDns: true }));
-    assert.equal(plan.resolvConf, undefined);
-    assert.deepEqual(plan.body.HostConfig.Dns, dns.servers);
-    assert.deepEqual(plan.body.HostConfig.DnsSearch, dns.searches);
-    assert.deepEqual(plan.body.HostConfig.DnsOptions, dns.options);
-  });
-
-  test("asks for the score that the host can give", () => {
+  test("asks for the OOM score that the host can give", () => {
     const context = sandboxContext({ oomScoreAdj: (wanted) => Math.max(wanted, -100) });
     assert.equal(planSandbox(runRequest(), context).body.HostConfig.OomScoreAdj, -100);
   });
 
-  describe("runtime handler", () => {
+  test("takes the runtime handlers of the engine, and refuses others with the known ones", () => {
     for (const [handler, runtime] of [
       ["", undefined],
       ["docker", undefined],
       ["runc", "runc"],
       ["runsc", "runsc"],
     ] as const) {
-      test(`${JSON.stringify(handler)} is ${runtime}`, () => {
-        const plan = planSandbox(runRequest({}, handler), sandboxContext());
-        assert.equal(plan.body.HostConfig.Runtime, runtime);
-        assert.equal(plan.runtimeHandler, handler);
-      });
+      const plan = planSandbox(runRequest({}, handler), sandboxContext());
+      assert.deepEqual([plan.body.HostConfig.Runtime, plan.runtimeHandler], [runtime, handler]);
     }
-    test("an unknown one is refused with the known ones", () => {
-      assert.throws(
-        () => planSandbox(runRequest({}, "kata"), sandboxContext()),
-        refusal("invalid", /^RuntimeHandler "kata" not supported: .*"docker", "runc", "runsc"/),
-      );
-    });
+    assert.throws(
+      () => planSandbox(runRequest({}, "kata"), sandboxContext()),
+      refusal("invalid", /^RuntimeHandler "kata" not supported: .*"docker", "runc", "runsc"/),
+    );
   });
 
-  describe("cgroup parent", () => {
-    const slice = "/kubepods.slice/kubepods-podX.slice";
-    for (const [driver, parent, expected] of [
-      ["cgroupfs", slice, slice],
-      ["systemd", slice, "kubepods-podX.slice"],
-      ["systemd", `${slice}//`, "kubepods-podX.slice"],
-      ["none", slice, undefined],
-      ["systemd", "", undefined],
-    ] as const) {
-      test(`${driver} ${JSON.stringify(parent)}`, () => {
-        const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
-        const plan = linuxPlan({ cgroup_parent: parent }, context);
-        assert.equal(plan.body.HostConfig.CgroupParent, expected);
-        assert.equal(plan.cgroupParent, parent);
-      });
-    }
-    for (const [driver, parent] of [
-      ["systemd", "/kubepods/podX"],
-      ["systemd", "/"],
-      ["cgroupfs", "/kubepods/../../x"],
-    ] as const) {
-      test(`${driver} refuses ${parent}`, () => {
-        const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
-        assert.throws(
-          () => linuxPlan({ cgroup_parent: parent }, context),
-          refusal("invalid", /^config\.linux\.cgroup_parent "/),
-        );
-      });
-    }
-  });
+  const slice = "/kubepods.slice/kubepods-podX.slice";
+  for (const [cgroupDriver, cgroup_parent, expected] of [
+    ["cgroupfs", slice, slice],
+    ["systemd", slice, "kubepods-podX.slice"],
+    ["systemd", `${slice}//`, "kubepods-podX.slice"],
+    ["none", slice, undefined],
+    ["systemd", "", undefined],
+    ["systemd", "/kubepods/podX", "refused"],
+    ["systemd", "/", "refused"],
+    ["cgroupfs", "/kubepods/../../x", "refused"],
+  ] as const) {
+    test(`with the driver ${cgroupDriver} has the cgroup parent ${JSON.stringify(cgroup_parent)}: ${expected}`, () => {
+      const plan = (): SandboxPlan => linuxPlan({ cgroup_parent }, { cgroupDriver });
+      if (expected === "refused") {
+        assert.throws(plan, refusal("invalid", /^config\.linux\.cgroup_parent "/));
+        return;
+      }
+      assert.equal(plan().body.HostConfig.CgroupParent, expected);
+      assert.equal(plan().cgroupParent, cgroup_parent);
+    });
+  }
 
   describe("sysctls", () => {
+    const notAllowed = refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/);
     for (const [name, options] of [
       ["net.core.somaxconn", { network: 2 }],
       ["net/ipv4/ip_forward", { network: 2 }],
       ["kernel.shmmax", { ipc: 2 }],
       ["fs.mqueue.msg_max", { ipc: 2 }],
     ] as const) {
-      const withSysctl = (part: Parameters<typeof namespaces>[0]): HostConfig =>
-        linuxPlan({
-          sysctls: { [name]: "1" },
-          security_context: sandboxSecurity({ namespace_options: namespaces(part) }),
-        }).body.HostConfig;
       test(`${name} needs the pod's own namespace`, () => {
-        assert.throws(
-          () => withSysctl(options),
-          refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/),
-        );
-        assert.deepEqual(withSysctl({}).Sysctls, { [name]: "1" });
+        const plan = (part: Parameters<typeof namespaces>[0]) =>
+          linuxPlan({ sysctls: { [name]: "1" }, security_context: inHost(part) }).body.HostConfig.Sysctls;
+        assert.throws(() => plan(options), notAllowed);
+        assert.deepEqual(plan({}), { [name]: "1" });
       });
     }
-    for (const name of ["kernel.panic", "vm.swappiness", "fs.file-max", "kernel.hostname", "0"]) {
-      test(`${name} is of no namespace`, () => {
-        assert.throws(
-          () => linuxPlan({ sysctls: { [name]: "1" } }),
-          refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/),
-        );
-      });
-    }
+    test("of no namespace are refused", () => {
+      for (const name of ["kernel.panic", "vm.swappiness", "fs.file-max", "kernel.hostname", "0"])
+        assert.throws(() => linuxPlan({ sysctls: { [name]: "1" } }), notAllowed, name);
+    });
+    // The last two as runc 1.3.6 says it, which mounts a /proc of its own.
     for (const [text, message] of [
       [
         "runc create failed: error during container init: write /proc/sys/net/ipv4/ip_forward: invalid argument: unknown",
@@ -220,7 +181,6 @@ describe("planSandbox()", () => {
         "open /proc/sys/net/nothing: no such file or directory: unknown",
         "config.linux.sysctls[net.nothing]: no such file or directory",
       ],
-      // runc 1.3.6, which mounts a /proc of its own.
       [
         'failed to write sysctl net.ipv4.ip_forward = "x": write fsmount:fscontext:proc/./sys/net/ipv4/ip_forward: invalid argument',
         "config.linux.sysctls[net.ipv4.ip_forward]: invalid argument",
@@ -229,79 +189,119 @@ describe("planSandbox()", () => {
         "unsafe procfs detected: openat2 fsmount:fscontext:proc/./sys/net/ipv4/gone: no such file or directory",
         "config.linux.sysctls[net.ipv4.gone]: no such file or directory",
       ],
+      ["open /proc/self: no such file", undefined],
     ] as const) {
-      test(`a start that failed by a sysctl is INVALID_ARGUMENT: ${message}`, () => {
+      test(`a start that failed with ${text} is ${message ?? "no error of a sysctl"}`, () => {
         const error = sysctlError(new ShimError("unknown", text));
-        assert.deepEqual([error?.kind, error?.message], ["invalid", message]);
+        assert.deepEqual([error?.kind, error?.message], [message && "invalid", message]);
       });
     }
-    test("a start that failed for another reason is no error of a sysctl", () => {
-      assert.equal(sysctlError(new ShimError("unknown", "open /proc/self: no such file")), undefined);
-    });
   });
 
-  describe("security options", () => {
-    const localhost = { profile_type: 2, localhost_ref: "/etc/p.json" } as const;
-    const context = sandboxContext({ seccompProfile: '{ "defaultAction": "A B" }' });
-    for (const [what, security, expected] of [
-      ["nothing is the engine's default", {}, []],
-      ["RuntimeDefault", { seccomp: { profile_type: 0, localhost_ref: "" } }, []],
-      ["Unconfined", { seccomp: { profile_type: 1, localhost_ref: "" } }, ["seccomp=unconfined"]],
-      ["Localhost", { seccomp: localhost }, ['seccomp={"defaultAction":"A B"}']],
-      [
-        "the old string",
-        { seccomp_profile_path: "localhost//etc/p.json" },
-        ['seccomp={"defaultAction":"A B"}'],
-      ],
-      [
-        "the message before the string",
-        { seccomp: { profile_type: 0, localhost_ref: "" }, seccomp_profile_path: "unconfined" },
-        [],
-      ],
-      ["privileged without seccomp", { privileged: true, seccomp: localhost }, []],
-    ] as const) {
-      test(`seccomp: ${what}`, () => {
-        assert.deepEqual(securityPlan(security, context).SecurityOpt, ["no-new-privileges", ...expected]);
-      });
-    }
-    test("AppArmor comes before no-new-privileges and seccomp after it", () => {
-      const options = securityPlan(
-        {
-          apparmor: { profile_type: 2, localhost_ref: "localhost/prof" },
-          seccomp: { profile_type: 1, localhost_ref: "" },
-        },
-        sandboxContext({ loadedAppArmorProfiles: new Set(["prof"]) }),
-      ).SecurityOpt;
-      assert.deepEqual(options, ["apparmor=prof", "no-new-privileges", "seccomp=unconfined"]);
+  const localhost = { profile_type: 2, localhost_ref: "/etc/p.json" } as const;
+  const appArmor = { profile_type: 2, localhost_ref: "localhost/prof" } as const;
+  const [runtimeDefault, unconfined] = [
+    { profile_type: 0, localhost_ref: "" },
+    { profile_type: 1, localhost_ref: "" },
+  ] as const;
+  const profile = 'seccomp={"defaultAction":"A B"}';
+  for (const [what, security, expected] of [
+    ["nothing is the engine's default", {}, ["no-new-privileges"]],
+    ["RuntimeDefault", { seccomp: runtimeDefault }, ["no-new-privileges"]],
+    ["Unconfined", { seccomp: unconfined }, ["no-new-privileges", "seccomp=unconfined"]],
+    ["Localhost", { seccomp: localhost }, ["no-new-privileges", profile]],
+    ["the old text", { seccomp_profile_path: "localhost//etc/p.json" }, ["no-new-privileges", profile]],
+    [
+      "the message before the text",
+      { seccomp: runtimeDefault, seccomp_profile_path: "unconfined" },
+      ["no-new-privileges"],
+    ],
+    ["privileged without seccomp", { privileged: true, seccomp: localhost }, ["no-new-privileges"]],
+    [
+      "AppArmor first",
+      { apparmor: appArmor, seccomp: unconfined },
+      ["apparmor=prof", "no-new-privileges", "seccomp=unconfined"],
+    ],
+  ] as const) {
+    test(`has the security options of ${what}`, () => {
+      const seccompProfile = '{ "defaultAction": "A B" }';
+      const context = { seccompProfile, loadedAppArmorProfiles: new Set(["prof"]) };
+      assert.deepEqual(securityPlan(security, context).SecurityOpt, expected);
     });
-  });
+  }
 
   test("has the node's cgroup namespace when privileged or with cgroup v1, else its own", () => {
-    const v2 = sandboxContext({ facts: nodeFacts({ cgroupVersion: 2 }) });
+    const v2 = { facts: nodeFacts({ cgroupVersion: 2 }) };
     assert.equal(securityPlan({}, v2).CgroupnsMode, "private");
     assert.equal(securityPlan({ privileged: true }, v2).CgroupnsMode, "host");
-    assert.equal(planSandbox(runRequest(), v2).body.HostConfig.CgroupnsMode, "private");
+    assert.equal(planSandbox(runRequest(), sandboxContext(v2)).body.HostConfig.CgroupnsMode, "private");
     assert.equal(securityPlan({}).CgroupnsMode, "host");
   });
 
   test("an engine with remapped users needs the host's for host namespaces and privileges, and only then", () => {
     const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
-    const context = sandboxContext({ facts });
-    assert.equal(securityPlan({}, context).UsernsMode, undefined);
-    assert.equal(securityPlan({ privileged: true }, context).UsernsMode, "host");
-    assert.equal(securityPlan({ namespace_options: namespaces({ network: 2 }) }, context).UsernsMode, "host");
-    assert.equal(securityPlan({ namespace_options: namespaces({ pid: 2 }) }, context).UsernsMode, "host");
+    assert.equal(securityPlan({}, { facts }).UsernsMode, undefined);
+    for (const security of [{ privileged: true }, inHost({ network: 2 }), inHost({ pid: 2 })])
+      assert.equal(securityPlan(security, { facts }).UsernsMode, "host");
     assert.equal(securityPlan({ privileged: true }).UsernsMode, undefined);
   });
 
   test("leaves the user to the image, or sends user and group as given", () => {
-    const plan = (security: Partial<LinuxSandboxSecurityContext>) =>
-      linuxPlan({ security_context: sandboxSecurity(security) });
-    assert.equal(plan({}).body.User, undefined);
-    assert.equal(plan({ run_as_user: { value: "7" } }).body.User, "7");
-    assert.throws(
-      () => plan({ run_as_group: { value: "7" } }),
-      refusal("invalid", /run_as_group: runAsGroup is specified without a runAsUser/),
-    );
+    const userOf = (security: Partial<LinuxSandboxSecurityContext>) =>
+      linuxPlan({ security_context: sandboxSecurity(security) }).body.User;
+    assert.equal(userOf({}), undefined);
+    assert.equal(userOf({ run_as_user: { value: "7" } }), "7");
+    const noUser = refusal("invalid", /run_as_group: runAsGroup is specified without a runAsUser/);
+    assert.throws(() => userOf({ run_as_group: { value: "7" } }), noUser);
   });
+});
+
+test("composeLabels gives a pod's containers its name as project and theirs as service, which clients do not see", () => {
+  const [project, service] = ["com.docker.compose.project", "com.docker.compose.service"];
+  const metadata = { name: "web.v1", namespace: "shop", uid: "u1", attempt: 0 };
+  const plan = (labels: Record<string, string>, composeLabels: boolean) =>
+    planSandbox(runRequest({ metadata, labels }), sandboxContext({ composeLabels })).body.Labels;
+  const sandbox = plan({}, true);
+  assert.deepEqual([sandbox[project], sandbox[service]], ["shop_web-v1", "POD"]);
+  const container = planContainer(createRequest({}, { metadata }), containerContext({ composeLabels: true }));
+  assert.deepEqual([container.body.Labels[project], container.body.Labels[service]], ["shop_web-v1", "c1"]);
+  assert.deepEqual(fromDockerLabels(madeLabels(sandbox)).labels, {});
+  const own = { [project]: "mine" };
+  assert.deepEqual(fromDockerLabels(madeLabels(plan(own, true))).labels, own);
+  assert.equal(project in plan({}, false), false);
+});
+
+describe("ulimits", () => {
+  const nofile = { Name: "nofile", Soft: 1024, Hard: 4096 };
+  const core = { Name: "core", Soft: -1, Hard: -1 };
+
+  test("of the later list win by name", () => {
+    const more = { Name: "nofile", Soft: 2048, Hard: 4096 };
+    assert.deepEqual(ulimitsField([nofile, core], [more]), [more, core]);
+    assert.equal(ulimitsField([], []), undefined);
+  });
+
+  const failed = "OCI runtime create failed:";
+  const runc = `${failed} runc create failed: unable to start container process`;
+  const flag = /^set the ulimits of --default-ulimits \(nofile=1024:4096, core=-1:-1\): .*CAP_SYS_RESOURCE/;
+  for (const [text, limits, expected] of [
+    [`${failed} error setting rlimit type 7: operation not permitted`, [nofile, core], flag],
+    [`${failed} crun: setrlimit \`RLIMIT_NOFILE\`: Operation not permitted`, [nofile, core], flag],
+    [
+      `${failed} error setting rlimit type 7: invalid argument`,
+      [],
+      /^set the ulimits of the engine's configuration: /,
+    ],
+    ["executable file not found in $PATH", [nofile], undefined],
+    // Commands and paths are the words of the pod's author.
+    [`${runc}: exec: "setrlimit": executable file not found in $PATH: unknown`, [nofile], undefined],
+    [`${runc}: exec: "/bin/setting rlimit": stat /bin/setting rlimit: no such file`, [nofile], undefined],
+  ] as const) {
+    test(`a start that failed with ${text} is ${expected === undefined ? "no" : "an"} error of ulimits`, () => {
+      const error = ulimitError(new Error(text), limits);
+      assert.equal(error?.kind, expected && "precondition");
+      assert.match(error?.message ?? "", expected ?? /^$/);
+      if (expected === flag) assert.ok(error?.message.endsWith(text));
+    });
+  }
 });
