@@ -1,5 +1,6 @@
 /** The program on fakes, with a live read model, built by the function that builds it on the real adapters. */
 import { rm, writeFile } from "node:fs/promises";
+import { afterEach, beforeEach } from "node:test";
 import { buildShim } from "../../src/shim/app/build-shim.js";
 import { rpcs } from "../../src/shim/cri/rpcs.js";
 import type { Services } from "../../src/shim/cri/services.js";
@@ -239,6 +240,16 @@ export class TestShim implements AsyncDisposable {
     const failed = this.log.lines.filter(({ message }) => message === "cannot close");
     if (failed.length > 0) throw new Error(`steps of closing that hang or fail: ${JSON.stringify(failed)}`);
   }
+}
+
+/** The shim of the test that runs: starts before each test of the file, and ends after it. */
+export function shimOfEachTest(): TestShim {
+  let present: TestShim | undefined;
+  beforeEach(async () => {
+    present = await TestShim.start();
+  });
+  afterEach(() => present?.[Symbol.asyncDispose]());
+  return new Proxy({} as TestShim, { get: (_, key) => Reflect.get(present ?? {}, key) });
 }
 
 async function newWorld(lifetime: Lifetime): Promise<World> {

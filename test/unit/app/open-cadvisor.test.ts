@@ -14,9 +14,11 @@ import { RawClient } from "../../support/hostile/raw-client.js";
 import { configOf } from "../../fakes/config.js";
 import { runContainer, runSandbox } from "../../fakes/pods.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const shim = shimOfEachTest();
 
 async function open(shim: TestShim, flags: Readonly<Record<string, string>>) {
   const log = recordingLog();
@@ -58,7 +60,6 @@ describe("openCadvisor()", () => {
   test("serves cAdvisor's calls on a private socket, and reports them to the observer", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "new", "cadvisor.sock");
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     const { pid } = shim.engine.containers.get(id).state;
@@ -91,7 +92,6 @@ describe("openCadvisor()", () => {
   test("answers everything that is no call of cAdvisor, and goes on", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "cadvisor.sock");
-    await using shim = await TestShim.start();
     await using _bed = await open(shim, { "cadvisor-socket": path });
     using raw = new RawClient(path);
     const get = "/containerd.services.containers.v1.Containers/Get";
@@ -123,7 +123,6 @@ describe("openCadvisor()", () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "containerd.sock");
     await using containerd = await startContainerd(path);
-    await using shim = await TestShim.start();
     await assert.rejects(open(shim, { "cadvisor-socket": path }), {
       kind: "conflict",
       message: `"--cadvisor-socket": listen on "${path}": another server answers there: containerd, process ${containerd.pid}`,
@@ -135,7 +134,6 @@ describe("openCadvisor()", () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "cadvisor.sock");
     await writeFile(path, "");
-    await using shim = await TestShim.start();
     await assert.rejects(open(shim, { "cadvisor-socket": path }), { kind: "precondition" });
     const log = recordingLog();
     const config = { cadvisorSocket: { kind: "unix", path }, cadvisorSocketRequired: false } as const;
@@ -151,7 +149,6 @@ describe("openCadvisor()", () => {
 
   for (const flags of [{ "cadvisor-socket": "" }, { "read-only": "true" }] as const) {
     test(`opens nothing given ${JSON.stringify(flags)}`, async () => {
-      await using shim = await TestShim.start();
       await using bed = await open(shim, flags);
       assert.deepEqual([bed.isServed, bed.log.lines], [false, []]);
     });

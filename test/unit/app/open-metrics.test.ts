@@ -13,9 +13,11 @@ import { readConditions } from "../../../src/shim/cri/runtime/status.js";
 import { runSandbox } from "../../fakes/pods.js";
 import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
 import { parsePrometheusText } from "../../support/prometheus-text.js";
+
+const shim = shimOfEachTest();
 
 function stateOf({ services, sync }: TestShim): PresentState {
   return {
@@ -67,7 +69,6 @@ describe("openMetrics()", () => {
   });
 
   test("serves counts and the present state, in the text format, until the lifetime ends", async () => {
-    await using shim = await TestShim.start();
     await runSandbox(shim);
     await using bed = await serve(shim);
     bed.observer.rpcEnded({ rpc: "Version", code: "OK", ms: 1 });
@@ -90,7 +91,6 @@ describe("openMetrics()", () => {
   });
 
   test("/metrics/containers is there when it was asked for", async () => {
-    await using shim = await TestShim.start();
     await using without = await serve(shim);
     assert.equal((await without.get("/metrics/containers")).status, 404);
     await using bed = await serve(shim, { "metrics-containers": "true" });
@@ -99,7 +99,6 @@ describe("openMetrics()", () => {
   });
 
   test("/readyz follows the conditions of Status and says why; /healthz is always ok", async () => {
-    await using shim = await TestShim.start();
     await using bed = await serve(shim);
     const ready = { status: 200, body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n" };
     const readyz = async () => {
@@ -141,7 +140,6 @@ describe("openMetrics()", () => {
 
 describe("the documents about metrics", () => {
   async function facts(): Promise<ReturnType<MetricsRegistry["facts"]>> {
-    await using shim = await TestShim.start();
     const registry = await MetricsRegistry.create(recordingLog(), { processMetrics: true });
     registry.add(presentMetrics(stateOf(shim)));
     return registry.facts();

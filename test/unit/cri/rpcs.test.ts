@@ -4,12 +4,13 @@ import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest } from "../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const api = criApi();
 
 test("a request that is invalid, or whose fields are too large, reaches no handler", async () => {
-  await using shim = await TestShim.start();
   const rpcs = bindRpcs(shim.services, api.encodeItem);
   const stop = async (container_id: string) =>
     rpcs.get("StopContainer")?.handle({ container_id, timeout: "0" }, shim.call(), () => assert.fail());
@@ -20,7 +21,6 @@ test("a request that is invalid, or whose fields are too large, reaches no handl
 });
 
 test("a list with a filter neither gets nor replaces the kept bytes of the whole one", async () => {
-  await using shim = await TestShim.start();
   await runContainer(shim, await runSandbox(shim));
   const rpcs = bindRpcs(shim.services, api.encodeItem);
   const list = (filter: unknown) =>
@@ -34,7 +34,6 @@ test("a list with a filter neither gets nor replaces the kept bytes of the whole
 });
 
 test("a sandbox that only a checkpoint knows is listed without filter, and with an empty one", async () => {
-  await using shim = await TestShim.start();
   const id = "e".repeat(64);
   shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
   const rpcs = bindRpcs(shim.services, api.encodeItem);

@@ -6,7 +6,9 @@ import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const api = criApi();
 const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
@@ -31,7 +33,6 @@ function server(shim: TestShim) {
 
 describe("streamed lists", () => {
   test("are those of the unary calls, filters included", async () => {
-    await using shim = await TestShim.start();
     const one = await runSandbox(shim, runRequest({ metadata: metadata("one") }));
     const two = await runSandbox(shim, runRequest({ metadata: metadata("two") }));
     const container = await runContainer(shim, one, "main");
@@ -82,7 +83,6 @@ describe("streamed lists", () => {
   });
 
   test("have no message when there is nothing", async () => {
-    await using shim = await TestShim.start();
     const { messages } = server(shim);
     for (const name of [
       "StreamPodSandboxes",
@@ -96,7 +96,6 @@ describe("streamed lists", () => {
   });
 
   test("end with their client", async () => {
-    await using shim = await TestShim.start();
     await runSandbox(shim);
     const rpc = bindRpcs(shim.services, api.encodeItem).get("StreamPodSandboxes");
     const left = () => Promise.reject(new Error("the client left"));

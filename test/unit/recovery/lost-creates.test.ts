@@ -9,14 +9,15 @@ import {
   runContainer,
   runSandbox,
 } from "../../fakes/pods.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const name = "k8s_main_web_default_uid-1_0";
 
 describe("createContainer() whose answer from the engine is lost", () => {
   test("finds what it made, and makes nothing twice", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.loseNextAnswer("createContainer");
     const id = await createContainer(shim, sandbox);
@@ -26,7 +27,6 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("leaves nothing when it is lost twice", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.loseNextAnswer("createContainer");
     let lost = 0;
@@ -44,7 +44,6 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("removes what the engine made after the caller had left", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const goOn = await leaveDuringCreate(shim, sandbox);
     goOn();
@@ -54,7 +53,6 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("a repeated call takes over what the engine makes late", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const goOn = await leaveDuringCreate(shim, sandbox);
     const again = createContainer(shim, sandbox);
@@ -65,7 +63,6 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("never removes a container of that name that another program created", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const create = shim.engine.createContainer.bind(shim.engine);
     shim.engine.createContainer = async (wanted, body, signal) => {
@@ -78,7 +75,6 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("never removes one of that name that runs", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
     await leaveDuringCreate(shim, sandbox);

@@ -12,7 +12,9 @@ import {
   startContainer,
 } from "../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 /** A container whose log this program writes, to a directory of the test. */
 async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string; readonly id: string }> {
@@ -26,7 +28,6 @@ async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string
 
 describe("repairAfterStart()", () => {
   test("links the logs of running containers that have no link", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 }, log_path: "two/0.log" });
@@ -36,7 +37,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("logs which log files have an unknown origin", async () => {
-    await using shim = await TestShim.start();
     const { host } = shim.world;
     const id = await runContainer(shim, await runSandbox(shim));
     for (const link of host.links.keys()) host.logFiles.add(link);
@@ -89,7 +89,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("goes on when a log cannot be linked", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await runContainer(shim, sandbox, "one");
     const second = await runContainer(shim, sandbox, "two");
@@ -100,7 +99,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("leaves no link of containers that are removed meanwhile", async () => {
-    await using shim = await TestShim.start();
     const { host } = shim.world;
     const { pods } = shim.services.records;
     const { sync } = shim.services.state;
@@ -138,7 +136,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("removes scratch containers of earlier runs on the same state directory, and no others", async () => {
-    await using shim = await TestShim.start();
     const { containers } = shim.engine;
     const place = shim.world.directory.replaceAll("/", "-");
     const make = (name: string, Labels: Record<string, string>): string =>
@@ -151,7 +148,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("goes on when one scratch container cannot be removed", async () => {
-    await using shim = await TestShim.start();
     const { containers } = shim.engine;
     const place = shim.world.directory.replaceAll("/", "-");
     const make = (name: string): string =>
@@ -170,7 +166,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("goes on when a step fails as a whole", async () => {
-    await using shim = await TestShim.start();
     await shim.services.records.containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
     shim.world.journal.failNext("engine.listContainers", new ShimError("unavailable", "too busy"));
     await repairAfterStart(shim.services);
@@ -178,7 +173,6 @@ describe("repairAfterStart()", () => {
   });
 
   test("forgets records of what is gone, but none that still has something to release", async () => {
-    await using shim = await TestShim.start();
     const { pods, containers } = shim.services.records;
     const kept = await runSandbox(shim);
     const record = pods.get(kept);

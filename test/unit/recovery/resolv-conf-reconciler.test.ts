@@ -3,8 +3,10 @@ import { describe, test } from "node:test";
 import type { ValidRunPodSandbox } from "../../../src/domain/requests.js";
 import { runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
-import { TestShim } from "../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const content = "nameserver 10.0.0.1\n";
 const engines = "nameserver 192.0.2.1\n";
@@ -26,7 +28,6 @@ const isOurs = (shim: TestShim, id: string): boolean => shim.world.host.resolvCo
 
 describe("resolv.conf of a sandbox", () => {
   test("is written again when another program starts its container", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim, withDns());
     assert.equal(writes(shim), 1);
     overwrite(shim, id);
@@ -46,7 +47,6 @@ describe("resolv.conf of a sandbox", () => {
   });
 
   test("is written again after the engine was away, while its container ran on", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim, withDns());
     overwrite(shim, id);
     shim.engine.events$.breakAll(new Error("the engine was started again"));
@@ -54,14 +54,12 @@ describe("resolv.conf of a sandbox", () => {
   });
 
   test("is looked at once for each start, and not by the run that makes the sandbox", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim, withDns());
     for (let count = 0; count < 5; count += 1) await shim.sync.refresh(id);
     assert.equal(writes(shim), 1);
   });
 
   test("is the engine's own where the pod asked for nothing, and left alone once the pod is stopped", async () => {
-    await using shim = await TestShim.start();
     const without = await runSandbox(shim, runRequest({ dns_config: null }));
     const metadata = { name: "other", namespace: "default", uid: "other", attempt: 0 };
     const stopped = await runSandbox(shim, { ...withDns(), config: { ...withDns().config, metadata } });

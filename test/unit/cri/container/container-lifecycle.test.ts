@@ -8,8 +8,10 @@ import {
   runContainer,
   runSandbox,
 } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const stop = (shim: TestShim, id: string, timeout = "10"): Promise<unknown> =>
   shim.rpcs.StopContainer({ container_id: id, timeout }, shim.call());
@@ -18,7 +20,6 @@ const remove = (shim: TestShim, id: string): Promise<unknown> =>
 
 describe("stopContainer()", () => {
   test("stops with the grace period of the request, and shows the container as ended", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     await stop(shim, id, "42");
@@ -27,7 +28,6 @@ describe("stopContainer()", () => {
   });
 
   test("shows the exit of a container whose start and end were not seen yet", async () => {
-    await using shim = await TestShim.start();
     const id = await createContainer(shim, await runSandbox(shim));
     shim.engine.events$.policy = () => [];
     shim.engine.containers.start(id);
@@ -37,7 +37,6 @@ describe("stopContainer()", () => {
   });
 
   test("succeeds for a container that was never started, and for an unknown id", async () => {
-    await using shim = await TestShim.start();
     const created = await createContainer(shim, await runSandbox(shim));
     await stop(shim, created);
     await stop(shim, "f".repeat(64));
@@ -45,14 +44,12 @@ describe("stopContainer()", () => {
   });
 
   test("never stops a sandbox", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await stop(shim, sandbox);
     assert.equal(shim.engine.containers.get(sandbox).state.running, true);
   });
 
   test("lets a second call with less grace through while the first waits", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     let longStopHangs = true;
     shim.engine.hangs = (verb, [, grace]) => verb === "stopContainer" && grace === 600 && longStopHangs;
@@ -69,7 +66,6 @@ describe("stopContainer()", () => {
   });
 
   test("is an error when the engine cannot stop it", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.failNext(
       "stopContainer",
@@ -81,7 +77,6 @@ describe("stopContainer()", () => {
 
 describe("removeContainer()", () => {
   test("removes a container, running or not, with its log link and its record", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const sandbox = await runSandbox(shim);
     const [running, ended] = [
@@ -98,14 +93,12 @@ describe("removeContainer()", () => {
   });
 
   test("succeeds for an unknown id and that of a sandbox, which stays", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     for (const other of ["f".repeat(64), sandbox]) await remove(shim, other);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
   test("whose log link cannot be removed is an error, and leaves nothing else behind", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });
@@ -118,7 +111,6 @@ describe("removeContainer()", () => {
   });
 
   test("has its record and its log link removed also when another program removed it", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });
     shim.engine.containers.remove(id, { force: true });
@@ -128,7 +120,6 @@ describe("removeContainer()", () => {
   });
 
   test("needs no inspect: the engine has answered that the container is gone", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.inspectFailure = () => new ShimError("timeout", "too slow");
@@ -138,7 +129,6 @@ describe("removeContainer()", () => {
   });
 
   test("that fails keeps the log reachable, and can be repeated", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.failNext("removeContainer", new ShimError("unknown", "device busy"));
     await rejectsWith(remove(shim, id), "unknown", /device busy/);

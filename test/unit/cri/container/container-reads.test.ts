@@ -17,8 +17,10 @@ import {
   startContainer,
 } from "../../../fakes/pods.js";
 import { containerSecurity, runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
+
+const shim = shimOfEachTest();
 
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
 const status = async (shim: TestShim, id: string) => {
@@ -29,7 +31,6 @@ const status = async (shim: TestShim, id: string) => {
 
 describe("listContainers()", () => {
   test("filters by id, prefix, sandbox, state and labels, all at once", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const metadata = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
     const other = await runSandbox(shim, runRequest({ metadata }));
@@ -69,7 +70,6 @@ describe("listContainers()", () => {
 
 describe("containerStatus()", () => {
   test("of a running container", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     const answer = await status(shim, id.slice(0, 12));
     assert.equal(answer.id, id);
@@ -138,7 +138,6 @@ describe("containerStatus()", () => {
   ];
   for (const [what, happen, expected] of endings) {
     test(`of a container that is ${what}`, async () => {
-      await using shim = await TestShim.start();
       const id = await createContainer(shim, await runSandbox(shim));
       await happen(shim, id);
       await shim.sync.refresh(id);
@@ -153,7 +152,6 @@ describe("containerStatus()", () => {
   }
 
   test("asks for the image once, and does without it when it is gone", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     await status(shim, id);
     shim.world.journal.clear();
@@ -167,7 +165,6 @@ describe("containerStatus()", () => {
   });
 
   test("succeeds although the image cannot be inspected", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     shim.services.images.cache.forget();
     shim.engine.failNext("inspectImage", new ShimError("unknown", "engine is confused"));
@@ -175,7 +172,6 @@ describe("containerStatus()", () => {
   });
 
   test("shows the user that the container runs as", async () => {
-    await using shim = await TestShim.start();
     const security_context = containerSecurity({
       run_as_user: { value: "1000" },
       run_as_group: { value: "2000" },
@@ -189,7 +185,6 @@ describe("containerStatus()", () => {
   });
 
   test("is NOT_FOUND for unknown ids, sandboxes and foreign containers", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const foreign = shim.engine.containers.create("foreign", {
       Image: "busybox",
@@ -200,7 +195,6 @@ describe("containerStatus()", () => {
   });
 
   test("says more when it is asked to", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     const { info } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: true }, shim.call());

@@ -25,8 +25,10 @@ import {
   namespaceOptions,
   runRequest,
 } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const name = "k8s_main_web_default_uid-1_0";
 const foreignBody = { Image: "busybox", Labels: {}, HostConfig: {} };
@@ -39,7 +41,6 @@ const hugepages = {
 
 describe("createContainer()", () => {
   test("makes a container that is in the list when the call returns", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
@@ -58,7 +59,6 @@ describe("createContainer()", () => {
     ],
   ] as const) {
     test(`refuses a program that the kernel does not start and the ${what} names, and leaves nothing behind`, async () => {
-      await using shim = await TestShim.start();
       const sandbox = await runSandbox(shim);
       shim.engine.images.add({ tags: ["busybox:latest"], snapshot: { config } });
       const refused = createContainer(shim, sandbox, changes);
@@ -69,12 +69,10 @@ describe("createContainer()", () => {
   }
 
   test("takes an argument that is longer than a path, where it is not the program", async () => {
-    await using shim = await TestShim.start();
     await createContainer(shim, await runSandbox(shim), { command: ["cat"], args: ["x".repeat(4096)] });
   });
 
   test("takes an unambiguous prefix of the sandbox's id, and gives the container the whole of it", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox.slice(0, 12));
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
@@ -141,7 +139,6 @@ describe("createContainer()", () => {
   });
 
   test("joins the PID namespace only of a running container of its own pod, which counts at the start, too", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const metadata = { ...runRequest().config.metadata, uid: "uid-2" };
     const foreign = await runContainer(shim, await runSandbox(shim, runRequest({ metadata })));
@@ -222,7 +219,6 @@ describe("createContainer()", () => {
   });
 
   test("refuses a sandbox that is not ready", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(
@@ -234,14 +230,12 @@ describe("createContainer()", () => {
   });
 
   test("refuses an unknown sandbox, and a container in its place", async () => {
-    await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));
     await rejectsWith(createContainer(shim, "f".repeat(64)), "notFound");
     await rejectsWith(createContainer(shim, container), "notFound");
   });
 
   test("reports an image that is not there as NOT_FOUND and leaves nothing", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await rejectsWith(
       createContainer(shim, sandbox, { image: imageSpec("absent:1") }),
@@ -252,7 +246,6 @@ describe("createContainer()", () => {
   });
 
   test("has the users of an image read once, and does without them when they cannot be read", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
     const { users } = shim.services.images;
@@ -267,7 +260,6 @@ describe("createContainer()", () => {
   });
 
   test("reads users from no container of a pod: its mounts and processes are not the image's word", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
     await shim.services.images.users.whatIsKnown(
@@ -279,7 +271,6 @@ describe("createContainer()", () => {
   });
 
   test("looks a user up through a scratch container when the plan needs it, and removes that container", async () => {
-    await using shim = await TestShim.start();
     const { engine } = shim.world;
     const sandbox = await runSandbox(shim);
     const security_context = containerSecurity({ supplemental_groups_policy: 1 });
@@ -289,7 +280,6 @@ describe("createContainer()", () => {
   });
 
   test("removes the scratch container also when the files cannot be read", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
     const security_context = containerSecurity({ supplemental_groups_policy: 1 });
@@ -302,7 +292,6 @@ describe("createContainer()", () => {
   });
 
   test("keeps cgroup settings in a record of a container that the read model has", async () => {
-    await using shim = await TestShim.start();
     const { containers } = shim.services.records;
     const { model } = shim.services.state;
     const sandbox = await runSandbox(shim);
@@ -322,7 +311,6 @@ describe("createContainer()", () => {
 
 describe("createContainer() leaves nothing behind", () => {
   test("when the sandbox was stopped while the engine created", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const { pods } = shim.services.records;
     const { model } = shim.services.state;
@@ -340,7 +328,6 @@ describe("createContainer() leaves nothing behind", () => {
   const cancelAfter = ["engine.createContainer", "engine.inspectContainer"];
   for (const step of cancelAfter) {
     test(`when the caller leaves right after ${step}`, async () => {
-      await using shim = await TestShim.start();
       const sandbox = await runSandbox(shim);
       const call = shim.call();
       shim.world.journal.afterStep = (done) => {
@@ -375,7 +362,6 @@ describe("createContainer() leaves nothing behind", () => {
     ],
   ] as const) {
     test(`when ${what}`, async () => {
-      await using shim = await TestShim.start();
       const sandbox = await runSandbox(shim);
       await turns(5);
       fail(shim);
@@ -388,7 +374,6 @@ describe("createContainer() leaves nothing behind", () => {
 
 describe("createContainer() with a taken name", () => {
   test("removes a container of the pod that does not run, with its log link", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const dead = await runContainer(shim, sandbox);
     shim.engine.containers.exit(dead, 1);
@@ -399,7 +384,6 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("is a conflict when that container runs, which stays untouched", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
     await rejectsWith(createContainer(shim, sandbox), "conflict", /a running container already has the name/);
@@ -423,7 +407,6 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("makes a missing source of a mount, says so, and leaves it when the create fails", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("createContainer", new ShimError("unknown", "create fails"));
     await rejectsWith(createContainer(shim, sandbox, { mounts: [bind("/srv/x")] }), "unknown");
@@ -471,7 +454,6 @@ describe("createContainer() with a taken name", () => {
   }
 
   test("fails by the path whose file system does not answer, and leaves no container", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const reason = "the file system does not answer (10s)";
     shim.world.host.pathProblems.set("/mnt/nfs", { kind: "timeout", reason });
@@ -484,7 +466,6 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("takes a random suffix when a foreign container has it", async () => {
-    await using shim = await TestShim.start();
     const foreign = shim.engine.containers.create(name, foreignBody);
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
@@ -493,7 +474,6 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("takes a random suffix when the dead container cannot be removed", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const dead = await runContainer(shim, sandbox);
     shim.engine.containers.exit(dead, 1);
@@ -505,7 +485,6 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("concurrently for one name never ends with two containers", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const results = await Promise.allSettled([
       createContainer(shim, sandbox),

@@ -12,8 +12,10 @@ import {
   startContainer,
 } from "../../../fakes/pods.js";
 import { containerResources } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const link = "/var/log/pods/default_web_uid-1/main/0.log";
 const hugepages = {
@@ -46,7 +48,6 @@ describe("startContainer()", () => {
   });
 
   test("refuses a container of another program whose start would hang", async (t) => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     const inspect = shim.engine.containers.inspect.bind(shim.engine.containers);
     t.mock.method(shim.engine.containers, "inspect", (one: string) => {
@@ -59,7 +60,6 @@ describe("startContainer()", () => {
   });
 
   test("starts it, links its log and shows it running, events or not", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const { id } = await created(shim);
     await startContainer(shim, id);
@@ -68,7 +68,6 @@ describe("startContainer()", () => {
   });
 
   test("restores the record of a log that a kill has kept from being written", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     const calls: string[] = [];
     const used: Partial<ContainerLogs> = {
@@ -97,7 +96,6 @@ describe("startContainer()", () => {
   });
 
   test("twice succeeds", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     await startContainer(shim, id);
     await startContainer(shim, id);
@@ -105,7 +103,6 @@ describe("startContainer()", () => {
   });
 
   test("stops it again when the sandbox was stopped while it started", async () => {
-    await using shim = await TestShim.start();
     const { sandbox, id } = await created(shim);
     const { pods } = shim.services.records;
     const { model } = shim.services.state;
@@ -121,7 +118,6 @@ describe("startContainer()", () => {
   });
 
   test("gives limits and log also to a container whose caller left while it started", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     const call = shim.call();
     shim.world.journal.afterStep = ({ verb }) => {
@@ -137,14 +133,12 @@ describe("startContainer()", () => {
   });
 
   test("links no log when none is wanted", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, { log_path: "" });
     await startContainer(shim, id);
     assert.equal(shim.world.host.links.size, 0);
   });
 
   test("refuses a container that has ended, and one whose sandbox is not ready", async () => {
-    await using shim = await TestShim.start();
     const { sandbox, id } = await created(shim);
     await startContainer(shim, id);
     shim.engine.containers.exit(id, 0);
@@ -157,14 +151,12 @@ describe("startContainer()", () => {
   });
 
   test("is NOT_FOUND for an unknown id", async () => {
-    await using shim = await TestShim.start();
     await rejectsWith(startContainer(shim, "f".repeat(64)), "notFound", /No such container/);
   });
 });
 
 describe("startContainer() that fails", () => {
   test("links the log all the same, and shows the container as ended", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     shim.engine.startFailure = () => new ShimError("unknown", "OCI runtime create failed: bad mount");
     await rejectsWith(
@@ -177,7 +169,6 @@ describe("startContainer() that fails", () => {
   });
 
   test("says in short that the executable is missing", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     const long = 'OCI runtime create failed: exec: "nope": executable file not found in $PATH: unknown';
     shim.engine.startFailure = () => new ShimError("invalid", long);
@@ -189,7 +180,6 @@ describe("startContainer() that fails", () => {
   });
 
   test("reports why it failed, also when the log cannot be linked or the container not be inspected then", async () => {
-    await using shim = await TestShim.start();
     const { sandbox, id } = await created(shim);
     shim.engine.startFailure = () => new ShimError("unknown", "bad mount");
     shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
@@ -205,7 +195,6 @@ describe("startContainer() that fails", () => {
   });
 
   test("is an error when only the log link cannot be made; the container runs on", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim);
     shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
     await rejectsWith(startContainer(shim, id), "unavailable", /link the log of container ".*": disk full/);
@@ -215,7 +204,6 @@ describe("startContainer() that fails", () => {
 
 describe("startContainer() with cgroup settings", () => {
   test("applies them to the running container", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     await startContainer(shim, id);
     assert.deepEqual(shim.world.host.cgroups.get(id)?.hugepages, [
@@ -224,7 +212,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("applies them although the log cannot be linked", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
     await rejectsWith(startContainer(shim, id), "unavailable", /disk full/);
@@ -232,7 +219,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("stops the container when they cannot be applied", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
     await rejectsWith(
@@ -244,7 +230,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("is no error when the container has ended before they could be applied", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.engine.events$.policy = () => [];
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no such process"));
@@ -259,7 +244,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("does without those that kubelets send for every container where no cgroup is in reach", async () => {
-    await using shim = await TestShim.start();
     const limits = [{ page_size: "2MB", limit: "0" }];
     const { id } = await created(shim, {
       linux: { resources: containerResources({ hugepage_limits: limits }), security_context: null },
@@ -270,7 +254,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("reports why they cannot be applied, also when the container cannot be stopped then", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
     shim.engine.failNext("stopContainer", new ShimError("timeout", "too slow"));
@@ -278,7 +261,6 @@ describe("startContainer() with cgroup settings", () => {
   });
 
   test("stops a container whose inspect fails, because it has no limits", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.engine.events$.policy = () => [];
     shim.world.journal.afterStep = ({ verb }) => {
@@ -292,7 +274,6 @@ describe("startContainer() with cgroup settings", () => {
 
 describe("startContainer() whose answer from the engine is lost", () => {
   test("succeeds, with limits and log, when the container runs", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.engine.loseNextAnswer("startContainer");
     await startContainer(shim, id);
@@ -302,7 +283,6 @@ describe("startContainer() whose answer from the engine is lost", () => {
   });
 
   test("ends with its caller, and completes what the engine starts afterwards", async () => {
-    await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     const call = shim.call();
     const held = holdRequests(shim, "startContainer");

@@ -4,7 +4,9 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import type { LinuxContainerResources } from "../../../../src/domain/cri.js";
 import { createContainer, rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { containerResources } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const update = (shim: TestShim, id: string, changes: Partial<LinuxContainerResources>): Promise<unknown> =>
   shim.rpcs.UpdateContainerResources(
@@ -19,7 +21,6 @@ async function shownResources(shim: TestShim, id: string): Promise<Readonly<Reco
 
 describe("updateContainerResources()", () => {
   test("changes what the request names, keeps the rest, and shows it, events or not", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     await update(shim, id, { cpu_shares: "512", memory_limit_in_bytes: "67108864" });
@@ -32,7 +33,6 @@ describe("updateContainerResources()", () => {
   });
 
   test("changes a container that was not started yet", async () => {
-    await using shim = await TestShim.start();
     const id = await createContainer(shim, await runSandbox(shim));
     await update(shim, id, { cpu_shares: "512" });
     assert.equal((await shownResources(shim, id))["cpu_shares"], "512");
@@ -50,14 +50,12 @@ describe("updateContainerResources()", () => {
   });
 
   test("without anything to change asks the engine nothing", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     await update(shim, id, {});
     assert.deepEqual(shim.world.journal.names("engine.updateContainer"), []);
   });
 
   test("writes cgroup limits at once when the container runs, and remembers them for its next start", async () => {
-    await using shim = await TestShim.start();
     const hugepages = [{ pageSize: "2MB", limitBytes: 4_194_304n }];
     const change = { hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] };
     const sandbox = await runSandbox(shim);
@@ -74,7 +72,6 @@ describe("updateContainerResources()", () => {
   });
 
   test("changes nothing when the cgroup refuses its part", async () => {
-    await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
@@ -151,7 +148,6 @@ describe("updateContainerResources()", () => {
   });
 
   test("refuses a container that has ended, and unknown ids", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
@@ -160,7 +156,6 @@ describe("updateContainerResources()", () => {
   });
 
   test("reports the engine's refusal", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.failNext("updateContainer", new ShimError("invalid", "Minimum memory limit allowed is 6MB"));
     await rejectsWith(

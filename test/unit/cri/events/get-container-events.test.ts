@@ -11,8 +11,10 @@ import {
   runSandbox,
   startContainer,
 } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 type Event = Answer<ContainerEventResponse>;
 
@@ -81,7 +83,6 @@ function createPending(shim: TestShim, sandboxId: string): string {
 
 describe("getContainerEvents()", () => {
   test("tells the life of a pod, in order, with the statuses of that moment", async () => {
-    await using shim = await TestShim.start();
     await using client = await Client.open(shim);
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
@@ -119,7 +120,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("shows each status as ContainerStatus and PodSandboxStatus do, in a time that orders both", async () => {
-    await using shim = await TestShim.start();
     await using client = await Client.open(shim);
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
@@ -152,7 +152,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("loses no transition when the engine's events are late, doubled or lost", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await using client = await Client.open(shim);
     shim.engine.events$.policy = () => [];
@@ -168,7 +167,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("tells after a lost connection what has changed, and nothing else", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const [stays, ends] = [
       await runContainer(shim, sandbox, "stays"),
@@ -190,7 +188,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("holds the events of a pod back while one of its containers cannot be read", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const known = await runContainer(shim, sandbox, "known");
     await using client = await Client.open(shim);
@@ -204,7 +201,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("shows a sandbox only when RunPodSandbox has ended, and one that was undone never", async () => {
-    await using shim = await TestShim.start();
     await using client = await Client.open(shim);
     shim.world.journal.failNext("network.setUpPod", new ShimError("unknown", "no address left"));
     await rejectsWith(runSandbox(shim), "unknown", /no address left/);
@@ -228,7 +224,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("tells of containers whose sandbox the engine has lost, as the last known sandbox", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     await using client = await Client.open(shim);
@@ -244,7 +239,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("gives every client every event, described once, and asks nothing without clients", async () => {
-    await using shim = await TestShim.start();
     let described = 0;
     const { cache } = shim.services.images;
     const get = cache.get.bind(cache);
@@ -266,7 +260,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("ends a client that does not keep up with exhausted, and no other", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
     await using slow = await Client.open(shim);
@@ -285,7 +278,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("fails unavailable without an engine, and ends with its caller", async () => {
-    await using shim = await TestShim.start();
     const client = await Client.open(shim);
     await client[Symbol.asyncDispose]();
     await rejectsWith(client.ended, "cancelled");
@@ -296,7 +288,6 @@ describe("getContainerEvents()", () => {
   });
 
   test("ends the streams when a pod cannot be described, so that nothing is missed in silence", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await using client = await Client.open(shim);
     shim.services.images.cache.get = () => Promise.reject(new ShimError("unknown", "broken"));
@@ -307,7 +298,6 @@ describe("getContainerEvents()", () => {
 
 describe("podSandboxStatus() for EventedPLEG", () => {
   test("leaves containers and time out while a container of the pod is pending", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await runContainer(shim, sandbox);
     shim.engine.events$.policy = () => [];
@@ -322,7 +312,6 @@ describe("podSandboxStatus() for EventedPLEG", () => {
   });
 
   test("shows the newest container first, as kubelets take the first one of a name", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await using client = await Client.open(shim);
     const first = await runContainer(shim, sandbox, "main");

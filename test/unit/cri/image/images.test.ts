@@ -4,8 +4,10 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import type { NewImage } from "../../../fakes/fake-images.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { imageSpec } from "../../../fakes/requests.js";
-import { pauseImage, TestShim } from "../../../fakes/services.js";
+import { pauseImage, shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const digest = `sha256:${"d".repeat(64)}`;
 const id = `sha256:cafe${"0".repeat(60)}`;
@@ -186,7 +188,6 @@ describe("an image", () => {
   };
   for (const [what, [expected, prepare]] of Object.entries(cases)) {
     test(`${what} is ${expected ? "" : "not "}pinned`, async () => {
-      await using shim = await TestShim.start();
       prepare(shim);
       assert.equal(await pinned(shim), expected);
     });
@@ -393,7 +394,6 @@ describe("removeImage()", () => {
   });
 
   test("refuses an image that a container or a sandbox uses, before any name is gone", async () => {
-    await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));
     await rejectsWith(
       remove(shim, "busybox"),
@@ -443,7 +443,6 @@ describe("imageFsInfo()", () => {
   const info = (shim: TestShim) => shim.rpcs.ImageFsInfo({}, shim.call());
 
   test("tells bytes and inodes of Docker's directory", async () => {
-    await using shim = await TestShim.start();
     const { image_filesystems: [fs] = [], container_filesystems } = await info(shim);
     assert.equal(fs?.fs_id?.mountpoint, "/var/lib/docker");
     assert.deepEqual([fs.used_bytes?.value, fs.inodes_used?.value], ["2000", "50"]);
@@ -453,7 +452,6 @@ describe("imageFsInfo()", () => {
   });
 
   test("tells what containers have written, and inodes only when all were counted", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const used = async () => {
       const { container_filesystems: [fs] = [] } = await info(shim);
@@ -473,7 +471,6 @@ describe("imageFsInfo()", () => {
   });
 
   test("names the directory of the containerd image store, for containers too", async () => {
-    await using shim = await TestShim.start();
     shim.world.host.imageRoot = "/var/lib/containerd";
     const { image_filesystems: [images] = [], container_filesystems: [containers] = [] } = await info(shim);
     assert.equal(images?.fs_id?.mountpoint, "/var/lib/containerd");
@@ -481,7 +478,6 @@ describe("imageFsInfo()", () => {
   });
 
   test("measures once for concurrent callers, and not again at once", async () => {
-    await using shim = await TestShim.start();
     const [first, second] = await Promise.all([info(shim), info(shim)]);
     const third = await info(shim);
     // The other file system has the time of the call.
@@ -491,7 +487,6 @@ describe("imageFsInfo()", () => {
   });
 
   test("measures again after half a minute, also when the clock was set back meanwhile", async (t) => {
-    await using shim = await TestShim.start();
     await info(shim);
     const [date, monotonic] = [Date.now(), performance.now()];
     t.mock.method(Date, "now", () => date - 3_600_000);
@@ -505,14 +500,12 @@ describe("imageFsInfo()", () => {
   });
 
   test("tells the file system's use when the engine cannot say", async () => {
-    await using shim = await TestShim.start();
     shim.engine.imageDiskUsage = () => turns(1).then(() => undefined);
     const { image_filesystems: [fs] = [] } = await info(shim);
     assert.equal(fs?.used_bytes?.value, "5000");
   });
 
   test("does not keep a failed measurement", async () => {
-    await using shim = await TestShim.start();
     shim.engine.failNext("imageDiskUsage", new ShimError("timeout", "too slow"));
     await rejectsWith(info(shim), "timeout");
     await info(shim);

@@ -6,8 +6,10 @@ import type { AuthConfig } from "../../../../src/domain/cri.js";
 import type { PullProgress } from "../../../../src/shim/ports/engine.js";
 import { rejectsWith } from "../../../fakes/pods.js";
 import { imageSpec } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const noAuth = {
   username: "",
@@ -56,13 +58,11 @@ function slowPull(shim: TestShim): void {
 
 describe("pullImage()", () => {
   test("answers the id that lists and statuses show", async () => {
-    await using shim = await TestShim.start();
     const id = await pull(shim, "registry.example/app:1");
     assert.equal(id, shim.engine.images.find("registry.example/app:1")?.id);
   });
 
   test("takes the runtime handlers that pods may name, and refuses others before anything is pulled", async () => {
-    await using shim = await TestShim.start();
     const pullFor = (runtime_handler: string) =>
       shim.rpcs.PullImage(
         { image: { ...imageSpec("busybox"), runtime_handler }, auth: null, sandbox_config: null },
@@ -75,7 +75,6 @@ describe("pullImage()", () => {
   });
 
   test("is shared by concurrent callers of the same image, however they write its name", async () => {
-    await using shim = await TestShim.start();
     slowPull(shim);
     const names = ["busybox:1", "docker.io/library/busybox:1", "busybox:1"];
     const ids = await Promise.all(names.map((name) => pull(shim, name)));
@@ -84,7 +83,6 @@ describe("pullImage()", () => {
   });
 
   test("is told by verbose Status, with its layers, until it ends", async () => {
-    await using shim = await TestShim.start();
     const pulls = async (): Promise<unknown> => {
       const { info } = await shim.rpcs.Status({ verbose: true }, shim.call());
       return JSON.parse(info?.["pulls"] ?? "");
@@ -105,7 +103,6 @@ describe("pullImage()", () => {
   });
 
   test("is not shared by callers with other credentials", async () => {
-    await using shim = await TestShim.start();
     slowPull(shim);
     await Promise.all([
       pull(shim, "app:1", { username: "a", password: "1" }),
@@ -115,7 +112,6 @@ describe("pullImage()", () => {
   });
 
   test("goes on for those who stay, and is cancelled when the last caller has left", async () => {
-    await using shim = await TestShim.start();
     const pulling = hangingPull(shim);
     const calls = [shim.call(), shim.call()] as const;
     const pulls = calls.map((call) => pull(shim, "app:1", null, call));
@@ -156,14 +152,12 @@ describe("pullImage()", () => {
   ];
   for (const [what, auth, expected] of credentials) {
     test(`hands ${what} to the engine`, async () => {
-      await using shim = await TestShim.start();
       await pull(shim, "app:1", auth);
       assert.deepEqual(shim.world.journal.argsOf("engine.pullImage"), [["app:1", expected]]);
     });
   }
 
   test("refuses auth that is no user and password, without telling it", async () => {
-    await using shim = await TestShim.start();
     const auth = Buffer.from("s3cret").toString("base64");
     await assert.rejects(
       pull(shim, "app:1", { auth }),
@@ -173,7 +167,6 @@ describe("pullImage()", () => {
   });
 
   test("never logs credentials", async () => {
-    await using shim = await TestShim.start();
     shim.engine.onPull = (_reference, _credentials, onProgress) => {
       onProgress(layer("Downloading", 1));
       throw new ShimError("denied", "pull access denied");
@@ -198,7 +191,6 @@ describe("pullImage()", () => {
   ];
   for (const [kind, fields, expected, message] of failures) {
     test(`reports ${kind} ${JSON.stringify(fields)} as ${expected}`, async () => {
-      await using shim = await TestShim.start();
       shim.engine.failNext("pullImage", new ShimError(kind, "planned", { ...fields }));
       await rejectsWith(pull(shim, "app:1"), expected, message);
       await pull(shim, "app:1");
@@ -206,7 +198,6 @@ describe("pullImage()", () => {
   }
 
   test("is an error when the engine does not have the image afterwards", async () => {
-    await using shim = await TestShim.start();
     shim.engine.onPull = () => undefined;
     await rejectsWith(pull(shim, "app:1"), "unavailable", /lost it right after the pull/);
   });

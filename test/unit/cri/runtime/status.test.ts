@@ -5,8 +5,10 @@ import { CgroupDriver } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const status = (shim: TestShim, verbose = false) => shim.rpcs.Status({ verbose }, shim.call());
 
@@ -21,7 +23,6 @@ async function conditions(shim: TestShim): Promise<Readonly<Record<string, strin
 
 describe("status()", () => {
   test("tells why the network is not ready", async () => {
-    await using shim = await TestShim.start();
     shim.world.network.problem = "cni config uninitialized";
     assert.deepEqual(await conditions(shim), {
       RuntimeReady: true,
@@ -30,7 +31,6 @@ describe("status()", () => {
   });
 
   test("answers without an engine, and tells why the runtime is not ready, until the engine is back", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.down();
     await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
@@ -47,7 +47,6 @@ describe("status()", () => {
   });
 
   test("is not ready while the read model is not live, although the engine answers", async () => {
-    await using shim = await TestShim.start();
     shim.services.state.link.set({ phase: "recovering", facts: undefined });
     assert.match(String((await conditions(shim))["RuntimeReady"]), /still being read/);
     shim.services.state.link.set({ phase: "lost", reason: new ShimError("precondition", "engine too old") });
@@ -55,7 +54,6 @@ describe("status()", () => {
   });
 
   test("sends nothing after a recent answer while the link is live, and pings when it is not", async () => {
-    await using shim = await TestShim.start();
     const asked: number[] = [];
     shim.engine.hasAnswered = (recentMs) => asked.push(recentMs) > 0;
     await status(shim);
@@ -67,7 +65,6 @@ describe("status()", () => {
   });
 
   test("ends with its caller when the engine is frozen", async () => {
-    await using shim = await TestShim.start();
     shim.engine.freeze();
     const call = shim.call();
     const pending = shim.rpcs.Status({ verbose: false }, call);
@@ -97,7 +94,6 @@ describe("status()", () => {
   });
 
   test("tells more when it is asked to", async () => {
-    await using shim = await TestShim.start();
     const { info } = await status(shim, true);
     assert.equal((JSON.parse(info?.["network"] ?? "") as Record<string, unknown>)["plugin"], "cni");
     assert.equal(
@@ -111,7 +107,6 @@ describe("status()", () => {
 
 describe("version()", () => {
   test("is docker's, in the form that kubelets parse, without asking the engine", async () => {
-    await using shim = await TestShim.start();
     shim.world.journal.clear();
     assert.deepEqual(await shim.rpcs.Version({ version: "" }, shim.call()), {
       version: "0.1.0",
@@ -123,7 +118,6 @@ describe("version()", () => {
   });
 
   test("fails unavailable without an engine", async () => {
-    await using shim = await TestShim.start();
     shim.engine.down();
     await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     await rejectsWith(shim.rpcs.Version({ version: "" }, shim.call()), "unavailable");
@@ -156,7 +150,6 @@ describe("updateRuntimeConfig()", () => {
     ["", []],
   ] as const) {
     test(`hands "${text}" to the network plugin`, async () => {
-      await using shim = await TestShim.start();
       const request = { runtime_config: { network_config: { pod_cidr: text } } };
       await shim.rpcs.UpdateRuntimeConfig(request, shim.call());
       assert.deepEqual(shim.world.journal.argsOf("network.podCidrChanged"), expected);

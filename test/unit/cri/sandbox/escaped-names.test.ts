@@ -4,7 +4,9 @@ import { describe, test } from "node:test";
 import type { ValidCreateContainer } from "../../../../src/domain/requests.js";
 import { runSandbox } from "../../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const underscored = { name: "a_b", namespace: "n_s", uid: "u_1", attempt: 0 };
 /** A pod whose names are the escaped ones of the pod above. */
@@ -34,7 +36,6 @@ async function containersOf(shim: TestShim): Promise<readonly unknown[]> {
 
 describe("a pod with underscores in its names", () => {
   test("is listed under the names of its request, also when its record is lost", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim, runRequest({ metadata: underscored }));
     await create(shim, sandbox);
     assert.equal(shim.engine.containers.get(sandbox).name, "k8s_POD_a.-b_n.-s_u.-1_0_escaped");
@@ -47,14 +48,12 @@ describe("a pod with underscores in its names", () => {
   });
 
   test("is kept apart from a pod whose names are its escaped ones", async () => {
-    await using shim = await TestShim.start();
     await runSandbox(shim, runRequest({ metadata: underscored }));
     await runSandbox(shim, runRequest({ metadata: lookalike }));
     assert.deepEqual(new Set(await podsOf(shim)), new Set([underscored, lookalike]));
   });
 
   test("takes a random suffix when a foreign container has its name, and is found", async () => {
-    await using shim = await TestShim.start();
     shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", {
       Image: "busybox",
       Labels: {},

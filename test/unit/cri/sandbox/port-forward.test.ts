@@ -3,7 +3,9 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import type { PortForwardSession } from "../../../../src/shim/ports/streaming.js";
 import { rejectsWith, runSandbox } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const never = new AbortController().signal;
 
@@ -14,7 +16,6 @@ async function open(shim: TestShim, id: string, port: readonly number[] = []): P
 
 describe("portForward()", () => {
   test("offers connections to the ports that the client names", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const session = await open(shim, id.slice(0, 12), [80, 443]);
     assert.deepEqual([session.sandboxId, session.ports], [id, [80, 443]]);
@@ -29,7 +30,6 @@ describe("portForward()", () => {
   });
 
   test("says in an error which port of which pod it was", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const session = await open(shim, id);
     shim.world.podDialer.refuse = () => new ShimError("unavailable", "connection refused");
@@ -39,7 +39,6 @@ describe("portForward()", () => {
 
   for (const port of [0, -1, 65_536, 1.5, NaN]) {
     test(`refuses port ${port} of a stream`, async () => {
-      await using shim = await TestShim.start();
       const session = await open(shim, await runSandbox(shim));
       await rejectsWith(session.connect(port, never), "invalid");
       assert.deepEqual(shim.world.podDialer.calls, []);
@@ -47,7 +46,6 @@ describe("portForward()", () => {
   }
 
   test("makes no connection once the pod has stopped", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const session = await open(shim, id);
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());

@@ -8,14 +8,15 @@ import {
   runContainer,
   runSandbox,
 } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const remove = (shim: TestShim, id: string): Promise<unknown> =>
   shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call("RemovePodSandbox"));
 
 describe("removePodSandbox()", () => {
   test("of a stopped sandbox names the pod in the log line", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
     const call = shim.call("RemovePodSandbox");
@@ -24,7 +25,6 @@ describe("removePodSandbox()", () => {
   });
 
   test("whose checkpoint stays does not tear the network down again", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.world.journal.failNext("checkpoints.remove", new ShimError("unavailable", "disk is read-only"));
     await rejectsWith(remove(shim, id), "unavailable");
@@ -33,7 +33,6 @@ describe("removePodSandbox()", () => {
   });
 
   test("stops a running sandbox first, removes checkpoint and record last, and leaves nothing", async () => {
-    await using shim = await TestShim.start();
     const { engine, network, checkpoints, host } = shim.world;
     const id = await runSandbox(shim);
     await runContainer(shim, id, "one");
@@ -58,7 +57,6 @@ describe("removePodSandbox()", () => {
     ["records.remove", false],
   ] as const) {
     test(`that fails in ${step} can be repeated`, async () => {
-      await using shim = await TestShim.start();
       const { journal, engine, network, checkpoints } = shim.world;
       const id = await runSandbox(shim);
       journal.failNext(step, new ShimError("unknown", "planned fault"));
@@ -72,7 +70,6 @@ describe("removePodSandbox()", () => {
   }
 
   test("keeps the sandbox when one of its containers cannot be removed, and removes the others", async () => {
-    await using shim = await TestShim.start();
     const { engine } = shim.world;
     const id = await runSandbox(shim);
     await runContainer(shim, id, "one");
@@ -86,7 +83,6 @@ describe("removePodSandbox()", () => {
   });
 
   test("removes a sandbox that exists only as a checkpoint", async () => {
-    await using shim = await TestShim.start();
     const id = "e".repeat(64);
     shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
     assert.deepEqual(await listedSandboxes(shim), { [id]: 1 });
@@ -95,7 +91,6 @@ describe("removePodSandbox()", () => {
   });
 
   test("concurrently with itself and with stop succeeds, and releases the network once", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await runContainer(shim, id);
     const stop = shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());

@@ -4,14 +4,15 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { runRequest } from "../../../fakes/requests.js";
-import { pauseImage, TestShim } from "../../../fakes/services.js";
+import { pauseImage, shimOfEachTest } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const name = "k8s_POD_web_default_uid-1_0";
 
 describe("runPodSandbox() repeated", () => {
   test("with an equal request answers the same id and makes nothing, also after a restart", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim, runRequest({ labels: { a: "1", b: "2" } }));
     shim.world.journal.clear();
     // The order of the entries of a map does not count.
@@ -24,7 +25,6 @@ describe("runPodSandbox() repeated", () => {
   });
 
   test("with an equal request answers the same id when the sandbox got an alternative name", async () => {
-    await using shim = await TestShim.start();
     shim.engine.containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
     const id = await runSandbox(shim);
     assert.equal(await runSandbox(shim), id);
@@ -32,14 +32,12 @@ describe("runPodSandbox() repeated", () => {
   });
 
   test("concurrently makes one sandbox", async () => {
-    await using shim = await TestShim.start();
     const [first, second] = await Promise.all([runSandbox(shim), runSandbox(shim)]);
     assert.equal(first, second);
     assert.equal(shim.engine.containers.ids.length, 1);
   });
 
   test("with another request is a conflict, and the one that runs stays as it is, in the lists as well", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.world.journal.clear();
     const lists: Promise<void>[] = [];
@@ -68,7 +66,6 @@ describe("runPodSandbox() repeated", () => {
 
 describe("runPodSandbox() with a taken name", () => {
   test("removes a dead sandbox with all that belongs to it", async () => {
-    await using shim = await TestShim.start();
     const { network, checkpoints, engine } = shim.world;
     const dead = await runSandbox(shim);
     engine.containers.exit(dead, 137);
@@ -82,7 +79,6 @@ describe("runPodSandbox() with a taken name", () => {
   });
 
   test("takes a random suffix when a foreign container has it, and keeps that container", async () => {
-    await using shim = await TestShim.start();
     const { containers } = shim.engine;
     const foreign = containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
     const id = await runSandbox(shim);
@@ -92,7 +88,6 @@ describe("runPodSandbox() with a taken name", () => {
   });
 
   test("tries the name again when the conflicting container is gone by then", async () => {
-    await using shim = await TestShim.start();
     const conflictingId = "f".repeat(64);
     shim.engine.failNext("createContainer", new ShimError("conflict", "taken", { conflictingId }));
     const id = await runSandbox(shim);
@@ -100,7 +95,6 @@ describe("runPodSandbox() with a taken name", () => {
   });
 
   test("takes a random suffix when the engine does not say who has it", async () => {
-    await using shim = await TestShim.start();
     shim.engine.failNext("createContainer", new ShimError("conflict", "taken"));
     const id = await runSandbox(shim);
     assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);
@@ -117,7 +111,6 @@ describe("runPodSandbox() recovers", () => {
       : undefined;
 
   test("from a host that cannot lower OOM scores, once and for all", async () => {
-    await using shim = await TestShim.start();
     const { engine, journal } = shim.world;
     engine.startFailure = cannotLower;
     const id = await runSandbox(shim);
@@ -137,7 +130,6 @@ describe("runPodSandbox() recovers", () => {
   });
 
   test("from such a host without the failed container in any list, even when its events are lost", async () => {
-    await using shim = await TestShim.start();
     shim.engine.startFailure = cannotLower;
     shim.engine.events$.policy = ({ action }) => (action === "create" ? [0] : []);
     const id = await runSandbox(shim);
@@ -147,7 +139,6 @@ describe("runPodSandbox() recovers", () => {
   });
 
   test("from a pause image that vanished", async () => {
-    await using shim = await TestShim.start();
     const { engine, journal } = shim.world;
     journal.clear();
     let lost = false;
@@ -167,7 +158,6 @@ describe("runPodSandbox() recovers", () => {
   });
 
   test("not from a lost engine: it fails unavailable", async () => {
-    await using shim = await TestShim.start();
     shim.engine.down();
     await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     await rejectsWith(runSandbox(shim), "unavailable", /connection refused/);
@@ -175,7 +165,6 @@ describe("runPodSandbox() recovers", () => {
 });
 
 test("a sandbox whose set-up a crash interrupted stays NOTREADY after the restart", async () => {
-  await using shim = await TestShim.start();
   const { engine } = shim.world;
   const plain = await runSandbox(shim);
   const record = shim.services.records.pods.get(plain);

@@ -5,8 +5,10 @@ import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { holdRequests, listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const name = "k8s_POD_web_default_uid-1_0";
 /** What the steps of a run change, in the order in which they must happen. */
@@ -40,7 +42,6 @@ async function untilNothingIsSeen({ engine, services }: TestShim): Promise<void>
 
 describe("runPodSandbox()", () => {
   test("takes its steps in order and answers the id of a sandbox that is READY", async () => {
-    await using shim = await TestShim.start();
     const { journal, host, network, checkpoints } = shim.world;
     journal.clear();
     const id = await runSandbox(shim);
@@ -78,7 +79,6 @@ describe("runPodSandbox()", () => {
   });
 
   test("sets no network up for a pod in the host's network", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim, hostNetworkRequest());
     assert.deepEqual(shim.world.journal.names("network.setUpPod"), []);
     assert.equal(shim.services.records.pods.get(id)?.network.state, "none");
@@ -87,14 +87,12 @@ describe("runPodSandbox()", () => {
   });
 
   test("refuses a pod network whose namespace is out of reach of a plugin that needs it", async () => {
-    await using shim = await TestShim.start();
     shim.world.host.local = false;
     await rejectsWith(runSandbox(shim), "unavailable", /out of reach/);
     assertNothingLeft(shim);
   });
 
   test("shows the sandbox in no list before it is done, also when events tell of it", async () => {
-    await using shim = await TestShim.start();
     const { journal } = shim.world;
     const seen: Readonly<Record<string, number>>[] = [];
     const listings: Promise<unknown>[] = [];
@@ -125,7 +123,6 @@ describe("runPodSandbox() undoes everything", () => {
   ];
   for (const [step, what] of failures) {
     test(`when ${what}, and reports that error with its kind`, async () => {
-      await using shim = await TestShim.start();
       shim.world.journal.failNext(step, new ShimError("exhausted", "planned fault"));
       await rejectsWith(
         runSandbox(shim),
@@ -141,7 +138,6 @@ describe("runPodSandbox() undoes everything", () => {
   }
 
   test("when the last write of the record fails", async () => {
-    await using shim = await TestShim.start();
     const { journal } = shim.world;
     journal.afterStep = (step) => {
       if (nameOf(step) === "network.setUpPod")
@@ -152,7 +148,6 @@ describe("runPodSandbox() undoes everything", () => {
   });
 
   test("in reverse order", async () => {
-    await using shim = await TestShim.start();
     const { journal } = shim.world;
     journal.failNext("network.setUpPod", new ShimError("unknown", "planned fault"));
     journal.clear();
@@ -176,7 +171,6 @@ describe("runPodSandbox() undoes everything", () => {
   ];
   for (const step of cancelAfter) {
     test(`when the caller leaves right after ${step}`, async () => {
-      await using shim = await TestShim.start();
       const { journal } = shim.world;
       const call = shim.call();
       journal.afterStep = (done) => {
@@ -190,7 +184,6 @@ describe("runPodSandbox() undoes everything", () => {
   }
 
   test("when the caller leaves while the engine creates: the container of the late answer is removed", async () => {
-    await using shim = await TestShim.start();
     const call = shim.call();
     const held = holdRequests(shim, "createContainer");
     const running = runSandbox(shim, runRequest(), call);
@@ -204,7 +197,6 @@ describe("runPodSandbox() undoes everything", () => {
   });
 
   test("when the pause container ends at once", async () => {
-    await using shim = await TestShim.start();
     const { journal, engine } = shim.world;
     journal.afterStep = (step) => {
       if (nameOf(step) === "engine.startContainer") engine.containers.exit(name, 1);
@@ -219,7 +211,6 @@ describe("runPodSandbox() undoes everything", () => {
   });
 
   test("and keeps checkpoint and record of a container that cannot be removed, which is NOTREADY", async () => {
-    await using shim = await TestShim.start();
     const { journal } = shim.world;
     journal.failNext("network.setUpPod", new ShimError("unknown", "first"));
     journal.failNext("engine.removeContainer", new ShimError("unknown", "second"));
@@ -235,7 +226,6 @@ describe("runPodSandbox() undoes everything", () => {
   });
 
   test("and keeps checkpoint and record of a network that cannot be torn down, so that the kubelet does it", async () => {
-    await using shim = await TestShim.start();
     const { journal, network } = shim.world;
     journal.afterStep = (step) => {
       if (nameOf(step) !== "network.setUpPod") return;

@@ -3,7 +3,9 @@ import { describe, test } from "node:test";
 import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/domain/cri.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const { SANDBOX_READY, SANDBOX_NOTREADY } = PodSandboxState;
 
@@ -15,7 +17,6 @@ async function list(shim: TestShim, filter: Partial<PodSandboxFilter> | null): P
 
 describe("listPodSandbox()", () => {
   test("filters by id, prefix, state and labels, all at once", async () => {
-    await using shim = await TestShim.start();
     const a = await runSandbox(shim);
     const other = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
     const b = await runSandbox(shim, runRequest({ metadata: other, labels: { app: "db" } }));
@@ -36,7 +37,6 @@ describe("listPodSandbox()", () => {
   });
 
   test("shows sandboxes of a checkpoint only in the unfiltered list", async () => {
-    await using shim = await TestShim.start();
     const id = "e".repeat(64);
     shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
     const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call());
@@ -46,7 +46,6 @@ describe("listPodSandbox()", () => {
   });
 
   test("shows no containers, and asks the engine nothing", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await runContainer(shim, id);
     shim.engine.containers.create("foreign", { Image: "busybox", Labels: {}, HostConfig: {} });
@@ -63,7 +62,6 @@ describe("podSandboxStatus()", () => {
     shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose }, shim.call());
 
   test("answers what the request asked for, with the plugin's addresses", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const { status: answer, info } = await status(shim, id.slice(0, 12));
     assert.equal(answer?.id, id);
@@ -83,7 +81,6 @@ describe("podSandboxStatus()", () => {
   });
 
   test("answers Docker's address when the plugin leaves the network to Docker", async () => {
-    await using shim = await TestShim.start();
     shim.world.network.addresses = undefined;
     shim.world.network.dockerNetworkMode = "default";
     const id = await runSandbox(shim);
@@ -91,7 +88,6 @@ describe("podSandboxStatus()", () => {
   });
 
   test("answers the addresses of the set-up after a restart", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await using second = await shim.restart();
     shim.world.network.addresses = ["10.9.9.9"];
@@ -99,7 +95,6 @@ describe("podSandboxStatus()", () => {
   });
 
   test("has no address in the host's network, and none after the stop", async () => {
-    await using shim = await TestShim.start();
     const host = await runSandbox(shim, hostNetworkRequest());
     const { status: answer } = await status(shim, host);
     assert.deepEqual(answer?.network, { ip: "", additional_ips: [] });
@@ -112,7 +107,6 @@ describe("podSandboxStatus()", () => {
   });
 
   test("is NOT_FOUND for unknown ids, containers and sandboxes of a checkpoint alone", async () => {
-    await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));
     const checkpoint = "e".repeat(64);
     shim.world.checkpoints.stored.set(checkpoint, { version: "v1", namespace: "ns", name: "old", data: {} });
@@ -120,7 +114,6 @@ describe("podSandboxStatus()", () => {
   });
 
   test("says more when it is asked to", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const { info } = await status(shim, id, true);
     const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;

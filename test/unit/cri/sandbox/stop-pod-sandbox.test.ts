@@ -12,8 +12,10 @@ import {
   startContainer,
 } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const never = new AbortController().signal;
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
@@ -30,7 +32,6 @@ async function foreignSandbox(shim: TestShim, request = runRequest()): Promise<s
 
 describe("stopPodSandbox()", () => {
   test("stops the containers, then tears the network down, then stops the pause container", async () => {
-    await using shim = await TestShim.start();
     const { journal, network } = shim.world;
     const id = await runSandbox(shim);
     const [one, two] = [await runContainer(shim, id, "one"), await runContainer(shim, id, "two")];
@@ -46,7 +47,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("gives the tear-down the namespace and the port mappings of the set-up", async () => {
-    await using shim = await TestShim.start();
     const port_mappings = [
       { protocol: 1, container_port: 53, host_port: 5353, host_ip: "127.0.0.1" },
     ] as const;
@@ -67,7 +67,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("tears the network down once, however often it is asked, also after a restart of the shim", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await stop(shim, id.slice(0, 12));
     await stop(shim, id);
@@ -78,7 +77,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("keeps the pause container running while the tear-down fails, is an error, and succeeds later", async () => {
-    await using shim = await TestShim.start();
     const { network, engine } = shim.world;
     const id = await runSandbox(shim);
     network.tearDownFailure = new ShimError("unavailable", "no such bridge");
@@ -93,7 +91,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("stays NOTREADY after a restart between the stop of the containers and that of the sandbox", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.failNext("stopContainer", new ShimError("timeout", "too slow"));
     await rejectsWith(stop(shim, id), "timeout");
@@ -102,7 +99,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("stops the other containers when one cannot be stopped, and reports that one", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const containers = [await runContainer(shim, id, "one"), await runContainer(shim, id, "two")];
     shim.engine.failNext("stopContainer", new ShimError("unknown", "engine is confused"));
@@ -115,7 +111,6 @@ describe("stopPodSandbox()", () => {
 
   for (const id of ["../../etc/passwd", "web", "", "F".repeat(64), "e".repeat(63), `${"e".repeat(64)}/..`]) {
     test(`lets "${id}" reach neither the plugin, nor a file, nor the engine`, async () => {
-      await using shim = await TestShim.start();
       await runSandbox(shim);
       shim.world.journal.clear();
       await stop(shim, id);
@@ -127,7 +122,6 @@ describe("stopPodSandbox()", () => {
   }
 
   test("succeeds for an unknown id and that of a container, and changes nothing", async () => {
-    await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));
     for (const id of ["f".repeat(64), container]) {
       await stop(shim, id);
@@ -138,7 +132,6 @@ describe("stopPodSandbox()", () => {
   });
 
   test("fails unavailable while the engine is lost", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.down();
     await rejectsWith(stop(shim, id), "unavailable");
@@ -147,7 +140,6 @@ describe("stopPodSandbox()", () => {
 
 describe("stopPodSandbox() of a sandbox that the engine lost", () => {
   test("releases its network with what record and checkpoint say", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.containers.lose(id);
     await using second = await shim.restart();
@@ -160,7 +152,6 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
   });
 
   test("releases its network with the checkpoint alone, as dockershim left it", async () => {
-    await using shim = await TestShim.start();
     const id = "e".repeat(64);
     const portMappings = [{ protocol: "tcp", containerPort: 80, hostPort: 8080 }] as const;
     const data = { portMappings };
@@ -177,7 +168,6 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
   });
 
   test("leaves the host's network alone when the checkpoint says so", async () => {
-    await using shim = await TestShim.start();
     const id = "e".repeat(64);
     const data = { hostNetwork: true } as const;
     shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data });
@@ -192,7 +182,6 @@ for (const [whose, make] of [
 ] as const) {
   describe(`stopPodSandbox() of a sandbox of ${whose}`, () => {
     test("does not touch the network of the host", async () => {
-      await using shim = await TestShim.start();
       const id = await make(shim, hostNetworkRequest());
       await stop(shim, id);
       assert.equal(shim.services.records.pods.get(id)?.network.state, "none");
@@ -201,7 +190,6 @@ for (const [whose, make] of [
     });
 
     test("succeeds on a full disk", async () => {
-      await using shim = await TestShim.start();
       const id = await make(shim, runRequest());
       for (let write = 0; write < 5; write += 1)
         shim.world.journal.failNext("records.write", new ShimError("unavailable", "disk full"));
@@ -215,7 +203,6 @@ for (const [whose, make] of [
 
 describe("stopPodSandbox() of a sandbox that another program made", () => {
   test("tears its network down once, also over a restart", async () => {
-    await using shim = await TestShim.start();
     const id = await foreignSandbox(shim);
     await stop(shim, id);
     await stop(shim, id);
@@ -240,7 +227,6 @@ describe("stopPodSandbox() of a sandbox that another program made", () => {
   });
 
   test("makes it NOTREADY at once, although the tear-down fails", async () => {
-    await using shim = await TestShim.start();
     const id = await foreignSandbox(shim);
     shim.world.network.tearDownFailure = new ShimError("unavailable", "no such bridge");
     await rejectsWith(stop(shim, id), "unavailable");
@@ -269,7 +255,6 @@ describe("stopPodSandbox() tells the network plugin who has set the pod up", () 
   ];
   for (const [what, { mode, recorded }, expected] of rows) {
     test(what, async () => {
-      await using shim = await TestShim.start();
       const request = runRequest();
       const id = await (recorded === undefined ? foreignSandbox : runSandbox)(shim, request);
       Object.assign(shim.engine.containers.get(id).body.HostConfig, { NetworkMode: mode });
@@ -295,7 +280,6 @@ describe("stopPodSandbox() tells the network plugin who has set the pod up", () 
 
 describe("stopPodSandbox() against other calls", () => {
   test("waits for a start that is under way, and leaves no container running", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const container = await createContainer(shim, id);
     let isHeld = true;
@@ -316,7 +300,6 @@ describe("stopPodSandbox() against other calls", () => {
   });
 
   test("stops a container that runs although the read model does not know it", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.events$.policy = () => [];
     const container = await createContainer(shim, id);
@@ -326,7 +309,6 @@ describe("stopPodSandbox() against other calls", () => {
   });
 
   test("stops a container that another program has started again, before its event arrives", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const container = await runContainer(shim, id, "one");
     await shim.rpcs.StopContainer({ container_id: container, timeout: "0" }, shim.call("StopContainer"));
@@ -341,7 +323,6 @@ describe("stopPodSandbox() against other calls", () => {
   });
 
   test("asks the engine to stop no container that was never started, or has ended", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const created = await createContainer(shim, id);
     shim.engine.containers.exit(await runContainer(shim, id, "ended"), 0);
@@ -351,7 +332,6 @@ describe("stopPodSandbox() against other calls", () => {
   });
 
   test("looks once more for containers that were started while the stop could not be recorded", async () => {
-    await using shim = await TestShim.start();
     const { journal } = shim.world;
     const id = await runSandbox(shim);
     const container = await createContainer(shim, id);
@@ -366,7 +346,6 @@ describe("stopPodSandbox() against other calls", () => {
   });
 
   test("reads a sandbox anew whose state may be outdated, before it goes by its process id", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const { model } = shim.services.state;
     shim.engine.events$.policy = () => [];

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { containerResources, createRequest, runRequest, sandboxConfig } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
+
+const shim = shimOfEachTest();
 
 const overhead = containerResources({ memory_limit_in_bytes: "1000" });
 const resources = containerResources({ cpu_shares: "512" });
@@ -33,7 +35,6 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("succeeds for a sandbox of another program, which has no record", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await shim.services.records.pods.remove(id);
     const change = { pod_sandbox_id: id, overhead, resources };
@@ -42,7 +43,6 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("is notFound for unknown ids and for containers", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const { container_id = "" } = await shim.rpcs.CreateContainer(createRequest(sandbox), shim.call());
     for (const id of [container_id, "f".repeat(64)]) {
@@ -52,7 +52,6 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("refuses what would make the record too large to be read again", async () => {
-    await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const huge = containerResources({ unified: { "memory.high": "1".repeat(70_000) } });
     await rejectsWith(

@@ -17,8 +17,10 @@ import { parsePrometheusText } from "../../../support/prometheus-text.js";
 import { runRequest } from "../../../fakes/requests.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
 import { collect } from "../../../../src/lib/streams.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { layOut } from "../../stats/golden-cgroup.js";
+
+const shim = shimOfEachTest();
 
 /** critest's list, by its rules: what must have a sample, and what must be described only, or not even that. */
 const required = `
@@ -54,7 +56,6 @@ async function withRecordedPod<Result>(
     readonly container: string;
   }) => Promise<Result>,
 ): Promise<Result> {
-  await using shim = await TestShim.start();
   await using files = await layOut(version);
   const sandbox = await runSandbox(shim);
   const container = await runContainer(shim, sandbox);
@@ -194,12 +195,10 @@ describe("metricsPage()", () => {
   });
 
   test("is an empty page without pods", async () => {
-    await using shim = await TestShim.start();
     assert.equal(await metricsPage(shim.services, shim.call().signal), "");
   });
 
   test("writes what a tenant has in labels as text", async () => {
-    await using shim = await TestShim.start();
     await runSandbox(
       shim,
       runRequest({ metadata: { name: 'a"\\\n', namespace: "default", uid: "u", attempt: 0 } }),

@@ -17,9 +17,11 @@ import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.j
 import { sumReadings } from "../../../../src/shim/stats/sum-readings.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest } from "../../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";
 import { layOut, readGolden } from "../../stats/golden-cgroup.js";
+
+const shim = shimOfEachTest();
 
 const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
 const [sandboxId, containerId] = [idOf("5a"), idOf("c0")];
@@ -141,7 +143,6 @@ function engineReading(usage: number): EngineReading {
 
 describe("statistics of containers", () => {
   test("ListContainerStats has running ones that pass the filter, and leaves out what cannot be read", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const [main, other, unreadable] = [
       await runContainer(shim, sandbox, "main", { labels: { tier: "front" } }),
@@ -167,7 +168,6 @@ describe("statistics of containers", () => {
   });
 
   test("ContainerStats of a stopped container tells what it has written, of an unknown one NOT_FOUND", async () => {
-    await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.readings.set(id, engineReading(1000));
     shim.world.layers.set(id, layer);
@@ -185,7 +185,6 @@ describe("statistics of containers", () => {
 
 describe("statistics of pods", () => {
   test("ListPodSandboxStats has ready ones with their containers; the network is not the host's", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const container = await runContainer(shim, sandbox);
     const request = hostNetworkRequest();
@@ -213,7 +212,6 @@ describe("statistics of pods", () => {
 
   for (const rpc of ["ListPodSandboxStats", "ListContainerStats"] as const) {
     test(`${rpc} encodes each item before the next one is read`, async () => {
-      await using shim = await TestShim.start();
       const [sandboxes, containers]: readonly [string[], string[]] = [[], []];
       for (const name of ["one", "two"]) {
         const sandbox = await runSandbox(shim, runRequest({ metadata: metadata(name) }));
@@ -264,7 +262,6 @@ describe("statistics of pods", () => {
   }
 
   test("PodSandboxStats of a ready one that cannot be read is UNAVAILABLE, and says why", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim, runRequest());
     shim.engine.containerStats = () => Promise.reject(new Error("out of breath"));
     const read = shim.rpcs.PodSandboxStats({ pod_sandbox_id: sandbox }, shim.call());
@@ -272,7 +269,6 @@ describe("statistics of pods", () => {
   });
 
   test("PodSandboxStats of one that has stopped is FAILED_PRECONDITION, of an unknown one NOT_FOUND", async () => {
-    await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim, runRequest());
     shim.engine.readings.set(sandbox, engineReading(10));
     const read = (pod_sandbox_id: string): Promise<unknown> =>
