@@ -6,7 +6,7 @@ import type { ContainerConfig } from "../../src/domain/cri.js";
 import type { ValidContainerConfig, ValidRunPodSandbox } from "../../src/domain/requests.js";
 import { createRequest, runRequest } from "./requests.js";
 import type { FakeProcess } from "./fake-execs.js";
-import { TestShim } from "./services.js";
+import type { TestShim } from "./services.js";
 import { until } from "./turns.js";
 
 export async function runSandbox(
@@ -47,15 +47,15 @@ export async function runContainer(
   return id;
 }
 
-/** A shim with a running container, in which `process` is what exec and attach find. */
+/** A running container, in which `process` is what exec and attach find. */
 export async function runProcess(
+  shim: TestShim,
   process: FakeProcess,
   container: Partial<ContainerConfig> = {},
-): Promise<{ readonly shim: TestShim; readonly id: string }> {
-  const shim = await TestShim.start();
+): Promise<string> {
   const id = await runContainer(shim, await runSandbox(shim), "main", container);
   shim.engine.execs.script = () => process;
-  return { shim, id };
+  return id;
 }
 
 /** Holds requests of one kind to the engine until `release()`. */

@@ -22,20 +22,17 @@ describe("kubeletWithoutNames()", () => {
   const served = "unix:///run/dockershim/cadvisor.sock";
   const lacks =
     "the kubelet (process 42) lacks --containerd=/run/dockershim/cadvisor.sock: docs/run/container-metrics.md";
-  for (const { words, endpoint, answer, expected } of [
-    { words: ["/usr/bin/kubelet", "--v=2"], endpoint: served, expected: lacks },
-    { words: ["/usr/bin/kubelet", "--containerd=/run/other.sock"], endpoint: "fd://", expected: lacks },
-    {
-      words: ["/usr/bin/kubelet", "--containerd", "/var/run/dockershim/cadvisor.sock"],
-      endpoint: served,
-      expected: undefined,
-    },
-    { words: ["/usr/bin/kubelet"], endpoint: served, answer: "Kubernetes v1.24.0", expected: lacks },
-    { words: ["/usr/bin/kubelet"], endpoint: served, answer: "Kubernetes v1.23.17", expected: undefined },
-    { words: ["/usr/bin/kubelet", "--network-plugin=cni"], endpoint: served, expected: undefined },
-    { words: ["/usr/bin/kubelet"], endpoint: "", expected: undefined },
-    { words: ["/usr/bin/dockerd"], endpoint: served, expected: undefined },
-  ]) {
+  const kubelet = "/usr/bin/kubelet";
+  for (const [words, endpoint, answer, expected] of [
+    [[kubelet, "--v=2"], served, undefined, lacks],
+    [[kubelet, "--containerd=/run/other.sock"], "fd://", undefined, lacks],
+    [[kubelet, "--containerd", "/var/run/dockershim/cadvisor.sock"], served, undefined, undefined],
+    [[kubelet], served, "Kubernetes v1.24.0", lacks],
+    [[kubelet], served, "Kubernetes v1.23.17", undefined],
+    [[kubelet, "--network-plugin=cni"], served, undefined, undefined],
+    [[kubelet], "", undefined, undefined],
+    [["/usr/bin/dockerd"], served, undefined, undefined],
+  ] as const) {
     test(`${expected === undefined ? "is silent" : "warns"} given ${words.join(" ")}, "${endpoint}" and ${answer ?? "no version"}`, async () => {
       await using directory = await temporaryDirectory();
       assert.equal(await withProcess(directory.path, words, endpoint, answer), expected);

@@ -5,9 +5,8 @@ import { Harness } from "./sync-harness.js";
 
 describe("A first inspect that hangs", () => {
   test("what another program makes is listed while the engine starts it and answers no inspect", async () => {
-    await using harness = new Harness({ firstInspectMs: 1 });
+    await using harness = await Harness.live({ firstInspectMs: 1 });
     const { engine, model } = harness;
-    await harness.start();
     engine.hangs = (verb) => verb === "inspectContainer";
     const id = harness.sandbox("a", { running: false });
     await until("it is listed", () => [...model.sandboxEntries()].length > 0);
@@ -23,9 +22,8 @@ describe("A first inspect that hangs", () => {
   });
 
   test("what is inspected while the list is asked about it is not stale", async () => {
-    await using harness = new Harness({ firstInspectMs: 1 });
+    await using harness = await Harness.live({ firstInspectMs: 1 });
     const { engine, model } = harness;
-    await harness.start();
     engine.journal.clear();
     engine.hangs = () => true;
     const id = harness.sandbox("a", { running: false });

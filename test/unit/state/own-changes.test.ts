@@ -24,9 +24,8 @@ function inspectsOf({ engine }: Harness): number {
 
 describe("a container that a call changes", () => {
   test("is inspected once: its events wait for the refresh of the call", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     const before = inspectsOf(harness);
     await startAsCall(harness, id);
     await turns(20);
@@ -35,9 +34,8 @@ describe("a container that a call changes", () => {
   });
 
   test("is inspected once when its event arrives after the refresh of the call", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     const before = inspectsOf(harness);
     harness.engine.events$.policy = () => [30];
     await startAsCall(harness, id);
@@ -46,9 +44,8 @@ describe("a container that a call changes", () => {
   });
 
   test("is inspected again when another program changes it during the call", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     let inspected!: () => void;
     const isInspected = new Promise<void>((resolve) => (inspected = resolve));
     {
@@ -64,9 +61,8 @@ describe("a container that a call changes", () => {
   });
 
   test("is inspected again when it was restarted between the call's refresh and its event", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     harness.engine.events$.policy = () => [10];
     await startAsCall(harness, id);
     const before = harness.model.snapshot(id)?.state.pid;
@@ -75,9 +71,8 @@ describe("a container that a call changes", () => {
   });
 
   test("is inspected when the refresh of the call has failed", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     harness.engine.failNext("inspectContainer", new ShimError("timeout", "too slow"));
     await assert.rejects(startAsCall(harness, id), /too slow/);
     await until("the start is seen", () => harness.statusOf(id) === "running");
@@ -113,9 +108,8 @@ describe("a container that a call changes", () => {
   });
 
   test("that two calls change waits for the end of both", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     const name = nameOf(harness, id);
     const first = harness.sync.changing(name);
     const second = harness.sync.changing(name);
@@ -130,9 +124,8 @@ describe("a container that a call changes", () => {
 
 describe("a container that a call removes", () => {
   test("is not inspected, neither by the call nor by its events", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     const before = inspectsOf(harness);
     harness.engine.events$.policy = () => [0, 30];
     await harness.sync.remove(id, { force: true }, new AbortController().signal);
@@ -143,9 +136,8 @@ describe("a container that a call removes", () => {
   });
 
   test("does not come back by an inspect that began before the removal", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     harness.engine.events$.policy = () => [];
     const inspect = harness.engine.inspectContainer.bind(harness.engine);
     let release!: () => void;
@@ -165,9 +157,8 @@ describe("a container that a call removes", () => {
   });
 
   test("is inspected when the engine had no such container: another program may have removed it", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     const before = inspectsOf(harness);
     harness.engine.containers.lose(id);
     await harness.sync.remove(id, { force: true }, new AbortController().signal);
@@ -188,9 +179,8 @@ function delayInspects({ engine }: Harness): void {
 
 describe("an event that arrives while an older inspect is under way", () => {
   test("is not answered by the state before: a container that another program starts, and that ends at once", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     {
       using _ = harness.sync.changing(nameOf(harness, id));
       await harness.engine.stopContainer(id, 0, new AbortController().signal);
@@ -205,9 +195,8 @@ describe("an event that arrives while an older inspect is under way", () => {
   });
 
   test("is not answered by the state before: a container that another program stops and starts", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a", { running: false });
-    await harness.start();
+    await using harness = await Harness.with("created");
+    const { id } = harness;
     await startAsCall(harness, id);
     await turns(10);
     const before = harness.model.snapshot(id)?.state.pid;
@@ -220,9 +209,8 @@ describe("an event that arrives while an older inspect is under way", () => {
   });
 
   test("leaves no container of the same name that another program made and removed", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     await harness.sync.remove(id, { force: true }, new AbortController().signal);
     await turns(10);
     delayInspects(harness);

@@ -60,9 +60,8 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("logs one line per change, not one per attempt", async () => {
-    await using harness = new Harness();
+    await using harness = await Harness.live();
     const { engine } = harness;
-    await harness.start();
     engine.down();
     await until("it was tried often", () => engine.journal.names("engine.connect").length > 5);
     engine.up();
@@ -99,8 +98,7 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("a live engine that freezes is found out by the next resync", async () => {
-    await using harness = new Harness({ resyncIntervalMs: 1, connectTimeoutMs: 300 });
-    await harness.start();
+    await using harness = await Harness.live({ resyncIntervalMs: 1, connectTimeoutMs: 300 });
     harness.engine.freeze();
     await until("the engine is lost", () => harness.link.state.phase === "lost");
     harness.engine.up();
@@ -124,8 +122,7 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("a live engine that answers other requests than a comparison is slow, and stays live", async () => {
-    await using harness = new Harness({ resyncIntervalMs: 1, retryMs: 1, connectTimeoutMs: 20 });
-    await harness.start();
+    await using harness = await Harness.live({ resyncIntervalMs: 1, retryMs: 1, connectTimeoutMs: 20 });
     const { engine, link } = harness;
     engine.hasAnswered = () => true;
     engine.hangs = (verb) => verb === "listContainers";
@@ -140,8 +137,7 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("an event stream that ends at once every time does not make a busy loop", async () => {
-    await using harness = new Harness({ reconnectMs: { first: 60_000, longest: 60_000 } });
-    await harness.start();
+    await using harness = await Harness.live({ reconnectMs: { first: 60_000, longest: 60_000 } });
     harness.engine.events$.breakAll(new ShimError("unavailable", "closed"));
     await until("the link recovers", () => harness.link.state.phase === "recovering");
     await turns(20);
@@ -185,8 +181,7 @@ describe("StateSync and events that say little", () => {
   });
 
   test("many of them cost one comparison", async () => {
-    await using harness = new Harness({ retryMs: 300 });
-    await harness.start();
+    await using harness = await Harness.live({ retryMs: 300 });
     harness.engine.journal.clear();
     for (let count = 0; count < 100; count += 1) harness.engine.events$.emit(unknown);
     await until("it was compared", () => harness.engine.journal.names().length > 0);
@@ -195,8 +190,7 @@ describe("StateSync and events that say little", () => {
   });
 
   test("one that comes during a comparison makes another one", async () => {
-    await using harness = new Harness(soon);
-    await harness.start();
+    await using harness = await Harness.live(soon);
     const { engine } = harness;
     engine.journal.clear();
     engine.hangs = (verb) => verb === "listContainers";
@@ -220,8 +214,7 @@ describe("StateSync when the engine reloads its configuration", () => {
       connects += 1;
       return Promise.resolve();
     };
-    await using harness = new Harness({ retryMs: 1 }, { engineConnected });
-    await harness.start();
+    await using harness = await Harness.live({ retryMs: 1 }, { engineConnected });
     const phases: string[] = [];
     const set = harness.link.set.bind(harness.link);
     harness.link.set = (state) => {

@@ -8,9 +8,8 @@ import { body, Harness } from "./sync-harness.js";
 
 describe("StateSync start", () => {
   test("subscribes before it lists, and is live when all is read", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
+    await using harness = await Harness.with("running");
+    const { id } = harness;
     const order = harness.engine.journal.names();
     assert.deepEqual(order, [
       "engine.connect",
@@ -46,18 +45,10 @@ describe("StateSync start", () => {
       (attempts += 1) === 1
         ? Promise.reject(new ShimError("precondition", "wrong cgroup driver"))
         : Promise.resolve();
-    await using harness = new Harness({}, { engineConnected });
-    await harness.start();
+    await using harness = await Harness.live({}, { engineConnected });
     assert.equal(attempts, 2);
     const lost = harness.log.lines.find((line) => line.message === "engine lost");
     assert.equal(lost?.fields["err"], "wrong cgroup driver");
-  });
-
-  test("unmanaged containers are never inspected", async () => {
-    await using harness = new Harness();
-    harness.engine.containers.create("foreign", body({}));
-    await harness.start();
-    assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
   });
 
   test("helpers of this program are not taken for what an image has made a sandbox, and no image is asked", async () => {
@@ -115,8 +106,7 @@ describe("StateSync start", () => {
 
 describe("StateSync while live", () => {
   test("follows what others do, told by events", async () => {
-    await using harness = new Harness();
-    await harness.start();
+    await using harness = await Harness.live();
     const { engine } = harness;
     const id = harness.sandbox("a");
     await until("it is seen running", () => harness.statusOf(id) === "running");
@@ -156,18 +146,6 @@ describe("StateSync while live", () => {
     assert.deepEqual(engine.journal.names("engine.inspectContainer"), []);
   });
 
-  test("a resync that finds nothing changed inspects nothing", async () => {
-    await using harness = new Harness({ resyncIntervalMs: 1 });
-    harness.sandbox("a");
-    await harness.start();
-    harness.engine.journal.clear();
-    await until(
-      "it was listed again",
-      () => harness.engine.journal.names("engine.listContainers").length >= 3,
-    );
-    assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
-  });
-
   test("a list that is long in coming is waited for as long as it comes", async () => {
     await using harness = new Harness({ connectTimeoutMs: 500 });
     const list = harness.engine.listContainers.bind(harness.engine);
@@ -199,14 +177,6 @@ describe("StateSync while live", () => {
     assert.equal(harness.statusOf(stuck), "exited");
   });
 
-  test("one hanging inspect does not keep the model from becoming live", async () => {
-    await using harness = new Harness({ inspectTimeoutMs: 500 });
-    const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
-    harness.engine.hangs = (verb, [id]) => verb === "inspectContainer" && id === stuck;
-    await harness.start();
-    assert.deepEqual([harness.statusOf(stuck), harness.statusOf(fine)], [undefined, "running"]);
-  });
-
   test("an inspect that hangs at the start delays others only for a while, and ends in the background", async () => {
     await using harness = new Harness({ inspectWaitMs: 50 });
     const { engine, model } = harness;
@@ -234,14 +204,6 @@ describe("StateSync while live", () => {
     engine.hangs = () => false;
     engine.up();
     await until("it is known anew", () => !model.isStale(stuck));
-  });
-
-  test("many inspects that hang are waited for side by side and one after the other, then all are live", async () => {
-    await using harness = new Harness({ inspectWaitMs: 10 });
-    const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${index}`));
-    harness.engine.hangs = (verb) => verb === "inspectContainer";
-    await harness.start();
-    assert.deepEqual([...harness.model.pendingIds()].sort(), [...ids].sort());
   });
 
   test("a resync asks again about what could not be read, although its state is the same", async () => {
@@ -293,8 +255,7 @@ describe("StateSync while live", () => {
   });
 
   test("image events are told to subscribers, and inspect nothing", async () => {
-    await using harness = new Harness();
-    await harness.start();
+    await using harness = await Harness.live();
     await turns(5);
     harness.engine.journal.clear();
     harness.imageEvents = 0;
@@ -305,8 +266,7 @@ describe("StateSync while live", () => {
   });
 
   test("creation and removal of containers outside of pods go to their callback and inspect nothing", async () => {
-    await using harness = new Harness();
-    await harness.start();
+    await using harness = await Harness.live();
     await turns(5);
     harness.engine.journal.clear();
     const id = harness.engine.containers.create("foreign", body({}));
@@ -319,8 +279,7 @@ describe("StateSync while live", () => {
   });
 
   test("refresh() answers what the engine says now, events or not", async () => {
-    await using harness = new Harness();
-    await harness.start();
+    await using harness = await Harness.live();
     harness.engine.events$.policy = () => [];
     const id = harness.sandbox("a");
     assert.equal((await harness.sync.refresh(id))?.state.status, "running");
@@ -344,15 +303,6 @@ describe("StateSync while live", () => {
     engine.hangs = () => false;
     engine.up();
     await until("it is read", () => harness.statusOf(id) === "exited");
-  });
-
-  test("refresh() fails with the engine's error and leaves the entry as it was", async () => {
-    await using harness = new Harness();
-    const id = harness.sandbox("a");
-    await harness.start();
-    harness.engine.failNext("inspectContainer", new ShimError("unknown", "engine is confused"));
-    await assert.rejects(harness.sync.refresh(id), /engine is confused/);
-    assert.equal(harness.statusOf(id), "running");
   });
 
   test("an inspect that failed is tried again soon, and reported once", async () => {

@@ -43,6 +43,23 @@ export class Harness implements AsyncDisposable {
     this.sync.subscribe(subscriber);
   }
 
+  static async live(
+    options: Partial<StateSyncOptions> = {},
+    subscriber: SyncSubscriber = {},
+  ): Promise<Harness> {
+    const harness = new Harness(options, subscriber);
+    await harness.start();
+    return harness;
+  }
+
+  /** A live one, with a sandbox that was there before. */
+  static async with(state: "running" | "created"): Promise<Harness & { readonly id: string }> {
+    const harness = new Harness();
+    const id = harness.sandbox("a", { running: state === "running" });
+    await harness.start();
+    return Object.assign(harness, { id });
+  }
+
   /** A sandbox in the engine, created by another program. */
   sandbox(name: string, { running = true } = {}): string {
     const id = this.engine.containers.create(

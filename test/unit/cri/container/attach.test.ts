@@ -4,10 +4,12 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import type { AttachRequest } from "../../../../src/domain/cri.js";
 import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
 import { rejectsWith, runProcess } from "../../../fakes/pods.js";
-import type { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
-async function open(shim: TestShim, id: string, changes: Partial<AttachRequest> = {}): Promise<TestClient> {
+const shim = shimOfEachTest();
+
+async function open(id: string, changes: Partial<AttachRequest> = {}): Promise<TestClient> {
   const request = { container_id: id, tty: false, stdin: true, stdout: true, stderr: true, ...changes };
   const { url } = await shim.rpcs.Attach(request, shim.call("Attach"));
   return new TestClient(shim.world.streaming.command(url));
@@ -20,9 +22,8 @@ const output = [
 
 describe("attach()", () => {
   test("carries the container's streams until it ends, and calls that a success", async () => {
-    const { shim, id } = await runProcess({ output, exitCode: 9 });
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, { output, exitCode: 9 });
+    const client = await open(id);
     const streams = await Promise.all([textOf(client.stdout), textOf(client.stderr), client.result]);
     assert.deepEqual(streams, ["out", "err", 0]);
     assert.equal(shim.engine.execs.openStreams, 0);
@@ -35,9 +36,8 @@ describe("attach()", () => {
     { asked: true, has: false, options: { tty: false, stdin: true, stdout: true, stderr: true } },
   ]) {
     test(`the container's terminal decides: asked for ${asked}, has ${has}`, async () => {
-      const { shim, id } = await runProcess({ exitCode: 0 }, { tty: has, stdin: true });
-      await using _ = shim;
-      const client = await open(shim, id, { tty: asked, stderr: !asked });
+      const id = await runProcess(shim, { exitCode: 0 }, { tty: has, stdin: true });
+      const client = await open(id, { tty: asked, stderr: !asked });
       client.stdout.resume();
       client.stderr.resume();
       await client.result;
@@ -46,17 +46,15 @@ describe("attach()", () => {
   }
 
   test("shows both streams to a client that took the container for one with a terminal", async () => {
-    const { shim, id } = await runProcess({ output, exitCode: 0 });
-    await using _ = shim;
-    const client = await open(shim, id, { tty: true, stderr: false });
+    const id = await runProcess(shim, { output, exitCode: 0 });
+    const client = await open(id, { tty: true, stderr: false });
     assert.equal(await textOf(client.stdout), "outerr");
     await client.result;
   });
 
   test("resizes the container's terminal", async () => {
-    const { shim, id } = await runProcess({ echoes: true }, { tty: true, stdin: true });
-    await using _ = shim;
-    const client = await open(shim, id, { tty: true, stderr: false });
+    const id = await runProcess(shim, { echoes: true }, { tty: true, stdin: true });
+    const client = await open(id, { tty: true, stderr: false });
     client.resize(120, 40);
     const resizes = (): readonly unknown[] => shim.world.journal.argsOf("engine.resizeContainer");
     await until("the size is there", () => resizes().length === 1);
@@ -66,9 +64,8 @@ describe("attach()", () => {
   });
 
   test("closes the engine's side when the client leaves, and kills nothing", async () => {
-    const { shim, id } = await runProcess({});
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, {});
+    const client = await open(id);
     await until("it is attached", () => shim.engine.execs.openStreams === 1);
     client.leave(new ShimError("cancelled", "the client left"));
     await rejectsWith(client.result, "cancelled");
@@ -77,14 +74,13 @@ describe("attach()", () => {
   });
 
   test("refuses a container that does not run, at the offer and when the session is opened", async () => {
-    const { shim, id } = await runProcess({ exitCode: 0 });
-    await using _ = shim;
+    const id = await runProcess(shim, { exitCode: 0 });
     const request = { container_id: id, tty: false, stdin: false, stdout: true, stderr: false };
     const { url } = await shim.rpcs.Attach(request, shim.call("Attach"));
     await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    await rejectsWith(open(shim, id), "precondition", /container not running/);
+    await rejectsWith(open(id), "precondition", /container not running/);
     const late = new TestClient(shim.world.streaming.command(url));
     await rejectsWith(late.result, "precondition", /container not running/);
-    await rejectsWith(open(shim, "f".repeat(64)), "notFound");
+    await rejectsWith(open("f".repeat(64)), "notFound");
   });
 });

@@ -4,23 +4,24 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import { readOutput } from "../../../../src/shim/cri/container/exec-sync.js";
 import type { OutputChunk } from "../../../fakes/fake-execs.js";
 import { rejectsWith, runProcess } from "../../../fakes/pods.js";
-import type { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
+
+const shim = shimOfEachTest();
 
 const out = (stream: OutputChunk["stream"], data: string | Buffer): OutputChunk => ({
   stream,
   data: Buffer.from(data),
 });
 
-const exec = (shim: TestShim, id: string, timeout = "0", call = shim.call()) =>
+const exec = (id: string, timeout = "0", call = shim.call()) =>
   shim.rpcs.ExecSync({ container_id: id, cmd: ["cat", "/x"], timeout }, call);
 
 describe("execSync()", () => {
   test("answers output and exit code, also one that is not zero", async () => {
     const output = [out("stdout", "a"), out("stderr", "oops"), out("stdout", "b")];
-    const { shim, id } = await runProcess({ output, exitCode: 3 });
-    await using _ = shim;
-    const { stdout, stderr, exit_code } = await exec(shim, id.slice(0, 12));
+    const id = await runProcess(shim, { output, exitCode: 3 });
+    const { stdout, stderr, exit_code } = await exec(id.slice(0, 12));
     assert.deepEqual([String(stdout), String(stderr), exit_code], ["ab", "oops", 3]);
     assert.deepEqual(shim.world.journal.argsOf("engine.createExec")[0]?.[1], {
       command: ["cat", "/x"],
@@ -33,16 +34,14 @@ describe("execSync()", () => {
   });
 
   test("waits for the exit of a process whose output has ended", async () => {
-    const { shim, id } = await runProcess({ exitCode: 7, lingersForInspects: 1 });
-    await using _ = shim;
-    assert.equal((await exec(shim, id, "60")).exit_code, 7);
+    const id = await runProcess(shim, { exitCode: 7, lingersForInspects: 1 });
+    assert.equal((await exec(id, "60")).exit_code, 7);
   });
 
   test("says that the container was removed while the command ran", async (t) => {
-    const { shim, id } = await runProcess({ exitCode: 0 });
-    await using _ = shim;
+    const id = await runProcess(shim, { exitCode: 0 });
     t.mock.method(shim.engine, "inspectExec", () => Promise.resolve(undefined));
-    await rejectsWith(exec(shim, id), "notFound", /its container was removed, or the engine restarted/);
+    await rejectsWith(exec(id), "notFound", /its container was removed, or the engine restarted/);
   });
 
   test("keeps no more than fits into an answer, and reads on so that the process ends", async () => {
@@ -50,9 +49,8 @@ describe("execSync()", () => {
     const output = Array.from({ length: 20 }, (_, index) =>
       out(index % 2 === 0 ? "stdout" : "stderr", chunk),
     );
-    const { shim, id } = await runProcess({ output, exitCode: 0 });
-    await using _ = shim;
-    const { stdout, stderr, exit_code } = await exec(shim, id);
+    const id = await runProcess(shim, { output, exitCode: 0 });
+    const { stdout, stderr, exit_code } = await exec(id);
     const total = (stdout?.length ?? 0) + (stderr?.length ?? 0);
     assert.ok(total > 15 * 1024 * 1024 && total < 16 * 1024 * 1024, String(total));
     assert.equal(exit_code, 0);
@@ -68,22 +66,16 @@ describe("execSync()", () => {
         return memory;
       },
     }));
-    const { shim, id } = await runProcess({ output, exitCode: 0 });
-    await using _ = shim;
-    const { stdout, stderr } = await exec(shim, id);
+    const id = await runProcess(shim, { output, exitCode: 0 });
+    const { stdout, stderr } = await exec(id);
     assert.equal(String(stdout), "02468".repeat(1000));
     assert.equal(String(stderr), "13579".repeat(1000));
   });
 
   test("that outlives its time limit is killed, and fails as timeout", async (t) => {
-    const { shim, id } = await runProcess({ output: [out("stdout", "begun")] });
-    await using _ = shim;
+    const id = await runProcess(shim, { output: [out("stdout", "begun")] });
     t.mock.timers.enable({ apis: ["setTimeout"] });
-    const failed = rejectsWith(
-      exec(shim, id, "30"),
-      "timeout",
-      /exec in container ".*": not finished after 30s/,
-    );
+    const failed = rejectsWith(exec(id, "30"), "timeout", /exec in container ".*": not finished after 30s/);
     await until("the process runs", () => shim.engine.execs.running === 1);
     t.mock.timers.tick(29_999);
     await turns(3);
@@ -96,11 +88,10 @@ describe("execSync()", () => {
   });
 
   test("answers soon after its time limit also when the engine has not started the process, and kills it when it appears", async (t) => {
-    const { shim, id } = await runProcess({});
-    await using _ = shim;
+    const id = await runProcess(shim, {});
     shim.engine.hangs = (verb) => verb === "startExec";
     t.mock.timers.enable({ apis: ["setTimeout"] });
-    const failed = rejectsWith(exec(shim, id, "1"), "timeout", /not finished after 1s/);
+    const failed = rejectsWith(exec(id, "1"), "timeout", /not finished after 1s/);
     await until("it waits", () => shim.world.journal.names("engine.startExec").length === 1);
     t.mock.timers.tick(1_000);
     await until("the process is looked for", () => shim.world.journal.names("engine.inspectExec").length > 0);
@@ -131,11 +122,10 @@ describe("execSync()", () => {
     ],
   ] as const) {
     test(what, async () => {
-      const { shim, id } = await runProcess({});
-      await using _ = shim;
+      const id = await runProcess(shim, {});
       prepare(shim);
       const call = shim.call();
-      const pending = exec(shim, id, "0", call);
+      const pending = exec(id, "0", call);
       await until("the process runs", () => shim.engine.execs.running === 1);
       call.abort(new ShimError("cancelled", "the caller left"));
       await rejectsWith(pending, "cancelled", /the caller left/);
@@ -146,13 +136,12 @@ describe("execSync()", () => {
   }
 
   test("kills nothing when the exec fails by itself", async () => {
-    const { shim, id } = await runProcess({ exitCode: 0 });
-    await using _ = shim;
+    const id = await runProcess(shim, { exitCode: 0 });
     shim.engine.failNext(
       "startExec",
       new ShimError("invalid", 'exec: "nope": executable file not found in $PATH'),
     );
-    await rejectsWith(exec(shim, id), "invalid", /executable file not found/);
+    await rejectsWith(exec(id), "invalid", /executable file not found/);
     assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
   });
 });

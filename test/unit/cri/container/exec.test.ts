@@ -4,11 +4,12 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import type { ExecRequest } from "../../../../src/domain/cri.js";
 import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
 import { rejectsWith, runProcess } from "../../../fakes/pods.js";
-import type { TestShim } from "../../../fakes/services.js";
+import { shimOfEachTest } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
+const shim = shimOfEachTest();
+
 async function open(
-  shim: TestShim,
   id: string,
   changes: Partial<ExecRequest> = {},
   options: { readonly highWaterMark?: number } = {},
@@ -21,8 +22,7 @@ async function open(
 
 describe("exec()", () => {
   test("offers a session and starts nothing before a client opens it", async () => {
-    const { shim, id } = await runProcess({ exitCode: 0 });
-    await using _ = shim;
+    const id = await runProcess(shim, { exitCode: 0 });
     const flags = { tty: true, stdin: true, stdout: true, stderr: false };
     const { url } = await shim.rpcs.Exec(
       { container_id: id.slice(0, 12), cmd: ["ls", "-l"], ...flags },
@@ -38,9 +38,8 @@ describe("exec()", () => {
       { stream: "stdout", data: Buffer.from("out") },
       { stream: "stderr", data: Buffer.from("err") },
     ] as const;
-    const { shim, id } = await runProcess({ output, exitCode: 3, lingersForInspects: 1 });
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, { output, exitCode: 3, lingersForInspects: 1 });
+    const client = await open(id);
     const [stdout, stderr, code] = await Promise.all([
       textOf(client.stdout),
       textOf(client.stderr),
@@ -52,9 +51,8 @@ describe("exec()", () => {
   });
 
   test("passes input on with its end", async () => {
-    const { shim, id } = await runProcess({ echoes: true });
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, { echoes: true });
+    const client = await open(id);
     client.stdin.write("hello ");
     client.stdin.end("there");
     assert.deepEqual(await Promise.all([textOf(client.stdout), client.result]), ["hello there", 0]);
@@ -66,9 +64,8 @@ describe("exec()", () => {
       stream: "stdout" as const,
       data: Buffer.alloc(1000, "x"),
     }));
-    const { shim, id } = await runProcess({ output, exitCode: 0 });
-    await using _ = shim;
-    const client = await open(shim, id, { stderr: false }, { highWaterMark: 2000 });
+    const id = await runProcess(shim, { output, exitCode: 0 });
+    const client = await open(id, { stderr: false }, { highWaterMark: 2000 });
     await until("the client's buffer is full", () => client.stdout.writableNeedDrain);
     for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
     assert.ok(client.stdout.writableLength + client.stdout.readableLength <= 6000);
@@ -78,18 +75,16 @@ describe("exec()", () => {
 
   test("goes on without a stream that the client has closed", async () => {
     const output = Array.from({ length: 5 }, () => ({ stream: "stdout" as const, data: Buffer.alloc(1000) }));
-    const { shim, id } = await runProcess({ output, exitCode: 4 });
-    await using _ = shim;
-    const client = await open(shim, id, {}, { highWaterMark: 10 });
+    const id = await runProcess(shim, { output, exitCode: 4 });
+    const client = await open(id, {}, { highWaterMark: 10 });
     client.stdout.destroy();
     client.stderr.resume();
     assert.equal(await client.result, 4);
   });
 
   test("ends the process when the client leaves, and throws why", async () => {
-    const { shim, id } = await runProcess({});
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, {});
+    const client = await open(id);
     await until("the process runs", () => shim.engine.execs.running === 1);
     client.leave(new ShimError("cancelled", "the client left"));
     await rejectsWith(client.result, "cancelled", /the client left/);
@@ -98,9 +93,8 @@ describe("exec()", () => {
   });
 
   test("starts nothing for a client that left while the exec was created", async () => {
-    const { shim, id } = await runProcess({});
-    await using _ = shim;
-    const client = await open(shim, id);
+    const id = await runProcess(shim, {});
+    const client = await open(id);
     await until("the create is on its way", () => shim.world.journal.names("engine.createExec").length === 1);
     client.leave(new ShimError("cancelled", "the client left"));
     await rejectsWith(client.result, "cancelled");
@@ -108,15 +102,14 @@ describe("exec()", () => {
   });
 
   test("ends the process of a client that left while it was started", async () => {
-    const { shim, id } = await runProcess({});
-    await using _ = shim;
+    const id = await runProcess(shim, {});
     shim.engine.hangs = (verb) => {
       if (verb !== "startExec") return false;
       // The engine goes on with it.
       shim.engine.execs.start("exec1", new AbortController().signal).close();
       return true;
     };
-    const client = await open(shim, id);
+    const client = await open(id);
     await until("the process runs", () => shim.engine.execs.running === 1);
     client.leave(new ShimError("cancelled", "the client left"));
     await rejectsWith(client.result, "cancelled");
@@ -124,10 +117,9 @@ describe("exec()", () => {
   });
 
   test("gives the terminal the latest size, and tries again while the process is being started", async () => {
-    const { shim, id } = await runProcess({ echoes: true });
-    await using _ = shim;
+    const id = await runProcess(shim, { echoes: true });
     shim.world.journal.failNext("engine.resizeExec", new ShimError("precondition", "not yet"));
-    const client = await open(shim, id, { tty: true, stderr: false });
+    const client = await open(id, { tty: true, stderr: false });
     client.resize(80, 24);
     await until("the size is there", () => shim.engine.execs.sizesOf("exec1").length === 1);
     client.resize(100, 30);
@@ -142,12 +134,11 @@ describe("exec()", () => {
   });
 
   test("refuses a container that does not run, and unknown ids, like ExecSync", async () => {
-    const { shim, id } = await runProcess({ exitCode: 0 });
-    await using _ = shim;
+    const id = await runProcess(shim, { exitCode: 0 });
     const execSync = (container_id: string): Promise<unknown> =>
       shim.rpcs.ExecSync({ container_id, cmd: ["sh"], timeout: "0" }, shim.call());
     await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    for (const run of [(one: string) => open(shim, one), execSync]) {
+    for (const run of [(one: string) => open(one), execSync]) {
       await rejectsWith(run(id), "precondition", /container not running/);
       await rejectsWith(run("f".repeat(64)), "notFound");
     }

@@ -24,14 +24,6 @@ describe("removePodSandbox()", () => {
     assert.equal(call.pod, "default/web");
   });
 
-  test("whose checkpoint stays does not tear the network down again", async () => {
-    const id = await runSandbox(shim);
-    shim.world.journal.failNext("checkpoints.remove", new ShimError("unavailable", "disk is read-only"));
-    await rejectsWith(remove(shim, id), "unavailable");
-    await remove(shim, id);
-    assert.equal(shim.world.journal.names("network.tearDownPod").length, 1);
-  });
-
   test("stops a running sandbox first, removes checkpoint and record last, and leaves nothing", async () => {
     const { engine, network, checkpoints, host } = shim.world;
     const id = await runSandbox(shim);

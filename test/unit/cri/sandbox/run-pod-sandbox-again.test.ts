@@ -5,7 +5,7 @@ import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { runRequest } from "../../../fakes/requests.js";
 import { pauseImage, shimOfEachTest } from "../../../fakes/services.js";
-import { turns, until } from "../../../fakes/turns.js";
+import { turns } from "../../../fakes/turns.js";
 
 const shim = shimOfEachTest();
 
@@ -155,12 +155,6 @@ describe("runPodSandbox() recovers", () => {
       "pauseImages.ensure",
     ]);
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
-  });
-
-  test("not from a lost engine: it fails unavailable", async () => {
-    shim.engine.down();
-    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
-    await rejectsWith(runSandbox(shim), "unavailable", /connection refused/);
   });
 });
 
