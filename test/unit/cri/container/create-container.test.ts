@@ -25,6 +25,7 @@ import {
   namespaceOptions,
   runRequest,
 } from "../../../fakes/requests.js";
+import { mount } from "../../plan/builders.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
@@ -49,32 +50,29 @@ describe("createContainer()", () => {
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
   });
 
+  const long = "names a program of more";
   for (const [what, config, changes, field] of [
-    ["argument", {}, { command: [], args: ["é".repeat(2048)] }, /config\.args\[0\]: names a program of more/],
+    ["argument", {}, { command: [], args: ["é".repeat(2048)] }, new RegExp(`config\\.args\\[0\\]: ${long}`)],
     [
       "image",
       { Entrypoint: ["x".repeat(4096)] },
       { command: [], args: ["a"] },
-      /config\.image: names a program of more/,
+      new RegExp(`config\\.image: ${long}`),
     ],
   ] as const) {
     test(`refuses a program that the kernel does not start and the ${what} names, and leaves nothing behind`, async () => {
       const sandbox = await runSandbox(shim);
       shim.engine.images.add({ tags: ["busybox:latest"], snapshot: { config } });
-      const refused = createContainer(shim, sandbox, changes);
-      await rejectsWith(refused, "invalid", field);
+      await rejectsWith(createContainer(shim, sandbox, changes), "invalid", field);
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
       assert.deepEqual(await listedContainers(shim), {});
     });
   }
 
-  test("takes an argument that is longer than a path, where it is not the program", async () => {
-    await createContainer(shim, await runSandbox(shim), { command: ["cat"], args: ["x".repeat(4096)] });
-  });
-
-  test("takes an unambiguous prefix of the sandbox's id, and gives the container the whole of it", async () => {
+  test("takes an argument longer than a path that is not the program, and a prefix of the sandbox's id", async () => {
     const sandbox = await runSandbox(shim);
-    const id = await createContainer(shim, sandbox.slice(0, 12));
+    const config = { command: ["cat"], args: ["x".repeat(4096)] };
+    const id = await createContainer(shim, sandbox.slice(0, 12), config);
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
   });
 
@@ -90,52 +88,40 @@ describe("createContainer()", () => {
         },
       });
 
-    test("has the engine inject it and gives its environment to the container itself", async () => {
-      await using shim = await start({ apiMinor: 51, cdi: true });
-      const id = await createContainer(shim, await runSandbox(shim), device);
-      const { Env, HostConfig } = shim.engine.containers.get(id).body;
-      assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["v.com/gpu=0"] }]);
-      assert.equal(HostConfig.Devices, undefined);
-      assert.ok(Env?.includes("GPU=0"));
-    });
+    for (const [what, local] of [
+      ["its environment to the container itself", true],
+      ["all to an engine on another host", false],
+    ] as const) {
+      test(`leaves it to the engine, and ${what}`, async () => {
+        await using shim = await start({ apiMinor: 51, cdi: true });
+        const sandbox = await runSandbox(shim);
+        shim.world.host.local = local;
+        const id = await createContainer(shim, sandbox, device);
+        const { Env = [], HostConfig } = shim.engine.containers.get(id).body;
+        assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["v.com/gpu=0"] }]);
+        assert.equal(HostConfig.Devices, undefined);
+        assert.equal(Env.includes("GPU=0"), local);
+      });
+    }
 
-    test("leaves all to an engine on another host", async () => {
-      await using shim = await start({ apiMinor: 51, cdi: true });
-      const sandbox = await runSandbox(shim);
-      shim.world.host.local = false;
-      const id = await createContainer(shim, sandbox, device);
-      const { Env, HostConfig } = shim.engine.containers.get(id).body;
-      assert.deepEqual(HostConfig.DeviceRequests?.[0]?.DeviceIDs, ["v.com/gpu=0"]);
-      assert.ok(Env?.includes("GPU=0") !== true);
-    });
-
-    test("applies the whole of it where the engine injects none, and refuses what the node does not have", async () => {
+    test("applies the whole of it where the engine injects none", async () => {
       await using shim = await start({ apiMinor: 43, cdi: false });
-      const sandbox = await runSandbox(shim);
-      const id = await createContainer(shim, sandbox, device);
+      const id = await createContainer(shim, await runSandbox(shim), device);
       const { Env, HostConfig } = shim.engine.containers.get(id).body;
       assert.equal(HostConfig.Devices?.[0]?.PathOnHost, "/dev/g0");
       assert.ok(Env?.includes("GPU=0"));
-      const unknown = { metadata: { name: "b", attempt: 0 }, annotations: { "cdi.k8s.io/v": "v.com/gpu=1" } };
-      await rejectsWith(
-        createContainer(shim, sandbox, unknown),
-        "precondition",
-        /CDI device "v\.com\/gpu=1": cannot be/,
-      );
     });
 
-    test("refuses what the node does not have where the engine injects it, and creates nothing", async () => {
-      await using shim = await start({ apiMinor: 51, cdi: true });
-      const sandbox = await runSandbox(shim);
-      shim.world.journal.clear();
-      const unknown = { CDI_devices: [{ name: "v.com/gpu=1" }] };
-      await rejectsWith(
-        createContainer(shim, sandbox, unknown),
-        "precondition",
-        /CDI device "v\.com\/gpu=1": cannot be/,
-      );
-      assert.deepEqual(shim.world.journal.names("engine.createContainer"), []);
-    });
+    for (const cdi of [true, false]) {
+      test(`refuses what the node does not have, where the engine injects ${cdi ? "it" : "none"}`, async () => {
+        await using shim = await start({ apiMinor: 51, cdi });
+        const sandbox = await runSandbox(shim);
+        const unknown = { CDI_devices: [{ name: "v.com/gpu=1" }] };
+        const message = /CDI device "v\.com\/gpu=1": cannot be/;
+        await rejectsWith(createContainer(shim, sandbox, unknown), "precondition", message);
+        assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      });
+    }
   });
 
   test("joins the PID namespace only of a running container of its own pod, which counts at the start, too", async () => {
@@ -167,13 +153,10 @@ describe("createContainer()", () => {
       "precondition",
       new RegExp(`${field} .*: the container is exited`),
     );
-    await rejectsWith(startContainer(shim, second), "precondition", /: join the PID namespace: .* is exited/);
+    const startSecond = (): Promise<void> => startContainer(shim, second);
+    await rejectsWith(startSecond(), "precondition", /: join the PID namespace: .* is exited/);
     await shim.rpcs.RemoveContainer({ container_id: target }, shim.call());
-    await rejectsWith(
-      startContainer(shim, second),
-      "precondition",
-      /join the PID namespace: .* does not exist/,
-    );
+    await rejectsWith(startSecond(), "precondition", /join the PID namespace: .* does not exist/);
   });
 
   describe("of an image with a large /etc/group", () => {
@@ -218,21 +201,14 @@ describe("createContainer()", () => {
     });
   });
 
-  test("refuses a sandbox that is not ready", async () => {
+  test("refuses a sandbox that is not ready, an unknown one, and a container in its place", async () => {
     const sandbox = await runSandbox(shim);
+    const container = await runContainer(shim, sandbox, "other");
+    for (const id of ["f".repeat(64), container]) await rejectsWith(createContainer(shim, id), "notFound");
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
-    await rejectsWith(
-      createContainer(shim, sandbox),
-      "precondition",
-      /^create container "main" in sandbox ".*": sandbox ".*" is not ready$/,
-    );
-    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-  });
-
-  test("refuses an unknown sandbox, and a container in its place", async () => {
-    const container = await runContainer(shim, await runSandbox(shim));
-    await rejectsWith(createContainer(shim, "f".repeat(64)), "notFound");
-    await rejectsWith(createContainer(shim, container), "notFound");
+    const message = /^create container "main" in sandbox ".*": sandbox ".*" is not ready$/;
+    await rejectsWith(createContainer(shim, sandbox), "precondition", message);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox, container]);
   });
 
   test("has the users of an image read once, and does without them when they cannot be read", async () => {
@@ -260,26 +236,22 @@ describe("createContainer()", () => {
     assert.ok(!read.includes(id));
   });
 
-  test("looks a user up through a scratch container when the plan needs it, and removes that container", async () => {
-    const { engine } = shim.world;
-    const sandbox = await runSandbox(shim);
-    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
-    const id = await createContainer(shim, sandbox, { linux: { resources: null, security_context } });
-    assert.deepEqual(engine.containers.ids, [sandbox, id]);
-    assert.equal(engine.containers.get(id).body.User, "0:0", "Strict: without the groups of the image");
-  });
-
-  test("removes the scratch container also when the files cannot be read", async () => {
-    const sandbox = await runSandbox(shim);
-    shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
-    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
-    await rejectsWith(
-      createContainer(shim, sandbox, { linux: { resources: null, security_context } }),
-      "unknown",
-      /no archive/,
-    );
-    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-  });
+  for (const failure of [undefined, new ShimError("unknown", "no archive")]) {
+    const what = failure === undefined ? "" : ", also when its files cannot be read";
+    test(`looks a user up through a scratch container when the plan needs it, and removes that container${what}`, async () => {
+      const sandbox = await runSandbox(shim);
+      if (failure !== undefined) shim.engine.failNext("readContainerFile", failure);
+      const security_context = containerSecurity({ supplemental_groups_policy: 1 });
+      const creating = createContainer(shim, sandbox, { linux: { resources: null, security_context } });
+      const [result] = await Promise.allSettled([creating]);
+      assert.equal(result.status, failure === undefined ? "fulfilled" : "rejected");
+      const [first, ...others] = shim.engine.containers.ids;
+      assert.equal(first, sandbox);
+      // Strict: without the groups of the image.
+      const users = others.map((id) => shim.engine.containers.get(id).body.User);
+      assert.deepEqual(users, failure === undefined ? ["0:0"] : []);
+    });
+  }
 
   test("keeps cgroup settings in a record of a container that the read model has", async () => {
     const { containers } = shim.services.records;
@@ -382,31 +354,15 @@ describe("createContainer() with a taken name", () => {
     assert.ok(!removed.includes(running));
   });
 
-  const bind = (host_path: string): Mount => ({
-    container_path: "/data",
-    host_path,
-    readonly: false,
-    selinux_relabel: false,
-    propagation: 0,
-    uidMappings: [],
-    gidMappings: [],
-    recursive_read_only: false,
-    image: null,
-    image_sub_path: "",
-    mount_options: [],
-  });
+  const bind = (host_path: string): Mount => mount({ host_path });
 
   test("makes a missing source of a mount, says so, and leaves it when the create fails", async () => {
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("createContainer", new ShimError("unknown", "create fails"));
     await rejectsWith(createContainer(shim, sandbox, { mounts: [bind("/srv/x")] }), "unknown");
     assert.equal(shim.world.host.paths.get("/srv/x"), "directory");
-    assert.deepEqual(
-      shim.log.lines
-        .filter(({ message }) => message.startsWith("created the missing"))
-        .map(({ fields }) => fields),
-      [{ path: "/srv/x" }],
-    );
+    const said = shim.log.lines.filter(({ message }) => message.startsWith("created the missing"));
+    assert.deepEqual([said.length, said[0]?.fields], [1, { path: "/srv/x" }]);
     const id = await createContainer(shim, sandbox, { mounts: [bind("/srv/x")] });
     const { Mounts } = shim.engine.containers.get(id).body.HostConfig;
     assert.deepEqual(Mounts, [{ Type: "bind", Source: "/srv/x", Target: "/data" }]);

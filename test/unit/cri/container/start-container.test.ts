@@ -289,11 +289,10 @@ describe("startContainer() learns of OOM scores that cannot be lowered", () => {
   const score = {
     linux: { resources: containerResources({ oom_score_adj: "-997" }), security_context: null },
   };
-  const cases: readonly (readonly [sandboxScore: number, floor: number])[] = [
+  for (const [sandboxScore, floor] of [
     [-998, -998],
     [0, 0],
-  ];
-  for (const [sandboxScore, floor] of cases) {
+  ] as const) {
     test(`${floor === 0 ? "where" : "but not where"} its sandbox has ${sandboxScore}`, async () => {
       await using first = await TestShim.start();
       first.engine.startFailure = (_, { HostConfig: { OomScoreAdj = 0 } }) =>
