@@ -1,8 +1,10 @@
 /** The dependencies of the RPCs. */
+import type { Call } from "../../lib/call.js";
 import type { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import type { Logger } from "../../lib/log.js";
 import type { Nanoseconds } from "../../lib/time.js";
 import type { Answer, ContainerEventResponse } from "../../domain/cri.js";
+import type { CriRpcs, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
 import type { DockerUlimit } from "../../domain/create-body.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
@@ -95,3 +97,10 @@ export interface Services {
   readonly settings: ServiceSettings;
   readonly log: Logger;
 }
+
+/** An RPC with one answer. */
+export type Handler<Rpc extends ValidatedRpc> = (
+  request: ValidRequests[Rpc],
+  services: Services,
+  call: Call,
+) => Promise<Answer<CriRpcs[Rpc]["response"]>>;

@@ -1,17 +1,13 @@
 import { runInCall, type Call } from "../../../lib/call.js";
-import type { Answer, AttachRequest, AttachResponse } from "../../../domain/cri.js";
+import type { AttachRequest } from "../../../domain/cri.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 import { requireRunningContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { carryStreams } from "./session-streams.js";
 import { followTerminalSize } from "./terminal-size.js";
 
 /** Offers a session with the streams of the container's first process. */
-export async function attach(
-  request: AttachRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<AttachResponse>> {
+export const attach: Handler<"Attach"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { tty, stdin, stdout, stderr } = request;
@@ -31,7 +27,7 @@ export async function attach(
     },
   });
   return { url };
-}
+};
 
 /**
  * Runs until the container ends or the client leaves. The container's terminal, not the request, decides how

@@ -3,11 +3,10 @@ import { withDeadline } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
 import type { Container } from "../../../domain/container.js";
-import type { Answer, CheckpointContainerRequest, CheckpointContainerResponse } from "../../../domain/cri.js";
 import { ContainerState } from "../../../domain/cri.js";
 import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** For requests without a timeout. */
 const defaultTimeoutSeconds = 600;
@@ -21,11 +20,7 @@ const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU v
  * where the engine has no experimental mode or is out of reach, `unknown` without CRIU, both in the words of
  * CRI-O and containerd, by which callers of kubelets and Kubernetes' tests know that there are no checkpoints.
  */
-export async function checkpointContainer(
-  request: CheckpointContainerRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<CheckpointContainerResponse>> {
+export const checkpointContainer: Handler<"CheckpointContainer"> = async (request, services, call) => {
   const facts = await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
   if (!facts.experimental) {
@@ -39,7 +34,7 @@ export async function checkpointContainer(
     ),
   );
   return {};
-}
+};
 
 /** The reason is for the log alone. */
 function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {

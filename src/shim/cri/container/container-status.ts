@@ -1,10 +1,7 @@
-import type { Call } from "../../../lib/call.js";
 import {
   type Answer,
   type ContainerResources,
   type ContainerStatus,
-  type ContainerStatusRequest,
-  type ContainerStatusResponse,
   type ContainerUser,
   type Mount,
   ContainerState,
@@ -21,21 +18,17 @@ import { cleanPath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { KnownImage } from "../../images/image-cache.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** From memory. The image is inspected once. */
-export async function containerStatus(
-  request: ContainerStatusRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<ContainerStatusResponse>> {
+export const containerStatus: Handler<"ContainerStatus"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const container = await requireReadContainer(request.container_id, services, call.signal);
   return {
     status: await describeContainer(container, services, call.signal),
     info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
   };
-}
+};
 
 /** The status of a container, for answers and events. Throws only the reason of `signal`. */
 export async function describeContainer(

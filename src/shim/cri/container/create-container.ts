@@ -1,7 +1,6 @@
 import type { Call } from "../../../lib/call.js";
 import { isKind, ShimError } from "../../../lib/errors.js";
 import { Rollback } from "../../../lib/rollback.js";
-import type { Answer, CreateContainerResponse } from "../../../domain/cri.js";
 import { containerType, typeLabel } from "../../../domain/labels.js";
 import { longestProgramBytes, programTooLong } from "../../../domain/program-path.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../../../domain/requests.js";
@@ -14,14 +13,10 @@ import { createOrRecover } from "../../recovery/create-or-recover.js";
 import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
 import { checkTarget } from "./target-container.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** The steps are those of ARCHITECTURE.md, "The life of a pod". A failed step leaves nothing behind. */
-export async function createContainer(
-  request: ValidCreateContainer,
-  services: Services,
-  call: Call,
-): Promise<Answer<CreateContainerResponse>> {
+export const createContainer: Handler<"CreateContainer"> = async (request, services, call) => {
   const { name } = request.config.metadata;
   try {
     const facts = await services.state.link.live(call.signal);
@@ -57,7 +52,7 @@ export async function createContainer(
       sandboxId: request.pod_sandbox_id,
     });
   }
-}
+};
 
 function requireReady(id: string, { state: { model } }: Services): Sandbox {
   const sandbox = model.requireSandbox(id);

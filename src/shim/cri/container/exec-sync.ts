@@ -1,11 +1,10 @@
 import { sleep, withDeadline } from "../../../lib/abort.js";
-import type { Call } from "../../../lib/call.js";
-import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../../../domain/cri.js";
+import type { Answer, ExecSyncResponse } from "../../../domain/cri.js";
 import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler } from "../services.js";
 
 /**
  * The limit of the CRI for each stream. Output beyond it is read and dropped, so that the process can end.
@@ -22,11 +21,7 @@ const dropPauseMs = 20;
 /**
  * Runs a command to its end. A non-zero exit is a normal answer. The timeout kills the process (`runExec`).
  */
-export async function execSync(
-  request: ExecSyncRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<ExecSyncResponse>> {
+export const execSync: Handler<"ExecSync"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const timeoutMs = Number(request.timeout) * 1000;
@@ -47,7 +42,7 @@ export async function execSync(
   };
   if (timeoutMs <= 0 || timeoutMs > 0x7fff_ffff) return run(call.signal);
   return withDeadline(call.signal, timeoutMs, `exec in container "${id}"`, run);
-}
+};
 
 /** `pause` is for tests. */
 export async function readOutput(

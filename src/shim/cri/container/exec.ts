@@ -1,20 +1,15 @@
 import { runInCall, type Call } from "../../../lib/call.js";
-import type { Answer, ExecRequest, ExecResponse } from "../../../domain/cri.js";
 import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { carryStreams } from "./session-streams.js";
 import { followTerminalSize } from "./terminal-size.js";
 
 /** Offers a session that runs a command. The command starts when a client opens the session. */
-export async function exec(
-  request: ExecRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<ExecResponse>> {
+export const exec: Handler<"Exec"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { cmd: command, tty, stdin, stdout, stderr } = request;
@@ -32,7 +27,7 @@ export async function exec(
     },
   });
   return { url };
-}
+};
 
 /** Returns the exit code. Ends, like `docker exec`, when the engine ends the output. */
 async function runExecSession(

@@ -1,20 +1,15 @@
 import type { Call } from "../../../lib/call.js";
 import { aggregate } from "../../../lib/errors.js";
-import type { Answer, RemoveContainerRequest, RemoveContainerResponse } from "../../../domain/cri.js";
 import { findContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** Removes a container, running or not; succeeds when there is none. */
-export async function removeContainer(
-  request: RemoveContainerRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<RemoveContainerResponse>> {
+export const removeContainer: Handler<"RemoveContainer"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const container = await findContainer(request.container_id, services, call.signal);
   if (container !== undefined) await removeContainerById(container.id, services, call);
   return {};
-}
+};
 
 /**
  *     remove the container → remove its record → end or unlink its log → release its image volumes

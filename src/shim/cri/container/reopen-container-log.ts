@@ -1,26 +1,16 @@
 import { dirname } from "node:path";
-import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
-import {
-  type Answer,
-  type ReopenContainerLogRequest,
-  type ReopenContainerLogResponse,
-  ContainerState,
-} from "../../../domain/cri.js";
+import { ContainerState } from "../../../domain/cri.js";
 import { isMadeHere } from "../../../domain/labels.js";
 import { requireReadContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler } from "../services.js";
 
 /**
  * Continues the log in a new file at the log path, after the kubelet has renamed the present one. For a
  * container that has ended this is an error, as with containerd: the new file would stay empty. The first
  * request for a container of dockershim or cri-dockerd makes its log a file, with `--adopted-logs=convert`.
  */
-export async function reopenContainerLog(
-  request: ReopenContainerLogRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<ReopenContainerLogResponse>> {
+export const reopenContainerLog: Handler<"ReopenContainerLog"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
   // Locked against a removal, after which the new file would stay.
@@ -45,4 +35,4 @@ export async function reopenContainerLog(
     }
   });
   return {};
-}
+};

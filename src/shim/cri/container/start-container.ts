@@ -3,14 +3,13 @@ import { messageOf, ShimError } from "../../../lib/errors.js";
 import { withDeadline } from "../../../lib/abort.js";
 import type { Container } from "../../../domain/container.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
-import type { Answer, StartContainerRequest, StartContainerResponse } from "../../../domain/cri.js";
 import { ContainerState } from "../../../domain/cri.js";
 import { longestProgramBytes, programTooLong } from "../../../domain/program-path.js";
 import { isBelow } from "../../plan/paths.js";
 import { ulimitError } from "../../plan/ulimits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { mayHaveHappened, untilAppears } from "../../recovery/lost-answer.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { checkTarget } from "./target-container.js";
 
 /** Error of the OCI runtimes for a missing command. The kubelet shows the short form to the user. */
@@ -20,17 +19,13 @@ const noExecutable = /executable file not found in \$PATH/;
  * The steps are those of ARCHITECTURE.md, "The life of a pod". The start of a container that runs already
  * succeeds.
  */
-export async function startContainer(
-  request: StartContainerRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<StartContainerResponse>> {
+export const startContainer: Handler<"StartContainer"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
   // Step 1: take the lock of the container.
   await services.locks.containers.run(id, call.signal, () => start(id, services, call));
   return {};
-}
+};
 
 /**
  * The call's signal ends the start itself, but not the steps after it: the container would run without limits

@@ -1,26 +1,21 @@
 import type { Call } from "../../../lib/call.js";
-import type { Answer, StopContainerRequest, StopContainerResponse } from "../../../domain/cri.js";
 import { stopTimeoutSeconds } from "../../../domain/stop-signal.js";
 import type { DockerStatus, Snapshot } from "../../../domain/snapshot.js";
 import { findContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /**
  * Returns when the container has stopped. Succeeds for a stopped and for an unknown container. Takes no lock,
  * so that a later call with a shorter timeout overtakes.
  */
-export async function stopContainer(
-  request: StopContainerRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<StopContainerResponse>> {
+export const stopContainer: Handler<"StopContainer"> = async (request, services, call) => {
   const { link } = services.state;
   await link.live(call.signal);
   const container = await findContainer(request.container_id, services, call.signal);
   if (container === undefined) return {};
   await stopAndRefresh(container.snapshot, stopTimeoutSeconds(request.timeout), services, call);
   return {};
-}
+};
 
 /** Stops a container, and inspects it unless the engine's answer says what the read model already has. */
 export async function stopAndRefresh(

@@ -2,27 +2,22 @@ import { withDeadline } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { messageOf, ShimError } from "../../../lib/errors.js";
 import { ContainerState } from "../../../domain/cri.js";
-import type {
-  Answer,
-  UpdateContainerResourcesRequest,
-  UpdateContainerResourcesResponse,
-} from "../../../domain/cri.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import { planUpdate, type UpdatePlan } from "../../plan/resources.js";
 import type { CgroupSettings } from "../../ports/host.js";
 import { mergeCgroupSettings } from "../../state/container-records.js";
 import { applyCgroupLimits } from "../../limits/cgroup-limits.js";
 import { requireReadContainer } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 const noSettings: CgroupSettings = { unified: {}, hugepages: [] };
 
 /** A field that is zero leaves its value unchanged. */
-export async function updateContainerResources(
-  request: UpdateContainerResourcesRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<UpdateContainerResourcesResponse>> {
+export const updateContainerResources: Handler<"UpdateContainerResources"> = async (
+  request,
+  services,
+  call,
+) => {
   const { link, model, sync } = services.state;
   const { containers: containerLocks } = services.locks;
   const facts = await link.live(call.signal);
@@ -46,7 +41,7 @@ export async function updateContainerResources(
     }
   });
   return {};
-}
+};
 
 /**
  * All or nothing: the cgroup files, which are likelier to fail, come first, and are restored if Docker

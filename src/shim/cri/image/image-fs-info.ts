@@ -1,22 +1,17 @@
-import type { Call } from "../../../lib/call.js";
 import { nowNanoseconds } from "../../../lib/time.js";
-import type { Answer, FilesystemUsage, ImageFsInfoResponse } from "../../../domain/cri.js";
-import type { Services } from "../services.js";
+import type { Answer, FilesystemUsage } from "../../../domain/cri.js";
+import type { Handler, Services } from "../services.js";
 
 /**
  * Disk use of the images, and of the writable layers. Both name one directory, from which kubelets conclude
  * that both are on one file system. With Docker they always are.
  */
-export async function imageFsInfo(
-  _request: unknown,
-  services: Services,
-  call: Call,
-): Promise<Answer<ImageFsInfoResponse>> {
+export const imageFsInfo: Handler<"ImageFsInfo"> = async (_request, services, call) => {
   const facts = await services.state.link.live(call.signal);
   const images = await services.images.diskUsage.read(facts, call.signal);
   const mountpoint = await services.node.host().imageDirectory(facts);
   return { image_filesystems: [images], container_filesystems: [containerFileSystem(mountpoint, services)] };
-}
+};
 
 /** The sum of the latest measurements of the writable layers of running containers. */
 function containerFileSystem(mountpoint: string, services: Services): Answer<FilesystemUsage> {

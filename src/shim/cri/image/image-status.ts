@@ -1,16 +1,11 @@
 import type { Call } from "../../../lib/call.js";
-import type { Answer, Image, ImageStatusResponse } from "../../../domain/cri.js";
-import type { ValidImageStatus } from "../../../domain/requests.js";
+import type { Answer, Image } from "../../../domain/cri.js";
 import type { ImageSnapshot } from "../../../domain/snapshot.js";
 import type { KnownImage } from "../../images/image-cache.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** An absent image is an empty answer, not an error. */
-export async function imageStatus(
-  request: ValidImageStatus,
-  services: Services,
-  call: Call,
-): Promise<Answer<ImageStatusResponse>> {
+export const imageStatus: Handler<"ImageStatus"> = async (request, services, call) => {
   const { image: name, annotations } = request.image;
   const { cache, pins } = services.images;
   const { image, info } = request.verbose
@@ -23,7 +18,7 @@ export async function imageStatus(
     image: { ...inspectedImageItem(image, { pinned: isPinned(image) }), spec: { annotations } },
     info,
   };
-}
+};
 
 /** `uid` or `username` is the image's user up to the colon. Kubelets check runAsNonRoot with it. */
 function inspectedImageItem(image: KnownImage, { pinned }: { readonly pinned: boolean }): Answer<Image> {

@@ -2,19 +2,14 @@ import { createHash } from "node:crypto";
 import { formatDuration } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { ShimError, aggregate } from "../../../lib/errors.js";
-import type { Answer, AuthConfig, PullImageResponse } from "../../../domain/cri.js";
+import type { AuthConfig } from "../../../domain/cri.js";
 import { normalizeReference } from "../../../domain/image-reference.js";
-import type { ValidPullImage } from "../../../domain/requests.js";
 import type { Engine, RegistryCredentials } from "../../ports/engine.js";
 import { dockerRuntime } from "../../plan/runtime-handler.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** Answers the image's id, as ListImages and ImageStatus do. The kubelet creates containers from it. */
-export async function pullImage(
-  request: ValidPullImage,
-  services: Services,
-  call: Call,
-): Promise<Answer<PullImageResponse>> {
+export const pullImage: Handler<"PullImage"> = async (request, services, call) => {
   const { image, runtime_handler: handler } = request.image;
   // Docker has one image store for all handlers. An unknown handler is a mistake of the caller.
   if (handler !== "") dockerRuntime(handler, await services.state.link.live(call.signal));
@@ -27,7 +22,7 @@ export async function pullImage(
     pull(image, credentials, services, signal, call),
   );
   return { image_ref: id };
-}
+};
 
 async function pull(
   image: string,

@@ -1,18 +1,11 @@
-import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
-import type { Answer, RemoveImageResponse } from "../../../domain/cri.js";
-import type { ValidRemoveImage } from "../../../domain/requests.js";
-import type { Services } from "../services.js";
+import type { Handler } from "../services.js";
 
 /**
  * Removes an image with all its tags and digests. An absent image is a success. An image in use is refused
  * before a name is removed: any container of the engine may use it, and containers of pods also as a volume.
  */
-export async function removeImage(
-  request: ValidRemoveImage,
-  services: Services,
-  call: Call,
-): Promise<Answer<RemoveImageResponse>> {
+export const removeImage: Handler<"RemoveImage"> = async (request, services, call) => {
   const { engine } = services;
   const { cache: images, scratch, volumes: imageVolumes, locks: imageLocks } = services.images;
   const name = request.image.image;
@@ -46,4 +39,4 @@ export async function removeImage(
     }
   });
   return {};
-}
+};

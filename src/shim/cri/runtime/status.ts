@@ -1,18 +1,13 @@
-import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
-import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../../domain/cri.js";
+import type { Answer, RuntimeHandler } from "../../../domain/cri.js";
 import type { NodeFacts } from "../../../domain/node-facts.js";
 import { reachProblem, tries } from "../../../domain/reach.js";
 import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** Answers also without an engine: the conditions say what is not ready, and why. */
-export async function status(
-  request: StatusRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<StatusResponse>> {
+export const status: Handler<"Status"> = async (request, services, call) => {
   const { link } = services.state;
   const conditions = await readConditions(services, call.signal);
   const facts = link.facts;
@@ -22,7 +17,7 @@ export async function status(
     features: { supplemental_groups_policy: true },
     info: request.verbose ? verboseInfo(services, facts) : {},
   };
-}
+};
 
 export interface Condition {
   readonly type: "RuntimeReady" | "NetworkReady";

@@ -1,6 +1,4 @@
-import type { Call } from "../../../lib/call.js";
-import type { Answer, VersionResponse } from "../../../domain/cri.js";
-import type { Services } from "../services.js";
+import type { Handler } from "../services.js";
 
 /** Kubelets up to 1.20 compare with this string. */
 const kubeRuntimeApiVersion = "0.1.0";
@@ -10,11 +8,7 @@ const kubeRuntimeApiVersion = "0.1.0";
  * pod statuses. For a runtime of that name kubelets up to 1.23 parse `runtime_api_version` as the version of
  * Docker's API.
  */
-export async function version(
-  _request: unknown,
-  { engine, state: { link } }: Services,
-  call: Call,
-): Promise<Answer<VersionResponse>> {
+export const version: Handler<"Version"> = async (_request, { engine, state: { link } }, call) => {
   const known = link.facts;
   const { version: engineVersion, apiVersion } =
     known === undefined
@@ -26,4 +20,4 @@ export async function version(
     runtime_version: engineVersion,
     runtime_api_version: `${apiVersion}.0`,
   };
-}
+};

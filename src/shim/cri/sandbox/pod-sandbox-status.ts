@@ -1,22 +1,12 @@
-import type { Call } from "../../../lib/call.js";
 import { newestFirst } from "../../../domain/container.js";
-import type {
-  Answer,
-  PodSandboxStatus,
-  PodSandboxStatusRequest,
-  PodSandboxStatusResponse,
-} from "../../../domain/cri.js";
+import type { Answer, PodSandboxStatus, PodSandboxStatusResponse } from "../../../domain/cri.js";
 import { hasDockerNetwork, type Sandbox } from "../../../domain/sandbox.js";
 import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** From memory. A sandbox that exists only as a checkpoint is NOT_FOUND: its uid is not known. */
-export async function podSandboxStatus(
-  request: PodSandboxStatusRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<PodSandboxStatusResponse>> {
+export const podSandboxStatus: Handler<"PodSandboxStatus"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const sandbox = await requireReadSandbox(request.pod_sandbox_id, services, call.signal);
   const [status, containers] = await Promise.all([
@@ -28,7 +18,7 @@ export async function podSandboxStatus(
     ...containers,
     info: request.verbose ? { info: JSON.stringify(verboseInfo(sandbox, services)) } : {},
   };
-}
+};
 
 /**
  * All containers of the pod, with a timestamp, for kubelets with EventedPLEG. Both are left out while a

@@ -1,16 +1,11 @@
 import type { Duplex } from "node:stream";
-import { runInCall, type Call } from "../../../lib/call.js";
+import { runInCall } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
-import type { Answer, PortForwardRequest, PortForwardResponse } from "../../../domain/cri.js";
 import { requireRunningSandbox } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /** Offers connections to ports of the pod's loopback. A connection is made when a client asks for it. */
-export async function portForward(
-  request: PortForwardRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<PortForwardResponse>> {
+export const portForward: Handler<"PortForward"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireRunningSandbox(request.pod_sandbox_id, services, call.signal);
   const url = services.streaming.server.offer({
@@ -23,7 +18,7 @@ export async function portForward(
     },
   });
   return { url };
-}
+};
 
 /** Looks the sandbox up again: a pod may end while its connections are forwarded. */
 async function connect(

@@ -1,22 +1,17 @@
 import type { Call } from "../../../lib/call.js";
 import { aggregate } from "../../../lib/errors.js";
-import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "../../../domain/cri.js";
 import { sandboxIdOf } from "../find-by-id.js";
 import { removeContainerById } from "../container/remove-container.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { isStopped, stopSandbox } from "./stop-pod-sandbox.js";
 
 /** Stops a sandbox and removes it with all its containers. Succeeds when there is nothing to remove. */
-export async function removePodSandbox(
-  request: RemovePodSandboxRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<RemovePodSandboxResponse>> {
+export const removePodSandbox: Handler<"RemovePodSandbox"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const id = sandboxIdOf(request.pod_sandbox_id, services);
   if (id !== undefined) await removeSandbox(id, services, call);
   return {};
-}
+};
 
 /**
  *     stop, with the network → remove containers → remove the pause container → remove checkpoint and record

@@ -4,7 +4,6 @@ import type { Call } from "../../../lib/call.js";
 import { isKind, ShimError } from "../../../lib/errors.js";
 import { Rollback } from "../../../lib/rollback.js";
 import { nowNanoseconds } from "../../../lib/time.js";
-import type { Answer, RunPodSandboxResponse } from "../../../domain/cri.js";
 import { sandboxType, typeLabel } from "../../../domain/labels.js";
 import type { ValidRunPodSandbox } from "../../../domain/requests.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
@@ -21,17 +20,13 @@ import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { readLocalhostProfile } from "../localhost-profile.js";
 import { releasePreviousAttempts } from "./release-previous-attempts.js";
 import { removeSandbox } from "./remove-pod-sandbox.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 
 /**
  * The steps are those of ARCHITECTURE.md, "The life of a pod". Each step registers its undo, and a failure
  * undoes all of them in reverse order. A repeated call gets the id of the sandbox that the first one made.
  */
-export async function runPodSandbox(
-  request: ValidRunPodSandbox,
-  services: Services,
-  call: Call,
-): Promise<Answer<RunPodSandboxResponse>> {
+export const runPodSandbox: Handler<"RunPodSandbox"> = async (request, services, call) => {
   const { namespace, name } = request.config.metadata;
   call.pod = `${namespace}/${name}`;
   try {
@@ -46,7 +41,7 @@ export async function runPodSandbox(
   } catch (error) {
     throw ShimError.from(error).within(`run sandbox for pod "${call.pod}"`, { pod: call.pod });
   }
-}
+};
 
 async function planWithInputs(
   request: ValidRunPodSandbox,

@@ -1,10 +1,9 @@
 import type { Call } from "../../../lib/call.js";
 import { aggregate, ShimError, messageOf } from "../../../lib/errors.js";
-import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../../domain/cri.js";
 import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
 import { networkMaker, recordTearDown, tearDownNetwork } from "./sandbox-network.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
 
@@ -12,17 +11,13 @@ import type { PodRecord } from "../../state/pod-records.js";
 const pauseGraceSeconds = 10;
 
 /** Succeeds for sandboxes that are stopped, unknown, or known only from their checkpoint. */
-export async function stopPodSandbox(
-  request: StopPodSandboxRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<StopPodSandboxResponse>> {
+export const stopPodSandbox: Handler<"StopPodSandbox"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const id = sandboxIdOf(request.pod_sandbox_id, services);
   if (id !== undefined)
     await services.locks.sandboxes.run(id, call.signal, () => stopSandbox(id, services, call));
   return {};
-}
+};
 
 /**
  *     record: phase stopped → stop all containers → tear down the network → stop the pause container

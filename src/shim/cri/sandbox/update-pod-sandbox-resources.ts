@@ -1,23 +1,17 @@
-import type { Call } from "../../../lib/call.js";
-import type {
-  Answer,
-  UpdatePodSandboxResourcesRequest,
-  UpdatePodSandboxResourcesResponse,
-} from "../../../domain/cri.js";
 import { podResources } from "../../plan/resources.js";
 import { requireReadSandbox } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler } from "../services.js";
 
 /**
  * Only writes the resources into the record, for verbose statuses: the kubelet has changed the pod's cgroup
  * already, and the pause container has no limits of its own. Absent fields stay. A sandbox of another program
  * has no record, and the call succeeds.
  */
-export async function updatePodSandboxResources(
-  request: UpdatePodSandboxResourcesRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<UpdatePodSandboxResourcesResponse>> {
+export const updatePodSandboxResources: Handler<"UpdatePodSandboxResources"> = async (
+  request,
+  services,
+  call,
+) => {
   const { link } = services.state;
   const { pods: podRecords } = services.records;
   await link.live(call.signal);
@@ -32,4 +26,4 @@ export async function updatePodSandboxResources(
     },
   }));
   return {};
-}
+};

@@ -2,15 +2,13 @@ import type { Call } from "../../../lib/call.js";
 import { collect } from "../../../lib/streams.js";
 import type {
   Answer,
-  ContainerStatsRequest,
-  ContainerStatsResponse,
   ContainerStats,
   ListContainerStatsRequest,
   StreamContainerStatsRequest,
 } from "../../../domain/cri.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { isRunning } from "./pod-parts.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { containerStatsItem } from "./stats-items.js";
 import type { Container } from "../../../domain/container.js";
 import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
@@ -18,11 +16,7 @@ import type { Snapshot } from "../../../domain/snapshot.js";
 import { wantedBy } from "../container/list-containers.js";
 
 /** A container that does not run has only the size of its writable layer. */
-export async function containerStats(
-  { container_id }: ContainerStatsRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<ContainerStatsResponse>> {
+export const containerStats: Handler<"ContainerStats"> = async ({ container_id }, services, call) => {
   const mountpoint = await services.node.host().imageDirectory(await services.state.link.live(call.signal));
   const container = await requireReadContainer(container_id, services, call.signal);
   const { id, snapshot } = container;
@@ -32,7 +26,7 @@ export async function containerStats(
   );
   const layer = services.stats.layers.usageOf(id);
   return { stats: containerStatsItem(container, own?.[1], layer, mountpoint) };
-}
+};
 
 /**
  * ListContainerStats and StreamContainerStats, of running containers. Each item is read when the caller takes

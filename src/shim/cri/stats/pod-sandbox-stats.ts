@@ -3,26 +3,20 @@ import { collect } from "../../../lib/streams.js";
 import { ShimError } from "../../../lib/errors.js";
 import type {
   Answer,
-  PodSandboxStatsRequest,
-  PodSandboxStatsResponse,
   ContainerStats,
   ListPodSandboxStatsRequest,
   StreamPodSandboxStatsRequest,
   PodSandboxStats,
 } from "../../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";
-import type { Services } from "../services.js";
+import type { Handler, Services } from "../services.js";
 import { matchesId, matchesLabels } from "../../../domain/id-and-label-filters.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
 import { runningPods } from "./pod-parts.js";
 import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 
 /** `precondition` for a sandbox that is not ready, `unavailable` when its statistics cannot be read. */
-export async function podSandboxStats(
-  { pod_sandbox_id }: PodSandboxStatsRequest,
-  services: Services,
-  call: Call,
-): Promise<Answer<PodSandboxStatsResponse>> {
+export const podSandboxStats: Handler<"PodSandboxStats"> = async ({ pod_sandbox_id }, services, call) => {
   await services.state.link.live(call.signal);
   const sandbox = await requireReadSandbox(pod_sandbox_id, services, call.signal);
   const { id } = sandbox;
@@ -36,7 +30,7 @@ export async function podSandboxStats(
   const reason =
     services.stats.source().failureOf(id) ?? "its pause process has just ended or is being started";
   throw new ShimError("unavailable", `${action}: ${reason}`, { sandboxId: id });
-}
+};
 
 /**
  * ListPodSandboxStats and StreamPodSandboxStats, of ready sandboxes. Each item is read when the caller takes
