@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test, describe } from "node:test";
 import { openStores } from "../../../src/shim/app/open-stores.js";
 import { Lifetime } from "../../../src/lib/lifetime.js";
 import { newRecord } from "../../../src/shim/logs/log-record.js";
@@ -9,6 +9,10 @@ import { podRecord, recordedId as id } from "../../fakes/pod-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { isKind } from "../../../src/lib/errors.js";
+import { openStreaming } from "../../../src/shim/app/adapters.js";
+import { configOf } from "../../fakes/config.js";
+import { fakeCommand, sleepForever } from "../../fakes/streaming-sessions.js";
 
 const record = podRecord();
 
@@ -29,4 +33,29 @@ test("checkpoints and records of pods are flushed, the rest at the end of the pr
   await lifetime.close();
   assert.deepEqual(flushes.done.slice(4), [`${id}.json`]);
   assert.deepEqual(log.lines, []);
+});
+
+describe("openStreaming()", () => {
+  test("listens where the flag says, until the lifetime ends", async () => {
+    const log = recordingLog();
+    const lifetime = new Lifetime(log);
+    const config = await configOf({ "streaming-bind-addr": "127.0.0.1" });
+    const server = await openStreaming(config, log, lifetime);
+    const url = server.offer(fakeCommand(sleepForever));
+    assert.match(url, /^http:\/\/127\.0\.0\.1:[1-9]\d*\/exec\//);
+    await lifetime.close();
+    await assert.rejects(fetch(url));
+  });
+
+  test("throws invalid, with the flag, for a file that cannot be read", async () => {
+    const log = recordingLog();
+    const config = await configOf({
+      "streaming-tls-cert-file": "/nonexistent/cert.pem",
+      "streaming-tls-private-key-file": "/nonexistent/key.pem",
+    });
+    await assert.rejects(
+      openStreaming(config, log, new Lifetime(log)),
+      (error) => isKind(error, "invalid") && error.message.startsWith("--streaming-tls-cert-file: read"),
+    );
+  });
 });

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test, describe } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
-import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
-import { shimOfEachTest } from "../../fakes/services.js";
+import { rejectsWith, runContainer, runSandbox, createContainer } from "../../fakes/pods.js";
+import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
+import { PodSandboxState } from "../../../src/domain/cri.js";
+import { toEngineReading } from "../../../src/shim/engine/stats.js";
+import { runRequest } from "../../fakes/requests.js";
 
 const shim = shimOfEachTest();
 
@@ -65,4 +68,99 @@ test("calls that change something are logged at info, all others at debug", () =
     "UpdatePodSandboxResources",
     "UpdateRuntimeConfig",
   ]);
+});
+
+const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
+
+/** Calls of RPCs as the server makes them. */
+function server(shim: TestShim) {
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const handle = (name: string, request: object, send: (message: object) => Promise<void>) =>
+    rpcs.get(name)?.handle(request, shim.call(name), send);
+  return {
+    answer: (name: string, request: object) => handle(name, request, () => assert.fail()),
+    messages: async (name: string, request: object): Promise<readonly Buffer[]> => {
+      const messages: Buffer[] = [];
+      await handle(name, request, (message) => {
+        messages.push(message as Buffer);
+        return Promise.resolve();
+      });
+      return messages;
+    },
+  };
+}
+
+describe("streamed lists", () => {
+  test("are those of the unary calls, filters included", async () => {
+    const one = await runSandbox(shim, runRequest({ metadata: metadata("one") }));
+    const two = await runSandbox(shim, runRequest({ metadata: metadata("two") }));
+    const container = await runContainer(shim, one, "main");
+    await createContainer(shim, two, { metadata: { name: "other", attempt: 0 } });
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: two }, shim.call());
+    const reading = toEngineReading({ cpu_stats: { cpu_usage: { total_usage: 1000 } } });
+    assert.ok(reading);
+    for (const id of [one, container]) shim.engine.readings.set(id, reading);
+    const { answer, messages } = server(shim);
+
+    const noLabels = { label_selector: {} };
+    const requests: readonly (readonly [stream: string, list: string, request: object])[] = [
+      ["StreamPodSandboxes", "ListPodSandbox", { filter: null }],
+      ["StreamPodSandboxes", "ListPodSandbox", { filter: { id: one.slice(0, 8), state: null, ...noLabels } }],
+      [
+        "StreamPodSandboxes",
+        "ListPodSandbox",
+        {
+          filter: {
+            id: "",
+            state: { state: PodSandboxState.SANDBOX_NOTREADY },
+            label_selector: { app: "web" },
+          },
+        },
+      ],
+      ["StreamContainers", "ListContainers", { filter: null }],
+      [
+        "StreamContainers",
+        "ListContainers",
+        { filter: { id: "", state: null, pod_sandbox_id: one, ...noLabels } },
+      ],
+      ["StreamImages", "ListImages", { filter: null }],
+    ];
+    for (const [stream, list, request] of requests) {
+      const [only, ...others] = await messages(stream, request);
+      assert.ok(only !== undefined && only.length > 0 && others.length === 0, stream);
+      assert.deepEqual(only, await answer(list, request));
+    }
+    // Each reading has a time of its own.
+    for (const [name, request, id] of [
+      ["StreamContainerStats", { filter: null }, container],
+      ["StreamPodSandboxStats", { filter: null }, one],
+      ["StreamPodSandboxMetrics", {}, one],
+    ] as const) {
+      const [only, ...others] = await messages(name, request);
+      assert.ok(only?.includes(id) === true && others.length === 0, name);
+    }
+  });
+
+  test("have no message when there is nothing", async () => {
+    const { messages } = server(shim);
+    for (const name of [
+      "StreamPodSandboxes",
+      "StreamContainers",
+      "StreamContainerStats",
+      "StreamPodSandboxStats",
+    ]) {
+      assert.deepEqual(await messages(name, { filter: null }), []);
+    }
+    assert.deepEqual(await messages("StreamPodSandboxMetrics", {}), []);
+  });
+
+  test("end with their client", async () => {
+    await runSandbox(shim);
+    const rpc = bindRpcs(shim.services, api.encodeItem).get("StreamPodSandboxes");
+    const left = () => Promise.reject(new Error("the client left"));
+    await assert.rejects(
+      rpc?.handle({ filter: null }, shim.call(), left) ?? assert.fail(),
+      /the client left/,
+    );
+  });
 });

@@ -2,8 +2,15 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/domain/cri.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
-import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
+import {
+  hostNetworkRequest,
+  runRequest,
+  createRequest,
+  sandboxConfig,
+  containerResources,
+} from "../../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
+import type { ValidCreateContainer } from "../../../../src/domain/requests.js";
 
 const shim = shimOfEachTest();
 
@@ -119,5 +126,125 @@ describe("podSandboxStatus()", () => {
     const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
     assert.equal(details["pid"], shim.engine.containers.get(id).state.pid);
     assert.equal(details["dockerName"], "k8s_POD_web_default_uid-1_0");
+  });
+});
+
+/** Names with underscores: Kubernetes refuses them, the CRI does not. */
+
+const underscored = { name: "a_b", namespace: "n_s", uid: "u_1", attempt: 0 };
+/** A pod whose names are the escaped ones of the pod above. */
+const lookalike = { name: "a.-b", namespace: "n.-s", uid: "u.-1", attempt: 0 };
+const containerMetadata = { name: "c_d", attempt: 3 };
+
+function createIn(sandboxId: string, metadata = underscored): ValidCreateContainer {
+  const request = createRequest(sandboxId, { metadata: containerMetadata });
+  return { ...request, sandbox_config: sandboxConfig({ metadata }) };
+}
+
+async function create(shim: TestShim, sandboxId: string): Promise<string> {
+  const request = createIn(sandboxId);
+  return String((await shim.rpcs.CreateContainer(request, shim.call("CreateContainer"))).container_id);
+}
+
+async function podsOf(shim: TestShim): Promise<readonly unknown[]> {
+  const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
+  return items.map(({ metadata }) => metadata);
+}
+
+async function containersOf(shim: TestShim): Promise<readonly unknown[]> {
+  const call = shim.call("ListContainers");
+  const containers = await shim.rpcs.ListContainers({ filter: null }, call);
+  return containers.map(({ metadata }) => metadata);
+}
+
+describe("a pod with underscores in its names", () => {
+  test("is listed under the names of its request, also when its record is lost", async () => {
+    const sandbox = await runSandbox(shim, runRequest({ metadata: underscored }));
+    await create(shim, sandbox);
+    assert.equal(shim.engine.containers.get(sandbox).name, "k8s_POD_a.-b_n.-s_u.-1_0_escaped");
+    assert.deepEqual(await podsOf(shim), [underscored]);
+    assert.deepEqual(await containersOf(shim), [containerMetadata]);
+    await shim.services.records.pods.remove(sandbox);
+    await shim.services.state.sync.refresh(sandbox);
+    assert.deepEqual(await podsOf(shim), [underscored]);
+    assert.deepEqual(await containersOf(shim), [containerMetadata]);
+  });
+
+  test("is kept apart from a pod whose names are its escaped ones", async () => {
+    await runSandbox(shim, runRequest({ metadata: underscored }));
+    await runSandbox(shim, runRequest({ metadata: lookalike }));
+    assert.deepEqual(new Set(await podsOf(shim)), new Set([underscored, lookalike]));
+  });
+
+  test("takes a random suffix when a foreign container has its name, and is found", async () => {
+    shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", {
+      Image: "busybox",
+      Labels: {},
+      HostConfig: {},
+    });
+    const id = await runSandbox(shim, runRequest({ metadata: underscored }));
+    assert.match(shim.engine.containers.get(id).name, /_0_escaped_[0-9a-f]{8}$/);
+    await shim.services.records.pods.remove(id);
+    await shim.services.state.sync.refresh(id);
+    assert.deepEqual(await podsOf(shim), [underscored]);
+  });
+});
+
+const overhead = containerResources({ memory_limit_in_bytes: "1000" });
+const resources = containerResources({ cpu_shares: "512" });
+
+async function shown(shim: TestShim, id: string): Promise<Readonly<Record<string, unknown>>> {
+  const { info } = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose: true }, shim.call());
+  return JSON.parse(info?.["info"] ?? "{}") as Record<string, unknown>;
+}
+
+describe("updatePodSandboxResources()", () => {
+  test("is remembered over a restart, field by field, and asks the engine nothing", async () => {
+    await using first = await TestShim.start();
+    const { linux } = sandboxConfig();
+    assert.ok(linux);
+    const id = await runSandbox(first, runRequest({ linux: { ...linux, overhead } }));
+    const before = await shown(first, id);
+    assert.deepEqual([before["overhead"], before["resources"]], [overhead, null]);
+    first.world.journal.clear();
+    const change = { pod_sandbox_id: id, overhead: null, resources };
+    assert.deepEqual(await first.rpcs.UpdatePodSandboxResources(change, first.call()), {});
+    assert.deepEqual(
+      first.world.journal.names().filter((name) => name.startsWith("engine.")),
+      [],
+    );
+    await using shim = await first.restart();
+    const after = await shown(shim, id);
+    assert.deepEqual([after["overhead"], after["resources"]], [overhead, resources]);
+  });
+
+  test("succeeds for a sandbox of another program, which has no record", async () => {
+    const id = await runSandbox(shim);
+    await shim.services.records.pods.remove(id);
+    const change = { pod_sandbox_id: id, overhead, resources };
+    assert.deepEqual(await shim.rpcs.UpdatePodSandboxResources(change, shim.call()), {});
+    assert.equal((await shown(shim, id))["resources"], undefined);
+  });
+
+  test("is notFound for unknown ids and for containers", async () => {
+    const sandbox = await runSandbox(shim);
+    const { container_id = "" } = await shim.rpcs.CreateContainer(createRequest(sandbox), shim.call());
+    for (const id of [container_id, "f".repeat(64)]) {
+      const change = { pod_sandbox_id: id, overhead, resources };
+      await rejectsWith(shim.rpcs.UpdatePodSandboxResources(change, shim.call()), "notFound");
+    }
+  });
+
+  test("refuses what would make the record too large to be read again", async () => {
+    const id = await runSandbox(shim);
+    const huge = containerResources({ unified: { "memory.high": "1".repeat(70_000) } });
+    await rejectsWith(
+      shim.rpcs.UpdatePodSandboxResources(
+        { pod_sandbox_id: id, overhead: null, resources: huge },
+        shim.call(),
+      ),
+      "invalid",
+      /^resources: /,
+    );
   });
 });
