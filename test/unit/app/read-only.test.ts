@@ -55,12 +55,10 @@ test("readOnlyRpcs() refuses each RPC that changes something, and lets the other
         refused.push(name);
       });
   }
-  assert.deepEqual(
-    called.filter(
-      (name) => !/^List|^Stream|Status$|Stats$|^Version$|^RuntimeConfig$|^ImageFsInfo$/.test(name),
-    ),
-    ["GetContainerEvents"],
+  const found = called.filter(
+    (name) => !/^List|^Stream|Status$|Stats$|^Version$|^RuntimeConfig$|^ImageFsInfo$/.test(name),
   );
+  assert.deepEqual(found, ["GetContainerEvents"]);
   assert.ok(refused.includes("ExecSync"));
   assert.ok(refused.includes("Exec"));
   assert.equal(called.length + refused.length, Object.keys(rpcs).length);

@@ -40,10 +40,8 @@ describe("OpenFilesNotice", () => {
     told.observe(sandbox);
     await turns(5);
     assert.equal(looks(), 2);
-    assert.deepEqual(
-      warnings().map(({ fields }) => [fields["soft"], fields["hard"]]),
-      [[1024, 524_288]],
-    );
+    const found = warnings().map(({ fields }) => [fields["soft"], fields["hard"]]);
+    assert.deepEqual(found, [[1024, 524_288]]);
     host.fileLimits = { soft: 512, hard: 512 };
     told.engineFound();
     told.observe(sandbox);

@@ -77,8 +77,9 @@ describe("planMounts()", () => {
         mount({ container_path, host_path: index === 0 ? "/a" : "/b" }),
       );
       const planned = planMounts(mounts, { facts: modern, runtime: "", hostPaths: undefined });
+      const found = planned.Mounts?.map(({ Source, Target }) => [Source, Target]);
       assert.deepEqual(
-        planned.Mounts?.map(({ Source, Target }) => [Source, Target]),
+        found,
         sources.map((source) => [source, paths[source === "/a" ? 0 : 1]]),
       );
     });

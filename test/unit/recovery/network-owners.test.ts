@@ -73,10 +73,8 @@ describe("hostPortOwners()", () => {
       foreign: { runs: true, checkpoint: false },
     });
     const found = await owners();
-    assert.deepEqual(
-      found.map(({ name }) => name),
-      ["running"],
-    );
+    const seen = found.map(({ name }) => name);
+    assert.deepEqual(seen, ["running"]);
     const wanted = {
       ...{ sandboxId: "new", namespace: "kube", name: "new" },
       portMappings: [{ protocol: "tcp", containerPort: 1, hostPort: 8001, hostIp: "" }],

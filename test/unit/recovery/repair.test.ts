@@ -44,10 +44,8 @@ describe("repairAfterStart()", () => {
     await repairAfterStart(shim.services);
     assert.equal(host.links.size, 0);
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
-    assert.deepEqual(
-      warnings.map(({ fields }) => fields["containerId"]),
-      [id],
-    );
+    const found = warnings.map(({ fields }) => fields["containerId"]);
+    assert.deepEqual(found, [id]);
   });
 
   test("goes on with logs of its own pods whose record was lost, and of no others", async () => {
@@ -187,10 +185,8 @@ describe("repairAfterStart()", () => {
     const container = await runContainer(shim, kept);
     await containers.merge(container, { unified: {}, hugepages: [] });
     await repairAfterStart(shim.services);
-    assert.deepEqual(
-      [...pods.all()].map(({ sandboxId }) => sandboxId).sort(),
-      [kept, unreleased, checkpointed].sort(),
-    );
+    const found = [...pods.all()].map(({ sandboxId }) => sandboxId).sort();
+    assert.deepEqual(found, [kept, unreleased, checkpointed].sort());
     // With it the kubelet sees the pod whose network is left, and removes it.
     assert.deepEqual(shim.world.checkpoints.stored.get(unreleased), {
       version: "v1",
@@ -202,9 +198,7 @@ describe("repairAfterStart()", () => {
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: unreleased }, shim.call("StopPodSandbox"));
     await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: unreleased }, shim.call("RemovePodSandbox"));
     assert.equal(pods.get(unreleased), undefined);
-    assert.deepEqual(
-      [...containers.all()].map(({ containerId }) => containerId),
-      [container],
-    );
+    const seen = [...containers.all()].map(({ containerId }) => containerId);
+    assert.deepEqual(seen, [container]);
   });
 });

@@ -52,10 +52,8 @@ describe("writeExampleNetwork()", () => {
       const path = join(cniConfDir, "10-dockershim.conflist");
       assert.equal(said, `wrote ${path}`);
       const list = JSON.parse(await readFile(path, "utf8")) as { plugins: { type: string }[] };
-      assert.deepEqual(
-        list.plugins.map(({ type }) => type),
-        ["bridge", "portmap"],
-      );
+      const found = list.plugins.map(({ type }) => type);
+      assert.deepEqual(found, ["bridge", "portmap"]);
     });
   }
 

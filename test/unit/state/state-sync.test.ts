@@ -315,10 +315,8 @@ describe("StateSync while live", () => {
     harness.engine.containers.exit(id, 0);
     await until("the exit is seen", () => harness.statusOf(id) === "exited");
     assert.equal(harness.model.isStale(id), false);
-    assert.deepEqual(
-      harness.messages("warn").filter((message) => message.startsWith("inspect failed")),
-      ["inspect failed, its status is stale"],
-    );
+    const found = harness.messages("warn").filter((message) => message.startsWith("inspect failed"));
+    assert.deepEqual(found, ["inspect failed, its status is stale"]);
   });
 });
 
@@ -329,10 +327,8 @@ describe("A first inspect that hangs", () => {
     engine.hangs = (verb) => verb === "inspectContainer";
     const id = harness.sandbox("a", { running: false });
     await until("it is listed", () => [...model.sandboxEntries()].length > 0);
-    assert.deepEqual(
-      [...model.sandboxEntries()].map(({ id, ready }) => [id, ready]),
-      [[id, false]],
-    );
+    const found = [...model.sandboxEntries()].map(({ id, ready }) => [id, ready]);
+    assert.deepEqual(found, [[id, false]]);
     engine.containers.start(id);
     engine.hangs = () => false;
     engine.up();

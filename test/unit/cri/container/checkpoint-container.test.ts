@@ -108,11 +108,8 @@ describe("checkpointContainer()", () => {
   test("refuses a container that does not run, and unknown ids", async () => {
     await using shim = await start();
     const sandbox = await runSandbox(shim);
-    await rejectsWith(
-      checkpoint(shim, await createContainer(shim, sandbox)),
-      "precondition",
-      /it is created/,
-    );
+    const message = /it is created/;
+    await rejectsWith(checkpoint(shim, await createContainer(shim, sandbox)), "precondition", message);
     for (const id of [sandbox, "f".repeat(64)]) await rejectsWith(checkpoint(shim, id), "notFound");
   });
 

@@ -61,11 +61,8 @@ describe("listContainers()", () => {
     for (const [filter, expected] of table) {
       const whole = { id: "", state: null, pod_sandbox_id: "", label_selector: {}, ...filter };
       const containers = await shim.rpcs.ListContainers({ filter: whole }, shim.call());
-      assert.deepEqual(
-        containers.map(({ id }) => id),
-        expected,
-        JSON.stringify(filter),
-      );
+      const found = containers.map(({ id }) => id);
+      assert.deepEqual(found, expected, JSON.stringify(filter));
     }
     assert.deepEqual(shim.world.journal.names(), [], "no request");
   });

@@ -136,11 +136,8 @@ describe("createContainer()", () => {
       return createContainer(shim, sandbox, { metadata: { name, attempt: 0 }, linux });
     };
     const field = "config\\.linux\\.security_context\\.namespace_options\\.target_id";
-    await rejectsWith(
-      joining("x", foreign),
-      "invalid",
-      new RegExp(`${field} "${foreign}": is .* another pod`),
-    );
+    const message = new RegExp(`${field} "${foreign}": is .* another pod`);
+    await rejectsWith(joining("x", foreign), "invalid", message);
     await rejectsWith(joining("x", sandbox), "notFound");
     const first = await joining("first", target.slice(0, 12));
     assert.equal(shim.engine.containers.get(first).body.HostConfig.PidMode, `container:${target}`);
@@ -148,11 +145,8 @@ describe("createContainer()", () => {
     const second = await joining("second", target);
     shim.engine.containers.exit(target, 0);
     await shim.services.state.sync.refresh(target);
-    await rejectsWith(
-      joining("x", target),
-      "precondition",
-      new RegExp(`${field} .*: the container is exited`),
-    );
+    const refusal = new RegExp(`${field} .*: the container is exited`);
+    await rejectsWith(joining("x", target), "precondition", refusal);
     const startSecond = (): Promise<void> => startContainer(shim, second);
     await rejectsWith(startSecond(), "precondition", /: join the PID namespace: .* is exited/);
     await shim.rpcs.RemoveContainer({ container_id: target }, shim.call());

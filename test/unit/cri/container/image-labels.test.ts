@@ -66,10 +66,8 @@ describe("a container of a pod", () => {
     assert.deepEqual(status?.labels, { app: "request" });
     assert.deepEqual(status.annotations, { hash: "1" });
     const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
-    assert.deepEqual(
-      containers.map(({ labels, annotations }) => ({ labels, annotations })),
-      [{ labels: { app: "request" }, annotations: { hash: "1" } }],
-    );
+    const found = containers.map(({ labels, annotations }) => ({ labels, annotations }));
+    assert.deepEqual(found, [{ labels: { app: "request" }, annotations: { hash: "1" } }]);
   });
 
   test("is not found by a label of its image", async () => {

@@ -159,11 +159,8 @@ describe("startContainer() that fails", () => {
   test("links the log all the same, and shows the container as ended", async () => {
     const { id } = await created(shim);
     shim.engine.startFailure = () => new ShimError("unknown", "OCI runtime create failed: bad mount");
-    await rejectsWith(
-      startContainer(shim, id),
-      "unknown",
-      /^failed to start container ".*": OCI runtime create failed: bad mount$/,
-    );
+    const message = /^failed to start container ".*": OCI runtime create failed: bad mount$/;
+    await rejectsWith(startContainer(shim, id), "unknown", message);
     assert.deepEqual([...shim.world.host.links], [[link, id]]);
     assert.deepEqual(await listedContainers(shim), { [id]: 2 });
   });
@@ -172,11 +169,8 @@ describe("startContainer() that fails", () => {
     const { id } = await created(shim);
     const long = 'OCI runtime create failed: exec: "nope": executable file not found in $PATH: unknown';
     shim.engine.startFailure = () => new ShimError("invalid", long);
-    await rejectsWith(
-      startContainer(shim, id),
-      "invalid",
-      new RegExp(`^failed to start container "${id}": executable not found in \\$PATH$`),
-    );
+    const message = new RegExp(`^failed to start container "${id}": executable not found in \\$PATH$`);
+    await rejectsWith(startContainer(shim, id), "invalid", message);
   });
 
   test("reports why it failed, also when the log cannot be linked or the container not be inspected then", async () => {
@@ -206,11 +200,8 @@ describe("startContainer() with cgroup settings", () => {
   test("stops the container when they cannot be applied", async () => {
     const { id } = await created(shim, hugepages);
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
-    await rejectsWith(
-      startContainer(shim, id),
-      "unsupported",
-      /^failed to start container ".*": apply its cgroup limits: no hugetlb controller$/,
-    );
+    const message = /^failed to start container ".*": apply its cgroup limits: no hugetlb controller$/;
+    await rejectsWith(startContainer(shim, id), "unsupported", message);
     assert.deepEqual(await listedContainers(shim), { [id]: 2 });
   });
 

@@ -68,11 +68,8 @@ describe("updateContainerResources()", () => {
     const id = await runContainer(shim, await runSandbox(shim));
     shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
     const change = { cpu_shares: "512", hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] };
-    await rejectsWith(
-      update(shim, id, change),
-      "unsupported",
-      /failed to update container ".*": no hugetlb controller/,
-    );
+    const message = /failed to update container ".*": no hugetlb controller/;
+    await rejectsWith(update(shim, id, change), "unsupported", message);
     assert.notEqual((await shownResources(shim, id))["cpu_shares"], "512");
   });
 
@@ -150,10 +147,7 @@ describe("updateContainerResources()", () => {
   test("reports the engine's refusal", async () => {
     const id = await runContainer(shim, await runSandbox(shim));
     shim.engine.failNext("updateContainer", new ShimError("invalid", "Minimum memory limit allowed is 6MB"));
-    await rejectsWith(
-      update(shim, id, { memory_limit_in_bytes: "1" }),
-      "invalid",
-      /failed to update container ".*": Minimum/,
-    );
+    const message = /failed to update container ".*": Minimum/;
+    await rejectsWith(update(shim, id, { memory_limit_in_bytes: "1" }), "invalid", message);
   });
 });

@@ -100,10 +100,8 @@ describe("getContainerEvents()", () => {
       "DELETED sandbox",
     ]);
     const { SANDBOX_READY: ready, SANDBOX_NOTREADY: notReady } = PodSandboxState;
-    assert.deepEqual(
-      client.events.map(({ pod_sandbox_status: status }) => status?.state),
-      [ready, ready, ready, ready, ready, notReady, notReady, notReady],
-    );
+    const found = client.events.map(({ pod_sandbox_status: status }) => status?.state);
+    assert.deepEqual(found, [ready, ready, ready, ready, ready, notReady, notReady, notReady]);
     const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED } = ContainerState;
     assert.deepEqual(
       client.events.map((event) => event.containers_statuses?.map(({ state }) => state)),
@@ -320,14 +318,10 @@ describe("podSandboxStatus() for EventedPLEG", () => {
     const second = await createContainer(shim, sandbox, { metadata: { name: "main", attempt: 1 } });
     await startContainer(shim, second);
     const status = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
-    assert.deepEqual(
-      status.containers_statuses?.map(({ id }) => id),
-      [second, other, first],
-    );
+    const found = status.containers_statuses?.map(({ id }) => id);
+    assert.deepEqual(found, [second, other, first]);
     await client.received(7);
-    assert.deepEqual(
-      client.events.at(-1)?.containers_statuses?.map(({ id }) => id),
-      [second, other, first],
-    );
+    const seen = client.events.at(-1)?.containers_statuses?.map(({ id }) => id);
+    assert.deepEqual(seen, [second, other, first]);
   });
 });

@@ -107,10 +107,8 @@ describe("imageStatus()", () => {
     };
     assert.deepEqual(details.imageSpec.config, { Cmd: ["sh"] });
     assert.deepEqual(details.imageSpec.rootfs, { type: "layers", diff_ids: ["sha256:1"] });
-    assert.deepEqual(
-      details.imageSpec.history.map((entry) => entry.created_by),
-      ["ADD rootfs", "CMD sh"],
-    );
+    const found = details.imageSpec.history.map((entry) => entry.created_by);
+    assert.deepEqual(found, ["ADD rootfs", "CMD sh"]);
   });
 });
 
@@ -356,11 +354,8 @@ describe("removeImage()", () => {
 
   test("refuses an image that a container or a sandbox uses, before any name is gone", async () => {
     const container = await runContainer(shim, await runSandbox(shim));
-    await rejectsWith(
-      remove(shim, "busybox"),
-      "precondition",
-      new RegExp(`container "${container}" uses it`),
-    );
+    const message = new RegExp(`container "${container}" uses it`);
+    await rejectsWith(remove(shim, "busybox"), "precondition", message);
     await rejectsWith(remove(shim, pauseImage), "precondition", /uses it/);
     assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
   });

@@ -171,11 +171,8 @@ describe("pullImage()", () => {
       onProgress(layer("Downloading", 1));
       throw new ShimError("denied", "pull access denied");
     };
-    await rejectsWith(
-      pull(shim, "app:1", { username: "user", password: "s3cret" }),
-      "denied",
-      /pull access denied/,
-    );
+    const message = /pull access denied/;
+    await rejectsWith(pull(shim, "app:1", { username: "user", password: "s3cret" }), "denied", message);
     assert.ok(!JSON.stringify(shim.log.lines).includes("s3cret"));
   });
 

@@ -124,11 +124,8 @@ describe("runPodSandbox() undoes everything", () => {
   for (const [step, what] of failures) {
     test(`when ${what}, and reports that error with its kind`, async () => {
       shim.world.journal.failNext(step, new ShimError("exhausted", "planned fault"));
-      await rejectsWith(
-        runSandbox(shim),
-        "exhausted",
-        /^run sandbox for pod "default\/web": .*planned fault$/,
-      );
+      const message = /^run sandbox for pod "default\/web": .*planned fault$/;
+      await rejectsWith(runSandbox(shim), "exhausted", message);
       assertNothingLeft(shim);
       assert.deepEqual(await listedSandboxes(shim), {});
       // The kubelet's next attempt succeeds.
@@ -201,11 +198,8 @@ describe("runPodSandbox() undoes everything", () => {
     journal.afterStep = (step) => {
       if (nameOf(step) === "engine.startContainer") engine.containers.exit(name, 1);
     };
-    await rejectsWith(
-      runSandbox(shim),
-      "precondition",
-      /the pause container is exited \(exit code 1\) right after its start/,
-    );
+    const message = /the pause container is exited \(exit code 1\) right after its start/;
+    await rejectsWith(runSandbox(shim), "precondition", message);
     journal.afterStep = undefined;
     assertNothingLeft(shim);
   });
@@ -235,10 +229,8 @@ describe("runPodSandbox() undoes everything", () => {
     await rejectsWith(runSandbox(shim), "unavailable", /disk full/);
     journal.afterStep = undefined;
     const listed = Object.entries(await listedSandboxes(shim));
-    assert.deepEqual(
-      listed.map(([, state]) => state),
-      [1],
-    );
+    const found = listed.map(([, state]) => state);
+    assert.deepEqual(found, [1]);
     const id = listed[0]?.[0] ?? "";
     network.tearDownFailure = undefined;
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
@@ -286,11 +278,8 @@ describe("runPodSandbox() repeated", () => {
         );
       }
     };
-    await rejectsWith(
-      runSandbox(shim, runRequest({ hostname: "other" })),
-      "conflict",
-      /a running sandbox already has the name/,
-    );
+    const message = /a running sandbox already has the name/;
+    await rejectsWith(runSandbox(shim, runRequest({ hostname: "other" })), "conflict", message);
     shim.world.journal.afterStep = undefined;
     await Promise.all(lists);
     assert.ok(lists.length > 0);
@@ -353,10 +342,8 @@ describe("runPodSandbox() recovers", () => {
     assert.equal(engine.containers.get(id).body.HostConfig.OomScoreAdj, 0);
     assert.deepEqual(engine.containers.ids, [id]);
     assert.deepEqual([...shim.world.checkpoints.stored.keys()], [id]);
-    assert.deepEqual(
-      [...shim.services.records.pods.all()].map(({ sandboxId }) => sandboxId),
-      [id],
-    );
+    const found = [...shim.services.records.pods.all()].map(({ sandboxId }) => sandboxId);
+    assert.deepEqual(found, [id]);
     journal.clear();
     await runSandbox(
       shim,

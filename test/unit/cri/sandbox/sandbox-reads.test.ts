@@ -209,10 +209,8 @@ describe("updatePodSandboxResources()", () => {
     first.world.journal.clear();
     const change = { pod_sandbox_id: id, overhead: null, resources };
     assert.deepEqual(await first.rpcs.UpdatePodSandboxResources(change, first.call()), {});
-    assert.deepEqual(
-      first.world.journal.names().filter((name) => name.startsWith("engine.")),
-      [],
-    );
+    const found = first.world.journal.names().filter((name) => name.startsWith("engine."));
+    assert.deepEqual(found, []);
     await using shim = await first.restart();
     const after = await shown(shim, id);
     assert.deepEqual([after["overhead"], after["resources"]], [overhead, resources]);

@@ -71,10 +71,8 @@ async function withRecordedPod<Result>(
   const stats: Pick<StatsSource, "readPods"> = {
     readPods: (pods, { details }) => {
       assert.equal(details, true);
-      assert.deepEqual(
-        pods.map(({ containers }) => containers.map(({ id }) => id)),
-        [[container]],
-      );
+      const found = pods.map(({ containers }) => containers.map(({ id }) => id));
+      assert.deepEqual(found, [[container]]);
       const reading = {
         resources: read("/kubepods/pod1", parents),
         interfaces: parseInterfaces(files.golden.netDev),
@@ -107,10 +105,8 @@ function recordedMetrics(
 describe("metrics", () => {
   test("are described, all of critest's and no other, with help and labels", async () => {
     const { descriptors = [] } = await listMetricDescriptors();
-    assert.deepEqual(
-      descriptors.map(({ name }) => name).sort(),
-      [...namesIn(required), ...namesIn(optional)].sort(),
-    );
+    const found = descriptors.map(({ name }) => name).sort();
+    assert.deepEqual(found, [...namesIn(required), ...namesIn(optional)].sort());
     for (const { name, help, label_keys } of descriptors) {
       assert.ok((help ?? "") !== "", name);
       assert.ok((label_keys ?? []).length >= 6, name);
@@ -133,10 +129,8 @@ describe("metrics", () => {
         assert.ok(!series.has(key), `twice: ${key}`);
         series.add(key);
       }
-      assert.deepEqual(
-        namesIn(required).filter((name) => !seen.has(name)),
-        [],
-      );
+      const found = namesIn(required).filter((name) => !seen.has(name));
+      assert.deepEqual(found, []);
     });
   }
 
@@ -225,8 +219,6 @@ test("takeSamples() gives the CRI whole numbers, whatever was read", () => {
   const samples = (): readonly Sample[] => [1.9, -1, NaN, Infinity, 1e21].map((value) => ({ value }));
   const definition = { name: "odd", help: "", type: MetricType.GAUGE, samples };
   const metrics = takeSamples([definition], undefined, labels, 1n, criSample);
-  assert.deepEqual(
-    metrics.map(({ value }) => value?.value),
-    ["1", "0", "0", "9007199254740991", "9007199254740991"],
-  );
+  const found = metrics.map(({ value }) => value?.value);
+  assert.deepEqual(found, ["1", "0", "0", "9007199254740991", "9007199254740991"]);
 });

@@ -315,9 +315,7 @@ describe("runningPods()", () => {
     model.put(containerSnapshot(idOf("a"), ready, { state: { status: "paused" } }));
     model.put(containerSnapshot(idOf("b"), ready, { state: { running: false, status: "exited" } }));
     const pods = runningPods([...model.sandboxes()], model);
-    assert.deepEqual(
-      pods.map(({ pod, containers }) => [pod.id, containers.map(({ id }) => id)]),
-      [[ready, [idOf("a")]]],
-    );
+    const found = pods.map(({ pod, containers }) => [pod.id, containers.map(({ id }) => id)]);
+    assert.deepEqual(found, [[ready, [idOf("a")]]]);
   });
 });
