@@ -77,7 +77,12 @@ type Unary = (
 
 const packages = new Map<Version, grpc.GrpcObject>();
 
-export function connectClient(path: string, version: Version = "v1", service = "RuntimeService"): TestClient {
+export function connectClient(
+  path: string,
+  version: Version = "v1",
+  service = "RuntimeService",
+  authority = "localhost",
+): TestClient {
   let definition = packages.get(version);
   if (definition === undefined) {
     const file = new URL(`../../../proto/runtime/${version}/api.proto`, import.meta.url).pathname;
@@ -95,6 +100,7 @@ export function connectClient(path: string, version: Version = "v1", service = "
     "grpc.max_send_message_length": -1,
     // Calls of one client must not share the connection of another test.
     "grpc.use_local_subchannel_pool": 1,
+    "grpc.default_authority": authority,
   });
   const methods = client as unknown as Record<string, Unary | undefined>;
   const start = (rpc: string, request: Message, options: grpc.CallOptions) => {

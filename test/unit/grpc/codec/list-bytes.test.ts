@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
+import fc from "fast-check";
 import {
   concatenateList,
   encodeEach,
@@ -8,6 +9,7 @@ import {
   keepBytes,
   keepList,
 } from "../../../../src/shim/grpc/codec/list-bytes.js";
+import { api } from "../test-server.js";
 
 interface Item {
   readonly bytes: number;
@@ -16,19 +18,31 @@ interface Item {
 const encode = ({ bytes }: Item): Buffer => Buffer.alloc(bytes, 7);
 const megabyte = 1024 * 1024;
 
-describe("keepBytes()", () => {
-  test("encodes an object once, and another one with the same content again", () => {
-    let encoded = 0;
-    const kept = keepBytes((item: Item) => {
-      encoded += 1;
-      return encode(item);
-    });
-    const item = { bytes: 3 };
-    assert.equal(kept(item), kept(item));
-    assert.equal(encoded, 1);
-    kept({ bytes: 3 });
-    assert.equal(encoded, 2);
+test("concatenateList() is the encoding of a list of these items", () => {
+  const list = api.methods.find(({ path }) => path === "/runtime.v1.RuntimeService/ListContainers");
+  const encodeList = (containers: object[]): Buffer => Buffer.from(list!.encodeResponse({ containers }));
+  const container = fc.record({ id: fc.string({ maxLength: 400 }), image_ref: fc.string() });
+  fc.assert(
+    fc.property(fc.array(container), (containers) => {
+      const bytes = concatenateList(containers.map((item) => api.encodeItem.container(item)));
+      assert.deepEqual(bytes, encodeList(containers));
+    }),
+  );
+  const large = { id: "x".repeat(3_000_000) };
+  assert.deepEqual(concatenateList([api.encodeItem.container(large)]), encodeList([large]));
+});
+
+test("keepBytes() encodes an object once, and another one with the same content again", () => {
+  let encoded = 0;
+  const kept = keepBytes((item: Item) => {
+    encoded += 1;
+    return encode(item);
   });
+  const item = { bytes: 3 };
+  assert.equal(kept(item), kept(item));
+  assert.equal(encoded, 1);
+  kept({ bytes: 3 });
+  assert.equal(encoded, 2);
 });
 
 test("keepList() gives the same bytes again until an item is replaced, added or gone", () => {
@@ -85,42 +99,24 @@ describe("encodeEach()", () => {
 });
 
 describe("inMessages()", () => {
-  for (const [sizes, groups] of [
-    [[], []],
-    [[1, 200], [[1, 200]]],
-    [
-      [2 * megabyte, megabyte, 2 * megabyte],
-      [[2 * megabyte, megabyte], [2 * megabyte]],
-    ],
-    [
-      [5 * megabyte, 1],
-      [[5 * megabyte], [1]],
-    ],
-  ] as const) {
-    test(`divides items of ${JSON.stringify(sizes)} bytes before a message is too large`, () => {
-      const expected = groups.map((group) => concatenateList(group.map((bytes) => encode({ bytes }))));
-      const messages = [...inMessages(sizes.map((bytes) => encode({ bytes })))];
-      assert.deepEqual(
-        messages.map(({ length }) => length),
-        expected.map(({ length }) => length),
-      );
-      assert.ok(messages.every((bytes, index) => bytes.equals(expected[index] ?? Buffer.alloc(0))));
-    });
-  }
-
-  for (const [count, sizes] of [
-    [1000, [1000]],
-    [2001, [1000, 1000, 1]],
-  ] as const) {
-    test(`divides ${count} items into ${sizes.length} messages, each once and in order`, () => {
-      const items = Array.from({ length: count }, (_, index) => Buffer.from(String(index)));
-      const messages = [...inMessages(items)];
-      assert.equal(messages.length, sizes.length);
+  const many = Array<number>(2001).fill(4);
+  const cases: readonly (readonly [name: string, sizes: readonly number[], counts: readonly number[]])[] = [
+    ["no items", [], []],
+    ["small items", [1, 200], [2]],
+    ["items that are too large together", [2 * megabyte, megabyte, 2 * megabyte], [2, 1]],
+    ["an item that is too large alone", [5 * megabyte, 1], [1, 1]],
+    ["1000 items", many.slice(0, 1000), [1000]],
+    ["2001 items", many, [1000, 1000, 1]],
+  ];
+  for (const [name, sizes, counts] of cases) {
+    test(`divides ${name} into messages of ${JSON.stringify(counts)} items, each once and in order`, () => {
+      const items = sizes.map((bytes, index) => Buffer.alloc(bytes, index + 1));
       let start = 0;
-      for (const [index, size] of sizes.entries()) {
-        assert.deepEqual(messages[index], concatenateList(items.slice(start, start + size)));
-        start += size;
-      }
+      const groups = counts.map((count) => items.slice(start, (start += count)));
+      assert.equal(start, items.length);
+      const messages = [...inMessages(items)];
+      assert.equal(messages.length, groups.length);
+      assert.ok(messages.every((bytes, index) => bytes.equals(concatenateList(groups[index]!))));
     });
   }
 });

@@ -154,12 +154,6 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
     });
   }
 
-  test("nothing", () => {
-    assert.deepEqual(bothEncodings("PodSandboxStats", {}), { theirs: "", ours: "" });
-    assertSame("PodSandboxStats", { attributes: null, linux: undefined, unknown: 1 });
-    assertSame("PodSandboxStats", { attributes: {}, linux: { cpu: {}, containers: [{}, {}] } });
-  });
-
   test("default values, which are written where they are set", () => {
     const { theirs, ours } = bothEncodings("Container", { id: "", state: 0, created_at: "0", labels: {} });
     assert.equal(theirs, "0a00" + "3000" + "3800");
@@ -182,13 +176,6 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
     });
   }
 
-  test("negative numbers in a field with sign", () => {
-    for (const value of [-1, -128, -(2 ** 32), Number.MIN_SAFE_INTEGER]) assertSame("Int64Value", { value });
-    for (const exit_code of [-1, 2 ** 31 - 1, -(2 ** 31), 2 ** 32 - 1]) {
-      assertSame("ContainerStatus", { exit_code });
-    }
-  });
-
   test("fractions, which are cut off", () => {
     for (const value of [1.5, -1.5, "1.5", "-1.5", "0.25"]) assertSame("Int64Value", { value });
     for (const exit_code of [1.5, -1.5]) assertSame("ContainerStatus", { exit_code });
@@ -196,15 +183,6 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
     const encode = encoderOf("UInt64Value");
     assert.equal(encode({ value: "1e-7" }).toString("hex"), "0800");
     assert.equal(encode({ value: "1.5e+19" }).toString("hex"), "088080f0f6ec90ad95d001");
-  });
-
-  test("numbers of a list, packed", () => {
-    const { theirs, ours } = bothEncodings("LinuxContainerUser", { supplemental_groups: ["1", "300", 2] });
-    assert.equal(theirs, "1a04" + "01ac0202");
-    assert.equal(ours, theirs);
-    assertSame("LinuxContainerUser", {
-      supplemental_groups: Array.from({ length: 200 }, (_, index) => String(index)),
-    });
   });
 
   test("strings around the lengths where they are written in another way", () => {
@@ -249,21 +227,6 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
       ...["__proto__", "constructor", "b", "10", "9", ""].map((key) => [key, `value of ${key}`] as const),
     ]);
     assertSame("PodSandbox", { labels });
-  });
-
-  test("the answers of every method", () => {
-    for (const { name, path, encodeResponse } of api.methods) {
-      const service = path.split(/[./]/).at(-2) ?? "";
-      const { [name]: method } = types[`runtime.v1.${service}`] as ServiceDefinition;
-      const responseName = (method!.responseType as { type: { name: string } }).type.name;
-      for (const message of fc.sample(anyMessage(table.message(responseName)), 3)) {
-        assert.equal(
-          encodeResponse(message).toString("hex"),
-          Buffer.from(method!.responseSerialize(message)).toString("hex"),
-          name,
-        );
-      }
-    }
   });
 });
 

@@ -66,12 +66,6 @@ describe("fields of requests that proto/ does not know", () => {
     ]);
   });
 
-  test("are nothing that a request without them tells of", () => {
-    const { decode, seen } = decoder();
-    decode("StartContainer", part(1, Buffer.from("abc")));
-    assert.deepEqual(seen, []);
-  });
-
   test("are told apart up to a hundred", () => {
     const { decode, seen, log } = decoder();
     for (let number = 100; number < 350; number += 1) decode("StartContainer", newer(number));

@@ -1,26 +1,31 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { GuardedConnection, ResetLimit } from "../../../../src/shim/grpc/guards/guarded-connection.js";
+import type { GrpcServerOptions } from "../../../../src/shim/grpc/server.js";
 import { until } from "../../../support/wait.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { Http2Client } from "../http2-client.js";
 import {
   cancel,
   clientPreface,
+  flags,
   frame,
+  literal,
   message,
   settings,
   settingsAck,
   types,
   versionRequest,
 } from "../http2-writer.js";
-import { startTestServer } from "../test-server.js";
+import { connectClient, startTestServer, type TestServer } from "../test-server.js";
 
+/** Open files of this process. */
+const files = (): number => readdirSync("/proc/self/fd").length;
 const call = (streamId: number): Buffer => Buffer.concat([versionRequest(streamId), message(streamId)]);
 /** Calls that are cancelled at once. */
 const cancelled = (first: number, count: number): Buffer =>
@@ -30,15 +35,10 @@ const cancelled = (first: number, count: number): Buffer =>
 
 const resets = (count: number): Buffer => Buffer.concat(Array<Buffer>(count).fill(cancel(1)));
 
-interface Pair extends AsyncDisposable {
-  readonly client: Socket;
-  readonly accepted: Socket;
-}
-
-async function socketPair(): Promise<Pair> {
-  const directory = await mkdtemp(join(tmpdir(), "guarded-test-"));
-  const path = join(directory, "x.sock");
+async function socketPair() {
+  const directory = await temporaryDirectory();
   const server = createServer();
+  const path = join(directory.path, "x.sock");
   server.listen(path);
   await once(server, "listening");
   const client = connect(path);
@@ -50,7 +50,7 @@ async function socketPair(): Promise<Pair> {
     async [Symbol.asyncDispose]() {
       for (const socket of [client, accepted]) socket.destroy();
       server.close();
-      await rm(directory, { recursive: true, force: true });
+      await directory[Symbol.asyncDispose]();
     },
   };
 }
@@ -111,7 +111,6 @@ test("a client that does not read is disconnected", async () => {
     { Version: () => Promise.resolve({ version: "a".repeat(12 * 1024 * 1024) }) },
     { keepaliveMs: 100 },
   );
-  const files = (): number => readdirSync("/proc/self/fd").length;
   const before = files();
   const socket = connect(server.path);
   socket.on("error", () => undefined).pause();
@@ -127,8 +126,6 @@ test("a client that does not read is disconnected", async () => {
 });
 
 describe("a client that cancels its calls", () => {
-  const serve = () => startTestServer({ Version: () => Promise.resolve({ version: "x" }) });
-
   test("may cancel some hundred at once", async () => {
     await using server = await serve();
     using client = await Http2Client.connect(server.path);
@@ -146,4 +143,92 @@ describe("a client that cancels its calls", () => {
     socket.write(Buffer.concat([clientPreface, settings, settingsAck, cancelled(1, 600)]));
     await closed;
   });
+});
+function serve(options: Partial<GrpcServerOptions> = {}): Promise<TestServer> {
+  return startTestServer({ Version: () => Promise.resolve({ version: "x" }) }, options);
+}
+
+async function statusOf(client: Http2Client, streamId: number): Promise<readonly (string | undefined)[]> {
+  const { fields } = await client.answer(streamId);
+  return [fields["grpc-status"], decodeURI(fields["grpc-message"] ?? "")];
+}
+
+describe("guardRequests()", () => {
+  test("answers all calls of clients that make many at once", async () => {
+    await using server = await serve();
+    using one = connectClient(server.path);
+    using other = connectClient(server.path);
+    const version = "a".repeat(2000);
+    const calls = [one, other].flatMap((client) =>
+      Array.from({ length: 600 }, () => client.call("Version", { version })),
+    );
+    assert.equal((await Promise.all(calls)).length, 1200);
+  });
+
+  test("closes the connection of the oldest unfinished request when all together are too many", async () => {
+    await using server = await serve({ unfinishedBytes: 100_000 });
+    const clients: Http2Client[] = [];
+    for (const _ of [1, 2]) {
+      const client = await Http2Client.connect(server.path);
+      clients.push(client);
+      await client.open();
+    }
+    const [stalled, busy] = clients as [Http2Client, Http2Client];
+    const half = Buffer.concat([Buffer.of(0, 0, 0, 0xff, 0xff), Buffer.alloc(10_000)]);
+    // What is complete does not count, however much it is.
+    for (let id = 1; id < 23; id += 2) {
+      busy.write(versionRequest(id), message(id));
+      assert.equal((await statusOf(busy, id))[0], "0");
+    }
+    const closed = new Promise((resolve) => stalled.socket.once("close", resolve));
+    stalled.write(versionRequest(1), frame(types.data, 0, 1, half));
+    // Its answer comes when the server has seen the half message.
+    stalled.write(versionRequest(3), message(3));
+    assert.equal((await statusOf(stalled, 3))[0], "0");
+    for (const id of [31, 33, 35]) busy.write(versionRequest(id), frame(types.data, 0, id, half));
+    await closed;
+    busy.write(versionRequest(37), message(37));
+    assert.equal((await statusOf(busy, 37))[0], "0");
+    for (const client of clients) client[Symbol.dispose]();
+  });
+
+  test("refuses compressed messages with UNIMPLEMENTED", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    const packed = gzipSync(Buffer.alloc(100));
+    const head = Buffer.of(1, 0, 0, 0, packed.length);
+    const compressed = frame(types.data, flags.endStream, 1, Buffer.concat([head, packed]));
+    client.write(versionRequest(1, literal("grpc-encoding", "gzip")), compressed);
+    assert.equal((await statusOf(client, 1))[0], "12");
+    client.write(versionRequest(3, literal("grpc-encoding", "identity")), message(3));
+    assert.equal((await statusOf(client, 3))[0], "0");
+  });
+
+  test("a call with two messages is INVALID_ARGUMENT", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    const empty = Buffer.alloc(5);
+    client.write(versionRequest(1), frame(types.data, flags.endStream, 1, Buffer.concat([empty, empty])));
+    assert.deepEqual(await statusOf(client, 1), ["3", "the call contains more than one request message"]);
+  });
+});
+
+test("a client that does not read, sends on and leaves, leaves no file open", async () => {
+  await using server = await serve({ keepaliveMs: 100 });
+  const before = files();
+  const socket = connect(server.path);
+  // The server may close the connection first.
+  socket.on("error", () => undefined);
+  const answered = once(socket, "data");
+  socket.write(Buffer.concat([clientPreface, settings, settingsAck, versionRequest(1), message(1)]));
+  await answered;
+  socket.pause();
+  const empty = Buffer.concat(Array<Buffer>(500).fill(frame(types.data, 0, 1)));
+  for (let count = 0; count < 300; count += 1) {
+    if (!socket.write(empty)) await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  socket.destroy();
+  await until("the connection to be closed", () => files() <= before);
 });
