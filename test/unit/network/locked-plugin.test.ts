@@ -77,16 +77,6 @@ describe("LockedNetworkPlugin", () => {
     });
   }
 
-  test("questions about addresses and readiness never wait", async () => {
-    const { plugin, endFirst } = slowPlugin();
-    const up = plugin.setUpPod(request("web", "one"), noAbort);
-    await settle();
-    assert.deepEqual(await plugin.podAddresses(request("web", "one")), ["10.1.0.2"]);
-    assert.equal(plugin.notReadyReason(), undefined);
-    await endFirst();
-    await up;
-  });
-
   test("a caller that leaves while it waits does not hold up the next one", async () => {
     const { plugin, steps, endFirst } = slowPlugin();
     const stop = new AbortController();
@@ -127,27 +117,6 @@ describe("LockedNetworkPlugin", () => {
       await assert.rejects(work(), { kind: "unavailable", message });
     });
   }
-
-  test("passes on what the plugin says of itself", async () => {
-    const seen: unknown[] = [];
-    const inner = fakePlugin({
-      engineFound: async (engine) => void seen.push(engine),
-      notReadyReason: () => "no configuration",
-      describe: () => ({ conf: "x" }),
-      podCidrChanged: async (cidrs) => {
-        seen.push(cidrs);
-      },
-    });
-    const locked = new LockedNetworkPlugin(inner);
-    await locked.podCidrChanged(["10.1.0.0/24"]);
-    await locked.engineFound({ local: false });
-    assert.deepEqual(seen, [["10.1.0.0/24"], { local: false }]);
-    assert.deepEqual(
-      [locked.name, locked.reason, locked.dockerNetworkMode, locked.dockerPublishesPorts],
-      [inner.name, inner.reason, "none", false],
-    );
-    assert.deepEqual([locked.notReadyReason(), locked.describe()], ["no configuration", { conf: "x" }]);
-  });
 });
 
 test("a host port of a pod is refused to the next pod, with its owner, until the tear-down", async () => {

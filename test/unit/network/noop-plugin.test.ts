@@ -26,19 +26,6 @@ test("NoopNetworkPlugin lets iptables see the traffic of Docker's bridge", async
   assert.equal((await readFile(setting, "utf8")).trim(), "1");
 });
 
-test("NoopNetworkPlugin leaves addresses and ports to Docker", async () => {
-  await using at = await temporaryDirectory();
-  const plugin = noop(at.path);
-  const pod = { namespace: "default", name: "web", sandboxId: "s", uid: "u" };
-  const request = { ...pod, netns: "/proc/1/ns/net", annotations: {}, portMappings: [] };
-  assert.equal(plugin.name, "kubernetes.io/no-op");
-  assert.equal(plugin.dockerNetworkMode, "default");
-  assert.equal(plugin.dockerPublishesPorts, true);
-  assert.equal(await plugin.setUpPod(request, never), undefined);
-  assert.equal(await plugin.podAddresses(pod), undefined);
-  assert.equal(plugin.notReadyReason(), undefined);
-});
-
 test("NoopNetworkPlugin is not ready, and refuses pods, while the engine has no default network", async () => {
   const plugin = noop("/nowhere");
   await plugin.engineFound({ local: true, defaultNetwork: false });

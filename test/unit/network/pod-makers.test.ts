@@ -77,17 +77,6 @@ for (const name of present) {
   });
 }
 
-for (const cached of [former, kubenetList]) {
-  test(`tearDownPod() by the cached list ${cached.name} asks no plugin for its versions`, async () => {
-    await using node = await FakePlugins.create("one", "two", "gone", "bridge", "host-local", "portmap");
-    const plugin = await startedPlugin(node, "no-op");
-    await leave(node, { cached });
-    await plugin.tearDownPod({ namespace: "default", name: "web", sandboxId: id, portMappings: [] }, never);
-    assert.deepEqual(await node.calls("VERSION"), []);
-    assert.equal((await node.calls("DEL")).length, 1);
-  });
-}
-
 test("podAddresses() of no-op are those of the plugin that has set the pod up", async () => {
   await using node = await FakePlugins.create("one", "two");
   const plugin = await startedPlugin(node, "no-op");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
@@ -36,13 +36,6 @@ describe("selectNetworkPlugin()", () => {
     assert.equal(plugin.name, "kubernetes.io/no-op");
     assert.ok(plugin.reason.includes(at.path) && plugin.reason.includes("does not exist"));
     assert.equal(orphans, undefined);
-  });
-
-  test("auto does not take a file for the directory", async () => {
-    await using at = await temporaryDirectory();
-    await writeFile(join(at.path, "net.d"), "");
-    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
-    assert.equal(plugin.name, "kubernetes.io/no-op");
   });
 
   test("auto gives cni where the directory exists, not ready until it holds a list, and stays with it", async () => {

@@ -130,85 +130,9 @@ describe("add()", () => {
       ],
     );
   });
-
-  test("that failed has no address, and is undone with the result of the last plugin that succeeded", async () => {
-    await fake.behave("three", "ADD", "exit 1");
-    await assert.rejects(attachments.add(list, attachment, never));
-    assert.equal(await attachments.addresses(id, "eth0"), undefined);
-    await forgetCalls();
-    await attachments.remove(removal, never);
-    const calls = await fake.calls();
-    assert.deepEqual(
-      calls.map(({ plugin, stdin }) => [plugin, stdin["prevResult"]]),
-      ["three", "two", "one"].map((type) => [type, oneAddress]),
-    );
-    assert.deepEqual(await files(), []);
-  });
-
-  test("undoes an earlier try with the same id first", async () => {
-    await fake.behave("two", "ADD", "exit 1");
-    await assert.rejects(attachments.add(list, attachment, never));
-    await fake.behaveAgain("two", "ADD");
-    await forgetCalls();
-    await attachments.add(list, attachment, never);
-    assert.deepEqual(await fake.order(), [
-      ...["DEL three", "DEL two", "DEL one"],
-      ...["ADD one", "ADD two", "ADD three"],
-    ]);
-  });
-
-  test("of two pods at once keeps them apart", async () => {
-    const ids = ["b", "c", "d"].map(sandboxId);
-    await Promise.all(ids.map((containerId) => attachments.add(list, { ...attachment, containerId }, never)));
-    await Promise.all(ids.map((containerId) => attachments.remove({ ...removal, containerId }, never)));
-    assert.deepEqual(await files(), []);
-    for (const containerId of ids) {
-      const own = (await fake.calls()).filter((call) => call.containerId === containerId);
-      assert.deepEqual(
-        own.map(({ command }) => command),
-        ["ADD", "ADD", "ADD", "DEL", "DEL", "DEL"],
-      );
-    }
-  });
 });
 
 describe("remove()", () => {
-  test("uses configuration, arguments and capabilities of the ADD, not those of today", async () => {
-    await attachments.add(list, attachment, never);
-    await forgetCalls();
-    await attachments.remove({ ...removal, network: listOf("other", {}, { today: true }) }, never);
-    const calls = await fake.calls();
-    assert.equal(calls.length, 3);
-    for (const { stdin, args, netns: path } of calls) {
-      assert.deepEqual(
-        [stdin["name"], stdin["today"], stdin["runtimeConfig"]],
-        ["net", undefined, { portMappings }],
-      );
-      assert.deepEqual([args, path], ["K8S_POD_NAME=web", netns]);
-    }
-    assert.deepEqual(await files(), []);
-  });
-
-  test("keeps everything until all plugins have succeeded, and then forgets it", async () => {
-    await attachments.add(list, attachment, never);
-    await forgetCalls();
-    await fake.behave("two", "DEL", "exit 1");
-    await assert.rejects(attachments.remove(removal, never), /CNI plugin "two" DEL/);
-    assert.equal((await files()).length, 1);
-    await fake.behaveAgain("two", "DEL");
-    await attachments.remove(removal, never);
-    assert.deepEqual(await files(), []);
-    assert.deepEqual(await deletions(), ["DEL three", "DEL two", "DEL three", "DEL two", "DEL one"]);
-  });
-
-  test("works with the present network when nothing is remembered", async () => {
-    const { capabilityArgs } = attachment;
-    await attachments.remove({ ...removal, capabilityArgs, network: list }, never);
-    const [first] = await fake.calls();
-    assert.deepEqual(first?.stdin["runtimeConfig"], { portMappings });
-    assert.equal((await deletions()).length, 3);
-  });
-
   test("succeeds with a warning when there is neither memory nor network", async () => {
     await attachments.remove(removal, never);
     assert.deepEqual(
@@ -258,13 +182,6 @@ describe("remove()", () => {
       calls.map(({ plugin, stdin }) => [plugin, stdin["name"], stdin["bridge"]]),
       [["two", "kubenet", "cbr0"]],
     );
-  });
-
-  test("tears down with the present network when the entry is corrupt, and forgets it", async () => {
-    await writeFile(join(directory, "results", `net-${id}-eth0`), "{ broken");
-    await attachments.remove({ ...removal, network: list }, never);
-    assert.equal((await deletions()).length, 3);
-    assert.deepEqual(await files(), []);
   });
 
   test("uses the present network for an entry without a readable configuration", async () => {
@@ -358,12 +275,6 @@ describe("masquerade rules", () => {
     await attachments.remove(removal, never);
     assert.equal(natTable.restored.length, 1);
   });
-
-  test("are the plugin's business otherwise", async () => {
-    await attachments.add(masquerading, attachment, never);
-    await attachments.remove(removal, never);
-    assert.deepEqual(natTable.restored, []);
-  });
 });
 
 describe("collectGarbage()", () => {
@@ -455,15 +366,4 @@ test("removeRemembered() runs nothing for what is not remembered any more", asyn
   assert.equal((await deletions()).length, 3);
   assert.equal(await attachments.removeRemembered(entry, never), false);
   assert.equal((await deletions()).length, 3);
-});
-
-test("alone() ends the wait for the lock with an abort, and containers do not wait for each other", async () => {
-  const caller = new AbortController();
-  const unwanted = (): Promise<never> => assert.fail("it ran beside the first");
-  await attachments.alone(id, never, async () => {
-    const waiting = attachments.alone(id, caller.signal, unwanted);
-    caller.abort(new Error("gone"));
-    await assert.rejects(waiting, /gone/);
-    await attachments.alone(sandboxId("b"), never, () => Promise.resolve());
-  });
 });

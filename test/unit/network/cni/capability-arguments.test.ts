@@ -4,7 +4,6 @@ import {
   bandwidthOf,
   podArguments,
   podCapabilities,
-  portMappingsCapability,
   requireSayable,
 } from "../../../../src/network/cni/capability-arguments.js";
 import { isKind } from "../../../../src/lib/errors.js";
@@ -52,30 +51,6 @@ test("podCapabilities() offers nothing that no plugin declares, and no empty val
   assert.deepEqual(podCapabilities(withoutDns, [], everything), { aliases: ["web"] });
 });
 
-test("podCapabilities() splits the CIDRs of a dual-stack node that come as one text", () => {
-  assert.deepEqual(podCapabilities(pod, ["10.1.0.0/24,fd00::/64"], new Set(["ipRanges"])), {
-    ipRanges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00::/64" }]],
-  });
-});
-
-test("portMappingsCapability() has no key when nothing is mapped", () => {
-  assert.deepEqual(
-    portMappingsCapability([{ protocol: "tcp", containerPort: 80, hostPort: 0, hostIp: "" }]),
-    {},
-  );
-});
-
-test("podArguments() names the pod, its UID when known, and asks plugins to ignore what they do not know", () => {
-  assert.deepEqual(podArguments(pod), [
-    ["IgnoreUnknown", "1"],
-    ["K8S_POD_NAMESPACE", "default"],
-    ["K8S_POD_NAME", "web"],
-    ["K8S_POD_INFRA_CONTAINER_ID", "abc"],
-    ["K8S_POD_UID", "u-1"],
-  ]);
-  assert.equal(podArguments({ namespace: "a", name: "b", sandboxId: "c" }).length, 4);
-});
-
 test("requireSayable() refuses a value that would smuggle in another argument", () => {
   assert.throws(
     () => requireSayable(podArguments({ ...pod, name: "web;K8S_POD_NAMESPACE=kube-system" })),
@@ -117,6 +92,4 @@ describe("bandwidthOf()", () => {
       );
     });
   }
-
-  test("without annotations there is no value", () => assert.equal(bandwidthOf({ other: "1M" }), undefined));
 });

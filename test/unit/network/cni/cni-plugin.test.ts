@@ -214,13 +214,6 @@ describe("tearDownPod()", () => {
     assert.deepEqual(await files(), []);
   });
 
-  test("can be repeated, and runs the chain each time", async () => {
-    await plugin.setUpPod(request, never);
-    await plugin.tearDownPod(request, never);
-    await plugin.tearDownPod(request, never);
-    assert.deepEqual((await chain()).slice(2), ["DEL two", "DEL one", "DEL two", "DEL one"]);
-  });
-
   test("offers port mappings and pod CIDRs of today when nothing is remembered", async () => {
     source.use({}, { type: "one", capabilities: { portMappings: true, ipRanges: true } });
     await plugin.podCidrChanged(["10.1.0.0/24"]);
@@ -343,32 +336,6 @@ test("a pod with host ports on a network without portMappings is set up with a w
   source.use({}, { type: "one" });
   await plugin.setUpPod(request, never);
   assert.ok(log.lines.some(({ level, message }) => level === "warn" && message.includes("host ports")));
-});
-
-test("one slow pod does not hold up another", async () => {
-  const gate = join(directory, "gate");
-  const slow = sandboxId("d");
-  const reply = '{"ips":[{"version":"4","address":"10.1.2.4/24"}]}';
-  await fake.behave(
-    "two",
-    "ADD",
-    `if [ "$CNI_CONTAINERID" = ${slow} ]; then while [ ! -e '${gate}' ]; do sleep 0.01; done; fi; echo '${reply}'`,
-  );
-  const first = plugin.setUpPod({ ...request, name: "slow", sandboxId: slow }, never);
-  assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.2.4"]);
-  assert.equal(plugin.notReadyReason(), undefined);
-  await writeFile(gate, "");
-  assert.deepEqual(await first, ["10.1.2.4"]);
-});
-
-test("the plugin says what it is", async () => {
-  assert.deepEqual(
-    [plugin.name, plugin.reason, plugin.dockerNetworkMode, plugin.dockerPublishesPorts],
-    ["cni", "test", "none", false],
-  );
-  assert.deepEqual(plugin.describe(), { file: "test" });
-  await plugin.stop();
-  assert.ok(source.stopped);
 });
 
 describe("of one sandbox", () => {

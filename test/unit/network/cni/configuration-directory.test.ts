@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -154,15 +154,6 @@ describe("the choice", () => {
     await rm(join(directory, "10-a.conf"));
     await source.refresh();
     assert.equal(network(), "b", "loopback beside another plugin");
-  });
-
-  test("a directory with the name of a configuration is not one, and a link to a file is", async () => {
-    await mkdir(join(directory, "a.conf"));
-    await writeFile(join(fake.directory, "elsewhere"), single("linked"));
-    await symlink(join(fake.directory, "elsewhere"), join(directory, "b.conf"));
-    await source.start(never);
-    assert.equal(network(), "linked");
-    assert.deepEqual(skipped(), []);
   });
 
   test("drop-in plugins are appended in order of their names, also for the cache", async () => {
@@ -388,10 +379,4 @@ test("a replaced directory is watched anew", async () => {
   await source.refresh();
   await rm(`${directory}.old`, { recursive: true });
   assert.deepEqual([events.length, watches], [1, 2]);
-});
-
-test("stop() ends the watch and all timers", async () => {
-  await source.start(never);
-  await source.stop();
-  assert.deepEqual([events.length, clock.timers.size], [0, 0]);
 });

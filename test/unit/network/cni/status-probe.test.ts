@@ -28,15 +28,6 @@ function probe(): {
   return { status: new StatusProbe(runner), asked, answer: (text, problem) => open.get(text)?.(problem) };
 }
 
-test("ask() about one list joins those who ask about it already", async () => {
-  const { status, asked, answer } = probe();
-  const both = Promise.all([status.ask(former), status.ask(former)]);
-  answer("former", "no");
-  await both;
-  assert.deepEqual(asked, ["former"]);
-  assert.equal(status.problemOf(former), "no");
-});
-
 test("ask() about a new configuration does not take the answer about the former one", async () => {
   const { status, asked, answer } = probe();
   const first = status.ask(former);

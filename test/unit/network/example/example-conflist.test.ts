@@ -16,10 +16,6 @@ const typesIn = (text: string): readonly string[] =>
   requireUsable(parseNetworkList(text, "example")).plugins.map(({ type }) => type);
 
 describe("exampleConflist()", () => {
-  test("is a list that the engine takes, with host ports and bandwidth", () => {
-    assert.deepEqual(typesIn(exampleConflist()), ["bridge", "portmap", "bandwidth", "firewall"]);
-  });
-
   test("has the networks that are asked for, and refuses what is none", () => {
     const text = exampleConflist({ podCidrs: ["10.5.0.0/16", "fd00:5::/64"] });
     assert.ok(text.includes("10.5.0.0/16") && text.includes("fd00:5::/64") && text.includes("::/0"));
@@ -67,10 +63,4 @@ describe("writeExampleConflist()", () => {
       assert.equal(await readFile(join(at.path, name), "utf8"), "mine");
     });
   }
-
-  test("does not mind files that are no configurations", async () => {
-    await using at = await temporaryDirectory();
-    await writeFile(join(at.path, "10-old.conflist.bak"), "");
-    await writeExampleConflist(at.path, "{}");
-  });
 });

@@ -64,11 +64,4 @@ describe("Conntrack", () => {
       ["warn"],
     );
   });
-
-  test("asks for a missing tool once", async () => {
-    const run = fakeCommands(() => "notFound");
-    const conntrack = new Conntrack(recordingLog(), run);
-    await conntrack.forgetBefore([udp], addresses, never);
-    assert.equal(run.ran.length, 1);
-  });
 });

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
   hostPortChainName,
-  hostPortChainNames,
   legacyChains,
   chainsOfSandbox,
   removalText,
@@ -25,36 +24,10 @@ describe("hostPortChainName()", () => {
   }
 });
 
-describe("hostPortChainNames()", () => {
-  test("gives both names of a mapping with a host address", () => {
-    const names = hostPortChainNames("id", { hostPort: 80, protocol: "tcp", hostIp: "127.0.0.1" });
-    assert.deepEqual(names, ["KUBE-HP-I53YVPJEZXV2CEJS", "KUBE-HP-HEJYKULY25GGDGJ5"]);
-  });
-
-  test("gives the one name of a mapping without", () => {
-    const names = hostPortChainNames("id", { hostPort: 80, protocol: "udp", hostIp: "" });
-    assert.deepEqual(names, ["KUBE-HP-WMVSONO42NAUFXSV"]);
-  });
-});
-
 const chains = legacyChains(parseSavedTable(golden.natTableAfterAdd));
 const web = { sandboxId: webId, namespace: "default", name: "web", portMappings: webMappings };
 
 describe("legacyChains()", () => {
-  test("tells pod, port, protocol and address of each chain", () => {
-    assert.equal(chains.length, 4);
-    assert.deepEqual(
-      chains.find(({ chain }) => chain === "KUBE-HP-O2ZIJD4ZHVTKCVDM"),
-      {
-        chain: "KUBE-HP-O2ZIJD4ZHVTKCVDM",
-        pod: { namespace: "default", name: "web" },
-        hostPort: 18053,
-        protocol: "udp",
-        destination: "10.180.0.5",
-      },
-    );
-  });
-
   test("reads IPv6 destinations and host addresses", () => {
     const [chain] = legacyChains(
       parseSavedTable(
@@ -105,18 +78,6 @@ describe("chainsOfSandbox()", () => {
 const before = parseSavedTable(golden.natTableAfterAdd);
 
 describe("removalText()", () => {
-  test("removes the rules that lead to the chains and the chains, and names nothing else", () => {
-    const text = removalText(before, new Set([otherChain]))!;
-    assert.deepEqual(text.split("\n"), [
-      "*nat",
-      `-D KUBE-HOSTPORTS -p tcp -m comment --comment "three_default hostport 18081" -m tcp --dport 18081 -j ${otherChain}`,
-      `-F ${otherChain}`,
-      `-X ${otherChain}`,
-      "COMMIT",
-      "",
-    ]);
-  });
-
   test("keeps the base chain while another chain is left", () => {
     const text = removalText(before, new Set(webChains))!;
     assert.equal(text.split("\n").filter((line) => line.startsWith("-X ")).length, 3);
@@ -139,11 +100,6 @@ describe("removalText()", () => {
       golden.natTableAfterRemove.replace("COMMIT", "-A KUBE-HOSTPORTS -p tcp --dport 1 -j ACCEPT\nCOMMIT"),
     );
     assert.ok(!removalText(after, new Set([otherChain]))!.includes("-X KUBE-HOSTPORTS"));
-  });
-
-  test("has nothing to say about a table without the chains", () => {
-    assert.equal(removalText(before, new Set(["KUBE-HP-ABSENT"])), undefined);
-    assert.equal(removalText({ chains: ["PREROUTING"], rules: [] }, new Set(webChains)), undefined);
   });
 
   test("removes a base chain that was left alone", () => {

@@ -51,13 +51,6 @@ describe("LegacyHostPorts", () => {
     assert.equal(ports.present, true);
   });
 
-  test("writes nothing for a sandbox without chains", async () => {
-    const { ports, run } = setUp(() => golden.natTableAfterAdd);
-    await ports.start(never);
-    await ports.remove(other, never);
-    assert.ok(!run.ran.some(({ program }) => program === "iptables-restore"));
-  });
-
   test("does not look again when the last of them is gone", async () => {
     const { ports } = setUp(() => golden.natTableAfterRemove);
     await ports.start(never);

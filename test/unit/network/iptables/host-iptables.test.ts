@@ -26,16 +26,6 @@ const suffixes = async (host: HostIptables): Promise<readonly string[]> =>
   (await host.everywhere(never)).map(({ tools }) => tools.suffix);
 
 describe("HostIptables", () => {
-  test("finds the backend out once, for all who ask at once and later", async () => {
-    const { host, run, log } = setUp({ iptables: nft });
-    const [one, two] = await Promise.all([host.chosen(never), host.chosen(never)]);
-    assert.equal(one, two);
-    const asked = run.ran.length;
-    assert.equal(await host.chosen(never), one);
-    assert.equal(run.ran.length, asked);
-    assert.equal(log.lines.filter(({ message }) => message === "using iptables").length, 1);
-  });
-
   test("finds it out anew after a failure", async () => {
     let installed = false;
     const { host } = setUp({ iptables: () => (installed ? nft : "notFound") });
@@ -99,11 +89,5 @@ describe("removeNatRules() on the tables of the host", () => {
       run.ran.map(({ program }) => program).filter((program) => program.endsWith("-restore")),
       ["iptables-legacy-restore", "iptables-restore"],
     );
-  });
-
-  test("does nothing on a host without iptables", async () => {
-    const { host, run } = setUp({});
-    await removeNatRules(hostNatTables(host), new Set([id]), never);
-    assert.ok(run.ran.every(({ program }) => !program.endsWith("-restore")));
   });
 });

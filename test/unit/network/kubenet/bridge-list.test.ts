@@ -54,15 +54,6 @@ describe("kubenetListText()", () => {
     assert.deepEqual(ipam.routes, [{ dst: "0.0.0.0/0" }, { dst: "::/0" }]);
   });
 
-  test("has the chained plugins in their order, with the capabilities that they take", () => {
-    const { plugins } = list({ plugins: new Set(["firewall", "bandwidth", "portmap"]) });
-    assert.deepEqual(plugins.slice(1), [
-      { type: "portmap", capabilities: { portMappings: true }, snat: true },
-      { type: "bandwidth", capabilities: { bandwidth: true } },
-      { type: "firewall" },
-    ]);
-  });
-
   for (const [hairpinMode, hairpin, promiscuous] of [
     ["hairpin-veth", true, false],
     ["promiscuous-bridge", false, true],

@@ -135,35 +135,6 @@ describe("DedupRules", () => {
     assert.deepEqual(ebtables.chain, wanted());
   });
 
-  test("makes the chain and the way to it, once, and again for another address of the bridge", async () => {
-    let address = "02:00:00:00:00:01";
-    const run = fakeCommands(({ program, words }) => {
-      if (program === "ip") return links(address);
-      return words.includes("-L") && words.includes("KUBE-DEDUP") ? { exitCode: 255 } : undefined;
-    });
-    const rules = new DedupRules(recordingLog(), run);
-    const written = (): number => run.ran.filter(({ words }) => words.includes("-A")).length;
-    await rules.ensure(subnets, never);
-    assert.ok(run.lines().includes("ebtables -t filter -N KUBE-DEDUP"));
-    assert.equal(run.lines().at(-1), "ebtables -t filter -A OUTPUT -j KUBE-DEDUP");
-    assert.equal(written(), 5);
-    await rules.ensure(subnets, never);
-    assert.equal(written(), 5);
-    address = "02:00:00:00:00:02";
-    await rules.ensure(subnets, never);
-    assert.equal(written(), 10);
-  });
-
-  test("empties a chain that is there, and leaves the way to it", async () => {
-    const run = fakeCommands(({ program, words }) => {
-      if (program === "ip") return links("02:00:00:00:00:01");
-      return words.includes("OUTPUT") && words.includes("-L") ? { stdout: "-j KUBE-DEDUP \n" } : undefined;
-    });
-    await new DedupRules(recordingLog(), run).ensure(subnets, never);
-    assert.ok(run.lines().includes("ebtables -t filter -F KUBE-DEDUP"));
-    assert.ok(!run.lines().some((line) => line.includes("-A OUTPUT")));
-  });
-
   test("logs a failure, and does it again with the next pod", async () => {
     let fails = true;
     const run = fakeCommands(({ program }) =>

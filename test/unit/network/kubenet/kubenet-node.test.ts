@@ -104,20 +104,6 @@ describe("KubenetNode", () => {
     });
   }
 
-  test("a node without iptables is not ready, and is when it has been installed", async () => {
-    let installed = false;
-    const { node, clock } = setUp(({ program }) =>
-      !installed && program.startsWith("ip") && program !== "ip" ? "notFound" : undefined,
-    );
-    void node.engineFound({ local: true });
-    await until("the first try is over", () => clock.waiting === 1);
-    assert.equal(node.problem, "kubenet cannot write its rules: iptables is not installed");
-    installed = true;
-    clock.advance(5000);
-    await until("the second try is over", () => node.problem === undefined);
-    await node.stop();
-  });
-
   test("a look for dockershim's host ports that hangs keeps no node from being ready, but tear-downs look", async () => {
     const save = new AbortController();
     const plain = setUp().run;
@@ -174,12 +160,4 @@ describe("KubenetNode", () => {
       await node.stop();
     });
   }
-
-  test("takes the MTU that is given", async () => {
-    const { node, configured } = setUp(undefined, 1300);
-    void node.engineFound({ local: true });
-    await until("the node is prepared", () => node.problem === undefined);
-    assert.deepEqual(configured, [1300]);
-    await node.stop();
-  });
 });

@@ -22,15 +22,6 @@ const subnets = parsePodSubnets(["10.1.0.0/16"]);
 const typesOf = (source: KubenetSource) => source.state().network?.plugins.map(({ type }) => type);
 
 describe("KubenetSource", () => {
-  test("has no network before the pod CIDR, in dockershim's words", async () => {
-    const { source } = setUp(debianPlugins());
-    await source.refresh();
-    assert.equal(
-      source.state().problem,
-      "kubenet does not have netConfig. This is most likely due to lack of PodCIDR",
-    );
-  });
-
   test("has the newest version that all plugins speak", async () => {
     const { source } = setUp(debianPlugins());
     await source.configure({ subnets, mtuBytes: 1500 });
@@ -44,14 +35,6 @@ describe("KubenetSource", () => {
     const { source } = setUp(plugins);
     await source.configure({ subnets, mtuBytes: 1500 });
     assert.match(source.state().problem ?? "", /no version from 0\.4\.0 on in common/);
-  });
-
-  test("has the firewall plugin only while it is wanted", async () => {
-    const { source } = setUp(debianPlugins());
-    await source.configure({ subnets, mtuBytes: 1500, firewall: true });
-    assert.equal(source.has("firewall"), true);
-    await source.configure({ firewall: false });
-    assert.equal(source.has("firewall"), false);
   });
 
   test("does without optional plugins, and warns once", async () => {

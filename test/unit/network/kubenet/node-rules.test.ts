@@ -69,12 +69,6 @@ describe("NodeRules", () => {
     );
   });
 
-  test("adds nothing to a FORWARD chain that accepts", async () => {
-    const { rules, run } = setUp(() => accepting);
-    assert.equal(await rules.ensureForwarding(never), false);
-    assert.ok(!run.ran.some(({ words }) => words.includes("-A")));
-  });
-
   test("looks once at the FORWARD chain for pods that come within seconds, anew later and after a start", async () => {
     const { rules, run, clock } = setUp(() => accepting, ["ipv4"]);
     const looks = (): number => run.ran.filter(({ words }) => words.includes("-S")).length;

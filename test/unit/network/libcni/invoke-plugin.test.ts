@@ -205,12 +205,6 @@ test("run() does not wait for a child that outlives the plugin with its pipes op
   process.kill(pid, "SIGKILL");
 });
 
-test("run() takes a plugin that exits without reading its configuration", async () => {
-  await plugins.write("deaf", "#!/bin/sh\nexec 0<&-\necho '{}'\n");
-  const input = { name: "demo", padding: "x".repeat(4 * 1024 * 1024) };
-  assert.equal(await plugins.invoker().run({ ...add, type: "deaf", input }, never), "{}\n");
-});
-
 test("run() ends a plugin that never stops writing", async () => {
   await plugins.behave("fake", "ADD", "exec yes");
   const error = await failureOf(plugins.invoker({ limits: { stdoutBytes: 100_000 } }).run(add, never));

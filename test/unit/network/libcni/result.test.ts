@@ -44,11 +44,6 @@ describe("convertResult()", () => {
     });
   }
 
-  test("keeps both families down to 0.2.0", () => {
-    const converted = convertResult(recordedResult("bridge/add-dualstack-1.0.0"), "0.2.0");
-    assert.deepEqual(converted, recordedResult("bridge/add-dualstack-0.2.0"));
-  });
-
   test("keeps all but the interfaces up from 0.2.0", () => {
     assert.deepEqual(convertResult(recordedResult("bridge/add-dualstack-0.2.0"), "1.0.0"), {
       cniVersion: "1.0.0",
@@ -104,14 +99,6 @@ describe("convertResult()", () => {
     assert.throws(() => convertResult({ cniVersion: "1.0.0", interfaces: [] }, "0.2.0"), {
       message: "cannot convert: no valid IP addresses",
     });
-  });
-
-  test("reads the loopback plugin's new shape under its old label", () => {
-    const { ips } = convertResult(recordedResult("loopback/add-0.2.0"), "1.0.0");
-    assert.deepEqual(
-      (ips as readonly JsonObject[]).map(({ address }) => address),
-      ["127.0.0.1/8", "::1/128"],
-    );
   });
 });
 

@@ -210,14 +210,6 @@ describe("what a plugin leaves in its process group", () => {
     assert.equal(helperLives(), true);
   });
 
-  test("lives on when it failed by itself", async () => {
-    await fake.behave("one", "ADD", `${startHelper()}; exit 1`);
-    await assert.rejects(attachments.add(list, attachment, never));
-    await noteHelper();
-    await attachments.remove(removal, never);
-    assert.equal(helperLives(), true);
-  });
-
   test("is ended before the next DEL when something killed it: its work goes on", async () => {
     await fake.behave("one", "ADD", `${startHelper()}; kill -KILL $$`);
     await assert.rejects(attachments.add(list, attachment, never), /SIGKILL/);

@@ -11,7 +11,7 @@ import {
   type Holdings,
   reservedAddresses,
 } from "../../../../src/network/orphans/held-resources.js";
-import { chainNames, readNatRules, removalText } from "../../../../src/network/cni/nat-rules.js";
+import { chainNames, readNatRules } from "../../../../src/network/cni/nat-rules.js";
 import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import {
   attachmentsToKeep,
@@ -58,41 +58,6 @@ function partsIn(directory: string, fake: FakePlugins) {
   return { natTable, natTables, cache, invoker, attachments };
 }
 
-describe("readNatRules()", () => {
-  test("finds the masquerade and port chains of a recorded container with the rules that lead there", () => {
-    const { containers, orphanChains } = readNatRules(fullTable);
-    assert.equal(containers.length, 1);
-    assert.equal(containers[0]?.containerId, recordedId);
-    assert.deepEqual([...containers[0].chains].sort(), [...chainNames("demo", recordedId)].sort());
-    assert.equal(containers[0].rules.length, 3);
-    assert.deepEqual(orphanChains, []);
-  });
-
-  test("finds the chain to which no rule leads any more", () => {
-    const cut = fullTable
-      .split("\n")
-      .filter((line) => !line.startsWith("-A CNI-HOSTPORT-DNAT"))
-      .join("\n");
-    assert.deepEqual(readNatRules(cut).orphanChains, [chainNames("demo", recordedId)[1]]);
-  });
-
-  test("is not led astray by rules of others", () => {
-    const others = [
-      ":KUBE-HOSTPORTS - [0:0]",
-      ":CNI-ADMIN - [0:0]",
-      '-A POSTROUTING -m comment --comment "kubernetes id: \\"x\\"" -j KUBE-MARK-MASQ',
-    ];
-    assert.deepEqual(readNatRules(others.join("\n")), { containers: [], orphanChains: [] });
-  });
-});
-
-test("removalText() takes away the rules before the chains, and says when there is nothing", () => {
-  const text = removalText(readNatRules(fullTable).containers) ?? "";
-  const kinds = text.split("\n").map((line) => line.slice(0, 2));
-  assert.deepEqual(kinds, ["*n", "-D", "-D", "-D", "-F", "-F", "-X", "-X", "CO", ""]);
-  assert.equal(removalText([]), undefined);
-});
-
 describe("compareHoldings()", () => {
   const holdings: Holdings = {
     cacheEntries: [entry(recordedId)],
@@ -101,10 +66,6 @@ describe("compareHoldings()", () => {
     ],
     natTables: [{ family: "ipv4", save: fullTable }],
   };
-
-  test("finds nothing wrong with what belongs to a container that exists", () => {
-    assert.deepEqual(compareHoldings(holdings, known([recordedId])), []);
-  });
 
   test("finds everything of a dead container, certainly ours by our record of it", () => {
     const found = compareHoldings(holdings, known([], [recordedId]));
@@ -266,26 +227,6 @@ describe("attachmentsToKeep()", () => {
       { containerId: bare, ifName: "eth0" },
     ]);
   });
-
-  test("are those of the network, and all owners of addresses and rules", () => {
-    const other = { ...holdings, cacheEntries: [{ ...entry(foreign), networkName: "other" }] };
-    assert.deepEqual(attachmentsToKeep("demo", other, known([], [])), []);
-    const address = {
-      address: "10.0.0.2",
-      networkName: "demo",
-      dataDir: "/x",
-      containerId: foreign,
-      ifName: "net2",
-    };
-    const natTables = [{ family: "ipv4" as const, save: fullTable }];
-    const keys = attachmentsToKeep(
-      "demo",
-      { cacheEntries: [], addresses: [address], natTables },
-      known([], []),
-    );
-    assert.deepEqual(keys[0], { containerId: foreign, ifName: "net2" });
-    assert.ok(keys.some(({ containerId }) => containerId === recordedId));
-  });
 });
 
 describe("orphanedChains()", () => {
@@ -315,13 +256,6 @@ describe("orphanedChains()", () => {
       assert.deepEqual([names(true), names(false)], [[...ours].sort(), [...strange].sort()]);
     });
   }
-
-  test("says family, port and pod, as far as the rules tell", async () => {
-    const found = await orphanedChains(natTables, { livingIds: new Set(), ownIds: new Set([webId]) });
-    const udp = found.find(({ chain }) => chain === "KUBE-HP-O2ZIJD4ZHVTKCVDM");
-    assert.equal(udp?.what, 'ipv4 nat: KUBE-HP-O2ZIJD4ZHVTKCVDM, host port 18053/udp of pod "web_default"');
-    assert.equal(udp.ownerId, webId);
-  });
 });
 
 describe("reservedAddresses()", () => {
@@ -349,9 +283,5 @@ describe("reservedAddresses()", () => {
         ["fd00::2", "def", "net1"],
       ],
     );
-  });
-
-  test("finds nothing where there is no directory", async () => {
-    assert.deepEqual(await reservedAddresses("/nonexistent", "kubenet"), []);
   });
 });
