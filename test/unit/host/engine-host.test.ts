@@ -7,12 +7,7 @@ import { describe, test } from "node:test";
 import { silentLogger } from "../../../src/lib/log.js";
 import { type ReachMode, reachLine, reachTable, tries } from "../../../src/domain/reach.js";
 import type { Snapshot } from "../../../src/domain/snapshot.js";
-import {
-  EngineHost,
-  type EngineHostDeps,
-  requireReach,
-  unknownHost,
-} from "../../../src/shim/host/engine-host.js";
+import { EngineHost, type EngineHostDeps, requireReach } from "../../../src/shim/host/engine-host.js";
 import { RemoteHost } from "../../../src/shim/host/remote-host.js";
 import { LocalHost } from "../../../src/shim/host/local-host.js";
 import type { HostFunctions } from "../../../src/shim/ports/host.js";
@@ -159,10 +154,6 @@ describe("EngineHost", () => {
       requireReach(reach);
     }, /^ShimError: --engine-reach=host: the engine's host is out of reach: files: .*"\/no\/such\/root"/);
   });
-
-  test("before the first connect nothing is known", () => {
-    assert.match(reachLine(unknownHost("auto").reach), /^no job proven; not known yet: files, /);
-  });
 });
 
 test("docs/run/remote.md has the table of jobs", async () => {
@@ -176,29 +167,12 @@ test("docs/run/remote.md has the table of jobs", async () => {
 describe("LocalHost", () => {
   const host = new LocalHost(nodeFacts(), silentLogger());
 
-  test("networkNamespace() names none for a pid that is not provably the sandbox's", () => {
-    assert.equal(
-      host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: process.pid } })),
-      undefined,
-    );
-    assert.equal(host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: 0 } })), undefined);
-  });
-
   test("openNetworkNamespace() leaves nothing open of a pid that is not provably the sandbox's", () => {
     const open = (): number => readdirSync("/proc/self/fd").length;
     const before = open();
     for (const pid of [process.pid, 1, 0, 4_194_305])
       assert.equal(host.openNetworkNamespace(snapshotOf({ id: idOf("a0"), state: { pid } })), undefined);
     assert.equal(open(), before);
-  });
-
-  test("writeResolvConf() fails with unavailable when the engine names no file", async () => {
-    const writing = host.writeResolvConf(snapshotOf({ resolvConfPath: "" }), "x");
-    await assert.rejects(writing, { kind: "unavailable" });
-  });
-
-  test("linkLog() does nothing for a log driver without files", async () => {
-    await host.linkLog("/no/such/directory/0.log", snapshotOf({ logPath: "" }));
   });
 });
 

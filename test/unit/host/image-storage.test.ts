@@ -82,18 +82,6 @@ describe("layerDirectories()", () => {
     });
   }
 
-  test("names layers for short where the graph driver does", async () => {
-    await using directory = await temporaryDirectory();
-    const layers = await layersIn(directory.path, [["d/"], ["d/"], ["d/"]]);
-    await writeFile(join(directory.path, "id0", "link"), "ABC123");
-    await writeFile(join(directory.path, "id1", "link"), "../../etc");
-    const found = await layerDirectories(layers, "d");
-    assert.deepEqual(
-      found?.map((one) => one.shortPath),
-      [join(directory.path, "l", "ABC123", "d"), undefined, undefined],
-    );
-  });
-
   test("a layer that is not there is out of reach", async () => {
     await using directory = await temporaryDirectory();
     const layers = await layersIn(directory.path, [["d/"]]);

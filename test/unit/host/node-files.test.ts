@@ -3,12 +3,7 @@ import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import {
-  fileSystemUsage,
-  loadedAppArmorProfiles,
-  readCdiSpecs,
-  readNodeFile,
-} from "../../../src/shim/host/node-files.js";
+import { loadedAppArmorProfiles, readCdiSpecs, readNodeFile } from "../../../src/shim/host/node-files.js";
 import { rewriteInPlace } from "../../../src/shim/host/resolv-conf.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -47,12 +42,6 @@ test("loadedAppArmorProfiles() reads names with blanks, and undefined from a ker
   await writeFile(path, "docker-default (enforce)\n/usr/bin/man (complain)\nmy profile (x) (kill)\n");
   const profiles = await loadedAppArmorProfiles(path);
   assert.deepEqual([...(profiles ?? [])], ["docker-default", "/usr/bin/man", "my profile (x)"]);
-});
-
-test("fileSystemUsage() returns the used bytes, and undefined for a missing path", async () => {
-  const usage = await fileSystemUsage("/");
-  assert.ok(usage !== undefined && usage.usedBytes > 0);
-  assert.equal(await fileSystemUsage("/no/such/path"), undefined);
 });
 
 describe("rewriteInPlace()", () => {

@@ -90,13 +90,6 @@ describe("moveIntoCgroup() with cgroup v1", () => {
     assert.equal(await read(fake, "memory/engine/memory.memsw.limit_in_bytes"), "4");
   });
 
-  test("goes on without swap accounting", async () => {
-    await using fake = await setUp(v1, v1Files);
-    await rm(join(fake.directory, "memory/engine/memory.memsw.limit_in_bytes"));
-    assert.equal(await moveIntoCgroup(fake.proc, 50, "/engine"), true);
-    assert.equal(await read(fake, "memory/engine/cgroup.procs"), "50");
-  });
-
   test("an error in one hierarchy names it, and the process is moved in the others", async () => {
     await using fake = await setUp(v1, v1Files);
     await rm(join(fake.directory, "memory/engine/memory.limit_in_bytes"));
@@ -107,15 +100,6 @@ describe("moveIntoCgroup() with cgroup v1", () => {
       "without its limit it must not go there",
     );
     assert.equal(await read(fake, "cpuset/engine/cgroup.procs"), "50");
-  });
-
-  test("makes the cgroup and those above it", async () => {
-    await using fake = await setUp([["pids", "cgroup", "rw,pids"]], {}, { cgroup: "2:pids:/system\n" });
-    await mkdir(join(fake.directory, "pids"));
-    // Only a kernel puts files into a new cgroup.
-    await assert.rejects(moveIntoCgroup(fake.proc, 50, "/a/b"), /cgroup\.procs/);
-    await writeFile(join(fake.directory, "pids/a/b/cgroup.procs"), "");
-    assert.equal(await moveIntoCgroup(fake.proc, 50, "/a/b"), true);
   });
 });
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { chmod, mkdir, readFile, utimes, writeFile } from "node:fs/promises";
+import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ContainerCgroup } from "../../../../src/shim/host/cgroup/cgroup-paths.js";
-import { setUnitProperties, unitsLoadedMark } from "../../../../src/shim/host/cgroup/scope-units.js";
+import { setUnitProperties } from "../../../../src/shim/host/cgroup/scope-units.js";
 import { idOf } from "../../../fakes/snapshots.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
@@ -61,16 +61,6 @@ describe("setUnitProperties()", () => {
     controller.abort(new Error("the caller has left"));
     await assert.rejects(setting, /the caller has left/);
   });
-});
-
-test("unitsLoadedMark() is another one after the directory has changed, and none without it", async () => {
-  await using directory = await temporaryDirectory();
-  const before = await unitsLoadedMark(directory.path);
-  assert.equal(await unitsLoadedMark(directory.path), before);
-  await mkdir(join(directory.path, "generator"));
-  await utimes(directory.path, 1000, 1000);
-  assert.notEqual(await unitsLoadedMark(directory.path), before);
-  assert.equal(await unitsLoadedMark(join(directory.path, "none")), undefined);
 });
 
 for (const [what, path, expected] of [

@@ -8,11 +8,7 @@ import {
   presentCgroup,
   type CgroupTarget,
 } from "../../../../src/shim/host/cgroup/write-cgroup-limits.js";
-import {
-  directoryOf,
-  parseProcCgroup,
-  readCgroupMounts,
-} from "../../../../src/shim/host/cgroup/cgroup-paths.js";
+import { directoryOf, readCgroupMounts } from "../../../../src/shim/host/cgroup/cgroup-paths.js";
 import { idOf } from "../../../fakes/snapshots.js";
 import { FakeProc } from "../fake-proc.js";
 
@@ -139,12 +135,6 @@ describe("applyCgroup()", () => {
     await assert.rejects(applyCgroup(v2, settings, fake.proc), { kind: "invalid" });
   });
 
-  test("refuses unified settings with cgroup v1", async () => {
-    await using fake = await setUp(v1Cgroup, v1Mounts, []);
-    const settings = { unified: { "memory.high": "1" }, hugepages: [] };
-    await assert.rejects(applyCgroup(v1, settings, fake.proc), { kind: "invalid" });
-  });
-
   const foreign: readonly (readonly [what: string, target: CgroupTarget])[] = [
     ["whose pid is another's by now", { ...v2, containerId: idOf("4f") }],
     ["that does not run", { ...v2, pid: 0 }],
@@ -156,13 +146,6 @@ describe("applyCgroup()", () => {
       await assert.rejects(applyCgroup(target, nothing, fake.proc), { kind: "unsupported" });
     });
   }
-
-  test("writes settings of several devices one by one", async () => {
-    await using fake = await setUp(v2Cgroup, v2Mounts, [`${scope}/io.max`]);
-    await applyCgroup(v2, { unified: { "io.max": "8:0 rbps=1\n8:16 rbps=2" }, hugepages: [] }, fake.proc);
-    // A cgroup file would keep both; here the second overwrites the first.
-    assert.equal(await readFile(join(fake.directory, scope, "io.max"), "utf8"), "8:16 rbps=2");
-  });
 });
 
 describe("cgroup mounts", () => {
@@ -183,19 +166,6 @@ describe("cgroup mounts", () => {
     assert.equal(mounts.get("name=systemd")?.mountPoint, "/sys/fs/cgroup/systemd");
     assert.equal(mounts.get("")?.mountPoint, "/mnt/a b");
     assert.equal(mounts.get("memory"), undefined);
-  });
-
-  test("parseProcCgroup() reads one path per controller", () => {
-    const paths = parseProcCgroup("5:cpu,cpuacct:/a\n1:name=systemd:/b:c\n0::/d\nrubbish\n");
-    assert.deepEqual(
-      [...paths],
-      [
-        ["cpu", "/a"],
-        ["cpuacct", "/a"],
-        ["name=systemd", "/b:c"],
-        ["", "/d"],
-      ],
-    );
   });
 
   const places: readonly (readonly [root: string, path: string, expected: string | undefined])[] = [

@@ -41,13 +41,6 @@ describe("findProcessList()", () => {
     await at.fake.add(101, { cgroup: `4:pids:/docker/${id}/inner\n` });
     for (const pid of [100, 101]) assert.equal(await findProcessList(id, pid, at.fake.proc), at.directory);
   });
-
-  test("finds none for a foreign process, for a process that is gone, and without a mount", async () => {
-    await using at = await setUp([]);
-    await at.fake.add(100, { cgroup: "4:pids:/\n" });
-    await at.fake.add(101, { cgroup: `0::/docker/${id}\n` });
-    for (const pid of [100, 101, 102]) assert.equal(await findProcessList(id, pid, at.fake.proc), undefined);
-  });
 });
 
 describe("listProcesses()", () => {
@@ -102,15 +95,6 @@ test("killProcessTree() looks at no process of the host where the container's ar
 describe("openFileLimits()", () => {
   const limits = (openFiles: string): Readonly<Record<string, string>> => ({
     limits: `Limit  Soft Limit  Hard Limit  Units\nMax open files  ${openFiles} files     \nMax locked memory  1 2 bytes\n`,
-  });
-
-  test("reads the limits of the container's process, unlimited as Infinity", async () => {
-    await using fake = await FakeProc.make();
-    await fake.add(50, { cgroup, files: limits("1024                 524288              ") });
-    await fake.add(51, { cgroup, files: limits("5                    unlimited           ") });
-    const read = async (pid: number) => openFileLimits(fake.proc, { containerId: id, pid });
-    assert.deepEqual(await read(50), { soft: 1024, hard: 524288 });
-    assert.deepEqual(await read(51), { soft: 5, hard: Infinity });
   });
 
   test("is undefined for a foreign process, for none, and for a text that it cannot read", async () => {

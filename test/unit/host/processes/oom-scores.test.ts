@@ -78,30 +78,6 @@ describe("HostOomScores.detect()", () => {
     });
   }
 
-  test("logs the limit once, and again after a change", async () => {
-    await using at = await setUp("auto", engine(0, withoutSysResource));
-    await at.scores.detect();
-    await at.scores.detect();
-    assert.deepEqual(
-      at.log.lines.map(({ level, fields }) => [level, fields["floor"]]),
-      [["warn", 0]],
-    );
-    await at.fake.add(50, engine(-500, withoutSysResource));
-    await at.scores.detect();
-    assert.deepEqual(
-      at.log.lines.map(({ fields }) => fields["floor"]),
-      [0, -500],
-    );
-  });
-
-  test("forgets the limit when an engine with the capability has taken over", async () => {
-    await using at = await setUp("auto", engine(0, withoutSysResource));
-    await at.scores.detect();
-    await at.fake.add(50, engine(0, all));
-    await at.scores.detect();
-    assert.equal(at.scores.floor, undefined);
-  });
-
   for (const pid of ["", "x", "50 51", "-1", "99999999999"]) {
     test(`takes nothing from a pid file that says "${pid}"`, async () => {
       await using at = await setUp("auto", engine(0, withoutSysResource), pid);
@@ -194,13 +170,6 @@ describe("HostOomScores.learnFromFailure()", () => {
       assert.equal(at.scores.floor, undefined);
     });
   }
-
-  test("learns nothing when the engine's process has the capability", async () => {
-    await using at = await setUp("auto", engine(-500, all));
-    await at.scores.detect();
-    assert.equal(at.scores.learnFromFailure(-998, refusal), false);
-    assert.equal(at.scores.floor, undefined);
-  });
 
   test("forgets the learned limit when a container with that score fails, too", async () => {
     await using at = await setUp("auto");

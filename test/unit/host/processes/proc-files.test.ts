@@ -5,16 +5,6 @@ import { idOf } from "../../../fakes/snapshots.js";
 import { FakeProc } from "../fake-proc.js";
 
 describe("ProcFiles", () => {
-  test("reads this very process", async () => {
-    const proc = new ProcFiles();
-    const stat = await proc.stat(process.pid);
-    assert.equal(stat?.pid, process.pid);
-    assert.equal(stat.parent, process.ppid);
-    assert.ok((await proc.pids()).includes(process.pid));
-    assert.ok((await proc.processes()).some(({ pid }) => pid === process.pid));
-    assert.match((await proc.link("self", "ns/pid")) ?? "", /^pid:\[\d+\]$/);
-  });
-
   test("answers undefined of a process that is gone, and leaves it out of lists", async () => {
     await using fake = await FakeProc.make();
     await fake.add(10, { comm: "ten" });
@@ -40,23 +30,6 @@ describe("ProcFiles", () => {
 
   test("fails when /proc itself cannot be read: no processes is another answer", async () => {
     await assert.rejects(new ProcFiles("/nowhere").processes(), { code: "ENOENT" });
-  });
-
-  test("mapDefined() keeps the order and asks a limited number of questions at once", async () => {
-    let asked = 0;
-    let most = 0;
-    const keys = Array.from({ length: 500 }, (_, index) => index);
-    const answers = await new ProcFiles().mapDefined(keys, async (key) => {
-      most = Math.max(most, ++asked);
-      await Promise.resolve();
-      asked--;
-      return key % 2 === 0 ? key : undefined;
-    });
-    assert.deepEqual(
-      answers,
-      keys.filter((key) => key % 2 === 0),
-    );
-    assert.ok(most <= 64, String(most));
   });
 });
 
