@@ -48,10 +48,6 @@ describe("bundle()", () => {
     assert.equal(processesLeft, "");
   });
 
-  test("makes a program that needs no npm package beside it", async () => {
-    assert.match(await dockershim("--version"), /^dockershim \d/);
-  });
-
   test("finds the names of a CommonJS package that is imported late", async () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runInNewContext } from "node:vm";
-import { instrument, locate, mutationsOf, relocated, sample } from "../../../scripts/mutants/mutations.mjs";
+import { instrument, locate, mutationsOf, relocated } from "../../../scripts/mutants/mutations.mjs";
 
 const files = (text: string, file = "src/a/one.ts") =>
   mutationsOf(text).map((mutation) => ({ file, ...mutation }));
@@ -40,18 +40,6 @@ describe("instrument()", () => {
         $mutant: (id: number) => id === on,
       }) as unknown;
     assert.deepEqual([-1, 0, 1].map(valueWith), ["[false,3]", "[true,3]", "[false,4]"]);
-  });
-});
-
-describe("sample()", () => {
-  const candidates = files("if (a && b) return c + 1;\nwhile (d < 5) { f(6); g(7, true); }");
-
-  test("is the same for the same seed, and without two in one place", () => {
-    const chosen = sample(candidates, { count: 5, seed: 3 });
-    assert.deepEqual(sample(candidates, { count: 5, seed: 3 }), chosen);
-    assert.notDeepEqual(sample(candidates, { count: 5, seed: 4 }), chosen);
-    const inOrder = chosen.toSorted((one, other) => one.start - other.start);
-    assert.ok(inOrder.every(({ start }, index) => start >= (inOrder[index - 1]?.end ?? 0)));
   });
 });
 

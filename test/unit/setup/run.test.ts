@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { run, tail, withoutHosts } from "../../../scripts/setup/run.mjs";
+import { run, withoutHosts } from "../../../scripts/setup/run.mjs";
 
 describe("run()", () => {
   test("gives the exit code and both outputs", async () => {
@@ -17,16 +17,6 @@ describe("run()", () => {
     const result = await run(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { timeoutMs: 10 });
     assert.deepEqual({ code: result.code, timedOut: result.timedOut }, { code: 128 + 15, timedOut: true });
   });
-
-  test("answers 127 when there is no such program", async () => {
-    const result = await run("/no/such/program", [], { timeoutMs: 1000 });
-    assert.equal(result.code, 127);
-    assert.match(result.output, /ENOENT/);
-  });
-});
-
-test("tail() keeps the last lines that are not empty", () => {
-  assert.equal(tail("one\n\ntwo\nthree\n\n", 2), "    two\n    three");
 });
 
 test("withoutHosts() hides hosts and addresses, and keeps the reason", () => {
