@@ -21,10 +21,10 @@ import {
   renderMatrix,
   usage,
 } from "./setup/engine-matrix.mjs";
-import { parseEndpoint, request } from "./setup/engine-http.mjs";
+import { parseEndpoint, request } from "./setup/engine.mjs";
 import { kindOf, runIntegrationTests } from "./setup/integration-tests.mjs";
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
-import { findRegistry } from "./setup/registry.mjs";
+import { findRegistry } from "./setup/install.mjs";
 import { isAsked } from "./setup/test-options.mjs";
 import { StoppedError } from "./setup/test-runner.mjs";
 
@@ -41,12 +41,12 @@ const INFO_DEADLINE_MS = 10_000;
 async function readInfo({ endpoint, pid }) {
   const address = parseEndpoint(endpoint, process.env);
   const reached =
-    address.kind === "unix" && pid !== undefined
+    "socketPath" in address && pid !== undefined
       ? { ...address, socketPath: join(`/proc/${String(pid)}/root`, address.socketPath) }
       : address;
   const answer = await request(reached, { path: "/info", deadlineMs: INFO_DEADLINE_MS });
   if (answer.status !== 200) throw new Error(`/info of ${endpoint}: status ${String(answer.status)}`);
-  return JSON.parse(answer.body.toString("utf8"));
+  return JSON.parse(answer.text);
 }
 
 /**

@@ -6,8 +6,7 @@
  */
 import { ensureBuilt } from "./setup/build.mjs";
 import { loadImage, requireArchitecture } from "./setup/demo-image.mjs";
-import { defaultEndpoint } from "./setup/engine.mjs";
-import { parseEndpoint } from "./setup/engine-http.mjs";
+import { defaultEndpoint, parseEndpoint } from "./setup/engine.mjs";
 import { imageConfig, imageLayers, thisArchitecture } from "./setup/image-files.mjs";
 import { repositoryRoot } from "./setup/paths.mjs";
 

@@ -16,13 +16,12 @@ import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies } from "./setup/dependencies.mjs";
 import { defaultEndpoint } from "./setup/engine.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
-import { ensureNetworkTools } from "./setup/network-tools.mjs";
+import { ensureNetworkTools, findRegistry } from "./setup/install.mjs";
 import { setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { flakyLines, readFlakyTests } from "./setup/flaky-tests.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
 import { runIntegrationTests } from "./setup/integration-tests.mjs";
-import { findRegistry } from "./setup/registry.mjs";
 import { StoppedError, addCounts, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
 import { UsageError, isAsked, testOptions, usage } from "./setup/test-options.mjs";
 

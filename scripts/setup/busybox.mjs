@@ -1,7 +1,7 @@
 /** A static busybox of the distribution: the content of the images that the demo and the tests run. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { unpackedPackage } from "./packages.mjs";
+import { unpackedPackage } from "./install.mjs";
 import { run } from "./run.mjs";
 
 const PROGRAM_INTERPRETER = 3;

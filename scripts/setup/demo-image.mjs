@@ -3,16 +3,14 @@
  * that programs expect. Made here and loaded into the engine, so that no registry is needed.
  */
 import { createHash } from "node:crypto";
-import { defaultEndpoint } from "./engine.mjs";
-import { parseEndpoint, request } from "./engine-http.mjs";
+import { parseEndpoint, request } from "./engine.mjs";
 import { findBusybox } from "./busybox.mjs";
 import { cacheDirectory } from "./paths.mjs";
 
 /**
  * @typedef {import("./busybox.mjs").Busybox} Busybox
- * @typedef {import("./engine-http.mjs").Address} Address
+ * @typedef {import("./engine.mjs").Address} Address
  * @typedef {import("../../src/shim/pause/image-archive.js").ArchiveEntry} ArchiveEntry
- * @typedef {typeof import("../../src/shim/pause/image-archive.js").buildImageArchive} BuildImageArchive
  */
 
 const BINARY_LABEL = "dockershim.busybox.sha256";
@@ -24,50 +22,29 @@ const INSPECT_DEADLINE_MS = 10_000;
 
 /**
  * Sees to it that the engine has the image; loads nothing when it has one of the same busybox. Throws with the reason.
- * @param {object} options
- * @param {string} [options.dockerSocketPath] the engine's socket
- * @param {string} [options.endpoint] instead of the socket's path: an endpoint as --docker-endpoint has it
- * @param {string} options.reference name and tag
- * @param {(line: string) => void} options.log
- * @param {boolean} [options.allowDownload] whether the distribution's package may be fetched; true if not given
- * @param {BuildImageArchive} [options.buildImageArchive] that of dist if not given
- * @returns {Promise<{ loaded: boolean }>}
+ * @param {{ endpoint: string, reference: string, allowDownload: boolean, log: (line: string) => void }} options
+ *   `endpoint` as --docker-endpoint has it; `allowDownload`: of the distribution's package
  */
-export async function ensureBusyboxImage({
-  dockerSocketPath,
-  endpoint = dockerSocketPath === undefined ? defaultEndpoint : `unix://${dockerSocketPath}`,
-  reference,
-  log,
-  allowDownload = true,
-  buildImageArchive,
-}) {
+export async function ensureBusyboxImage({ endpoint, reference, log, allowDownload }) {
   const address = parseEndpoint(endpoint, process.env);
-  const busybox = await findBusybox({ cacheDirectory, allowDownload, log });
-  await requireArchitecture(
-    address,
-    busybox.architecture,
-    `this host's busybox is for ${busybox.architecture}`,
-  );
+  const { architecture, ...busybox } = await findBusybox({ cacheDirectory, allowDownload, log });
+  await requireArchitecture(address, architecture, `this host's busybox is for ${architecture}`);
   const labels = {
     [BINARY_LABEL]: createHash("sha256").update(busybox.content).digest("hex"),
     [LAYOUT_LABEL]: LAYOUT,
   };
-  if (await hasImage(address, reference, labels)) return { loaded: false };
-  const build = buildImageArchive ?? (await builtArchiver());
-  const archive = await build({
-    reference,
-    architecture: busybox.architecture,
-    config: {
-      Cmd: ["sh"],
-      Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-      Labels: labels,
-      WorkingDir: "/",
-    },
-    layers: [busyboxLayer(busybox)],
-  });
-  await loadImage(address, archive, reference);
+  if (await hasImage(address, reference, labels)) return;
+  const location = new URL("../../dist/image-archive.js", import.meta.url).href;
+  const { buildImageArchive } = await import(location);
+  const config = {
+    Cmd: ["sh"],
+    Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+    Labels: labels,
+    WorkingDir: "/",
+  };
+  const layers = [busyboxLayer(busybox)];
+  await loadImage(address, await buildImageArchive({ reference, architecture, config, layers }), reference);
   log(`loaded the image ${reference}, made from the distribution's busybox`);
-  return { loaded: true };
 }
 
 /**
@@ -78,20 +55,14 @@ export async function ensureBusyboxImage({
 export function busyboxLayer({ content, applets }) {
   /** @type {(path: string, mode?: number) => ArchiveEntry} */
   const directory = (path, mode = 0o755) => ({ path, type: "directory", mode });
+  /** @type {(path: string) => ArchiveEntry} */
+  const link = (path) => ({ path, type: "symlink", mode: 0o777, target: "busybox" });
   /** @type {(path: string, text: string) => ArchiveEntry} */
   const text = (path, lines) => ({ path, type: "file", mode: 0o644, content: Buffer.from(lines) });
   return [
     directory("bin"),
     { path: "bin/busybox", type: "file", mode: 0o755, content },
-    ...applets.map(
-      (name) =>
-        /** @type {ArchiveEntry} */ ({
-          path: `bin/${name}`,
-          type: "symlink",
-          mode: 0o777,
-          target: "busybox",
-        }),
-    ),
+    ...applets.map((name) => link(`bin/${name}`)),
     directory("etc"),
     text("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
     text(
@@ -117,11 +88,9 @@ export function busyboxLayer({ content, applets }) {
  * @param {string} finding what is of this architecture, for the error
  */
 export async function requireArchitecture(address, architecture, finding) {
-  const { body } = await request(address, { path: "/version", deadlineMs: INSPECT_DEADLINE_MS });
-  const engine = /** @type {{ Arch?: string }} */ (JSON.parse(body.toString("utf8"))).Arch;
-  if (engine !== architecture) {
-    throw new Error(`${finding}, the engine runs on ${String(engine)}`);
-  }
+  const { text } = await request(address, { path: "/version", deadlineMs: INSPECT_DEADLINE_MS });
+  const { Arch: engine } = JSON.parse(text);
+  if (engine !== architecture) throw new Error(`${finding}, the engine runs on ${String(engine)}`);
 }
 
 /**
@@ -131,11 +100,9 @@ export async function requireArchitecture(address, architecture, finding) {
  */
 async function hasImage(address, reference, labels) {
   const path = `/images/${encodeURI(reference)}/json`;
-  const { status, body } = await request(address, { path, deadlineMs: INSPECT_DEADLINE_MS });
+  const { status, text } = await request(address, { path, deadlineMs: INSPECT_DEADLINE_MS });
   if (status !== 200) return false;
-  const image = /** @type {{ Config?: { Labels?: Record<string, string> | null } }} */ (
-    JSON.parse(body.toString("utf8"))
-  );
+  const image = JSON.parse(text);
   return Object.entries(labels).every(([name, value]) => image.Config?.Labels?.[name] === value);
 }
 
@@ -146,25 +113,17 @@ async function hasImage(address, reference, labels) {
  * @param {string} reference
  */
 export async function loadImage(address, archive, reference) {
-  const { status, body } = await request(address, {
+  const { status, text } = await request(address, {
     method: "POST",
     path: "/images/load?quiet=1",
     headers: { "Content-Type": "application/x-tar" },
     body: archive,
     deadlineMs: LOAD_DEADLINE_MS,
   });
-  const text = body.toString("utf8").trim();
   // The engine answers 200 before it has read the archive, and puts an error into the stream.
   if (status !== 200 || text.includes('"errorDetail"')) {
     throw new Error(
-      `load image "${reference}": the engine answered ${String(status)}: ${text.slice(0, 500)}`,
+      `load image "${reference}": the engine answered ${String(status)}: ${text.trim().slice(0, 500)}`,
     );
   }
-}
-
-/** @returns {Promise<BuildImageArchive>} */
-async function builtArchiver() {
-  const location = new URL("../../dist/image-archive.js", import.meta.url).href;
-  const module = /** @type {{ buildImageArchive: BuildImageArchive }} */ (await import(location));
-  return module.buildImageArchive;
 }

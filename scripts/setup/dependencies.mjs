@@ -1,7 +1,7 @@
 /** Node.js itself and the npm packages that package-lock.json names. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { run, tail, withoutHosts } from "./run.mjs";
+import { howItEnded, run, tail, withoutHosts } from "./run.mjs";
 
 const NPM_CI_TIMEOUT_MS = 15 * 60_000;
 
@@ -72,8 +72,6 @@ export async function ensureDependencies({ root, log }) {
     cwd: root,
     timeoutMs: NPM_CI_TIMEOUT_MS,
   });
-  if (result.code !== 0) {
-    const how = result.timedOut ? "took too long" : `ended with code ${String(result.code)}`;
-    throw new Error(`npm ci ${how}:\n${tail(withoutHosts(result.output))}`);
-  }
+  if (result.code !== 0)
+    throw new Error(`npm ci ${howItEnded(result)}:\n${tail(withoutHosts(result.output))}`);
 }

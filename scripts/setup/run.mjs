@@ -56,6 +56,11 @@ export function run(command, args, { cwd, env, timeoutMs }) {
   });
 }
 
+/** @param {RunResult} result */
+export function howItEnded({ code, timedOut }) {
+  return timedOut ? "took too long" : `ended with code ${String(code)}`;
+}
+
 /**
  * The last lines of a text that say something.
  * @param {string} text

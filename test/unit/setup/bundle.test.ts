@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { engineEnvironment } from "../../../scripts/setup/start-engine.mjs";
+import { engineEnvironment } from "../../../scripts/setup/ensure-engine.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 
 const run = promisify(execFile);

@@ -1,50 +1,56 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { type AddressInfo, createServer as createRawServer, type Server } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
-import { probeEngine } from "../../../scripts/setup/engine.mjs";
+import { describe, test } from "node:test";
+import { type Attempt, type Finding, probeEngine } from "../../../scripts/setup/engine.mjs";
+import {
+  adviceFor,
+  readProcess,
+  runningEnginePid,
+  setupObstacle,
+  stillRuns,
+} from "../../../scripts/setup/ensure-engine.mjs";
+import { isDebianLike, readRecord, writeRecord } from "../../../scripts/setup/install.mjs";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-const folder = mkdtempSync(join(tmpdir(), "dockershim-engine-"));
-const closers: (() => void)[] = [];
-after(() => {
-  for (const close of closers) close();
-  rmSync(folder, { recursive: true, force: true });
-});
+const version = { Version: "20.10.24", ApiVersion: "1.41", Components: [{ Name: "Engine" }] };
+type Answers = Readonly<Record<string, string>>;
 
-const engineVersion = {
-  Version: "20.10.24",
-  ApiVersion: "1.41",
-  Arch: "amd64",
-  Components: [{ Name: "Engine" }],
-};
-
-function listen(name: string, server: Server): Promise<string> {
-  const path = join(folder, name);
-  return new Promise((resolve) => {
-    server.listen(path, () => {
-      resolve(`unix://${path}`);
-    });
-    closers.push(() => server.close());
+/** Answers 404 to what it has no answer for. */
+const httpServer = (answers: Answers): Server =>
+  createServer(({ url = "" }, outgoing) => {
+    outgoing.writeHead(answers[url] === undefined ? 404 : 200).end(answers[url]);
   });
-}
-
-function httpEngine(
-  name: string,
-  answers: Record<string, { status?: number; body: string }>,
-): Promise<string> {
-  const server = createServer((incoming, outgoing) => {
-    const answer = answers[incoming.url ?? ""];
-    outgoing.writeHead(answer?.status ?? (answer === undefined ? 404 : 200)).end(answer?.body ?? "");
-  });
-  return listen(name, server);
-}
-
-const probe = (endpoint: string, deadlineMs = 5000) => probeEngine(endpoint, {}, deadlineMs);
 
 describe("probeEngine()", () => {
+  const ping = { "/_ping": "OK" };
+  const podman = { ...version, Components: [{ Name: "Podman Engine" }] };
+  const endless = createServer((_, outgoing) => outgoing.writeHead(200).write("O"));
+  const found: readonly (readonly [what: string, server: Server, finding: Finding])[] = [
+    ["an engine", httpServer({ ...ping, "/version": JSON.stringify(version) }), "engine"],
+    ["a program that answers 404", httpServer({}), "foreign"],
+    ["a program that pings with another text", httpServer({ "/_ping": "pong" }), "foreign"],
+    ["a program without a version", httpServer({ ...ping, "/version": "{}" }), "foreign"],
+    ["a program whose version is no JSON", httpServer({ ...ping, "/version": "<html>" }), "foreign"],
+    ["Podman", httpServer({ ...ping, "/version": JSON.stringify(podman) }), "foreign"],
+    ["a program without HTTP", createRawServer((socket) => socket.end("SSH-2.0-x\r\n\r\n")), "foreign"],
+    ["a program that never answers", createServer(), "silent"],
+    ["a program whose answer never ends", endless, "silent"],
+  ];
+  for (const [what, server, finding] of found) {
+    test(`finds ${finding} behind the socket of ${what}`, async () => {
+      await using at = await temporaryDirectory();
+      const path = join(at.path, "docker.sock");
+      await new Promise<void>((resolve) => server.listen(path, resolve));
+      const attempt = await probeEngine(`unix://${path}`, {}, finding === "silent" ? 50 : 5000);
+      server.close();
+      assert.equal(attempt.finding, finding, attempt.detail);
+      if (finding === "engine") assert.equal(attempt.detail, "Docker Engine 20.10.24, API 1.41");
+    });
+  }
+
   test("asks an engine elsewhere by its own name, which its certificate is for", async () => {
     const hosts: (string | undefined)[] = [];
     const server = createServer(({ headers }, outgoing) => {
@@ -52,53 +58,82 @@ describe("probeEngine()", () => {
       outgoing.end("OK");
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    closers.push(() => server.close());
     const { port } = server.address() as AddressInfo;
-    await probe(`tcp://127.0.0.1:${port}`);
+    await probeEngine(`tcp://127.0.0.1:${port}`, {});
+    server.close();
     assert.deepEqual([...new Set(hosts)], [`127.0.0.1:${port}`]);
   });
 
-  const impostors = {
-    "answers 404": {},
-    "pings with another text": { "/_ping": { body: "pong" } },
-    "has no version": { "/_ping": { body: "OK" }, "/version": { body: "{}" } },
-    "has a version that is no JSON": { "/_ping": { body: "OK" }, "/version": { body: "<html>" } },
-    "is Podman": {
-      "/_ping": { body: "OK" },
-      "/version": { body: JSON.stringify({ ...engineVersion, Components: [{ Name: "Podman Engine" }] }) },
-    },
-  };
-  for (const [name, answers] of Object.entries(impostors)) {
-    test(`calls a program foreign that ${name}`, async () => {
-      const endpoint = await httpEngine(name.replaceAll(" ", "-"), answers);
-      assert.equal((await probe(endpoint)).finding, "foreign");
-    });
-  }
-
-  test("calls a program foreign that does not speak HTTP", async () => {
-    const server = createRawServer((socket) => socket.end("SSH-2.0-something\r\n\r\n"));
-    assert.equal((await probe(await listen("raw", server))).finding, "foreign");
+  test("distinguishes a missing socket, one without a listener, and what is no endpoint", async () => {
+    await using at = await temporaryDirectory();
+    writeFileSync(join(at.path, "stale"), "");
+    const endpoints = [
+      `unix://${at.path}/missing`,
+      `unix://${at.path}/stale`,
+      "unix://docker.sock",
+      "ssh://h",
+    ];
+    const attempts = await Promise.all(endpoints.map((endpoint) => probeEngine(endpoint, {})));
+    assert.deepEqual(
+      attempts.map(({ finding }) => finding),
+      ["absent", "refused", "failed", "failed"],
+    );
   });
+});
 
-  test("calls a socket silent that accepts the request and never answers", async () => {
-    const endpoint = await listen("silent", createServer());
-    assert.equal((await probe(endpoint, 50)).finding, "silent");
-  });
+const attempt = (finding: Finding, endpoint = "unix:///var/run/docker.sock"): Attempt => ({
+  ...{ endpoint, finding, detail: "the detail" },
+});
+const named = attempt("refused", "tcp://127.0.0.1:1");
+const root = { allowSetup: true, userId: 0 };
+const obstacles: readonly (readonly [what: string, Attempt, typeof root, RegExp])[] = [
+  ["where it is forbidden", attempt("absent"), { ...root, allowSetup: false }, /--no-setup/],
+  ["without root", attempt("absent"), { ...root, userId: 1000 }, /only root|Linux only/],
+  ["at a socket that is another user's", attempt("denied"), root, /docker\.sock/],
+  ["at a socket of another program", attempt("foreign"), root, /docker\.sock/],
+  ["at an endpoint that the user named", named, root, /^no Docker Engine at tcp:.*: the detail$/],
+];
+for (const [what, given, rights, reason] of obstacles)
+  test(`no engine is set up ${what}`, () => assert.match(setupObstacle(given, rights) ?? "", reason));
 
-  test("distinguishes a missing socket from a socket without a listener", async () => {
-    writeFileSync(join(folder, "stale"), "");
-    assert.equal((await probe(`unix://${join(folder, "missing")}`)).finding, "absent");
-    assert.equal((await probe(`unix://${join(folder, "stale")}`)).finding, "refused");
-  });
+test("adviceFor() names root, a line to start or install an engine, and the flag for one elsewhere", () => {
+  assert.match(adviceFor(attempt("denied")).join("\n"), /sudo npm start/);
+  const advice = adviceFor(attempt("absent"));
+  assert.match(advice[0] ?? "", /^(start|install)/);
+  assert.match(advice.at(-1) ?? "", /--docker-endpoint/);
+  // No second engine where something has the usual socket.
+  assert.doesNotMatch(adviceFor(attempt("silent")).join("\n"), /install|start the engine/);
+});
 
-  for (const endpoint of [
-    "/var/run/docker.sock",
-    "unix://docker.sock",
-    "ssh://host",
-    "npipe:////./pipe/docker",
-  ]) {
-    test(`calls ${endpoint} invalid without trying it`, async () => {
-      assert.equal((await probe(endpoint)).finding, "invalid");
-    });
+test("readRecord() gives back what writeRecord() wrote, and nothing of a file that cannot be read", async () => {
+  await using at = await temporaryDirectory();
+  const engine = { pid: 12, startTime: "34", logFile: "/var/log/a" };
+  writeRecord(at.path, { installedPackages: ["docker.io"], engine });
+  assert.deepEqual(readRecord(at.path), { installedPackages: ["docker.io"], engine });
+  for (const text of ["", "null", "[]", '{"installedPackages":5,"engine":{"pid":"1"}}']) {
+    writeFileSync(join(at.path, "setup.json"), text);
+    assert.deepEqual(readRecord(at.path), { installedPackages: [] }, text);
   }
 });
+
+test("another program with the number of the engine's process is not taken for the engine", async () => {
+  await using at = await temporaryDirectory();
+  const pidFile = join(at.path, "docker.pid");
+  writeFileSync(pidFile, String(process.pid));
+  assert.equal(runningEnginePid(pidFile), undefined);
+  if (process.platform === "linux") assert.match(readProcess(process.pid)?.startTime ?? "", /^\d+$/);
+  const startTime = readProcess(process.pid)?.startTime ?? "";
+  assert.equal(stillRuns({ pid: process.pid, startTime, logFile: "" }), false);
+});
+
+const releases: readonly (readonly [string, boolean])[] = [
+  ['PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n', true],
+  ['ID=ubuntu\nID_LIKE=debian\nHOME_URL="https://www.ubuntu.com/"\n', true],
+  ['ID=linuxmint\nID_LIKE="ubuntu debian"\n', true],
+  ['ID=fedora\nREDHAT_SUPPORT_PRODUCT="not debian"\n', false],
+  ['NAME="x"\nVARIANT_ID=debian\n', false],
+  ["", false],
+];
+for (const [text, expected] of releases)
+  test(`isDebianLike() is ${expected} for ${JSON.stringify(text)}`, () =>
+    assert.equal(isDebianLike(text), expected));
