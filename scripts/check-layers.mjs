@@ -19,17 +19,8 @@ const adapter = [...model, "native"];
 const rules = [...model, "plan", "state"];
 const helpers = ["images", "limits", "recovery"];
 const adapters = [
-  "checkpoints",
-  "engine",
-  "host",
-  "logs",
-  "metrics",
-  "network",
-  "pause",
-  "pod-dialer",
-  "registry",
-  "stats",
-  "streaming",
+  ...["checkpoints", "engine", "host", "logs", "metrics", "network"],
+  ...["pause", "pod-dialer", "registry", "stats", "streaming"],
 ];
 /** The rooms inside play, compare and migrate; each may import those before it. */
 const playRooms = [
@@ -158,7 +149,7 @@ export function layerOf(path) {
  * @param {string} specifier
  */
 function resolve(from, specifier) {
-  return join(dirname(from), specifier).replaceAll("\\", "/").replace(/\.js$/, ".ts");
+  return join(dirname(from), specifier).replace(/\.js$/, ".ts");
 }
 
 /**
@@ -182,16 +173,17 @@ function check(path, { specifier, line, when }) {
   const place = `${path}:${String(line)}`;
   const layer = layerOf(path);
   if (layer === undefined) return [`${place}: the folder is no layer that scripts/check-layers.mjs knows`];
-  if (!specifier.startsWith("."))
-    return checkPackage(path, layer, specifier, when).map((text) => `${place}: ${text}`);
+  if (!specifier.startsWith(".")) {
+    const text = packageProblem(path, layer, specifier, when);
+    return text === undefined ? [] : [`${place}: imports ${text}`];
+  }
   const target = resolve(path, specifier);
   if (lateModules.includes(target) && when === "start") {
     return [`${place}: imports ${target} at the top, it must be await import()`];
   }
-  const targetLayer = layerOf(target);
-  if (targetLayer === layer || (targetLayer !== undefined && layers[layer]?.includes(targetLayer) === true))
-    return [];
-  const allowed = layers[layer]?.join(", ") ?? "";
+  const below = layers[layer] ?? [];
+  if ([layer, ...below].includes(layerOf(target) ?? "")) return [];
+  const allowed = below.join(", ");
   const rule = allowed === "" ? "imports no other layer" : `imports only ${allowed}`;
   return [`${place}: imports ${target}, but ${layer} ${rule}`];
 }
@@ -201,18 +193,15 @@ function check(path, { specifier, line, when }) {
  * @param {string} layer
  * @param {string} specifier
  * @param {Import["when"]} when
- * @returns {string[]}
  */
-function checkPackage(path, layer, specifier, when) {
-  if (specifier.startsWith("node:")) {
-    return pureLayers.includes(layer) ? [`imports ${specifier}, but ${layer} uses no module of Node.js`] : [];
-  }
+function packageProblem(path, layer, specifier, when) {
+  if (specifier.startsWith("node:"))
+    return pureLayers.includes(layer) ? `${specifier}, but ${layer} uses no module of Node.js` : undefined;
   const rule = packages.find(({ match }) => match.test(specifier));
-  if (rule === undefined)
-    return [`imports the package ${specifier}, which scripts/check-layers.mjs does not know`];
+  if (rule === undefined) return `the package ${specifier}, which scripts/check-layers.mjs does not know`;
   if (!rule.where.test(path))
-    return [`imports the package ${specifier}, which belongs elsewhere (${rule.where.source})`];
-  return when === "late" ? [`imports the package ${specifier} late, it must be at the top of a module`] : [];
+    return `the package ${specifier}, which belongs elsewhere (${rule.where.source})`;
+  return when === "late" ? `the package ${specifier} late, it must be at the top of a module` : undefined;
 }
 
 /**
@@ -221,26 +210,17 @@ function checkPackage(path, layer, specifier, when) {
  * @returns {string[]}
  */
 function cycles(modules) {
-  const known = new Set(modules.map(({ path }) => path));
   const graph = new Map(
-    modules.map(({ path, imports }) => {
-      const targets = imports
-        .filter(({ specifier }) => specifier.startsWith("."))
-        .map((entry) => resolve(path, entry.specifier));
-      return [path, targets.filter((target) => known.has(target))];
-    }),
+    modules.map(({ path, imports }) => [path, imports.map(({ specifier }) => resolve(path, specifier))]),
   );
   /** @type {string[]} */
   const found = [];
-  /** @type {Set<string>} */
   const done = new Set();
   const visit = (/** @type {string} */ path, /** @type {string[]} */ trail) => {
     const start = trail.indexOf(path);
-    if (start >= 0) {
+    if (start >= 0)
       found.push(`${path}: imports itself in a circle: ${[...trail.slice(start), path].join(" -> ")}`);
-      return;
-    }
-    if (done.has(path)) return;
+    if (start >= 0 || done.has(path)) return;
     for (const target of graph.get(path) ?? []) visit(target, [...trail, path]);
     done.add(path);
   };
@@ -249,52 +229,28 @@ function cycles(modules) {
 }
 
 /**
- * The imports of a TypeScript file, types too.
- * @param {typeof import("typescript")} ts
- * @param {string} path
+ * The imports of a TypeScript file in prettier's format, types too.
  * @param {string} text
  * @returns {Import[]}
  */
-export function importsOf(ts, path, text) {
-  const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest);
-  /** @type {Import[]} */
-  const imports = [];
-  const add = (
-    /** @type {import("typescript").Node | undefined} */ node,
-    /** @type {Import["when"]} */ when,
-  ) => {
-    if (node === undefined || !ts.isStringLiteralLike(node)) return;
-    const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
-    imports.push({ specifier: node.text, line, when });
-  };
-  const visit = (/** @type {import("typescript").Node} */ node) => {
-    if (ts.isImportDeclaration(node))
-      add(node.moduleSpecifier, node.importClause?.isTypeOnly === true ? "never" : "start");
-    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly ? "never" : "start");
-    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument))
-      add(node.argument.literal, "never");
-    else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword)
-      add(node.arguments[0], "late");
-    ts.forEachChild(node, visit);
-  };
-  visit(source);
-  return imports;
+export function importsOf(text) {
+  const statement = /^(?:import|export) (?:(type )?[\w\s$*{},]*? from )?"([^"]+)";|\bimport\(\s*"([^"]+)"/gm;
+  return [...text.matchAll(statement)].map(({ 1: isType, 2: atTop, 3: inside = "", index }) => ({
+    specifier: atTop ?? inside,
+    line: text.slice(0, index).split("\n").length,
+    when: atTop === undefined ? "late" : isType === undefined ? "start" : "never",
+  }));
 }
 
-async function main() {
-  const { default: ts } = await import("typescript");
+function main() {
   const files = ["src", "checkpoints"].flatMap((folder) => filesBelow(repositoryRoot, folder));
   const modules = files
-    .filter((file) => file.endsWith(".ts"))
-    .map((file) => {
-      const path = file.replaceAll("\\", "/");
-      return { path, imports: importsOf(ts, path, readFileSync(join(repositoryRoot, file), "utf8")) };
-    });
+    .filter((path) => path.endsWith(".ts"))
+    .map((path) => ({ path, imports: importsOf(readFileSync(join(repositoryRoot, path), "utf8")) }));
   const found = violations(modules);
-  for (const line of found) process.stdout.write(`${line}\n`);
   const summary = `${String(modules.length)} modules, ${String(found.length)} violations of the layers`;
-  process.stdout.write(`${summary}\n`);
+  process.stdout.write(`${[...found, summary].join("\n")}\n`);
   process.exitCode = found.length === 0 ? 0 : 1;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await main();
+if (process.argv[1] === fileURLToPath(import.meta.url)) main();

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { findProgram } from "./install.mjs";
 import { diskDirectory, openNamespaces } from "./namespaces.mjs";
-import { accepts, end, listen, relay, start } from "./relay.mjs";
+import { accepts, end, relay, start } from "./relay.mjs";
 import { startSsh } from "./sshd.mjs";
 
 /**
@@ -91,46 +91,14 @@ export async function startEngineElsewhere() {
 async function makeTls(material, engineDirectory) {
   const client = join(material, "tls");
   await mkdir(client);
-  const openssl = (/** @type {string[]} */ ...words) => run("openssl", words, { cwd: client });
-  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  await openssl(
-    "req",
-    "-x509",
-    ...key,
-    "-subj",
-    "/CN=tests",
-    "-days",
-    "2",
-    "-keyout",
-    "ca-key.pem",
-    "-out",
-    "ca.pem",
-  );
+  const openssl = (/** @type {string} */ words) => run("openssl", words.split(" "), { cwd: client });
+  const request = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+  const authority = "-CA ca.pem -CAkey ca-key.pem -CAcreateserial";
+  await openssl(`${request} -x509 -subj /CN=tests -days 2 -keyout ca-key.pem -out ca.pem`);
   const sign = async (/** @type {string} */ name, /** @type {string} */ extensions) => {
     await writeFile(join(client, `${name}.ext`), extensions);
-    await openssl(
-      "req",
-      "-new",
-      ...key,
-      "-subj",
-      `/CN=${name}`,
-      "-keyout",
-      `${name}-key.pem`,
-      "-out",
-      `${name}.csr`,
-    );
-    const authority = ["-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial", "-days", "2"];
-    await openssl(
-      "x509",
-      "-req",
-      ...authority,
-      "-in",
-      `${name}.csr`,
-      "-out",
-      `${name}.pem`,
-      "-extfile",
-      `${name}.ext`,
-    );
+    await openssl(`${request} -new -subj /CN=${name} -keyout ${name}-key.pem -out ${name}.csr`);
+    await openssl(`x509 -req ${authority} -days 2 -in ${name}.csr -out ${name}.pem -extfile ${name}.ext`);
   };
   await sign("server", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth");
   await sign("client", "extendedKeyUsage=clientAuth");
@@ -173,7 +141,7 @@ export async function startDockerd({ command, directory, name }, flags, undo) {
 async function relayTls({ command }, directory, undo) {
   const from = { path: join(diskDirectory, "tls.sock") };
   await relay(command, from, { host: "127.0.0.1", port: 2376 }, undo);
-  return listen({ host: "127.0.0.1", port: 0 }, { path: join(directory, "tls.sock") }, undo);
+  return relay([], { host: "127.0.0.1", port: 0 }, { path: join(directory, "tls.sock") }, undo);
 }
 
 /** @param {string} path */

@@ -75,7 +75,7 @@ export function commandIn({ pid }, directory) {
 export function engineRow({ name }, info) {
   const options = (info.SecurityOptions ?? []).map((option) => /name=([^,]+)/.exec(option)?.[1] ?? option);
   const isContainerd = (info.DriverStatus ?? []).some(
-    ([key, value]) => /^driver-type$/.test(key) && /containerd/.test(value),
+    ([key, value]) => key === "driver-type" && value.includes("containerd"),
   );
   const modes = [
     ...(options.includes("rootless") ? ["rootless"] : ["root"]),
@@ -93,28 +93,15 @@ export function engineRow({ name }, info) {
 
 /** @param {readonly (EngineRow & { counts: Counts, minutes: number })[]} rows */
 export function renderMatrix(rows) {
-  const header = [
-    "engine",
-    "version",
-    "image store",
-    "cgroup version, driver",
-    "mode",
-    "passed",
-    "failed",
-    "skipped",
-    "minutes",
-  ];
-  const lines = [header, header.map(() => "---"), ...rows.map(cells)].map(
-    (line) => `| ${line.join(" | ")} |`,
-  );
+  const lines = rows.map(({ name, version, store, cgroups, mode, counts, minutes }) => {
+    const numbers = [counts.passed, counts.failed, counts.skipped, minutes.toFixed(0)];
+    return `| ${[name, version, store, cgroups, mode, ...numbers].join(" | ")} |`;
+  });
   const list = (/** @type {string} */ title, /** @type {"failedFiles" | "skippedTests"} */ kind) => {
     const names = rows.flatMap(({ name, counts }) => counts[kind].map((test) => `- ${name}: ${test}`));
     return names.length === 0 ? [] : ["", `${title}:`, "", ...names];
   };
-  return `${[...lines, ...list("Failed", "failedFiles"), ...list("Skipped", "skippedTests")].join("\n")}\n`;
-}
-
-/** @param {EngineRow & { counts: Counts, minutes: number }} row */
-function cells({ name, version, store, cgroups, mode, counts: { passed, failed, skipped }, minutes }) {
-  return [name, version, store, cgroups, mode, ...[passed, failed, skipped].map(String), minutes.toFixed(0)];
+  const head =
+    "| engine | version | image store | cgroup version, driver | mode | passed | failed | skipped | minutes |";
+  return `${[head, head.replaceAll(/ [^|]+ /g, " --- "), ...lines, ...list("Failed", "failedFiles"), ...list("Skipped", "skippedTests")].join("\n")}\n`;
 }

@@ -1,5 +1,5 @@
 /** The files of the program's image: Node.js, the build, and the programs of a host with the libraries that they need. */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -73,43 +73,28 @@ export async function imageLayers({ root, log }) {
  * @returns {ArchiveEntry[]}
  */
 function hostLayer(programs) {
-  /** @type {Map<string, ArchiveEntry>} */
-  const entries = new Map();
-  const add = (/** @type {ArchiveEntry} */ entry) => {
-    addParents(entries, entry.path);
-    entries.set(entry.path, entry);
-  };
+  const layer = new Layer();
   // Programs of many names, as iptables, are one file with links.
   /** @type {Map<string, string>} */
   const firstNames = new Map();
   for (const [target, source] of programs) {
     const real = realpathSync(source);
     const first = firstNames.get(real);
-    if (first === undefined) add(fileEntry(target, stripped(real)));
-    else add({ path: relative(target), type: "symlink", mode: 0o777, target: first });
+    if (first !== undefined) layer.link(target, first);
+    else layer.file(target, stripped(real));
     if (first === undefined) firstNames.set(real, target);
   }
-  const extensions = iptablesExtensions([...firstNames.keys()]);
-  for (const file of extensions) add(fileEntry(file, readFileSync(file)));
-  const libraries = new Set([...firstNames.keys()].flatMap(librariesOf));
-  for (const library of libraries) add(fileEntry(library, readFileSync(library)));
-  for (const [directory, mode] of /** @type {const} */ ([
-    ["etc", 0o755],
-    ["root", 0o700],
-    ["run", 0o755],
-    ["tmp", 0o1777],
-    ["var", 0o755],
-  ])) {
-    add({ path: directory, type: "directory", mode });
-  }
-  add({ path: "bin", type: "directory", mode: 0o755 });
-  add({ path: "bin/sh", type: "symlink", mode: 0o777, target: "/usr/bin/sh" });
-  add({ path: "var/run", type: "symlink", mode: 0o777, target: "/run" });
-  const text = (/** @type {string} */ name, /** @type {string} */ lines) =>
-    add({ path: name, type: "file", mode: 0o644, content: Buffer.from(lines) });
-  text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
-  text("etc/group", "root:x:0:\n");
-  return [...entries.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+  const files = [...firstNames.keys()].flatMap(librariesOf);
+  for (const file of new Set([...iptablesExtensions([...firstNames.keys()]), ...files]))
+    layer.file(file, readFileSync(file));
+  for (const name of ["bin", "etc", "run", "var"]) layer.directory(name, 0o755);
+  layer.directory("root", 0o700);
+  layer.directory("tmp", 0o1777);
+  layer.link("bin/sh", "/usr/bin/sh");
+  layer.link("var/run", "/run");
+  layer.file("etc/passwd", Buffer.from("root:x:0:0:root:/root:/bin/sh\n"), 0o644);
+  layer.file("etc/group", Buffer.from("root:x:0:\n"), 0o644);
+  return layer.sorted();
 }
 
 /**
@@ -117,58 +102,55 @@ function hostLayer(programs) {
  * @returns {ArchiveEntry[]}
  */
 function buildLayer(root) {
-  /** @type {Map<string, ArchiveEntry>} */
-  const entries = new Map();
+  const layer = new Layer();
   const suffix = `-${thisArchitecture()}`;
   const files = [
-    "package.json",
-    "LICENSE",
-    join("bin", "dockershim"),
+    ...["package.json", "LICENSE", join("bin", "dockershim")],
     // The maps are for who changes the sources.
     ...filesBelow(root, "dist").filter((file) => !file.endsWith(".map")),
     ...filesBelow(root, join("native", "bin")).filter((file) => file.endsWith(suffix)),
   ];
   for (const file of files) {
-    const target = `${home}/${file}`;
     const isProgram = (statSync(join(root, file)).mode & 0o100) !== 0;
-    addParents(entries, target);
-    entries.set(target, {
-      ...fileEntry(target, readFileSync(join(root, file))),
-      mode: isProgram ? 0o755 : 0o644,
-    });
+    layer.file(`${home}/${file}`, readFileSync(join(root, file)), isProgram ? 0o755 : 0o644);
   }
-  for (const name of ["entrypoint", "share-directories"]) {
-    const target = `${home}/${name}`;
-    entries.set(target, fileEntry(target, readFileSync(join(root, "scripts", "image", name))));
+  for (const name of ["entrypoint", "share-directories"])
+    layer.file(`${home}/${name}`, readFileSync(join(root, "scripts", "image", name)));
+  layer.link("usr/local/bin/dockershim", `/${home}/bin/dockershim`);
+  return layer.sorted();
+}
+
+/** Entries by their paths, which begin without a slash; the directories above them are added. */
+class Layer {
+  /** @type {Map<string, ArchiveEntry>} */
+  entries = new Map();
+
+  /** @type {(path: string, content: Buffer, mode?: number) => void} */
+  file(path, content, mode = 0o755) {
+    this.#add({ path, type: "file", mode, content });
   }
-  const link = "usr/local/bin/dockershim";
-  addParents(entries, link);
-  entries.set(link, { path: link, type: "symlink", mode: 0o777, target: `/${home}/bin/dockershim` });
-  return [...entries.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
-}
 
-/**
- * @param {Map<string, ArchiveEntry>} entries
- * @param {string} child
- */
-function addParents(entries, child) {
-  const parent = dirname(child);
-  if (parent === "." || entries.has(parent)) return;
-  addParents(entries, parent);
-  entries.set(parent, { path: parent, type: "directory", mode: 0o755 });
-}
+  /** @type {(path: string, target: string) => void} */
+  link(path, target) {
+    this.#add({ path, type: "symlink", mode: 0o777, target });
+  }
 
-/**
- * @param {string} target
- * @param {Buffer} content
- * @returns {ArchiveEntry}
- */
-function fileEntry(target, content) {
-  return { path: relative(target), type: "file", mode: 0o755, content };
-}
+  /** @type {(path: string, mode: number) => void} */
+  directory(path, mode) {
+    this.#add({ path, type: "directory", mode });
+  }
 
-function relative(/** @type {string} */ absolute) {
-  return absolute.replace(/^\/+/, "");
+  sorted() {
+    return [...this.entries.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+  }
+
+  /** @param {ArchiveEntry} entry */
+  #add(entry) {
+    const path = entry.path.replace(/^\/+/, "");
+    const parent = dirname(path);
+    if (parent !== "." && !this.entries.has(parent)) this.directory(parent, 0o755);
+    this.entries.set(path, { ...entry, path });
+  }
 }
 
 /**
@@ -209,14 +191,7 @@ function iptablesExtensions(programs) {
  * @returns {string[]}
  */
 export function librariesOf(program) {
-  const text = ldd(program);
-  return [...text.matchAll(/(?:=> |^\s*)(\/\S+) \(0x/gm)].map(([, library = ""]) => library);
-}
-
-function ldd(/** @type {string} */ program) {
-  try {
-    return execFileSync("ldd", [program], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
-  } catch {
-    return ""; // Of a static program and of a script.
-  }
+  // It fails for a static program and for a script.
+  const { stdout } = spawnSync("ldd", [program], { encoding: "utf8" });
+  return [...(stdout ?? "").matchAll(/(?:=> |^\s*)(\/\S+) \(0x/gm)].map(([, library = ""]) => library);
 }

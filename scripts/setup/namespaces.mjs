@@ -2,8 +2,8 @@
  * Network, mount and process namespaces in which tests change links, rules and settings of a node, and run an engine
  * of their own: /run, /var/lib, /sys and /proc are not the machine's there.
  */
-import { spawn } from "node:child_process";
-import { existsSync, readdirSync, rmdirSync, statfsSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, readdirSync, statfsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -68,21 +68,14 @@ export async function openNamespaces(
   const directory = given ?? (await mkdtemp(join(diskPlace(), "dockershim-engine-")));
   const name = basename(directory);
   const prepare = [...FIRST, ...(elsewhere ? HIDE : []), 'echo "pid $pid"'].join(" && ");
-  const flags = [
-    ...(elsewhere ? ["--ipc"] : []),
-    "--net",
-    "--mount",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--propagation",
-    "private",
-    "--",
-  ];
+  const flags = "--net --mount --pid --fork --kill-child --propagation private".split(" ");
   // It ends when the standard input does, which is when this process ends, however that does.
   const first = ["sh", "-c", `${prepare} && cat > /dev/null; exit $?`, directory, tmpdir(), mounts];
   // A signal to the caller's group is not for it: what runs inside may need it to clean up.
-  const child = spawn("unshare", [...flags, ...first], { stdio: "pipe", detached: true });
+  const child = spawn("unshare", [...flags, ...(elsewhere ? ["--ipc"] : []), "--", ...first], {
+    stdio: "pipe",
+    detached: true,
+  });
   const exited = new Promise((resolve) => child.once("close", resolve));
   const close = async () => {
     child.kill("SIGKILL");
@@ -144,25 +137,12 @@ function diskPlace() {
  */
 async function removeCgroups(name) {
   const base = "/sys/fs/cgroup";
-  const hierarchies = existsSync(base) ? readdirSync(base, { withFileTypes: true }) : [];
-  const parents = hierarchies.filter((entry) => entry.isDirectory()).map((entry) => join(base, entry.name));
-  for (const parent of [base, ...parents]) {
-    const group = join(parent, name);
+  const hierarchies = existsSync(base) ? readdirSync(base) : [];
+  for (const group of [join(base, name), ...hierarchies.map((each) => join(base, each, name))]) {
     for (let tries = 0; existsSync(group) && tries < 50; tries += 1) {
       if (tries > 0) await sleep(100);
-      try {
-        removeGroup(group);
-      } catch {
-        // A process of it is still there.
-      }
+      // The deepest first; one with a process stays.
+      spawnSync("find", [group, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], { stdio: "ignore" });
     }
   }
-}
-
-/** @param {string} group */
-function removeGroup(group) {
-  for (const entry of readdirSync(group, { withFileTypes: true })) {
-    if (entry.isDirectory()) removeGroup(join(group, entry.name));
-  }
-  rmdirSync(group);
 }

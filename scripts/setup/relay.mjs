@@ -2,13 +2,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** @typedef {{ path: string } | { host: string, port: number }} Place */
 
-/** Passes connections on, with half-closed ends: the first argument listens, the second is connected. */
+/** Passes connections on, with half-closed ends: the first argument listens, the second is connected. It ends with its input. */
 const RELAY = `
 const { connect, createServer } = require("node:net");
 const server = createServer({ allowHalfOpen: true }, (one) => {
@@ -19,7 +19,8 @@ const server = createServer({ allowHalfOpen: true }, (one) => {
     from.on("close", () => to.writableEnded || to.destroy());
   }
 });
-server.listen(JSON.parse(process.argv[1]), () => console.log("ready"));`;
+server.listen(JSON.parse(process.argv[1]), () => console.log(server.address().port ?? 0));
+process.stdin.resume().on("end", () => process.exit());`;
 
 /**
  * Makes a port of this host's loopback, such as that of a registry, the same port of the engine's loopback, until `undo`.
@@ -32,57 +33,28 @@ export async function showPort(pid, port, undo) {
   undo.push(() => rm(directory, { recursive: true, force: true }));
   const place = { host: "127.0.0.1", port };
   const path = join(directory, "port.sock");
-  await listen({ path }, place, undo);
+  await relay([], { path }, place, undo);
   await relay(["nsenter", `--target=${pid}`, "--net", "--"], place, { path }, undo);
 }
 
 /**
- * @param {readonly string[]} command
+ * Returns the number of the port, for a port.
+ * @param {readonly string[]} command under which it runs
  * @param {Place} from
  * @param {Place} to
  * @param {(() => Promise<unknown>)[]} undo
  */
 export async function relay(command, from, to, undo) {
-  const child = start([...command, process.execPath, "-e", RELAY, JSON.stringify(from), JSON.stringify(to)]);
+  const words = [process.execPath, "-e", RELAY, JSON.stringify(from), JSON.stringify(to)];
+  const [program = "", ...args] = [...command, ...words];
+  const child = spawn(program, args, { stdio: "pipe" });
   let said = "";
-  child.stderr?.on("data", (text) => (said = `${said}${String(text)}`.slice(-4000)));
+  child.stderr.on("data", (text) => (said = `${said}${String(text)}`.slice(-4000)));
   undo.push(() => end(child));
   const failed = once(child, "exit").then(() => Promise.reject(new Error(`a relay ended: ${said}`)));
   failed.catch(() => undefined);
-  await Promise.race([once(/** @type {import("node:stream").Readable} */ (child.stdout), "data"), failed]);
-}
-
-/**
- * As `relay`, in this process; the number of the port, for a port.
- * @param {Place} from
- * @param {Place} to
- * @param {(() => Promise<unknown>)[]} undo
- * @returns {Promise<number>}
- */
-export async function listen(from, to, undo) {
-  /** @type {Set<import("node:net").Socket>} */
-  const open = new Set();
-  const server = createServer({ allowHalfOpen: true }, (one) => {
-    const other = connect({ ...to, allowHalfOpen: true });
-    for (const socket of [one, other]) {
-      open.add(socket);
-      const peer = socket === one ? other : one;
-      socket.on("error", () => peer.destroy());
-      socket.on("close", () => {
-        open.delete(socket);
-        if (!peer.writableEnded) peer.destroy();
-      });
-      socket.pipe(peer);
-    }
-  }).listen(from);
-  await once(server, "listening");
-  server.unref();
-  undo.push(async () => {
-    server.close();
-    for (const socket of open) socket.destroy();
-  });
-  const address = server.address();
-  return typeof address === "object" && address !== null ? address.port : 0;
+  const [port] = await Promise.race([once(child.stdout, "data"), failed]);
+  return Number(String(port));
 }
 
 /** @param {readonly string[]} words */

@@ -46,46 +46,37 @@ socket.on("end", () => process.stdin.destroy());`,
   );
   await writeFile(
     at("sshd_config"),
-    [
-      ...[`Port ${port}`, "ListenAddress 127.0.0.1", `HostKey ${at("host")}`],
-      ...[`AuthorizedKeysFile ${at("user.pub")}`, "StrictModes no", "UsePAM no", "PermitRootLogin yes"],
-      ...[
-        "PidFile none",
-        "MaxSessions 1000",
-        "MaxStartups 1000",
-        `SetEnv PATH=${at("far")}:/usr/bin:/bin`,
-        "",
-      ],
-    ].join("\n"),
+    `Port ${port}
+ListenAddress 127.0.0.1
+HostKey ${at("host")}
+AuthorizedKeysFile ${at("user.pub")}
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PidFile none
+MaxSessions 1000
+MaxStartups 1000
+SetEnv PATH=${at("far")}:/usr/bin:/bin
+`,
   );
+  // One handshake for all connections, as docs/run/remote.md advises.
   await writeFile(
     at("ssh_config"),
-    [
-      ...["Host *", `IdentityFile ${at("user")}`, "IdentitiesOnly yes", `UserKnownHostsFile ${at("known")}`],
-      // One handshake for all connections, as docs/run/remote.md advises.
-      ...["ControlMaster auto", `ControlPath ${at("control")}`, "ControlPersist 5s", ""],
-    ].join("\n  "),
+    `IdentityFile ${at("user")}
+IdentitiesOnly yes
+UserKnownHostsFile ${at("known")}
+ControlMaster auto
+ControlPath ${at("control")}
+ControlPersist 5s
+`,
   );
   await writeFile(at("known"), `[127.0.0.1]:${port} ${await readFile(at("host.pub"), "utf8")}`);
   await writeProgram(at("bin/ssh"), `#!/bin/sh\nexec ${ssh} -F ${at("ssh_config")} "$@"\n`);
-  await writeFile(
-    at("passwd"),
-    `${await readFile("/etc/passwd", "utf8")}sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n`,
-  );
+  const users = await readFile("/etc/passwd", "utf8");
+  await writeFile(at("passwd"), `${users}sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n`);
   const script = `mount --bind ${at("passwd")} /etc/passwd && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"`;
-  const child = start([
-    "unshare",
-    "--mount",
-    "sh",
-    "-c",
-    script,
-    "sh",
-    sshd,
-    "-D",
-    "-e",
-    "-f",
-    at("sshd_config"),
-  ]);
+  const server = [sshd, "-D", "-e", "-f", at("sshd_config")];
+  const child = start(["unshare", "--mount", "sh", "-c", script, "sh", ...server]);
   let said = "";
   child.stderr?.on("data", (text) => (said = `${said}${String(text)}`.slice(-4000)));
   undo.push(async () => {
