@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { removeOrphanedAttachments } from "../../src/network/orphans/remove-orphaned-attachments.js";
 import { readHoldings } from "../../src/network/orphans/held-resources.js";
-import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
+import { compareHoldings } from "../../src/network/orphans/find-orphans.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type PluginFault } from "./cni-support.js";
 import { inNamespaces } from "../support/isolated-engine.js";
@@ -116,11 +116,11 @@ await inNamespaces(import.meta.url, [], () => {
           await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
           await node.restart();
           const { cache, natTables } = node.parts;
-          const find = (livingIds: readonly string[]): ReturnType<typeof findOrphaned> =>
-            findOrphaned(
-              () => readHoldings({ cache, natTables, networks: [] }, never),
-              () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set([pod.sandboxId]) }),
-            );
+          const find = async (livingIds: readonly string[]) =>
+            compareHoldings(await readHoldings({ cache, natTables, networks: [] }, never), {
+              livingIds: new Set(livingIds),
+              ownIds: new Set([pod.sandboxId]),
+            });
           assert.deepEqual(await find([pod.sandboxId]), []);
           const findings = await find([]);
           assert.deepEqual(
@@ -139,10 +139,10 @@ await inNamespaces(import.meta.url, [], () => {
           const [entry] = (await cache.find(pod.sandboxId)).entries;
           assert.ok(entry !== undefined);
           const networks = [node.plugin.network()].filter((network) => network !== undefined);
-          const findings = await findOrphaned(
-            () => readHoldings({ cache, natTables, networks }, never),
-            () => Promise.resolve({ livingIds: new Set(), ownIds: new Set([pod.sandboxId]) }),
-          );
+          const findings = compareHoldings(await readHoldings({ cache, natTables, networks }, never), {
+            livingIds: new Set(),
+            ownIds: new Set([pod.sandboxId]),
+          });
           const addresses = findings.filter(({ kind }) => kind === "address");
           assert.equal(addresses.length, 2);
           await removeOrphanedAttachments(addresses, node.parts, never);

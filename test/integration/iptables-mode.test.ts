@@ -102,6 +102,5 @@ await inNamespaces(import.meta.url, ["iptables-nft", "iptables-legacy", "flock"]
     const rule = { table: "nat", chain: "POSTROUTING", words: ["-d", "192.0.2.9", "-j", "ACCEPT"] } as const;
     assert.equal(await chosen.ensureRule("ipv4", rule, never), true);
     assert.equal(holder.exitCode, 0, "the lock was held until then");
-    assert.equal(await chosen.deleteRule("ipv4", rule, never), true);
   });
 });

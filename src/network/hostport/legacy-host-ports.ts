@@ -1,8 +1,9 @@
 /** Host ports that dockershim or cri-dockerd opened for kubenet pods, which this program now has to close. */
-import { isKind, messageOf } from "../../lib/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
-import { addressFamilies, type AddressFamily, type Iptables } from "../iptables/iptables.js";
+import { changeNatTables, hostNatTables, type NatTable } from "../cni/nat-rules.js";
+import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
 import { parseSavedTable, type SavedTable } from "../iptables/saved-table.js";
 import {
   legacyChains,
@@ -22,11 +23,9 @@ export interface LegacyHostPortsOptions {
 
 /** One table that may hold chains. */
 interface Place {
-  readonly iptables: Iptables;
+  readonly table: NatTable;
   readonly family: AddressFamily;
 }
-
-const tries = 3;
 
 /**
  * This program opens host ports by the portmap plugin and never makes such chains, so a table without them is
@@ -61,38 +60,26 @@ export class LegacyHostPorts {
   async remove(owner: ChainOwner, signal: AbortSignal, otherSandboxIds?: readonly string[]): Promise<void> {
     const places = this.#places ?? (await this.#search(signal));
     for (const place of [...places]) {
-      for (let attempt = 1; ; attempt += 1) {
-        const table = await read(place, signal);
-        const chains = legacyChains(table);
-        const targets = new Set(chainsOfSandbox(chains, owner, otherSandboxIds));
-        const text = removalText(table, targets);
-        if (!table.chains.includes(baseChain)) places.delete(place);
-        if (text === undefined) break;
-        try {
-          await place.iptables.restore(place.family, text, signal);
-        } catch (error) {
-          if (attempt >= tries || signal.aborted || !isKind(error, "unknown")) throw error;
-          continue;
-        }
-        if (text.includes(`-X ${baseChain}\n`)) places.delete(place);
-        await this.#report(
-          place.family,
-          owner,
-          chains.filter(({ chain }) => targets.has(chain)),
-          signal,
-        );
-        break;
-      }
+      const { table, family } = place;
+      const removals: Removal[] = [];
+      const textFor = (save: string): string | undefined => {
+        const removal = removalFrom(parseSavedTable(save), owner, otherSandboxIds);
+        removals.push(removal);
+        return removal.text;
+      };
+      await changeNatTables(() => Promise.resolve([table]), family, textFor, signal);
+      const done = removals.at(-1);
+      if (done?.isLast === true) places.delete(place);
+      await this.#report(family, owner, done?.removed ?? [], signal);
     }
   }
 
   async #search(signal: AbortSignal): Promise<Set<Place>> {
     const places = new Set<Place>();
-    for (const iptables of await this.options.iptables.everywhere(signal)) {
+    for (const table of await hostNatTables(this.options.iptables)(signal)) {
       for (const family of addressFamilies) {
-        const place = { iptables, family };
-        const { chains } = await read(place, signal);
-        if (chains.includes(baseChain)) places.add(place);
+        const { chains } = parseSavedTable(await table.save(family, signal));
+        if (chains.includes(baseChain)) places.add({ table, family });
       }
     }
     return (this.#places = places);
@@ -119,6 +106,18 @@ export class LegacyHostPorts {
   }
 }
 
-async function read({ iptables, family }: Place, signal: AbortSignal): Promise<SavedTable> {
-  return parseSavedTable(await iptables.saveIfAny(family, "nat", signal));
+interface Removal {
+  readonly text: string | undefined;
+  readonly removed: readonly LegacyChain[];
+  /** No such chain is left afterwards. */
+  readonly isLast: boolean;
+}
+
+function removalFrom(table: SavedTable, owner: ChainOwner, otherSandboxIds?: readonly string[]): Removal {
+  const chains = legacyChains(table);
+  const targets = new Set(chainsOfSandbox(chains, owner, otherSandboxIds));
+  const text = removalText(table, targets);
+  const removed = text === undefined ? [] : chains.filter(({ chain }) => targets.has(chain));
+  const isLast = !table.chains.includes(baseChain) || text?.includes(`-X ${baseChain}\n`) === true;
+  return { text, removed, isLast };
 }

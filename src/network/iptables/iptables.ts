@@ -44,29 +44,13 @@ export class Iptables {
     this.#pause = pause;
   }
 
-  /** Whether exactly this rule is there. */
-  hasRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
-    return this.#alone(family, signal, () => this.#check(family, rule, signal));
-  }
-
   /** Appends the rule unless it is there; true when it was not. */
   ensureRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
     return this.#alone(family, signal, async () => {
-      if (await this.#check(family, rule, signal)) return false;
+      const absent = 1;
+      if ((await this.#rule(family, "-C", rule, signal, absent)).exitCode === 0) return false;
       await this.#rule(family, "-A", rule, signal);
       return true;
-    });
-  }
-
-  /** Removes the rule, however often it is there; true when it was. */
-  deleteRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
-    return this.#alone(family, signal, async () => {
-      let found = false;
-      while (await this.#check(family, rule, signal)) {
-        await this.#rule(family, "-D", rule, signal);
-        found = true;
-      }
-      return found;
     });
   }
 
@@ -105,15 +89,9 @@ export class Iptables {
     await this.#alone(family, signal, () => this.#command(family, "-restore", words, signal, text));
   }
 
-  async #check(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
-    const absent = 1;
-    const exit = await this.#rule(family, "-C", rule, signal, absent);
-    return exit.exitCode === 0;
-  }
-
   #rule(
     family: AddressFamily,
-    action: "-A" | "-C" | "-D",
+    action: "-A" | "-C",
     { table, chain, words }: Rule,
     signal: AbortSignal,
     expectedExit = 0,

@@ -88,12 +88,6 @@ export function commandError(program: string, words: readonly string[], exit: Co
   });
 }
 
-/** The exit code in an error of `commandError`. */
-export function exitCodeOf(error: unknown): number | undefined {
-  const code = error instanceof ShimError ? error.fields["exitCode"] : undefined;
-  return typeof code === "number" ? code : undefined;
-}
-
 function startError(program: string, error: unknown): ShimError {
   if (!hasCode(error, "ENOENT", "EACCES", "ENOTDIR"))
     return ShimError.from(error, "unknown").within(`run ${program}`);

@@ -17,7 +17,7 @@ import type { NetworkList } from "../libcni/configuration.js";
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import type { LegacyShaping } from "./legacy-shaping.js";
 import type { Conntrack } from "../hostport/conntrack.js";
-import { type RunCommand, commandError } from "../iptables/run-command.js";
+import { type RunCommand, outputOf } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";
 import type { KubenetNode } from "./kubenet-node.js";
 import type { KubenetSource } from "./kubenet-source.js";
@@ -173,7 +173,9 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     const { source, run, log } = this.parts;
     if (!source.subnets.some(({ family }) => family === "ipv6")) return;
     try {
-      await prepareIpv6(run, netns, signal);
+      // /proc/sys/net shows the namespace of the process that reads it.
+      const words = [`--net=${netns}`, "--", "sysctl", "-q", "-w", ...ipv6Settings];
+      await outputOf(run, "nsenter", words, { signal });
     } catch (error) {
       signal.throwIfAborted();
       log.warn(
@@ -203,12 +205,4 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
  * For pods with IPv6. Docker disables IPv6 in namespaces without a network. Duplicate address detection would
  * keep programs of the pod from binding to an address for a second.
  */
-const settings = ["net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.dad_transmits=0"] as const;
-
-/** Throws when a setting cannot be made. */
-export async function prepareIpv6(run: RunCommand, netns: string, signal: AbortSignal): Promise<void> {
-  // /proc/sys/net shows the namespace of the process that reads it.
-  const words = [`--net=${netns}`, "--", "sysctl", "-q", "-w", ...settings];
-  const exit = await run("nsenter", words, { signal });
-  if (exit.exitCode !== 0) throw commandError("nsenter", words, exit);
-}
+const ipv6Settings = ["net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.dad_transmits=0"];

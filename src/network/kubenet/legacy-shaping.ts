@@ -6,7 +6,7 @@
 import { isIPv4 } from "node:net";
 import { isKind, messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { commandError, runCommand, type RunCommand } from "../iptables/run-command.js";
+import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./bridge-list.js";
 
 interface ShapingFilter {
@@ -42,24 +42,10 @@ export class LegacyShaping {
       for (const { handle, classId } of released) {
         // The filter first: a class with a filter is in use.
         await this.#tc(
-          [
-            "filter",
-            "del",
-            "dev",
-            kubenetBridge,
-            "parent",
-            "1:",
-            "proto",
-            "ip",
-            "prio",
-            "1",
-            "handle",
-            handle,
-            "u32",
-          ],
+          `filter del dev ${kubenetBridge} parent 1: proto ip prio 1 handle ${handle} u32`,
           signal,
         );
-        await this.#tc(["class", "del", "dev", kubenetBridge, "parent", "1:", "classid", classId], signal);
+        await this.#tc(`class del dev ${kubenetBridge} parent 1: classid ${classId}`, signal);
       }
       this.#present = filters.length > released.length;
       if (released.length > 0) {
@@ -83,9 +69,8 @@ export class LegacyShaping {
     return exitCode === 0 ? parseFilters(stdout) : [];
   }
 
-  async #tc(words: readonly string[], signal: AbortSignal): Promise<void> {
-    const exit = await this.run("tc", words, { signal });
-    if (exit.exitCode !== 0) throw commandError("tc", words, exit);
+  async #tc(words: string, signal: AbortSignal): Promise<void> {
+    await outputOf(this.run, "tc", words.split(" "), { signal });
   }
 }
 

@@ -47,9 +47,7 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return Promise.resolve();
   }
 
-  stop(): Promise<void> {
-    return Promise.resolve();
-  }
+  async stop(): Promise<void> {}
 
   setUpPod(): Promise<undefined> {
     const problem = this.#problem;
@@ -58,17 +56,11 @@ export class NoopNetworkPlugin implements NetworkPlugin {
       : Promise.reject(new ShimError("unavailable", problem));
   }
 
-  tearDownPod(): Promise<void> {
-    return Promise.resolve();
-  }
+  async tearDownPod(): Promise<void> {}
 
-  podAddresses(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
+  async podAddresses(): Promise<undefined> {}
 
-  podCidrChanged(): Promise<void> {
-    return Promise.resolve();
-  }
+  async podCidrChanged(): Promise<void> {}
 
   notReadyReason(): string | undefined {
     return this.#problem;

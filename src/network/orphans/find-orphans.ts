@@ -25,23 +25,16 @@ type FindingSubject =
   | { readonly kind: "cacheEntry"; readonly entry: CacheEntry }
   | { readonly kind: "address"; readonly address: ReservedAddress }
   | { readonly kind: "natRules"; readonly family: AddressFamily }
-  | { readonly kind: "natChain"; readonly family: AddressFamily; readonly chain: string };
+  | {
+      /** `hostPortChain`: of dockershim or cri-dockerd. */
+      readonly kind: "natChain" | "hostPortChain";
+      readonly family: AddressFamily;
+      readonly chain: string;
+    };
 
 const sandboxIdForm = /^[0-9a-f]{64}$/;
 /** The interface of each pod of this program, dockershim and cri-dockerd. */
 const usualInterface = "eth0";
-
-/**
- * Reads the resources first and the sandboxes afterwards: a container is made before its network, so each
- * resource has an owner in the later list, unless the owner is dead.
- */
-export async function findOrphaned(
-  readHoldings: () => Promise<Holdings>,
-  knownSandboxes: () => Promise<KnownSandboxes>,
-): Promise<readonly Finding[]> {
-  const holdings = await readHoldings();
-  return compareHoldings(holdings, await knownSandboxes());
-}
 
 export function compareHoldings(holdings: Holdings, known: KnownSandboxes): readonly Finding[] {
   const { cacheEntries, addresses, natTables } = holdings;
@@ -122,25 +115,13 @@ function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string,
   return owners;
 }
 
-/** A host port chain of dockershim or cri-dockerd without a living container. */
-export interface OrphanedChain {
-  readonly kind: "hostPortChain";
-  readonly family: AddressFamily;
-  readonly chain: string;
-  /** One line for people. */
-  readonly what: string;
-  /** The dead, recorded sandbox that owned it; absent when it is unknown. */
-  readonly ownerId?: string;
-  readonly certainlyOurs: boolean;
-}
-
 /** The name of a chain is a hash over its sandbox id, so each sandbox can be compared. */
 export async function orphanedChains(
   natTables: readonly { readonly family: AddressFamily; readonly save: string }[],
   { livingIds, ownIds }: KnownSandboxes,
-): Promise<readonly OrphanedChain[]> {
+): Promise<readonly Finding[]> {
   const ids = [...livingIds, ...[...ownIds].filter((id) => !livingIds.has(id))];
-  const found: OrphanedChain[] = [];
+  const found: Finding[] = [];
   for (const { family, save } of natTables) {
     for (const chain of legacyChains(parseSavedTable(save))) {
       // Hundreds of chains and sandboxes are some hundred thousand hashes.

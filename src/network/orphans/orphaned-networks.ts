@@ -2,32 +2,15 @@
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
 import { orAbort, withDeadline } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
-import { removeOrphanedAttachments } from "./remove-orphaned-attachments.js";
+import { removeOrphanedAttachments, type CleanUp } from "./remove-orphaned-attachments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { CniParts } from "../cni/create-cni-plugin.js";
 import { readHoldings } from "./held-resources.js";
-import { changeNatTables } from "../cni/nat-rules.js";
-import {
-  compareHoldings,
-  type Finding as CniFinding,
-  orphanedChains,
-  type OrphanedChain,
-  attachmentsToKeep,
-} from "./find-orphans.js";
-import { removalText } from "../hostport/legacy-chains.js";
-import { parseSavedTable } from "../iptables/saved-table.js";
-import { hasGarbageCollection } from "../libcni/network-list-runner.js";
+import { attachmentsToKeep, compareHoldings, type Finding, orphanedChains } from "./find-orphans.js";
+import { hasGarbageCollection, type AttachmentKey } from "../libcni/network-list-runner.js";
 
-export type Finding = CniFinding | OrphanedChain;
-
-export interface CleanUp {
-  readonly cleaned: readonly Finding[];
-  readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
-  /** Findings whose owner is unknown; they are skipped. */
-  readonly left: readonly Finding[];
-}
-
-const chainTimeoutMs = 60_000;
+/** For GC, with the wait for plugins that run before it. */
+const garbageTimeoutMs = 30_000;
 
 export class OrphanedNetworks {
   /**
@@ -59,94 +42,40 @@ export class OrphanedNetworks {
    * aborts.
    */
   async clean(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<CleanUp> {
-    const findings = await this.find(known, signal);
-    const isChain = (finding: Finding): finding is OrphanedChain => finding.kind === "hostPortChain";
-    const others = findings.filter((finding): finding is CniFinding => !isChain(finding));
-    const { cleaned, failed, left } = await removeOrphanedAttachments(others, this.parts, signal);
-    const all: { [part in keyof CleanUp]: CleanUp[part][number][] } = {
-      cleaned: [...cleaned],
-      failed: [...failed],
-      left: [...left],
-    };
-    for (const finding of findings.filter(isChain)) {
-      if (!finding.certainlyOurs) {
-        all.left.push(finding);
-        continue;
-      }
-      try {
-        await withDeadline(signal, chainTimeoutMs, `remove ${finding.chain}`, (own) =>
-          this.#removeChain(finding, own),
-        );
-        all.cleaned.push(finding);
-      } catch (error) {
-        signal.throwIfAborted();
-        all.failed.push({ finding, reason: messageOf(error) });
-      }
-    }
-    return all;
+    return removeOrphanedAttachments(await this.find(known, signal), this.parts, signal);
   }
 
-  async #removeChain({ family, chain }: OrphanedChain, signal: AbortSignal): Promise<void> {
-    const textFor = (save: string): string | undefined =>
-      removalText(parseSavedTable(save), new Set([chain]));
-    await changeNatTables(this.parts.natTables, family, textFor, signal);
-  }
-
-  /** As `collectGarbage` of all networks. To be called after `clean`. */
+  /**
+   * GC of each list that supports it: plugins remove resources that only they can see. All attachments but
+   * those of recorded, dead sandboxes are named as valid. To be called after `clean`. Throws the errors of the
+   * plugins.
+   */
   async collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void> {
-    await collectGarbage(this.parts, await this.networks(), known, signal);
+    const { cache, natTables, attachments } = this.parts;
+    for (const list of (await this.networks()).filter(hasGarbageCollection)) {
+      const valid = async (limited: AbortSignal): Promise<readonly AttachmentKey[]> => {
+        const holdings = await readHoldings({ cache, natTables, networks: [list] }, limited);
+        return attachmentsToKeep(list.name, holdings, await orAbort(known(), limited));
+      };
+      await withDeadline(signal, garbageTimeoutMs, `collect garbage of network ${list.name}`, (own) =>
+        attachments.collectGarbage(list, valid, own),
+      );
+    }
   }
 
-  /** As `checkAttachments`. */
-  check(livingIds: ReadonlySet<string>, signal: AbortSignal): Promise<readonly string[]> {
-    return checkAttachments(this.parts, livingIds, signal);
+  /**
+   * CHECK of all attachments of living containers; returns the errors of the plugins. Some plugins report
+   * errors for healthy pods, so the result is only shown to the administrator.
+   */
+  async check(livingIds: ReadonlySet<string>, signal: AbortSignal): Promise<readonly string[]> {
+    const complaints: string[] = [];
+    for (const entry of await this.parts.cache.list()) {
+      if (!livingIds.has(entry.containerId)) continue;
+      await this.parts.attachments.check(entry, signal).catch((error: unknown) => {
+        signal.throwIfAborted();
+        complaints.push(messageOf(error));
+      });
+    }
+    return complaints;
   }
-}
-
-/** For GC, with the wait for plugins that run before it. */
-const garbageTimeoutMs = 30_000;
-
-/**
- * GC of each list that supports it: plugins remove resources that only they can see. All attachments but
- * those of recorded, dead sandboxes are named as valid. Throws the errors of the plugins.
- */
-export async function collectGarbage(
-  { cache, natTables, attachments }: CniParts,
-  networks: readonly NetworkList[],
-  known: () => Promise<KnownSandboxes>,
-  signal: AbortSignal,
-): Promise<void> {
-  for (const list of networks) {
-    if (!hasGarbageCollection(list)) continue;
-    await withDeadline(signal, garbageTimeoutMs, `collect garbage of network ${list.name}`, (own) =>
-      attachments.collectGarbage(
-        list,
-        async (limited) => {
-          const holdings = await readHoldings({ cache, natTables, networks: [list] }, limited);
-          return attachmentsToKeep(list.name, holdings, await orAbort(known(), limited));
-        },
-        own,
-      ),
-    );
-  }
-}
-
-/**
- * CHECK of all attachments of living containers; returns the errors of the plugins. Some plugins report
- * errors for healthy pods, so the result is only shown to the administrator.
- */
-export async function checkAttachments(
-  { cache, attachments }: CniParts,
-  livingIds: ReadonlySet<string>,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const complaints: string[] = [];
-  for (const entry of await cache.list()) {
-    if (!livingIds.has(entry.containerId)) continue;
-    await attachments.check(entry, signal).catch((error: unknown) => {
-      signal.throwIfAborted();
-      complaints.push(messageOf(error));
-    });
-  }
-  return complaints;
 }

@@ -11,6 +11,8 @@ import {
   removeNatRules,
   type NatTables,
 } from "../cni/nat-rules.js";
+import { removalText as hostPortRemovalText } from "../hostport/legacy-chains.js";
+import { parseSavedTable } from "../iptables/saved-table.js";
 import type { Finding } from "./find-orphans.js";
 
 /**
@@ -32,7 +34,7 @@ export interface CleanUp {
   readonly left: readonly Finding[];
 }
 
-const order = ["cacheEntry", "address", "natRules", "natChain"] as const;
+const order = ["cacheEntry", "address", "natRules", "natChain", "hostPortChain"] as const;
 
 /**
  * Undoes each finding that is certainly ours; a failure of one does not stop the others. Attachments come
@@ -89,6 +91,13 @@ async function takeAway(
         const chains = readNatRules(save).orphanChains.filter((chain) => chain === wanted);
         return removalText([{ rules: [], chains }]);
       };
+      await changeNatTables(natTables, family, textFor, signal);
+      return true;
+    }
+    case "hostPortChain": {
+      const { family, chain } = finding;
+      const textFor = (save: string): string | undefined =>
+        hostPortRemovalText(parseSavedTable(save), new Set([chain]));
       await changeNatTables(natTables, family, textFor, signal);
       return true;
     }

@@ -1,4 +1,3 @@
-import { rewriteInPlace } from "./resolv-conf.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { Logger } from "../../lib/log.js";
@@ -29,9 +28,9 @@ import {
 } from "./image-storage.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
 import { openFileLimits } from "./processes/container-processes.js";
-import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
+import { isCgroupOf, procCgroup, ProcFiles } from "./processes/proc-files.js";
 import { killProcessTree } from "./processes/process-tree.js";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import * as nodeFiles from "./node-files.js";
 
 export type PathFinder = Pick<HostPaths, "find">;
@@ -71,7 +70,7 @@ export class LocalHost implements HostFunctions {
         sandboxId: sandbox.id,
       });
     }
-    return rewriteInPlace(sandbox.resolvConfPath, content);
+    return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
   /**
@@ -215,15 +214,6 @@ export class LocalHost implements HostFunctions {
 
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]> {
     return nodeFiles.readCdiSpecs(directories, this.log);
-  }
-}
-
-/** Synchronous: files in /proc are in memory. */
-function procCgroup(pid: number): string | undefined {
-  try {
-    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
-  } catch {
-    return undefined;
   }
 }
 

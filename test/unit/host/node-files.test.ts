@@ -3,8 +3,12 @@ import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { loadedAppArmorProfiles, readCdiSpecs, readNodeFile } from "../../../src/shim/host/node-files.js";
-import { rewriteInPlace } from "../../../src/shim/host/resolv-conf.js";
+import {
+  loadedAppArmorProfiles,
+  readCdiSpecs,
+  readNodeFile,
+  rewriteInPlace,
+} from "../../../src/shim/host/node-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

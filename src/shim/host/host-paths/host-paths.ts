@@ -4,13 +4,13 @@
  * before they do.
  */
 import { posix } from "node:path";
+import { getSystemErrorMap } from "node:util";
 import { formatDuration, linkAbort } from "../../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
+import { SizedFrames } from "../../../lib/sized-frames.js";
 import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
 import type { StartProgram } from "../../native/start-program.js";
-import { type PathAnswer, type PathTask } from "./host-paths-protocol.js";
-import { pathAnswers, pathLimitBytes, pathWord, systemErrorText } from "./host-paths-protocol.js";
 
 export interface HostPathsOptions {
   /** Performs a verb of the helper. */
@@ -268,3 +268,67 @@ function devicesOf(
 
 /** ENOENT, ENOTDIR, ELOOP. */
 const doesNotExist: ReadonlySet<number> = new Set([2, 20, 40]);
+
+// What the helper is told, and answers: the format of native/host-paths.c.
+
+/** `look`: does it exist; `make`: make a missing directory; `devices`: which device nodes are there. */
+type PathTask = "look" | "make" | "devices";
+
+const letters: Readonly<Record<PathTask, string>> = { look: "l", make: "m", devices: "d" };
+
+/** What a path may have with its NUL; the kernel takes no longer ones. */
+const pathLimitBytes = 4096;
+
+/** `path` is absolute, of less than `pathLimitBytes`. */
+function pathWord(task: PathTask, path: string): string {
+  return `${letters[task]}${path}`;
+}
+
+const outcomes = [
+  "none",
+  "present",
+  "made",
+  "missing",
+  "lookFailed",
+  "makeFailed",
+  "danglingLink",
+  "devices",
+  "devicesEnd",
+  "outside",
+  "tooMany",
+] as const;
+
+interface PathAnswer {
+  /** Index of the entry. */
+  readonly entry: number;
+  readonly outcome: (typeof outcomes)[number];
+  /** A number of a system error, or 0. */
+  readonly errno: number;
+  /** How many bytes of the path the failure is about. */
+  readonly length: number;
+  /** Paths of some of `devices`. */
+  readonly names: readonly string[];
+}
+
+const answerHeadBytes = 20;
+const answerLimitBytes = 4096;
+
+/** Cuts a stream of bytes into answers. */
+function pathAnswers(): SizedFrames<PathAnswer> {
+  return new SizedFrames({ headBytes: answerHeadBytes, limitBytes: answerLimitBytes }, parseAnswer);
+}
+
+/** Both architectures that the program is for are little endian. */
+function parseAnswer(bytes: Buffer): PathAnswer {
+  const [entry = 0, kind = 0, errno = 0, length = 0] = [4, 8, 12, 16].map((at) => bytes.readUInt32LE(at));
+  const outcome = outcomes[kind];
+  if (outcome === undefined) throw new Error("an answer of an unknown kind");
+  const names = bytes.toString("utf8", answerHeadBytes).split("\0").slice(0, -1);
+  return { entry, outcome, errno, length, names };
+}
+
+/** `no space left on device (ENOSPC)` */
+function systemErrorText(errno: number): string {
+  const [name, text] = getSystemErrorMap().get(-errno) ?? [];
+  return name === undefined ? `error ${errno}` : `${text ?? ""} (${name})`;
+}

@@ -1,4 +1,5 @@
 /** Reads /proc. Values of a process that has ended are undefined. */
+import { readFileSync } from "node:fs";
 import { opendir, readdir, readlink } from "node:fs/promises";
 import { hasCode } from "../../../lib/files/file-errors.js";
 import { kernelFileLines, readKernelFile } from "../../../lib/linux/kernel-file.js";
@@ -91,6 +92,15 @@ export class ProcFiles {
  */
 export function isCgroupOf(containerId: string, procCgroup: string | undefined): boolean {
   return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
+}
+
+/** Synchronous: files in /proc are in memory. Undefined without such a process. */
+export function procCgroup(pid: number): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
+  } catch {
+    return undefined;
+  }
 }
 
 async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {

@@ -1,11 +1,10 @@
 /** Proves by one running container which of the engine's processes, cgroups and namespaces are visible here. */
-import { readFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { type JobReach, notReached, type ReachedJobs } from "../../../domain/reach.js";
 import type { NetworkNamespaces } from "../../../lib/linux/network-namespaces.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import type { HostAccess } from "../../ports/host.js";
-import { isCgroupOf } from "../processes/proc-files.js";
+import { isCgroupOf, procCgroup } from "../processes/proc-files.js";
 
 export type ProcessJobs = Pick<ReachedJobs, "processes" | "cgroups" | "networkNamespaces">;
 
@@ -46,12 +45,6 @@ export async function proveProcesses(
     : proveProcesses({ ...container, state: { ...state, pid: 0 } }, { host, namespaces });
 }
 
-/** Synchronous: files in /proc are in memory. */
 function isProcessOf({ id, state: { pid } }: Snapshot): boolean {
-  if (pid <= 1) return false;
-  try {
-    return isCgroupOf(id, readFileSync(`/proc/${pid}/cgroup`, "utf8"));
-  } catch {
-    return false;
-  }
+  return pid > 1 && isCgroupOf(id, procCgroup(pid));
 }

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { IptablesTools } from "../../../../src/network/iptables/detect.js";
 import { Iptables, type Rule } from "../../../../src/network/iptables/iptables.js";
-import { exitCodeOf } from "../../../../src/network/iptables/run-command.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "./fake-commands.js";
 
@@ -44,7 +43,7 @@ describe("Iptables", () => {
     const { iptables, run } = setUp(() => ({ exitCode: 2, stderr: "Chain 'OUTPUT' does not exist\n" }));
     await assert.rejects(iptables.ensureRule("ipv4", rule, never), (error) => {
       assert.ok(error instanceof ShimError);
-      assert.equal(exitCodeOf(error), 2);
+      assert.equal(error.fields["exitCode"], 2);
       assert.equal(error.fields["stderr"], "Chain 'OUTPUT' does not exist");
       assert.ok(error.message.includes("does not exist"));
       return true;

@@ -16,9 +16,10 @@ import { NetworkListRunner } from "../../../../src/network/libcni/network-list-r
 import {
   attachmentsToKeep,
   compareHoldings,
-  findOrphaned,
   orphanedChains,
 } from "../../../../src/network/orphans/find-orphans.js";
+import { OrphanedNetworks } from "../../../../src/network/orphans/orphaned-networks.js";
+import type { CniParts } from "../../../../src/network/cni/create-cni-plugin.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { FakeNatTable, FakePlugins, sandboxId } from "../cni/fake-plugins.js";
@@ -107,18 +108,17 @@ describe("compareHoldings()", () => {
   });
 });
 
-test("findOrphaned() asks for the living after it has read, so that a new pod is never taken for dead", async () => {
+test("OrphanedNetworks.find() asks for the living after it has read, so that a new pod is never taken for dead", async () => {
   const order: string[] = [];
-  await findOrphaned(
-    () => {
-      order.push("read");
-      return Promise.resolve(nothing);
-    },
-    () => {
-      order.push("asked");
-      return Promise.resolve(known([]));
-    },
+  const parts = {
+    cache: { list: async () => (order.push("read"), []) },
+    natTables: async () => [],
+  } as unknown as CniParts;
+  const known = async () => (
+    order.push("asked"),
+    { livingIds: new Set<string>(), ownIds: new Set<string>() }
   );
+  await new OrphanedNetworks(parts, async () => []).find(known, never);
   assert.deepEqual(order, ["read", "asked"]);
 });
 
@@ -149,9 +149,9 @@ test("removeOrphanedAttachments() undoes what is certainly ours and dead, and le
     );
 
     const addressDir = join(directory, "none");
-    const findings = await findOrphaned(
-      () => readHoldings({ cache, natTables, networks: [], addressDir }, never),
-      () => Promise.resolve(known([living], [recordedId, dead])),
+    const findings = compareHoldings(
+      await readHoldings({ cache, natTables, networks: [], addressDir }, never),
+      known([living], [recordedId, dead]),
     );
     const done = await removeOrphanedAttachments(findings, { attachments, invoker, natTables }, never);
     assert.deepEqual(done.failed, []);
@@ -251,7 +251,7 @@ describe("orphanedChains()", () => {
       const names = (certainlyOurs: boolean): readonly string[] =>
         found
           .filter((finding) => finding.certainlyOurs === certainlyOurs)
-          .map(({ chain }) => chain)
+          .map((finding) => (finding.kind === "hostPortChain" ? finding.chain : finding.kind))
           .sort();
       assert.deepEqual([names(true), names(false)], [[...ours].sort(), [...strange].sort()]);
     });
