@@ -140,12 +140,6 @@ describe("bundle()", () => {
     assert.match(licenses, /Permission is hereby granted/);
   });
 
-  test("keeps lines short, because Node.js prints the whole line of an uncaught error", async () => {
-    const own = await readFile(await chunk("serve-command"), "utf8");
-    const longest = Math.max(...own.split("\n").map(({ length }) => length));
-    assert.ok(longest < 2_000, `a line has ${longest} characters`);
-  });
-
   async function chunk(name: string): Promise<string> {
     const names = await readdir(join(root, "dist", "chunks"));
     const found = names.find((file) => file.startsWith(`${name}-`) && file.endsWith(".js"));

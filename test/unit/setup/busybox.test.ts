@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { staticProgramArchitecture } from "../../../scripts/setup/busybox.mjs";
-import { busyboxLayer } from "../../../scripts/setup/demo-image.mjs";
 
 /** The head of a 64-bit ELF file with these program headers. */
 function elf({ machine, types }: { machine: number; types: number[] }): Buffer {
@@ -29,21 +28,4 @@ describe("staticProgramArchitecture()", () => {
       assert.equal(staticProgramArchitecture(content), expected);
     });
   }
-});
-
-test("busyboxLayer() has a link for each command, after the folder that it lies in", () => {
-  const entries = busyboxLayer({ content: Buffer.from("busybox"), applets: ["[", "sh"] });
-  const paths = entries.map(({ path }) => path);
-  for (const path of paths.filter((each) => each.includes("/"))) {
-    const parent = path.slice(0, path.lastIndexOf("/"));
-    assert.ok(paths.indexOf(parent) >= 0 && paths.indexOf(parent) < paths.indexOf(path), path);
-  }
-  assert.deepEqual(
-    entries.filter(({ type }) => type === "symlink").map(({ path, target }) => [path, target]),
-    [
-      ["bin/[", "busybox"],
-      ["bin/sh", "busybox"],
-    ],
-  );
-  assert.equal(entries.find(({ path }) => path === "tmp")?.mode, 0o1777);
 });

@@ -51,24 +51,6 @@ describe("the command line of the engine matrix", () => {
 describe("the table of the engine matrix", () => {
   const engine = { name: "a", endpoint: "unix:///a" };
 
-  it("tells graph drivers from containerd's image store", () => {
-    const type: [string, string][] = [["driver-type", "io.containerd.snapshotter.v1"]];
-    assert.equal(
-      engineRow(engine, { Driver: "overlayfs", DriverStatus: type }).store,
-      "containerd (overlayfs)",
-    );
-    assert.equal(engineRow(engine, { Driver: "overlay2", DriverStatus: null }).store, "overlay2");
-  });
-
-  it("tells how the engine runs", () => {
-    const SecurityOptions = ["name=seccomp,profile=builtin", "name=userns"];
-    assert.equal(
-      engineRow(engine, { SecurityOptions, LiveRestoreEnabled: true }).mode,
-      "root, userns-remap, live-restore",
-    );
-    assert.equal(engineRow(engine, { SecurityOptions: ["name=rootless"] }).mode, "rootless");
-  });
-
   it("has a line for each engine, and names what failed", () => {
     const counts = {
       ...noCounts,

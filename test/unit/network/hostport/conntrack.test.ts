@@ -23,15 +23,6 @@ describe("Conntrack", () => {
     ]);
   });
 
-  test("forgets only flows to the pod itself when it is gone", async () => {
-    const run = fakeCommands();
-    await new Conntrack(recordingLog(), run).forgetPod([udp], addresses, never);
-    assert.deepEqual(run.lines(), [
-      "conntrack -D -p udp --orig-port-dst 5353 --reply-src 10.1.0.2",
-      "conntrack -D -p udp --orig-port-dst 5353 --reply-src fd00::2 -f ipv6",
-    ]);
-  });
-
   test("keeps to the host address of a mapping, and to its family", async () => {
     const run = fakeCommands();
     const conntrack = new Conntrack(recordingLog(), run);

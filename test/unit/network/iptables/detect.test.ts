@@ -22,51 +22,30 @@ const legacy = { stdout: "iptables v1.8.9 (legacy)\n" };
 const both = { "iptables-nft": nft, "iptables-legacy": legacy };
 
 describe("detectIptables()", () => {
-  const rows: readonly {
-    name: string;
-    mode?: IptablesMode;
-    programs: Readonly<Record<string, Answer>>;
-    expected: readonly [backend: string, suffix: string, differs: boolean];
-  }[] = [
-    {
-      name: "takes plain iptables when Kubernetes has chains nowhere",
-      programs: { iptables: legacy, ...both },
-      expected: ["legacy", "", false],
-    },
-    {
-      name: "takes the backend in which Kubernetes has chains",
-      programs: { iptables: nft, ...both, "iptables-legacy-save": { stdout: kube(2) } },
-      expected: ["legacy", "-legacy", true],
-    },
-    {
-      name: "uses the plain name when that is the backend",
-      programs: { iptables: nft, ...both, "iptables-nft-save": { stdout: kube(2) } },
-      expected: ["nft", "", false],
-    },
-    {
-      name: "takes the backend with more of them when both have some",
-      programs: {
-        iptables: legacy,
-        ...both,
-        "iptables-legacy-save": { stdout: kube(1) },
-        "ip6tables-nft-save": { stdout: kube(3) },
-      },
-      expected: ["nft", "-nft", true],
-    },
-    {
-      name: "passes by a backend that the kernel does not have",
-      programs: { iptables: nft, "iptables-legacy-save": { exitCode: 3, stderr: "no such module" } },
-      expected: ["nft", "", false],
-    },
-    {
-      name: "takes the configured one whatever the tables hold",
-      mode: "legacy",
-      programs: { iptables: nft, ...both, "iptables-nft-save": { stdout: kube(9) } },
-      expected: ["legacy", "-legacy", true],
-    },
+  const inLegacy = { "iptables-legacy-save": { stdout: kube(2) } };
+  const more = { "iptables-legacy-save": { stdout: kube(1) }, "ip6tables-nft-save": { stdout: kube(3) } };
+  const noModule = { "iptables-legacy-save": { exitCode: 3, stderr: "no such module" } };
+  const inNft = { "iptables-nft-save": { stdout: kube(9) } };
+  const rows: readonly (readonly [
+    name: string,
+    mode: IptablesMode,
+    programs: Readonly<Record<string, Answer>>,
+    expected: readonly [backend: string, suffix: string, differs: boolean],
+  ])[] = [
+    [
+      "plain iptables without chains of Kubernetes",
+      "auto",
+      { iptables: legacy, ...both },
+      ["legacy", "", false],
+    ],
+    ["the backend with them", "auto", { iptables: nft, ...both, ...inLegacy }, ["legacy", "-legacy", true]],
+    ["the plain name for that backend", "auto", { iptables: nft, ...both, ...inNft }, ["nft", "", false]],
+    ["the backend with more of them", "auto", { iptables: legacy, ...both, ...more }, ["nft", "-nft", true]],
+    ["none that the kernel does not have", "auto", { iptables: nft, ...noModule }, ["nft", "", false]],
+    ["the configured one", "legacy", { iptables: nft, ...both, ...inNft }, ["legacy", "-legacy", true]],
   ];
-  for (const { name, mode = "auto", programs, expected } of rows) {
-    test(name, async () => {
+  for (const [name, mode, programs, expected] of rows) {
+    test(`takes ${name}`, async () => {
       const { version, suffix, differsFromDefault } = await detectIptables(mode, never, host(programs));
       assert.deepEqual([version.backend, suffix, differsFromDefault], expected);
     });

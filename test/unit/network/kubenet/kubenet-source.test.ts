@@ -71,15 +71,4 @@ describe("KubenetSource", () => {
     await source.stop();
     assert.equal(clock.waiting, 0);
   });
-
-  test("asks plugins for versions only when something has changed", async () => {
-    const plugins = debianPlugins();
-    const { source } = setUp(plugins);
-    await source.configure({ subnets, mtuBytes: 1500 });
-    const asked = plugins.asked;
-    assert.ok(asked > 0);
-    await source.refresh();
-    await source.configure({ firewall: false });
-    assert.equal(plugins.asked, asked);
-  });
 });

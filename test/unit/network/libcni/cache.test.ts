@@ -120,14 +120,6 @@ describe("ResultCache", () => {
     assert.deepEqual((await cache.find("other")).entries, []);
   });
 
-  test("remove() takes an entry away wherever it is", async () => {
-    await writeFile(join(legacy, cacheFileName(entry)), formatCacheEntry(entry));
-    await cache.write(entry);
-    await cache.remove(entry);
-    await cache.remove(entry);
-    assert.deepEqual([await readdir(legacy), await readdir(own("."))], [[], []]);
-  });
-
   test("find() reports files of the container that cannot be read, and list() passes by them", async () => {
     await cache.write(entry);
     await writeFile(own(`x-${id}-eth0`), "{ broken");

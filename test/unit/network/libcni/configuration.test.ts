@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
-  appendPlugins,
   declaredCapabilities,
-  parseDropIn,
   parseNetworkList,
   parseSinglePlugin,
   requireUsable,
@@ -111,14 +109,6 @@ describe("parseSinglePlugin()", () => {
   test("says that a list in a .conf file has the wrong file name", () => {
     assert.throws(() => parseSinglePlugin(list({}), "x.conf"), /must end in "\.conflist"/);
   });
-});
-
-test("appendPlugins() puts drop-in plugins at the end, also of the text for the cache", () => {
-  const inline = parseNetworkList('{"name":"n","plugins":[{"type":"a","id":12345678901234567}]}', "x");
-  const all = appendPlugins(inline, [parseDropIn('{"type":"b","capabilities":{"mac":true}}', "n/1.conf")]);
-  assert.deepEqual(parseNetworkList(all.text, "cache").plugins, all.plugins);
-  assert.match(all.text, /"id":12345678901234567/);
-  assert.deepEqual([...declaredCapabilities(all)], ["mac"]);
 });
 
 test("requireUsable() refuses a list without plugins and names that plugins refuse", () => {

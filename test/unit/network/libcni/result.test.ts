@@ -44,18 +44,6 @@ describe("convertResult()", () => {
     });
   }
 
-  test("keeps all but the interfaces up from 0.2.0", () => {
-    assert.deepEqual(convertResult(recordedResult("bridge/add-dualstack-0.2.0"), "1.0.0"), {
-      cniVersion: "1.0.0",
-      ips: [
-        { address: "10.88.0.2/24", gateway: "10.88.0.1" },
-        { address: "fd00:88::2/64", gateway: "fd00:88::1" },
-      ],
-      routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
-      dns: {},
-    });
-  });
-
   test("tells the family where the version wants it", () => {
     const { ips } = convertResult(recordedResult("bridge/add-dualstack-1.0.0"), "0.4.0");
     assert.deepEqual(
