@@ -1,55 +1,34 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { Attachments, type Removal } from "../../../../src/network/cni/attachments.js";
-import {
-  cacheFileName,
-  formatCacheEntry,
-  type CacheEntry,
-  ResultCache,
-} from "../../../../src/network/libcni/cache.js";
+import { type Removal } from "../../../../src/network/cni/attachments.js";
+import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
-import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
-import { NetworkListRunner, type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
-import { ManualClock } from "../../../fakes/manual-clock.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
+import { type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { turns, until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
+import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
 const id = sandboxId("a");
 const netns = livingNetns;
 const portMappings = [{ hostPort: 80, containerPort: 80, protocol: "tcp", hostIP: "" }];
 
-let fake: FakePlugins;
+type Bed = Awaited<ReturnType<typeof attachmentsWith>>;
+let fake: Bed["fake"];
 let directory: string;
-let cache: ResultCache;
-let log: ReturnType<typeof recordingLog>;
-let natTable: FakeNatTable;
-let running: RunningPlugins;
-let clock: ManualClock;
-let attachments: Attachments;
+let cache: Bed["cache"];
+let log: Bed["log"];
+let natTable: Bed["natTable"];
+let clock: Bed["clock"];
+let attachments: Bed["attachments"];
 
 beforeEach(async () => {
-  fake = await FakePlugins.create("one", "two", "three");
-  directory = await mkdtemp(join(tmpdir(), "cni-attachments-"));
-  await mkdir(join(directory, "legacy"));
-  log = recordingLog();
-  natTable = new FakeNatTable();
-  cache = new ResultCache(directory, log, [join(directory, "legacy")]);
-  await cache.open();
-  running = new RunningPlugins(join(directory, "running"), log);
-  const runner = new NetworkListRunner(fake.invoker({ running }), log);
-  clock = new ManualClock();
-  attachments = new Attachments({ runner, cache, natTables: async () => [natTable], running, log, clock });
+  const bed = await attachmentsWith("one", "two", "three");
+  ({ fake, directory, cache, log, natTable, clock, attachments } = bed);
 });
-afterEach(async () => {
-  await rm(directory, { recursive: true, force: true });
-  await fake[Symbol.asyncDispose]();
-});
+afterEach(() => fake[Symbol.asyncDispose]());
 
 const listOf = (name: string, members: object = {}, plugin: object = {}): NetworkList =>
   parseNetworkList(

@@ -4,7 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "../../../../src/lib/log.js";
 import { PluginInvoker, type InvokerOptions } from "../../../../src/network/libcni/invoke-plugin.js";
+import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
+import { ResultCache } from "../../../../src/network/libcni/cache.js";
+import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
+import { Attachments } from "../../../../src/network/cni/attachments.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
 import type { NamespaceLook, NetworkNamespaces } from "../../../../src/lib/linux/network-namespaces.js";
 
 export interface RecordedCall {
@@ -160,4 +166,26 @@ export class FakeNatTable implements NatTable {
       )
       .join("\n");
   }
+}
+
+/** Attachments with their files in a new directory, and plugins that succeed. */
+export async function attachmentsWith(...types: readonly string[]) {
+  const fake = await FakePlugins.create(...types);
+  const directory = join(fake.directory, "state");
+  await mkdir(join(directory, "legacy"), { recursive: true });
+  const log = recordingLog();
+  const cache = new ResultCache(directory, log, [join(directory, "legacy")]);
+  await cache.open();
+  const clock = new ManualClock();
+  const natTable = new FakeNatTable();
+  /** As another run of the program has them. */
+  const open = (options: Partial<InvokerOptions> = {}) => {
+    const running = new RunningPlugins(join(directory, "running"), log);
+    const invoker = fake.invoker({ running, ...options });
+    const runner = new NetworkListRunner(invoker, log);
+    const natTables = async () => [natTable];
+    const attachments = new Attachments({ runner, cache, natTables, running, log, clock });
+    return { running, invoker, attachments };
+  };
+  return { fake, directory, log, cache, clock, natTable, open, ...open() };
 }

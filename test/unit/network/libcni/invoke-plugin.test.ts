@@ -6,6 +6,7 @@ import { after, before, describe, test } from "node:test";
 import { ShimError, type ErrorKind } from "../../../../src/lib/errors.js";
 import type { NamespaceLook } from "../../../../src/lib/linux/network-namespaces.js";
 import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js";
+import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { until } from "../../../fakes/turns.js";
 import { FakePlugins, livingNetns } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
@@ -268,36 +269,9 @@ test("run() tells the plugin what to do only after its process was noted, and fo
 });
 
 async function pidIn(file: string): Promise<number> {
-  let text = "";
-  await poll(async () => {
-    text = await readFile(file, "utf8").catch(() => "");
-    return text.endsWith("\n");
-  });
-  return Number(text);
+  const read = (): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
+  await until("the file is written", () => read().endsWith("\n"));
+  return Number(read());
 }
 
-async function poll(condition: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 20_000;
-  while (!(await condition())) {
-    if (Date.now() > end) throw new Error("gave up waiting");
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
-/** A killed process may stay as a zombie until its parent waits for it. */
-function alive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-  return !isZombie(pid);
-}
-
-function isZombie(pid: number): boolean {
-  try {
-    return / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
-  } catch {
-    return true;
-  }
-}
+const alive = (pid: number): boolean => markOf(pid) !== undefined;

@@ -1,24 +1,19 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { existsSync } from "node:fs";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { Attachments } from "../../../../src/network/cni/attachments.js";
-import { ResultCache } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
-import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
+import { type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
 import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import type { StartProgram } from "../../../../src/shim/native/start-program.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";
-import { hasEnded, parseStat } from "../../../../src/lib/linux/process-stat.js";
+import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
+import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
 
 const never = new AbortController().signal;
 const id = sandboxId("a");
@@ -36,31 +31,21 @@ const removal = {
 };
 const attachment = { ...removal, netnsIdentity: "first" };
 
-let fake: FakePlugins;
+type Bed = Awaited<ReturnType<typeof attachmentsWith>>;
+let bed: Bed;
+let fake: Bed["fake"];
 let directory: string;
-let cache: ResultCache;
-let log: ReturnType<typeof recordingLog>;
-let running: RunningPlugins;
-let attachments: Attachments;
+let running: Bed["running"];
+let attachments: Bed["attachments"];
 
 beforeEach(async () => {
-  fake = await FakePlugins.create("one", "three");
-  directory = await mkdtemp(join(tmpdir(), "cni-running-"));
-  log = recordingLog();
-  cache = new ResultCache(directory, log, []);
-  await cache.open();
-  openAgain();
+  bed = await attachmentsWith("one", "three");
+  ({ fake, directory, running, attachments } = bed);
 });
-afterEach(async () => {
-  await rm(directory, { recursive: true, force: true });
-  await fake[Symbol.asyncDispose]();
-});
+afterEach(() => fake[Symbol.asyncDispose]());
 
-/** As another run of the program has it. */
 function openAgain(): void {
-  running = new RunningPlugins(join(directory, "running"), log);
-  const runner = new NetworkListRunner(fake.invoker({ running }), log);
-  attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });
+  ({ running, attachments } = bed.open());
 }
 
 describe("a plugin of a killed process", () => {
@@ -159,10 +144,9 @@ describe("a plugin of a killed process", () => {
 });
 
 test("a plugin that goes on after its helper was lost is ended before the next DEL", async () => {
-  const helper = new HelperProcess({ program: () => programPath("helper", process.arch), log });
+  const helper = new HelperProcess({ program: () => programPath("helper", process.arch), log: bed.log });
   const start: StartProgram = (...given) => helper.start(...given);
-  const runner = new NetworkListRunner(fake.invoker({ running, start }), log);
-  attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });
+  ({ running, attachments } = bed.open({ start }));
   const file = join(directory, "plugin");
   await fake.behave("one", "ADD", `echo $$ > '${file}.part'; mv '${file}.part' '${file}'; exec sleep 1000`);
   const adding = attachments.add(list, attachment, never);
@@ -249,11 +233,4 @@ test("a plugin that is killed while it is being noted is forgotten", async () =>
 });
 
 /** Empty when there is no such process. */
-function startTime(pid: number): string {
-  try {
-    const stat = parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
-    return stat === undefined || hasEnded(stat) ? "" : stat.startTime;
-  } catch {
-    return "";
-  }
-}
+const startTime = (pid: number): string => markOf(pid)?.startTime ?? "";

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readdir, rm, writeFile, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, writeFile, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { Attachments } from "../../../../src/network/cni/attachments.js";
-import { type CacheEntry, ResultCache } from "../../../../src/network/libcni/cache.js";
+import { type CacheEntry } from "../../../../src/network/libcni/cache.js";
 import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphaned-attachments.js";
 import {
   readHoldings,
@@ -12,7 +10,6 @@ import {
   reservedAddresses,
 } from "../../../../src/network/orphans/held-resources.js";
 import { chainNames, readNatRules } from "../../../../src/network/cni/nat-rules.js";
-import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import {
   attachmentsToKeep,
   compareHoldings,
@@ -20,9 +17,7 @@ import {
 } from "../../../../src/network/orphans/find-orphans.js";
 import { OrphanedNetworks } from "../../../../src/network/orphans/orphaned-networks.js";
 import type { CniParts } from "../../../../src/network/cni/create-cni-plugin.js";
-import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
-import { FakeNatTable, FakePlugins, sandboxId } from "../cni/fake-plugins.js";
+import { attachmentsWith, sandboxId } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
 import { golden as hostPorts, otherChain, webChains, webId } from "../hostport/golden.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -46,17 +41,11 @@ const known = (
   ownIds: new Set(own),
 });
 
-/** The parts of the network of plugins, with their files in the directory and a recorded table in memory. */
-function partsIn(directory: string, fake: FakePlugins) {
-  const log = recordingLog();
-  const natTable = new FakeNatTable(fullTable);
-  const natTables = async () => [natTable];
-  const cache = new ResultCache(directory, log, []);
-  const invoker = fake.invoker();
-  const running = new RunningPlugins(join(directory, "running"), log);
-  const runner = new NetworkListRunner(invoker, log);
-  const attachments = new Attachments({ runner, cache, natTables, running, log });
-  return { natTable, natTables, cache, invoker, attachments };
+/** The parts of the network of plugins, with a recorded table. */
+async function partsWith(...types: readonly string[]) {
+  const bed = await attachmentsWith(...types);
+  bed.natTable.text = fullTable;
+  return { ...bed, natTables: async () => [bed.natTable] };
 }
 
 describe("compareHoldings()", () => {
@@ -123,87 +112,80 @@ test("OrphanedNetworks.find() asks for the living after it has read, so that a n
 });
 
 test("removeOrphanedAttachments() undoes what is certainly ours and dead, and leaves the rest", async () => {
-  const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
-  await using fake = await FakePlugins.create("one", "host-local");
-  try {
-    const [dead, living] = [sandboxId("a"), sandboxId("b")];
-    const { natTable, natTables, cache, invoker, attachments } = partsIn(directory, fake);
-    const dataDir = join(directory, "ipam");
-    const config = JSON.stringify({
-      name: "demo",
-      plugins: [{ type: "one", ipam: { type: "host-local", dataDir } }],
-    });
-    for (const containerId of [dead, living]) await cache.write(entry(containerId, { config }));
-    await mkdir(join(dataDir, "demo"), { recursive: true });
-    const reserve = (address: string, id: string): Promise<void> =>
-      writeFile(join(dataDir, "demo", address), `${id}\r\neth0`);
-    await reserve("10.0.0.2", dead);
-    await reserve("10.0.0.3", living);
-    await reserve("10.0.0.4", sandboxId("c"));
-    await writeFile(join(dataDir, "demo", "last_reserved_ip.0"), "10.0.0.4");
-    // The real one removes all files of the container.
-    await fake.behave(
-      "host-local",
-      "DEL",
-      `grep -l "$CNI_CONTAINERID" '${dataDir}'/demo/* | xargs rm -f; exit 0`,
-    );
+  const { fake, directory, natTable, natTables, cache, invoker, attachments } = await partsWith(
+    "one",
+    "host-local",
+  );
+  await using _ = fake;
+  const [dead, living] = [sandboxId("a"), sandboxId("b")];
+  const dataDir = join(directory, "ipam");
+  const config = JSON.stringify({
+    name: "demo",
+    plugins: [{ type: "one", ipam: { type: "host-local", dataDir } }],
+  });
+  for (const containerId of [dead, living]) await cache.write(entry(containerId, { config }));
+  await mkdir(join(dataDir, "demo"), { recursive: true });
+  const reserve = (address: string, id: string): Promise<void> =>
+    writeFile(join(dataDir, "demo", address), `${id}\r\neth0`);
+  await reserve("10.0.0.2", dead);
+  await reserve("10.0.0.3", living);
+  await reserve("10.0.0.4", sandboxId("c"));
+  await writeFile(join(dataDir, "demo", "last_reserved_ip.0"), "10.0.0.4");
+  // The real one removes all files of the container.
+  await fake.behave(
+    "host-local",
+    "DEL",
+    `grep -l "$CNI_CONTAINERID" '${dataDir}'/demo/* | xargs rm -f; exit 0`,
+  );
 
-    const addressDir = join(directory, "none");
-    const findings = compareHoldings(
-      await readHoldings({ cache, natTables, networks: [], addressDir }, never),
-      known([living], [recordedId, dead]),
-    );
-    const done = await removeOrphanedAttachments(findings, { attachments, invoker, natTables }, never);
-    assert.deepEqual(done.failed, []);
-    assert.deepEqual(
-      done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
-      [
-        ["cacheEntry", dead],
-        ["address", dead],
-        ["natRules", recordedId],
-      ],
-    );
-    assert.deepEqual(
-      done.left.map(({ kind, ownerId }) => [kind, ownerId]),
-      [["address", sandboxId("c")]],
-    );
-    assert.deepEqual(await readdir(join(directory, "results")), [`demo-${living}-eth0`]);
-    assert.deepEqual(await readdir(join(dataDir, "demo")), ["10.0.0.3", "10.0.0.4", "last_reserved_ip.0"]);
-    assert.deepEqual(readNatRules(natTable.text).containers, []);
-    assert.match(natTable.text, /-A PREROUTING .* -j CNI-HOSTPORT-DNAT/, "what all pods share stays");
-    const release = (await fake.calls("DEL")).find(({ plugin }) => plugin === "host-local");
-    assert.deepEqual([release?.containerId, release?.stdin["name"], release?.ifName], [dead, "demo", "eth0"]);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+  const addressDir = join(directory, "none");
+  const findings = compareHoldings(
+    await readHoldings({ cache, natTables, networks: [], addressDir }, never),
+    known([living], [recordedId, dead]),
+  );
+  const done = await removeOrphanedAttachments(findings, { attachments, invoker, natTables }, never);
+  assert.deepEqual(done.failed, []);
+  assert.deepEqual(
+    done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
+    [
+      ["cacheEntry", dead],
+      ["address", dead],
+      ["natRules", recordedId],
+    ],
+  );
+  assert.deepEqual(
+    done.left.map(({ kind, ownerId }) => [kind, ownerId]),
+    [["address", sandboxId("c")]],
+  );
+  assert.deepEqual(await readdir(join(directory, "results")), [`demo-${living}-eth0`]);
+  assert.deepEqual(await readdir(join(dataDir, "demo")), ["10.0.0.3", "10.0.0.4", "last_reserved_ip.0"]);
+  assert.deepEqual(readNatRules(natTable.text).containers, []);
+  assert.match(natTable.text, /-A PREROUTING .* -j CNI-HOSTPORT-DNAT/, "what all pods share stays");
+  const release = (await fake.calls("DEL")).find(({ plugin }) => plugin === "host-local");
+  assert.deepEqual([release?.containerId, release?.stdin["name"], release?.ifName], [dead, "demo", "eth0"]);
 });
 
 test("removeOrphanedAttachments() goes on after a failure and says what failed", async () => {
-  const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
-  await using fake = await FakePlugins.create("one");
-  try {
-    const { natTables, cache, invoker, attachments } = partsIn(directory, fake);
-    await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
-    await fake.behave("one", "DEL", "exit 1");
-    const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
-    const done = await removeOrphanedAttachments(
-      compareHoldings(holdings, known([], [recordedId])),
-      { attachments, invoker, natTables },
-      never,
-    );
-    assert.deepEqual(
-      done.failed.map(({ finding }) => finding.kind),
-      ["cacheEntry"],
-    );
-    assert.match(done.failed[0]?.reason ?? "", /^CNI plugin "one" DEL for sandbox /);
-    assert.deepEqual(
-      done.cleaned.map(({ kind }) => kind),
-      ["natRules"],
-    );
-    assert.equal((await readdir(join(directory, "results"))).length, 1, "kept for the next try");
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+  const { fake, directory, natTables, cache, invoker, attachments } = await partsWith("one");
+  await using _ = fake;
+  await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
+  await fake.behave("one", "DEL", "exit 1");
+  const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
+  const done = await removeOrphanedAttachments(
+    compareHoldings(holdings, known([], [recordedId])),
+    { attachments, invoker, natTables },
+    never,
+  );
+  assert.deepEqual(
+    done.failed.map(({ finding }) => finding.kind),
+    ["cacheEntry"],
+  );
+  assert.match(done.failed[0]?.reason ?? "", /^CNI plugin "one" DEL for sandbox /);
+  assert.deepEqual(
+    done.cleaned.map(({ kind }) => kind),
+    ["natRules"],
+  );
+  assert.equal((await readdir(join(directory, "results"))).length, 1, "kept for the next try");
 });
 
 describe("attachmentsToKeep()", () => {
