@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { dedupRules, DedupRules } from "../../../../src/network/kubenet/ebtables.js";
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer } from "../iptables/fake-commands.js";
-import { handClock } from "./kubenet-parts.js";
 
 const subnets = parsePodSubnets(["10.180.0.0/24", "fd00:180::/64"]);
 const links = (address: string) => ({
@@ -81,11 +81,11 @@ describe("DedupRules", () => {
   });
 
   test("are compared with what is there after a while, and written again when others removed them", async () => {
-    const [ebtables, clock] = [new FakeEbtables(), handClock()];
+    const [ebtables, clock] = [new FakeEbtables(), new ManualClock()];
     const rules = new DedupRules(recordingLog(), ebtables.run, clock);
     await rules.ensure(subnets, never);
     const written = ebtables.written();
-    clock.advance(60_000);
+    clock.pass(60_000);
     await rules.ensure(subnets, never);
     assert.equal(ebtables.written(), written, "they were as they should be");
     const commands = ebtables.run.ran.length;
@@ -94,18 +94,18 @@ describe("DedupRules", () => {
 
     // As `ebtables -F` does it.
     [ebtables.chain, ebtables.output] = [[], []];
-    clock.advance(60_000);
+    clock.pass(60_000);
     await rules.ensure(subnets, never);
     assert.deepEqual([ebtables.chain, ebtables.output], [wanted(), ["-j KUBE-DEDUP"]]);
 
     ebtables.chain.reverse();
-    clock.advance(60_000);
+    clock.pass(60_000);
     await rules.ensure(subnets, never);
     assert.deepEqual(ebtables.chain, wanted());
 
     // As firewalld does it.
     [ebtables.chain, ebtables.output] = [undefined, ["-j OTHERS"]];
-    clock.advance(60_000);
+    clock.pass(60_000);
     await rules.ensure(subnets, never);
     assert.deepEqual([ebtables.chain, ebtables.output], [wanted(), ["-j OTHERS", "-j KUBE-DEDUP"]]);
   });

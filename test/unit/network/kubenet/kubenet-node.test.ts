@@ -8,10 +8,10 @@ import { KubenetNode } from "../../../../src/network/kubenet/kubenet-node.js";
 import { NodeRules } from "../../../../src/network/kubenet/node-rules.js";
 import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
-import { handClock } from "./kubenet-parts.js";
 
 const nft: Answer = { stdout: "iptables v1.8.9 (nf_tables)" };
 const links: Answer = { stdout: `[{"ifname":"eth0","mtu":1400,"flags":["UP"]}]` };
@@ -30,7 +30,7 @@ function setUp(answer: (command: RecordedCommand) => Answer = () => undefined, m
 
 function nodeOn(run: RunCommand, mtuBytes = 0) {
   const log = recordingLog();
-  const clock = handClock();
+  const clock = new ManualClock();
   const iptables = new HostIptables({ mode: "auto", log, run });
   const families = (): ReadonlySet<"ipv4"> => new Set(["ipv4"]);
   const rules = new NodeRules({ iptables, nonMasqueradeCidr: "10.0.0.0/8", families, log, clock });
@@ -73,10 +73,10 @@ describe("KubenetNode", () => {
     void node.engineFound({ local: false });
     void node.engineFound({ local: true });
     await until("the node is prepared", () => node.problem === undefined);
-    assert.equal(clock.waiting, 1);
+    assert.equal(clock.timers.size, 1);
     void node.engineFound({ local: false });
     assert.match(node.problem ?? "", /not visible from here/);
-    assert.equal(clock.waiting, 0);
+    assert.equal(clock.timers.size, 0);
     await node.stop();
   });
 
@@ -91,10 +91,10 @@ describe("KubenetNode", () => {
         throw new ShimError("timeout", `run ${name}: not finished after 30s`);
       });
       void node.engineFound({ local: true });
-      await until("the first try is over", () => clock.waiting === 1);
+      await until("the first try is over", () => clock.timers.size === 1);
       assert.match(node.problem ?? "", /^kubenet cannot write its rules: .*not finished after 30s/);
       hangs = false;
-      clock.advance(5000);
+      clock.pass(5000);
       await until("the second try is over", () => node.problem === undefined);
       assert.equal(
         log.lines.filter(({ message }) => message === "cannot write the iptables rules of kubenet").length,

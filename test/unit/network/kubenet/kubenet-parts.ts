@@ -1,30 +1,4 @@
-import type { Clock } from "../../../../src/lib/time.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-
-/** A clock that stands still until a test lets something happen. */
-export function handClock(): Clock & { advance(milliseconds: number): void; readonly waiting: number } {
-  let now = 0;
-  let timers: { at: number; work: () => void }[] = [];
-  return {
-    now: () => now,
-    after(milliseconds, work) {
-      const timer = { at: now + milliseconds, work };
-      timers.push(timer);
-      return () => {
-        timers = timers.filter((each) => each !== timer);
-      };
-    },
-    advance(milliseconds) {
-      now += milliseconds;
-      const due = timers.filter(({ at }) => at <= now);
-      timers = timers.filter(({ at }) => at > now);
-      for (const { work } of due) work();
-    },
-    get waiting() {
-      return timers.length;
-    },
-  };
-}
 
 /** Plugins as files that a test puts there and takes away; each speaks the versions given. */
 export class FakePlugins {

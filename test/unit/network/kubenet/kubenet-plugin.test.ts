@@ -4,10 +4,11 @@ import { KubenetNetworkPlugin, type KubenetParts } from "../../../../src/network
 import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { ShimError } from "../../../../src/lib/errors.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakePlugin } from "../fake-plugin.js";
 import { fakeCommands, never } from "../iptables/fake-commands.js";
-import { debianPlugins, handClock } from "./kubenet-parts.js";
+import { debianPlugins } from "./kubenet-parts.js";
 
 const request: PodNetworkRequest = {
   namespace: "default",
@@ -31,7 +32,7 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
   const run = fakeCommands();
   const journal: string[] = [];
   const plugins = debianPlugins(...without);
-  const clock = handClock();
+  const clock = new ManualClock();
   const source = new KubenetSource({
     invoker: plugins,
     versions: plugins,

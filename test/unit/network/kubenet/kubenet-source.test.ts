@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { debianPlugins, handClock, type FakePlugins } from "./kubenet-parts.js";
+import { debianPlugins, type FakePlugins } from "./kubenet-parts.js";
 
 function setUp(plugins: FakePlugins) {
   const log = recordingLog();
-  const clock = handClock();
+  const clock = new ManualClock();
   const source = new KubenetSource({
     invoker: plugins,
     versions: plugins,
@@ -63,12 +64,12 @@ describe("KubenetSource", () => {
     );
     assert.equal(source.lastGood()?.name, "kubenet");
     plugins.installed.set("host-local", versions);
-    clock.advance(5000);
+    clock.pass(5000);
     for (let turns = 0; turns < 50 && source.state().network === undefined; turns += 1) {
       await new Promise((resolve) => void setImmediate(resolve));
     }
     assert.equal(source.state().network?.name, "kubenet");
     await source.stop();
-    assert.equal(clock.waiting, 0);
+    assert.equal(clock.timers.size, 0);
   });
 });

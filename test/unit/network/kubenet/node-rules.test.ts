@@ -6,9 +6,9 @@ import type { AddressFamily } from "../../../../src/network/iptables/iptables.js
 import { masqueradeRule, NodeRules } from "../../../../src/network/kubenet/node-rules.js";
 import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
 import { orAbort } from "../../../../src/lib/abort.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
-import { handClock } from "./kubenet-parts.js";
 
 const { commandsInOrder } = JSON.parse(
   readFileSync(new URL("../../../golden/network/kubenet.json", import.meta.url), "utf8"),
@@ -33,7 +33,7 @@ function setUp(answer: (command: RecordedCommand) => Answer, families: AddressFa
     command.words.includes("--version") ? { stdout: "iptables v1.8.9 (nf_tables)" } : answer(command),
   );
   const log = recordingLog();
-  const clock = handClock();
+  const clock = new ManualClock();
   const iptables = new HostIptables({ mode: "nft", log, run });
   const options = {
     iptables,
@@ -70,7 +70,7 @@ describe("NodeRules", () => {
     await Promise.all(Array.from({ length: 10 }, () => rules.ensureForwarding(never)));
     await rules.ensureForwarding(never);
     assert.equal(looks(), 1);
-    clock.advance(10_000);
+    clock.pass(10_000);
     await rules.ensureForwarding(never);
     assert.equal(looks(), 2);
     // As after a restart of the engine.
@@ -92,7 +92,7 @@ describe("NodeRules", () => {
 
   test("stop() ends a look that hangs, without a problem and without another one", async () => {
     const log = recordingLog();
-    const clock = handClock();
+    const clock = new ManualClock();
     let running = 0;
     const run: RunCommand = (_program, _words, { signal }) => {
       running += 1;
@@ -106,7 +106,7 @@ describe("NodeRules", () => {
     assert.equal(running, 1);
     rules.stop();
     await starting;
-    assert.deepEqual([rules.problem, clock.waiting, log.lines.length], [undefined, 0, 0]);
+    assert.deepEqual([rules.problem, clock.timers.size, log.lines.length], [undefined, 0, 0]);
   });
 
   test("takes a kernel without a filter for IPv6 for one that drops nothing", async () => {
@@ -127,11 +127,11 @@ describe("NodeRules", () => {
     await rules.start(never);
     assert.equal(added(), 1);
     present = false;
-    clock.advance(60_000);
-    for (let turns = 0; turns < 20 && clock.waiting === 0; turns += 1) await turn();
+    clock.pass(60_000);
+    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
     assert.equal(added(), 2);
     rules.stop();
-    assert.equal(clock.waiting, 0);
+    assert.equal(clock.timers.size, 0);
   });
 
   test("has a problem while the rule cannot be written, and tries again soon", async () => {
@@ -141,12 +141,12 @@ describe("NodeRules", () => {
     );
     await rules.start(never);
     assert.match(rules.problem ?? "", /no nat/);
-    clock.advance(5000);
-    for (let turns = 0; turns < 20 && clock.waiting === 0; turns += 1) await turn();
+    clock.pass(5000);
+    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
     assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
     fails = false;
-    clock.advance(5000);
-    for (let turns = 0; turns < 20 && clock.waiting === 0; turns += 1) await turn();
+    clock.pass(5000);
+    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
     assert.equal(rules.problem, undefined);
     rules.stop();
   });
