@@ -5,16 +5,6 @@ import { makeFixture, podWith, readOnePod } from "../fake-cri.js";
 const options = { failFast: true };
 const spec = "  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
 
-test("apply() again restarts only the container that has changed, and waits for it", async () => {
-  const { cri, clock, kubelet } = makeFixture();
-  await kubelet.apply(await podWith(spec), options).applied;
-  await clock.advance(0);
-  cri.calls.length = 0;
-  await kubelet.apply(await podWith(spec.replace("name: b,", "name: b, tty: true,")), options).applied;
-  assert.deepEqual(cri.calls, ["stopContainer b 30s", "createContainer b 1", "startContainer b"]);
-  await kubelet[Symbol.asyncDispose]();
-});
-
 test("apply() again after a failure begins anew", async () => {
   const { cri, kubelet } = makeFixture();
   cri.failOn = "createContainer b";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { existsSync } from "node:fs";
-import { chown, mkdir, readFile, rename, stat, statfs, symlink, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, rename, stat, statfs, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -18,34 +18,23 @@ async function inDirectory(work: (directory: string) => Promise<void>): Promise<
 
 const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o7777;
 
-describe("prepareVolume() of an emptyDir", () => {
-  test("makes a directory writable for all users, in a directory that only root may enter", () =>
-    inDirectory(async (directory) => {
-      const path = join(directory, "uid", "volumes", "v");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
-      assert.equal(await modeOf(path), 0o777);
-      assert.equal((await modeOf(join(directory, "uid"))) & 0o007, 0);
-    }));
+const emptyDir = (path: string, changes: { readonly group?: number; readonly memoryBytes?: bigint } = {}) =>
+  ({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined, ...changes }) as const;
 
-  test("gives it to the fsGroup, for all that is made inside", () =>
-    inDirectory(async (directory) => {
-      const path = join(directory, "v");
-      const group = process.getgid?.() ?? 0;
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group, memoryBytes: undefined });
-      assert.equal(await modeOf(path), 0o2777);
-      assert.equal((await stat(path)).gid, group);
-    }));
-
-  test("keeps existing content and mode", () =>
-    inDirectory(async (directory) => {
-      const path = join(directory, "v");
-      await mkdir(path, { mode: 0o700 });
-      await writeFile(join(path, "data"), "x");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
-      assert.equal(await readFile(join(path, "data"), "utf8"), "x");
-      assert.equal(await modeOf(path), 0o700);
-    }));
-});
+test("prepareVolume() makes an emptyDir that all users may write, below a directory for root alone", () =>
+  inDirectory(async (directory) => {
+    const path = join(directory, "uid", "volumes", "v");
+    await nodeFiles.prepareVolume(emptyDir(path));
+    assert.equal(await modeOf(path), 0o777);
+    assert.equal((await modeOf(join(directory, "uid"))) & 0o007, 0);
+    const group = process.getgid?.() ?? 0;
+    await nodeFiles.prepareVolume(emptyDir(`${path}2`, { group }));
+    assert.deepEqual([await modeOf(`${path}2`), (await stat(`${path}2`)).gid], [0o2777, group]);
+    await writeFile(join(path, "data"), "x");
+    await chmod(path, 0o700);
+    await nodeFiles.prepareVolume(emptyDir(path));
+    assert.deepEqual([await readFile(join(path, "data"), "utf8"), await modeOf(path)], ["x", 0o700]);
+  }));
 
 describe("prepareVolume() of a hostPath", () => {
   const cases = [
@@ -107,7 +96,7 @@ async function withSubPath(
 describe("mountSubPath()", { skip: withoutMounts() }, () => {
   const volumeIn = async (directory: string): Promise<string> => {
     const path = join(directory, "v");
-    await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
+    await nodeFiles.prepareVolume(emptyDir(path));
     return path;
   };
 
@@ -213,7 +202,7 @@ describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
   test("mounts a file system of that size once, which removeTree() unmounts", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "pod", "v");
-      const volume = { kind: "emptyDir", path, group: 7, memoryBytes: 1024n ** 2n } as const;
+      const volume = emptyDir(path, { group: 7, memoryBytes: 1024n ** 2n });
       await nodeFiles.prepareVolume(volume);
       await writeFile(join(path, "data"), "x");
       await nodeFiles.prepareVolume(volume);
@@ -228,7 +217,7 @@ describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
   test("removeTree() of the place where it is mounted unmounts it, too", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "v");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: 1024n ** 2n });
+      await nodeFiles.prepareVolume(emptyDir(path, { memoryBytes: 1024n ** 2n }));
       await nodeFiles.removeTree(path);
       assert.equal(existsSync(path), false);
       assert.deepEqual(await mountPointsBelow(path), []);
@@ -236,84 +225,50 @@ describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
 });
 
 describe("prepareVolume() of a claim", () => {
+  const group = 12_345;
+  const claim = (path: string, changes: { readonly group?: number; readonly trustRoot?: boolean } = {}) =>
+    ({ kind: "claim", path, group: undefined, trustRoot: false, claim: "default/data", ...changes }) as const;
+  const skip = process.getuid?.() === 0 ? false : "only root may give files away";
+
   test("of several pods at once makes it once, writable for all users", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "claims", "shared");
-      const volume = {
-        kind: "claim",
-        path,
-        group: undefined,
-        trustRoot: false,
-        claim: "default/data",
-      } as const;
-      await Promise.all(Array.from({ length: 8 }, () => nodeFiles.prepareVolume(volume)));
+      await Promise.all(Array.from({ length: 8 }, () => nodeFiles.prepareVolume(claim(path))));
       assert.equal(await modeOf(path), 0o777);
     }));
 
-  const group = 12_345;
-  const skip = process.getuid?.() === 0 ? false : "only root may give files away";
   test("keeps data, and gives all of it to the fsGroup without following links", { skip }, () =>
     inDirectory(async (directory) => {
       const path = join(directory, "claim");
-      await nodeFiles.prepareVolume({
-        kind: "claim",
-        path,
-        group: undefined,
-        trustRoot: false,
-        claim: "default/data",
-      });
-      assert.equal(await modeOf(path), 0o777);
+      await nodeFiles.prepareVolume(claim(path));
       await writeFile(join(directory, "outside"), "", { mode: 0o600 });
       await mkdir(join(path, "a"), { mode: 0o700 });
       await writeFile(join(path, "a", "data"), "x", { mode: 0o600 });
       await symlink("../../outside", join(path, "a", "link"));
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
+      await nodeFiles.prepareVolume(claim(path, { group, trustRoot: true }));
       assert.equal((await stat(join(path, "a", "data"))).gid, group);
-      assert.deepEqual(
-        await Promise.all([path, join(path, "a"), join(path, "a", "data")].map(modeOf)),
-        [0o2777, 0o2770, 0o660],
-      );
-      assert.equal((await stat(join(directory, "outside"))).gid, 0);
-      assert.equal(await modeOf(join(directory, "outside")), 0o600);
-    }),
-  );
-
-  test("trusts a root that belongs to the group already", { skip }, () =>
-    inDirectory(async (directory) => {
-      const path = join(directory, "claim");
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
-      await writeFile(join(path, "data"), "");
-      await chown(join(path, "data"), 0, 0);
-      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true, claim: "default/data" });
-      assert.equal((await stat(join(path, "data"))).gid, 0);
+      const modes = await Promise.all([path, join(path, "a"), join(path, "a", "data")].map(modeOf));
+      assert.deepEqual(modes, [0o2777, 0o2770, 0o660]);
+      const { gid, mode } = await stat(join(directory, "outside"));
+      assert.deepEqual([gid, mode & 0o7777], [0, 0o600]);
+      // Its root belongs to the group now, and is trusted.
+      await chown(join(path, "a", "data"), 0, 0);
+      await nodeFiles.prepareVolume(claim(path, { group, trustRoot: true }));
+      assert.equal((await stat(join(path, "a", "data"))).gid, 0);
     }),
   );
 });
 
-test("removeTree() accepts a directory that is not there", () =>
-  inDirectory((directory) => nodeFiles.removeTree(join(directory, "missing"))));
-
-test("removeTree() removes a file, a link and an empty directory alone", () =>
+test("removeTree() removes what is there, and follows no links", () =>
   inDirectory(async (directory) => {
-    await writeFile(join(directory, "file"), "");
-    await symlink(join(directory, "file"), join(directory, "link"));
-    await mkdir(join(directory, "empty"));
-    await nodeFiles.removeTree(join(directory, "link"));
-    await nodeFiles.removeTree(join(directory, "empty"));
-    assert.deepEqual(await nodeFiles.list(directory), ["file"]);
-    await nodeFiles.removeTree(join(directory, "file"));
-    assert.deepEqual(await nodeFiles.list(directory), []);
-  }));
-
-test("removeTree() does not follow links", () =>
-  inDirectory(async (directory) => {
-    await mkdir(join(directory, "kept"));
-    await writeFile(join(directory, "kept", "file"), "");
-    await mkdir(join(directory, "pod"));
-    await symlink(join(directory, "kept"), join(directory, "pod", "link"));
-    await nodeFiles.removeTree(join(directory, "pod"));
-    assert.ok(existsSync(join(directory, "kept", "file")));
-    assert.ok(!existsSync(join(directory, "pod")));
+    const [kept, pod, empty, link] = ["kept", "pod", "empty", "link"].map((name) => join(directory, name));
+    for (const path of [kept, pod, empty]) await mkdir(path!);
+    await writeFile(join(kept!, "file"), "");
+    for (const path of [join(pod!, "link"), link!]) await symlink(kept!, path);
+    for (const path of [pod, link, empty, join(directory, "missing")]) await nodeFiles.removeTree(path!);
+    assert.deepEqual(await nodeFiles.list(directory), ["kept"]);
+    await nodeFiles.removeTree(join(kept!, "file"));
+    assert.deepEqual(await nodeFiles.list(kept!), []);
   }));
 
 test("replaceFile() leaves a private file, and readFile() refuses one that is too large", () =>
@@ -334,36 +289,31 @@ test("diskUsage() counts what files take", () =>
     assert.ok((await nodeFiles.diskUsage(directory)) >= 100_000n);
   }));
 
-test("writeFile() keeps the inode of a file that is there, and sets its mode", () =>
+test("readTail() reads the end of a file, nothing of a directory, and waits for no pipe", () =>
   inDirectory(async (directory) => {
-    const path = join(directory, "a", "hosts");
-    await nodeFiles.writeFile(path, "long text", 0o666);
-    const { ino } = await stat(path);
-    await nodeFiles.writeFile(path, "x", 0o666);
-    assert.equal((await stat(path)).ino, ino);
-    assert.equal(await readFile(path, "utf8"), "x");
-    assert.equal(await modeOf(path), 0o666);
+    const log = join(directory, "log");
+    await writeFile(log, "abcdef");
+    await promisify(execFile)("mkfifo", [join(directory, "pipe")]);
+    assert.deepEqual(
+      [await nodeFiles.readTail(log, 3), await nodeFiles.readTail(log, 100)],
+      ["def", "abcdef"],
+    );
+    for (const path of [join(directory, "missing"), directory, join(directory, "pipe")])
+      assert.equal(await nodeFiles.readTail(path, 3), "");
   }));
 
-test("readTail() reads the end of a file, or nothing", () =>
-  inDirectory(async (directory) => {
-    await writeFile(join(directory, "log"), "abcdef");
-    assert.equal(await nodeFiles.readTail(join(directory, "log"), 3), "def");
-    assert.equal(await nodeFiles.readTail(join(directory, "log"), 100), "abcdef");
-    assert.equal(await nodeFiles.readTail(join(directory, "missing"), 3), "");
-  }));
-
-test("rewriteFile() keeps the inode, cuts a longer text, and makes no file", () =>
+test("writeFile() and rewriteFile() keep the inode and cut a longer text; rewriteFile() makes no file", () =>
   inDirectory(async (directory) => {
     const path = join(directory, "a", "etc-hosts");
     assert.equal(await nodeFiles.rewriteFile(path, "x"), false);
     assert.equal(existsSync(join(directory, "a")), false);
-    await nodeFiles.writeFile(path, "a long text", 0o644);
+    await nodeFiles.writeFile(path, "the longest text", 0o644);
     const { ino } = await stat(path);
+    await nodeFiles.writeFile(path, "a long text", 0o666);
+    assert.deepEqual([await readFile(path, "utf8"), await modeOf(path)], ["a long text", 0o666]);
     assert.equal(await nodeFiles.rewriteFile(path, "short"), true);
-    assert.equal(await readFile(path, "utf8"), "short");
+    assert.deepEqual([await readFile(path, "utf8"), await modeOf(path)], ["short", 0o666]);
     assert.equal((await stat(path)).ino, ino);
-    assert.equal(await modeOf(path), 0o644);
   }));
 
 test("rewriteFile() rejects when the disk has no room for all of the text", { skip: withoutMounts() }, () =>
@@ -381,10 +331,3 @@ test("rewriteFile() rejects when the disk has no room for all of the text", { sk
     }
   }),
 );
-
-test("readTail() answers nothing for a directory, and does not wait for a pipe", () =>
-  inDirectory(async (directory) => {
-    await promisify(execFile)("mkfifo", [join(directory, "pipe")]);
-    assert.equal(await nodeFiles.readTail(directory, 3), "");
-    assert.equal(await nodeFiles.readTail(join(directory, "pipe"), 3), "");
-  }));

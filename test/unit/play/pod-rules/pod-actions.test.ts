@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ObservedPod } from "../../../../src/play/pod-rules/observed-pod.js";
+import { type ObservedPod, byAge } from "../../../../src/play/pod-rules/observed-pod.js";
 import { podActions } from "../../../../src/play/pod-rules/pod-actions.js";
 import type { ProbeKind, ProbeResult } from "../../../../src/play/pod-rules/probe-results.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
@@ -13,6 +13,10 @@ const probe = "{exec: {command: ['true']}}";
 const gated = `  initContainers: [{name: s, image: x, restartPolicy: Always, startupProbe: ${probe}}]\n${two}`;
 const never = "  restartPolicy: Never\n";
 const onFailure = "  restartPolicy: OnFailure\n";
+const live = `  initContainers: [{name: s, image: x, restartPolicy: Always, livenessProbe: ${probe}}]\n${two}`;
+const ephemeral = `  ephemeralContainers: [{name: e, image: x}]\n${init}`;
+const change = (spec: string, name: string): string =>
+  spec.replace(`name: ${name}, image: x`, `name: ${name}, image: y`);
 
 /** As `kill s; new sandbox 1; start i1 a`, empty for nothing. */
 function actionsOf(
@@ -34,8 +38,18 @@ function actionsOf(
     .join("; ");
 }
 
+interface Extra {
+  /** Results of probes, such as `liveness a`. */
+  readonly results?: Readonly<Record<string, ProbeResult>>;
+  /** What the containers were made of; the spec unless given. */
+  readonly before?: string;
+  /** Which sandboxes are ready, the newest first. */
+  readonly ready?: readonly boolean[];
+  readonly lacksIp?: boolean;
+}
+
 /** Spec, containers, expected actions. */
-const cases: readonly (readonly [string, string, string])[] = [
+const cases: readonly (readonly [string, string, string, Extra?])[] = [
   [two, "", "start a b"],
   [two, "a=running b=running", ""],
   [two, "a=0 b=running", "start a"],
@@ -70,87 +84,57 @@ const cases: readonly (readonly [string, string, string])[] = [
   [never + sidecar, "s=1 i=0 a=0 b=0", "kill pod"],
   [sidecar, "s=unknown i=0 a=running b=running", "kill s; start s"],
   [gated, "s=running", ""],
+  [two, "a=running b=running", "kill a; start a", { results: { "liveness a": "failure" } }],
+  [two, "a=running b=running", "kill b; start b", { results: { "startup b": "failure" } }],
+  [two, "a=running b=running", "", { results: { "readiness a": "failure" } }],
+  [never + two, "a=running b=running", "kill a", { results: { "liveness a": "failure" } }],
+  [gated, "s=running", "", { results: { "startup s": "unknown" } }],
+  [gated, "s=running", "kill s; start s", { results: { "startup s": "failure" } }],
+  [gated, "s=running", "start a b", { results: { "startup s": "success" } }],
+  [live, "s=running a=running b=running", "kill s; start s", { results: { "liveness s": "failure" } }],
+  [never + change(two, "b"), "a=running b=running", "kill b; start b", { before: never + two }],
+  [change(sidecar, "s"), "s=running i=0 a=running b=running", "kill s; start s", { before: sidecar }],
+  [ephemeral, "i1=running", "start e"],
+  [ephemeral, "e=1 i1=running", ""],
+  [two, "", "new sandbox 0; start a b", { ready: [] }],
+  [init, "", "new sandbox 0; start i1", { ready: [] }],
+  [two, "a=0 b=0", "kill pod; new sandbox 1; start a b", { ready: [false] }],
+  [init, "i1=0 i2=0 a=0 b=0", "kill pod; new sandbox 1; start i1", { ready: [false] }],
+  [two, "a=running b=running", "kill pod; new sandbox 1; start a b", { ready: [true, true] }],
+  [two, "a=running b=running", "kill pod; new sandbox 1; start a b", { ready: [false, true] }],
+  [two, "a=running b=running", "", { ready: [true, false] }],
+  [never + two, "a=0 b=1", "kill pod", { ready: [false] }],
+  [never + two, "", "kill pod; new sandbox 1; start a b", { ready: [false] }],
+  [onFailure + two, "a=0 b=1", "kill pod; new sandbox 1; start b", { ready: [false] }],
+  [onFailure + two, "a=0 b=0", "kill pod", { ready: [false] }],
+  [two, "a=running b=running", "kill pod; new sandbox 1; start a b", { lacksIp: true }],
+  [`  hostNetwork: true\n${two}`, "a=running b=running", "", { lacksIp: true }],
 ];
-for (const [spec, there, expected] of cases) {
+for (const [spec, there, expected, extra = {}] of cases) {
   const name = `${spec.trim().split("\n").slice(0, 2).join(" ").slice(0, 60)}… with ${there || "no container"}`;
-  test(`podActions() of ${name}: ${expected || "nothing"}`, async () => {
-    const manifest = await podWith(spec);
-    assert.equal(actionsOf(manifest, observedPod(manifest, there)), expected);
+  const more = Object.keys(extra).length === 0 ? "" : ` and ${JSON.stringify(extra)}`;
+  test(`podActions() of ${name}${more}: ${expected || "nothing"}`, async () => {
+    const { results = {}, before = spec, ready = [true], lacksIp = false } = extra;
+    const observed = observedPod(await podWith(before), there);
+    const sandboxes = ready.map((isReady, index) => ({
+      ...observed.sandboxes[0]!,
+      id: index === 0 ? "s" : `s${index}`,
+      isReady,
+    }));
+    assert.equal(actionsOf(await podWith(spec), { ...observed, sandboxes, lacksIp }, results), expected);
   });
 }
 
-/** Spec, containers, probe results, expected actions. */
-const probed: readonly (readonly [string, string, Readonly<Record<string, ProbeResult>>, string])[] = [
-  [two, "a=running b=running", { "liveness a": "failure" }, "kill a; start a"],
-  [two, "a=running b=running", { "startup b": "failure" }, "kill b; start b"],
-  [two, "a=running b=running", { "readiness a": "failure" }, ""],
-  [never + two, "a=running b=running", { "liveness a": "failure" }, "kill a"],
-  [gated, "s=running", { "startup s": "unknown" }, ""],
-  [gated, "s=running", { "startup s": "failure" }, "kill s; start s"],
-  [gated, "s=running", { "startup s": "success" }, "start a b"],
-];
-for (const [spec, there, results, expected] of probed) {
-  test(`podActions() with ${JSON.stringify(results)} and ${there}: ${expected || "nothing"}`, async () => {
-    const manifest = await podWith(spec);
-    assert.equal(actionsOf(manifest, observedPod(manifest, there), results), expected);
-  });
-}
-
-test("podActions() restarts a sidecar whose liveness probe has failed", async () => {
-  const manifest = await podWith(
-    `  initContainers: [{name: s, image: x, restartPolicy: Always, livenessProbe: ${probe}}]\n${two}`,
+test("byAge() puts the highest attempt first, also when the clock was set back before it", () => {
+  const attempts = [
+    [1, 9n],
+    [2, 3n],
+    [0, 5n],
+    [2, 4n],
+  ] as const;
+  const sorted = attempts.map(([attempt, createdAt]) => ({ attempt, createdAt })).sort(byAge);
+  assert.deepEqual(
+    sorted.map(({ createdAt }) => createdAt),
+    [4n, 3n, 9n, 5n],
   );
-  const observed = observedPod(manifest, "s=running a=running b=running");
-  assert.equal(actionsOf(manifest, observed, { "liveness s": "failure" }), "kill s; start s");
-});
-
-test("podActions() restarts containers that have changed, whatever the restartPolicy is", async () => {
-  const observed = observedPod(await podWith(never + two), "a=running b=running");
-  const changed = await podWith(`${never}  containers: [{name: a, image: x}, {name: b, image: y}]`);
-  assert.equal(actionsOf(changed, observed), "kill b; start b");
-});
-
-test("podActions() restarts a sidecar that has changed", async () => {
-  const observed = observedPod(await podWith(sidecar), "s=running i=0 a=running b=running");
-  const changed = await podWith(sidecar.replace("{name: s, image: x", "{name: s, image: y"));
-  assert.equal(actionsOf(changed, observed), "kill s; start s");
-});
-
-test("podActions() starts ephemeral containers once, also while init containers run", async () => {
-  const manifest = await podWith(`  ephemeralContainers: [{name: e, image: x}]\n${init}`);
-  assert.equal(actionsOf(manifest, observedPod(manifest, "i1=running")), "start e");
-  assert.equal(actionsOf(manifest, observedPod(manifest, "e=1 i1=running")), "");
-});
-
-/** Spec, containers, sandboxes (ready or not, newest first), expected actions. */
-const sandboxes: readonly (readonly [string, string, readonly boolean[], string])[] = [
-  [two, "", [], "new sandbox 0; start a b"],
-  [init, "", [], "new sandbox 0; start i1"],
-  [two, "a=0 b=0", [false], "kill pod; new sandbox 1; start a b"],
-  [init, "i1=0 i2=0 a=0 b=0", [false], "kill pod; new sandbox 1; start i1"],
-  [two, "a=running b=running", [true, true], "kill pod; new sandbox 1; start a b"],
-  [two, "a=running b=running", [false, true], "kill pod; new sandbox 1; start a b"],
-  [two, "a=running b=running", [true, false], ""],
-  [never + two, "a=0 b=1", [false], "kill pod"],
-  [never + two, "", [false], "kill pod; new sandbox 1; start a b"],
-  [onFailure + two, "a=0 b=1", [false], "kill pod; new sandbox 1; start b"],
-  [onFailure + two, "a=0 b=0", [false], "kill pod"],
-];
-for (const [spec, there, ready, expected] of sandboxes) {
-  test(`podActions() with ready sandboxes ${JSON.stringify(ready)} and ${there}: ${expected}`, async () => {
-    const manifest = await podWith(spec);
-    const observed = observedPod(manifest, there);
-    const [sandbox] = observed.sandboxes;
-    assert.ok(sandbox);
-    const list = ready.map((isReady, index) => ({ ...sandbox, id: `s${index}`, isReady }));
-    assert.equal(actionsOf(manifest, { ...observed, sandboxes: list }), expected);
-  });
-}
-
-test("podActions() makes a new sandbox when it has no address, but not on the host network", async () => {
-  const manifest = await podWith(two);
-  const observed = { ...observedPod(manifest, "a=running b=running"), lacksIp: true };
-  assert.equal(actionsOf(manifest, observed), "kill pod; new sandbox 1; start a b");
-  const host = await podWith(`  hostNetwork: true\n${two}`);
-  assert.equal(actionsOf(host, { ...observedPod(host, "a=running b=running"), lacksIp: true }), "");
 });
