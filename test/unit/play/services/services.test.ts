@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { type TestContext, describe, test } from "node:test";
 import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { Services, type ServicesDeps } from "../../../../src/play/services/services.js";
@@ -12,7 +12,7 @@ const text = web + podText("server", "app: web") + podText("client", "app: clien
 const { signal } = new AbortController();
 
 /** A play whose pods have the addresses 10.0.0.1, 10.0.0.2 … in the order of their sandboxes. */
-async function makePlay(manifests = text, changes: Partial<ServicesDeps> = {}) {
+async function makePlay(t: TestContext, manifests = text, changes: Partial<ServicesDeps> = {}) {
   const fixture = makeFixture();
   const { cri, deps, clock, files } = fixture;
   const plan = await workloads(manifests);
@@ -22,7 +22,7 @@ async function makePlay(manifests = text, changes: Partial<ServicesDeps> = {}) {
     const number = / (\d+)$/.exec(id)?.[1] ?? "";
     return { ...(await status(id)), network: { ip: `10.0.0.${number}`, additional_ips: [] } };
   };
-  const open = () => {
+  const open = async (adopted: readonly Manifest[] = []) => {
     const services = new Services(plan.services, {
       ...deps,
       redirect: ({ id }, rules) => {
@@ -32,63 +32,58 @@ async function makePlay(manifests = text, changes: Partial<ServicesDeps> = {}) {
       ...changes,
     });
     const kubelet = new Kubelet({ ...deps, services });
-    return { services, kubelet };
-  };
-  const apply = async (kubelet: Kubelet, manifest: Manifest): Promise<void> => {
-    await kubelet.apply(manifest, { failFast: true }).applied;
-    await clock.advance(0);
+    if (adopted.length > 0) await services.adopt(adopted, signal);
+    const attached = services.attach(kubelet);
+    const close = async (): Promise<void> => {
+      attached[Symbol.dispose]();
+    };
+    t.after(close);
+    const apply = async (...pods: readonly Manifest[]): Promise<void> => {
+      for (const pod of pods) {
+        await kubelet.apply(pod, { failFast: true }).applied;
+        await clock.advance(0);
+      }
+    };
+    return { kubelet, apply, close };
   };
   const hosts = (manifest: Manifest): string =>
     (files.texts.get(`/state/${manifest.key.uid}/etc-hosts`) ?? "").split("# Services\n")[1] ?? "";
-  return { ...fixture, plan, open, apply, hosts, redirects };
+  const [server, client] = plan.pods as readonly [Manifest, Manifest];
+  return { ...fixture, ...(await open()), plan, server, client, open, hosts, redirects };
 }
 
 const names = "web\tweb.default\tweb.default.svc\tweb.default.svc.cluster.local\n";
 
 describe("Services", () => {
-  test("gives a pod the names of pods that came before it, and of those that come after it", async () => {
-    const { open, apply, hosts, plan } = await makePlay();
-    const [server, client] = plan.pods as [Manifest, Manifest];
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, client);
+  test("gives a pod the names of pods that came before it, and of those that come after it", async (t) => {
+    const { apply, hosts, server, client } = await makePlay(t);
+    await apply(client);
     assert.equal(hosts(client), "");
-    await apply(kubelet, server);
+    await apply(server);
     const address = /10\.0\.0\.\d+/.exec(hosts(client))?.[0] ?? "";
     assert.equal(hosts(client), `${address}\t${names}`);
     assert.equal(hosts(server), hosts(client));
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
   for (const how of ["another play takes", "the kubelet forgets"] as const) {
-    test(`leaves the file of a pod alone that ${how}`, async () => {
-      const { open, apply, hosts, plan, files, clock, cri } = await makePlay();
-      const [server, client] = plan.pods as [Manifest, Manifest];
-      const { services, kubelet } = open();
-      using _ = services.attach(kubelet);
-      await apply(kubelet, client);
+    test(`leaves the file of a pod alone that ${how}`, async (t) => {
+      const { apply, hosts, server, client, kubelet, cri, clock, files } = await makePlay(t);
+      await apply(client);
       if (how === "another play takes") {
         await files.replaceFile(`/state/${client.key.uid}/owner`, "other");
         cri.notify("client");
         await clock.advance(60_000);
       } else await kubelet.forget(client.key);
       files.texts.set(`/state/${client.key.uid}/etc-hosts`, "# Services\nof another play");
-      await apply(kubelet, server);
+      await apply(server);
       assert.equal(hosts(client), "of another play");
       assert.ok(hosts(server).endsWith(names));
-      await kubelet[Symbol.asyncDispose]();
-      await services[Symbol.asyncDispose]();
     });
   }
 
-  test("keeps the names when a container is started again, and changes them with the address", async () => {
-    const { open, apply, hosts, plan, cri, clock } = await makePlay();
-    const [server, client] = plan.pods as [Manifest, Manifest];
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, server);
-    await apply(kubelet, client);
+  test("keeps the names when a container is started again, and changes them with the address", async (t) => {
+    const { apply, hosts, server, client, cri, clock } = await makePlay(t);
+    await apply(server, client);
     const before = hosts(client);
     cri.end("c", 1);
     await clock.advance(0);
@@ -99,69 +94,48 @@ describe("Services", () => {
     await clock.advance(0);
     assert.notEqual(hosts(client), before);
     assert.ok(hosts(client).endsWith(names));
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("forgets the address of a pod that was removed", async () => {
-    const { open, apply, hosts, plan, clock } = await makePlay();
-    const [server, client] = plan.pods as [Manifest, Manifest];
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, server);
-    await apply(kubelet, client);
+  test("forgets the address of a pod that was removed", async (t) => {
+    const { apply, hosts, server, client, kubelet, clock } = await makePlay(t);
+    await apply(server, client);
     await kubelet.remove(server.key, signal);
     await clock.advance(0);
     assert.equal(hosts(client), "");
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("redirects ports before the first container is created", async () => {
-    const { open, apply, plan, cri, redirects } = await makePlay();
-    const { services, kubelet } = open();
+  test("redirects ports before the first container is created", async (t) => {
+    const { apply, server, cri, redirects } = await makePlay(t);
     const create = cri.createContainer.bind(cri);
     const seen: number[] = [];
     cri.createContainer = (...args) => {
       seen.push(redirects.length);
       return create(...args);
     };
-    await apply(kubelet, plan.pods[0]!);
+    await apply(server);
     assert.deepEqual(seen, [1]);
     assert.deepEqual(redirects, ["sandbox server 1: 80->8080"]);
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("says once which port works when a redirect fails, and tries it again", async () => {
+  test("says once which port works when a redirect fails, and tries it again", async (t) => {
     let attempts = 0;
     const redirect = (): Promise<void> => {
       attempts += 1;
       return Promise.reject(new Error("run iptables: not installed"));
     };
-    const { open, apply, plan, reports, clock } = await makePlay(text, { redirect });
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, plan.pods[0]!);
+    const { apply, server, clock, reports } = await makePlay(t, text, { redirect });
+    await apply(server);
     await clock.advance(120_000);
     assert.ok(attempts > 2);
     assert.deepEqual(reports, [
       "service default/web: port 80 does not lead to port 8080 of its pods; use web:8080 instead: run iptables: not installed",
     ]);
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("a second play loses no name before it has observed all pods", async () => {
-    const { open, apply, hosts, plan, files } = await makePlay();
-    const [server, client] = plan.pods as [Manifest, Manifest];
-    const first = open();
-    const attached = first.services.attach(first.kubelet);
-    await apply(first.kubelet, server);
-    await apply(first.kubelet, client);
-    attached[Symbol.dispose]();
-    await first.kubelet[Symbol.asyncDispose]();
-    await first.services[Symbol.asyncDispose]();
+  test("a second play loses no name before it has observed all pods", async (t) => {
+    const { open, close, apply, hosts, plan, server, client, files } = await makePlay(t);
+    await apply(server, client);
+    await close();
     const before = hosts(client);
     const write = files.rewriteFile.bind(files);
     const written: string[] = [];
@@ -169,60 +143,42 @@ describe("Services", () => {
       written.push(content);
       return write(path, content);
     };
-    const second = open();
-    await second.services.adopt(plan.pods, signal);
-    using _ = second.services.attach(second.kubelet);
-    await apply(second.kubelet, client);
-    await apply(second.kubelet, server);
+    const second = await open(plan.pods);
+    await second.apply(client, server);
     assert.ok(written.length > 0);
     for (const content of written) assert.ok(content.endsWith(before), content);
-    await second.kubelet[Symbol.asyncDispose]();
-    await second.services[Symbol.asyncDispose]();
   });
 
-  test("gives the variables of services to containers", async () => {
-    const { open, apply, plan, cri } = await makePlay();
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, plan.pods[0]!);
-    await apply(kubelet, plan.pods[1]!);
+  test("gives the variables of services to containers", async (t) => {
+    const { apply, server, client, cri } = await makePlay(t);
+    await apply(server, client);
     const { envs = [] } = cri.containers[1]!.config;
     const host = envs.find(({ key }) => key === "WEB_SERVICE_HOST");
     assert.equal(Buffer.from(host?.value ?? "").toString(), "10.0.0.1");
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("gives pods on the host network the node's address, and keeps the node's file before the names", async () => {
+  test("gives pods on the host network the node's address, and keeps the node's file before the names", async (t) => {
     const onHost =
       serviceText("web", "selector: {app: web}, ports: [{port: 8080}]") +
       podText("server", "app: web", "hostNetwork: true, ");
-    const { open, apply, plan, files } = await makePlay(onHost);
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
-    await apply(kubelet, plan.pods[0]!);
-    const content = files.texts.get(`/state/${plan.pods[0]!.key.uid}/etc-hosts`) ?? "";
+    const { apply, server, files } = await makePlay(t, onHost);
+    await apply(server);
+    const content = files.texts.get(`/state/${server.key.uid}/etc-hosts`) ?? "";
     assert.ok(content.startsWith("127.0.0.1 localhost\n192.0.2.7 node\n"), content);
     assert.ok(content.includes(`192.0.2.7\t${names}`), content);
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 
-  test("looks up the host of an ExternalName, and reports one that has no address", async () => {
+  test("looks up the host of an ExternalName, and reports one that has no address", async (t) => {
     const external =
       serviceText("db", "type: ExternalName, externalName: db.example.com") +
       serviceText("no", "type: ExternalName, externalName: no.example.com") +
       podText("client", "app: client");
     const lookUp = (host: string): Promise<readonly string[]> =>
       host.startsWith("db") ? Promise.resolve(["192.0.2.9"]) : Promise.reject(new Error("ENOTFOUND"));
-    const { open, apply, hosts, plan, reports } = await makePlay(external, { lookUp });
-    const { services, kubelet } = open();
-    using _ = services.attach(kubelet);
+    const { apply, hosts, server, reports } = await makePlay(t, external, { lookUp });
     await turns(5);
-    await apply(kubelet, plan.pods[0]!);
-    assert.equal(hosts(plan.pods[0]!), `192.0.2.9\t${names.replaceAll("web", "db")}`);
+    await apply(server);
+    assert.equal(hosts(server), `192.0.2.9\t${names.replaceAll("web", "db")}`);
     assert.deepEqual(reports, ["service default/no: its name is not in /etc/hosts: ENOTFOUND"]);
-    await kubelet[Symbol.asyncDispose]();
-    await services[Symbol.asyncDispose]();
   });
 });

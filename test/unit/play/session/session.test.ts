@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
@@ -13,18 +13,14 @@ const { signal } = new AbortController();
 const options = { keep: false };
 
 /** Applies the documents in the background, and lets the clock stand still afterwards. */
-async function play(
-  text: string,
-  work: (fixture: Fixture & { readonly session: Session }) => Promise<void>,
-  prepare: (fixture: Fixture) => void = () => undefined,
-): Promise<void> {
+async function started(t: TestContext, text: string, prepare: (fixture: Fixture) => void = () => undefined) {
   const fixture = makeFixture();
   prepare(fixture);
-  const workloads = await readWorkloads([{ name: "f.yaml", text }], { schedule: true });
-  await using session = new Session(fixture.deps);
-  await session.apply(workloads, options, signal);
+  const session = new Session(fixture.deps);
+  t.after(() => session[Symbol.asyncDispose]());
+  await session.apply(await read(text), options, signal);
   await fixture.clock.advance(0);
-  await work({ ...fixture, session });
+  return { ...fixture, session };
 }
 
 const job = (fields = "", policy = "Never"): string =>
@@ -42,90 +38,84 @@ function endOf(session: Session): { answer?: boolean } {
 const startsIn = ({ cri }: Pick<Fixture, "cri">): number =>
   cri.calls.filter((call) => call === "startContainer c").length;
 
-test("a job makes one pod after the other, and is complete with its completions", () =>
-  play(
+test("a job makes one pod after the other, and is complete with its completions", async (t) => {
+  const { session, clock, cri, reports } = await started(
+    t,
     job("completions: 3, parallelism: 1, "),
-    async ({ session, clock, cri, reports }) => {
-      const end = endOf(session);
-      await clock.advance(0);
-      assert.equal(startsIn({ cri }), 3);
-      assert.equal(end.answer, true);
-      assert.ok(reports.includes("default/j: job complete"));
-    },
     ({ cri }) => cri.exits.set("c", 0),
-  ));
+  );
+  const end = endOf(session);
+  await clock.advance(0);
+  assert.equal(startsIn({ cri }), 3);
+  assert.equal(end.answer, true);
+  assert.ok(reports.includes("default/j: job complete"));
+});
 
-test("a job replaces failed pods with the job controller's back-off, until its limit", () =>
-  play(
-    job("backoffLimit: 1, "),
-    async ({ session, clock, cri, reports }) => {
-      const end = endOf(session);
-      await clock.advance(9_999);
-      assert.equal(startsIn({ cri }), 1);
-      await clock.advance(1);
-      assert.equal(startsIn({ cri }), 2);
-      assert.equal(end.answer, false);
-      assert.ok(reports.includes("default/j: job failed (BackoffLimitExceeded)"));
-    },
-    ({ cri }) => cri.exits.set("c", 1),
-  ));
+test("a job replaces failed pods with the job controller's back-off, until its limit", async (t) => {
+  const { session, clock, cri, reports } = await started(t, job("backoffLimit: 1, "), ({ cri }) =>
+    cri.exits.set("c", 1),
+  );
+  const end = endOf(session);
+  await clock.advance(9_999);
+  assert.equal(startsIn({ cri }), 1);
+  await clock.advance(1);
+  assert.equal(startsIn({ cri }), 2);
+  assert.equal(end.answer, false);
+  assert.ok(reports.includes("default/j: job failed (BackoffLimitExceeded)"));
+});
 
-test("a job beyond its activeDeadlineSeconds fails, its pods are removed, and the session ends", () =>
-  play(job("activeDeadlineSeconds: 20, "), async ({ session, clock, cri, reports }) => {
-    const end = endOf(session);
-    await clock.advance(20_000);
-    assert.deepEqual(cri.sandboxes, []);
-    assert.ok(reports.includes("default/j: job failed (DeadlineExceeded)"));
-    assert.equal(end.answer, false);
-  }));
+test("a job beyond its activeDeadlineSeconds fails, its pods are removed, and the session ends", async (t) => {
+  const { session, clock, cri, reports } = await started(t, job("activeDeadlineSeconds: 20, "));
+  const end = endOf(session);
+  await clock.advance(20_000);
+  assert.deepEqual(cri.sandboxes, []);
+  assert.ok(reports.includes("default/j: job failed (DeadlineExceeded)"));
+  assert.equal(end.answer, false);
+});
 
-test("a pod of an ended job that cannot be removed is reported, and removed later", () =>
-  play(job("activeDeadlineSeconds: 20, "), async ({ session, clock, cri, reports }) => {
-    const end = endOf(session);
-    const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
-    cri.failOn = `removePodSandbox ${name}`;
-    await clock.advance(20_000);
-    assert.equal(end.answer, undefined);
-    assert.match(reports.join("\n"), /default\/j-0: cannot be removed, trying again: it broke/);
-    cri.failOn = "";
-    await clock.advance(10_000);
-    assert.deepEqual(cri.sandboxes, []);
-    assert.equal(end.answer, false);
-  }));
+test("a pod of an ended job that cannot be removed is reported, and removed later", async (t) => {
+  const { session, clock, cri, reports } = await started(t, job("activeDeadlineSeconds: 20, "));
+  const end = endOf(session);
+  const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
+  cri.failOn = `removePodSandbox ${name}`;
+  await clock.advance(20_000);
+  assert.equal(end.answer, undefined);
+  assert.match(reports.join("\n"), /default\/j-0: cannot be removed, trying again: it broke/);
+  cri.failOn = "";
+  await clock.advance(10_000);
+  assert.deepEqual(cri.sandboxes, []);
+  assert.equal(end.answer, false);
+});
 
 const cronJob = (fields = ""): string =>
   `apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k}\n` +
   `spec: {schedule: "* * * * *", ${fields}jobTemplate: {spec: {template: {spec: ${podSpec("Never")}}}}}`;
 
-test("a cron job starts a job each minute and keeps the last ones", () =>
-  play(
-    cronJob("successfulJobsHistoryLimit: 1, "),
-    async ({ session, clock, cri }) => {
-      await clock.advance(5 * 60_000);
-      assert.equal(startsIn({ cri }), 5);
-      await clock.advance(60_000);
-      assert.ok(cri.sandboxes.length <= 2, `${cri.sandboxes.length} pods are left`);
-      assert.equal(session.manifests.length, cri.sandboxes.length);
-    },
-    ({ cri }) => cri.exits.set("c", 0),
-  ));
+test("a cron job starts a job each minute and keeps the last ones", async (t) => {
+  const { session, clock, cri } = await started(t, cronJob("successfulJobsHistoryLimit: 1, "), ({ cri }) =>
+    cri.exits.set("c", 0),
+  );
+  await clock.advance(5 * 60_000);
+  assert.equal(startsIn({ cri }), 5);
+  await clock.advance(60_000);
+  assert.ok(cri.sandboxes.length <= 2, `${cri.sandboxes.length} pods are left`);
+  assert.equal(session.manifests.length, cri.sandboxes.length);
+});
 
-test("a job of a cron job that cannot be removed ends nothing", () =>
-  play(
-    cronJob("successfulJobsHistoryLimit: 0, "),
-    async ({ clock, cri, reports }) => {
-      await clock.advance(60_000);
-      const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
-      cri.failOn = `removePodSandbox ${name}`;
-      await clock.advance(60_000);
-      assert.match(reports.join("\n"), /it broke/);
-      assert.equal(startsIn({ cri }), 2);
-      cri.failOn = "";
-      await clock.advance(60_000);
-      assert.ok(!cri.sandboxes.some(({ config }) => config.metadata?.name === name));
-    },
-    ({ cri }) => cri.exits.set("c", 0),
-  ));
+test("a job of a cron job that cannot be removed ends nothing", async (t) => {
+  const { clock, cri, reports } = await started(t, cronJob("successfulJobsHistoryLimit: 0, "), ({ cri }) =>
+    cri.exits.set("c", 0),
+  );
+  await clock.advance(60_000);
+  const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
+  cri.failOn = `removePodSandbox ${name}`;
+  await clock.advance(60_000);
+  assert.match(reports.join("\n"), /it broke/);
+  assert.equal(startsIn({ cri }), 2);
+  cri.failOn = "";
+  await clock.advance(60_000);
+  assert.ok(!cri.sandboxes.some(({ config }) => config.metadata?.name === name));
+});
 
 test("no pod starts after another one has failed the first application", async () => {
   const fixture = makeFixture();
@@ -154,17 +144,13 @@ test("no pod starts after another one has failed the first application", async (
   assert.ok(!cri.calls.includes("runPodSandbox slow"));
 });
 
-test("ready() names the job that has failed", () =>
-  play(
-    job("backoffLimit: 0, "),
-    async ({ session }) => {
-      await assert.rejects(session.ready(signal), (error: ShimError) => {
-        assert.equal(error.kind, "precondition");
-        return /job "default\/j" has failed/.test(error.message);
-      });
-    },
-    ({ cri }) => cri.exits.set("c", 1),
-  ));
+test("ready() names the job that has failed", async (t) => {
+  const { session } = await started(t, job("backoffLimit: 0, "), ({ cri }) => cri.exits.set("c", 1));
+  await assert.rejects(session.ready(signal), (error: ShimError) => {
+    assert.equal(error.kind, "precondition");
+    return /job "default\/j" has failed/.test(error.message);
+  });
+});
 
 const pod = (name: string, fields = ""): string =>
   `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {${fields}containers: [{name: c-${name}, image: "busybox:1"}]}`;
@@ -178,21 +164,25 @@ spec:
   template:
     metadata: {labels: {a: b}}
     spec: {containers: [{name: c, image: "busybox:1", readinessProbe: {${probe}}}]}`;
+const all = (...texts: readonly string[]): string => texts.join("\n---\n");
 const read = (...texts: readonly string[]): Promise<Workloads> =>
-  readWorkloads([{ name: "f.yaml", text: texts.join("\n---\n") }], { schedule: true });
-const sandboxNames = ({ cri }: Pick<Fixture, "cri">): readonly string[] =>
-  cri.sandboxes.map(({ config }) => config.metadata?.name ?? "");
+  readWorkloads([{ name: "f.yaml", text: all(...texts) }], { schedule: true });
+const sandboxNames = ({ cri }: Pick<Fixture, "cri">): string[] =>
+  cri.sandboxes.map(({ config }) => config.metadata?.name ?? "").sort();
 
-test("a pod of a stateful set is made when the one before it is ready", () =>
-  play(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"), async ({ session, clock, cri }) => {
-    assert.deepEqual(sandboxNames({ cri }), ["s-0"]);
-    assert.deepEqual(session.unready(), ["default/s-0", "default/s-1"]);
-    await clock.advance(15_000);
-    assert.deepEqual(sandboxNames({ cri }), ["s-0", "s-1"]);
-    const end = endOf(session);
-    await clock.advance(0);
-    assert.equal(end.answer, undefined);
-  }));
+test("a pod of a stateful set is made when the one before it is ready", async (t) => {
+  const { session, clock, cri } = await started(
+    t,
+    statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"),
+  );
+  assert.deepEqual(sandboxNames({ cri }), ["s-0"]);
+  assert.deepEqual(session.unready(), ["default/s-0", "default/s-1"]);
+  await clock.advance(15_000);
+  assert.deepEqual(sandboxNames({ cri }), ["s-0", "s-1"]);
+  const end = endOf(session);
+  await clock.advance(0);
+  assert.equal(end.answer, undefined);
+});
 
 for (const how of ["apply", "update"] as const) {
   test(`${how}() keeps a pod of a stateful set that is up at once, also when the one before it is not ready`, async () => {
@@ -217,13 +207,13 @@ for (const how of ["apply", "update"] as const) {
   });
 }
 
-test("ready() can be given up while a stateful set waits for its first pod", () =>
-  play(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"), async ({ session }) => {
-    const limit = new AbortController();
-    const ready = session.ready(limit.signal);
-    limit.abort(new Error("no patience"));
-    await assert.rejects(ready, /no patience/);
-  }));
+test("ready() can be given up while a stateful set waits for its first pod", async (t) => {
+  const { session } = await started(t, statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"));
+  const limit = new AbortController();
+  const ready = session.ready(limit.signal);
+  limit.abort(new Error("no patience"));
+  await assert.rejects(ready, /no patience/);
+});
 
 test("the first application keeps what it has made when the user does not wait any longer", async () => {
   const { cri, deps, reports } = makeFixture();
@@ -251,29 +241,24 @@ test("apply() asks once what is there of all its pods, and then for each pod tha
   assert.deepEqual(asked.sort(), ["a", "all", "b", "c"]);
 });
 
-test("update() makes new pods, changes others, and removes those that are not asked for any more", async () => {
-  const { cri, deps, clock } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a"), pod("b")), options, signal);
+test("update() makes new pods, changes others, and removes those that are not asked for any more", async (t) => {
+  const { session, cri, clock } = await started(t, all(pod("a"), pod("b")));
   cri.calls.length = 0;
   const changed = pod("b").replace("busybox:1", "busybox:2");
   cri.images.set("busybox:2", {});
   const update = session.update(await read(changed, pod("c")), { obsolete: "remove" }, signal);
   await clock.advance(0);
   await update;
-  assert.deepEqual([...sandboxNames({ cri })].sort(), ["b", "c"]);
+  assert.deepEqual(sandboxNames({ cri }), ["b", "c"]);
   assert.ok(cri.calls.includes("createContainer c-b 1"));
   assert.ok(!cri.calls.includes("runPodSandbox b"));
 });
 
-test("update() leaves pods to another play", async () => {
-  const { cri, deps, clock, files } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a"), job("")), options, signal);
-  await clock.advance(0);
+test("update() leaves pods to another play", async (t) => {
+  const { session, cri, clock, files } = await started(t, all(pod("a"), job("")));
   await session.update(await read(pod("d")), { obsolete: "leave" }, signal);
   await clock.advance(0);
-  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "d", "j-0"]);
+  assert.deepEqual(sandboxNames({ cri }), ["a", "d", "j-0"]);
   cri.end("c-a", 1);
   cri.end("c", 1);
   await clock.advance(60_000);
@@ -295,146 +280,119 @@ test("update() runs a changed job again, and no job that is the same", async () 
   assert.equal(startsIn({ cri }), 3);
 });
 
-test("update() goes by the changed schedule of a cron job", () =>
-  play(
-    cronJob(),
-    async ({ session, clock, cri }) => {
-      const hourly = cronJob().replace("* * * * *", "30 * * * *");
-      await session.update(await read(hourly), { obsolete: "remove" }, signal);
-      await clock.advance(10 * 60_000);
-      assert.equal(startsIn({ cri }), 0);
-      await session.update(await read(cronJob()), { obsolete: "remove" }, signal);
-      await clock.advance(60_000);
-      assert.equal(startsIn({ cri }), 1);
-      await session.update(await read(pod("a")), { obsolete: "remove" }, signal);
-      await clock.advance(10 * 60_000);
-      assert.equal(startsIn({ cri }), 1);
-      assert.deepEqual(sandboxNames({ cri }), ["a"]);
-    },
-    ({ cri }) => cri.exits.set("c", 0),
-  ));
+test("update() goes by the changed schedule of a cron job", async (t) => {
+  const { session, clock, cri } = await started(t, cronJob(), ({ cri }) => cri.exits.set("c", 0));
+  const hourly = cronJob().replace("* * * * *", "30 * * * *");
+  await session.update(await read(hourly), { obsolete: "remove" }, signal);
+  await clock.advance(10 * 60_000);
+  assert.equal(startsIn({ cri }), 0);
+  await session.update(await read(cronJob()), { obsolete: "remove" }, signal);
+  await clock.advance(60_000);
+  assert.equal(startsIn({ cri }), 1);
+  await session.update(await read(pod("a")), { obsolete: "remove" }, signal);
+  await clock.advance(10 * 60_000);
+  assert.equal(startsIn({ cri }), 1);
+  assert.deepEqual(sandboxNames({ cri }), ["a"]);
+});
 
-test("a job whose pod another play removes makes no other one, and the session ends", () =>
-  play(job(""), async ({ session, deps, clock, cri }) => {
-    const end = endOf(session);
-    const [manifest] = session.manifests;
-    assert.ok(manifest !== undefined);
-    const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
-    await clock.advance(60_000);
-    await removal;
-    assert.deepEqual(sandboxNames({ cri }), []);
-    assert.equal(startsIn({ cri }), 1);
-    assert.equal(end.answer, true);
-  }));
+test("a job whose pod another play removes makes no other one, and the session ends", async (t) => {
+  const { session, deps, clock, cri } = await started(t, job(""));
+  const end = endOf(session);
+  const [manifest] = session.manifests;
+  assert.ok(manifest !== undefined);
+  const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
+  await clock.advance(60_000);
+  await removal;
+  assert.deepEqual(sandboxNames({ cri }), []);
+  assert.equal(startsIn({ cri }), 1);
+  assert.equal(end.answer, true);
+});
 
-test("a cron job whose pod another play removes starts no other job", () =>
-  play(cronJob(), async ({ session, deps, clock, cri }) => {
-    await clock.advance(60_000);
-    const [manifest] = session.manifests;
-    assert.ok(manifest !== undefined);
-    const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
-    await clock.advance(10 * 60_000);
-    await removal;
-    assert.equal(startsIn({ cri }), 1);
-  }));
-test("a suspended job is told once and holds nothing up", () =>
-  play(job("suspend: true, "), async ({ session, clock, cri, reports }) => {
-    const end = endOf(session);
-    await clock.advance(0);
-    assert.equal(end.answer, true);
-    await session.ready(signal);
-    assert.deepEqual(cri.sandboxes, []);
-    assert.deepEqual(
-      reports.filter((line) => line.includes("default/j")),
-      ["default/j: job suspended"],
-    );
-  }));
+test("a cron job whose pod another play removes starts no other job", async (t) => {
+  const { session, deps, clock, cri } = await started(t, cronJob());
+  await clock.advance(60_000);
+  const [manifest] = session.manifests;
+  assert.ok(manifest !== undefined);
+  const removal = removePods([{ source: "", key: manifest.key }], deps, signal);
+  await clock.advance(10 * 60_000);
+  await removal;
+  assert.equal(startsIn({ cri }), 1);
+});
+test("a suspended job is told once and holds nothing up", async (t) => {
+  const { session, clock, cri, reports } = await started(t, job("suspend: true, "));
+  const end = endOf(session);
+  await clock.advance(0);
+  assert.equal(end.answer, true);
+  await session.ready(signal);
+  assert.deepEqual(cri.sandboxes, []);
+  assert.deepEqual(
+    reports.filter((line) => line.includes("default/j")),
+    ["default/j: job suspended"],
+  );
+});
 
-test("a uid that a pod of another name has is refused before anything starts", async () => {
-  const pod = (name: string): string =>
-    `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}, uid: u-1}\nspec: ${podSpec("Never")}`;
-  await play(pod("a"), async (fixture) => {
-    const workloads = await readWorkloads([
-      { name: "g.yaml", text: `${pod("b")}\n---\n${pod("c").replace("u-1", "u-2")}` },
-    ]);
-    await using second = new Session(fixture.deps);
-    await assert.rejects(
-      second.apply(workloads, options, signal),
-      /play pod "default\/b" \(g\.yaml.*: its uid "u-1" is that of pod "default\/a", which is on the node/,
-    );
-    assert.deepEqual(
-      fixture.cri.sandboxes.map(({ config }) => config.metadata?.name),
-      ["a"],
-    );
-  });
+test("a uid that a pod of another name has is refused before anything starts", async (t) => {
+  const own = (name: string): string => pod(name).replace(`name: ${name}`, `name: ${name}, uid: u-1`);
+  const { deps, cri } = await started(t, own("a"));
+  await using second = new Session(deps);
+  await assert.rejects(
+    second.apply(await read(own("b"), own("c").replace("u-1", "u-2")), options, signal),
+    /play pod "default\/b" \(f\.yaml.*: its uid "u-1" is that of pod "default\/a", which is on the node/,
+  );
+  assert.deepEqual(sandboxNames({ cri }), ["a"]);
 });
 
 test("strict groups are refused before anything starts where the CRI server cannot do them", async () => {
   const strict = "securityContext: {supplementalGroupsPolicy: Strict}, ";
-  const pod = `apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: ${podSpec("Never").replace("{", `{${strict}`)}`;
-  for (const text of [pod, job().replace("{restartPolicy", `{${strict}restartPolicy`)]) {
-    const fixture = makeFixture();
-    const workloads = await readWorkloads([{ name: "f.yaml", text }]);
-    await using session = new Session({
-      ...fixture.deps,
-      features: { ...fixture.deps.features, strictGroups: false },
-    });
+  for (const text of [pod("a", strict), job().replace("{restartPolicy", `{${strict}restartPolicy`)]) {
+    const { deps, cri } = makeFixture();
+    await using session = new Session({ ...deps, features: { ...deps.features, strictGroups: false } });
     await assert.rejects(
-      session.apply(workloads, options, signal),
+      session.apply(await read(text), options, signal),
       /^ShimError: f\.yaml.*supplementalGroupsPolicy Strict: the CRI server cannot do it$/,
     );
-    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(cri.calls, []);
   }
 });
 
-test("kept() leaves out what another play has taken or removed, also before that is noticed", async () => {
-  const { cri, deps, files } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a"), pod("b"), pod("d"), job(""), cronJob()), options, signal);
-  const owner = (name: string): string => {
-    const found = cri.sandboxes.find(({ config }) => config.metadata?.name === name);
-    return `/state/${found?.config.metadata?.uid ?? ""}/owner`;
-  };
-  const all = ["default Pod/a", "default Pod/b", "default Pod/d", "default Job/j", "default CronJob/k"];
-  assert.deepEqual(await session.kept(), new Set(all));
-  await files.replaceFile(owner("b"), "play-2");
-  await files.removeTree(owner("d"));
-  await files.replaceFile(owner("j-0"), "play-2");
+/** The file by which a play owns the pod. */
+function ownerOf({ cri }: Pick<Fixture, "cri">, name: string): string {
+  const found = cri.sandboxes.find(({ config }) => config.metadata?.name === name);
+  return `/state/${found?.config.metadata?.uid ?? ""}/owner`;
+}
+
+test("kept() leaves out what another play has taken or removed, also before that is noticed", async (t) => {
+  const texts = all(pod("a"), pod("b"), pod("d"), job(""), cronJob());
+  const { session, cri, files } = await started(t, texts);
+  const owned = ["default Pod/a", "default Pod/b", "default Pod/d", "default Job/j", "default CronJob/k"];
+  assert.deepEqual(await session.kept(), new Set(owned));
+  await files.replaceFile(ownerOf({ cri }, "b"), "play-2");
+  await files.removeTree(ownerOf({ cri }, "d"));
+  await files.replaceFile(ownerOf({ cri }, "j-0"), "play-2");
   assert.deepEqual(await session.kept(), new Set(["default Pod/a", "default CronJob/k"]));
   await session[Symbol.asyncDispose]();
-  await files.replaceFile(owner("a"), "play-2");
+  await files.replaceFile(ownerOf({ cri }, "a"), "play-2");
   assert.deepEqual(await session.kept(), new Set(["default CronJob/k"]));
 });
 
-test("update() takes a pod again that another play has taken unnoticed", async () => {
-  const { cri, deps, clock, files } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a")), options, signal);
-  await clock.advance(0);
-  const owner = `/state/${cri.sandboxes[0]?.config.metadata?.uid ?? ""}/owner`;
-  await files.replaceFile(owner, "play-2");
+test("update() takes a pod again that another play has taken unnoticed", async (t) => {
+  const { session, cri, clock, files } = await started(t, pod("a"));
+  await files.replaceFile(ownerOf({ cri }, "a"), "play-2");
   await session.update(await read(pod("a")), { obsolete: "leave" }, signal);
   await clock.advance(0);
-  assert.equal(files.texts.get(owner), "play-1");
+  assert.equal(files.texts.get(ownerOf({ cri }, "a")), "play-1");
   assert.equal(session.hasLost, false);
 });
 
-test("update() removes no pod that another play has taken", async () => {
-  const { cri, deps, clock, files } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a"), pod("b")), options, signal);
-  await clock.advance(0);
-  const found = cri.sandboxes.find(({ config }) => config.metadata?.name === "a");
-  await files.replaceFile(`/state/${found?.config.metadata?.uid ?? ""}/owner`, "play-2");
+test("update() removes no pod that another play has taken", async (t) => {
+  const { session, cri, files } = await started(t, all(pod("a"), pod("b")));
+  await files.replaceFile(ownerOf({ cri }, "a"), "play-2");
   await session.update(await read(pod("b")), { obsolete: "remove" }, signal);
-  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "b"]);
+  assert.deepEqual(sandboxNames({ cri }), ["a", "b"]);
 });
 
-test("update() tries again to remove a pod, and starts new jobs all the same", async () => {
-  const { cri, deps, clock, reports } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a")), options, signal);
-  await clock.advance(0);
+test("update() tries again to remove a pod, and starts new jobs all the same", async (t) => {
+  const { session, cri, clock, reports } = await started(t, pod("a"));
   cri.failOn = "removePodSandbox a";
   const update = session.update(await read(job("")), { obsolete: "remove" }, signal);
   await clock.advance(0);
@@ -446,11 +404,8 @@ test("update() tries again to remove a pod, and starts new jobs all the same", a
   assert.deepEqual(sandboxNames({ cri }), ["j-0"]);
 });
 
-test("update() starts a new job when the server answers again", async () => {
-  const { cri, deps, clock, reports } = makeFixture();
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a")), options, signal);
-  await clock.advance(0);
+test("update() starts a new job when the server answers again", async (t) => {
+  const { session, cri, clock, reports } = await started(t, pod("a"));
   const list = cri.listPodSandboxes.bind(cri);
   cri.listPodSandboxes = () => Promise.reject(new ShimError("unavailable", "no server"));
   await session.update(await read(pod("a"), job("")), { obsolete: "remove" }, signal);
@@ -458,7 +413,7 @@ test("update() starts a new job when the server answers again", async () => {
   assert.match(reports.join("\n"), /default\/j: no server/);
   cri.listPodSandboxes = list;
   await clock.advance(10_000);
-  assert.deepEqual([...sandboxNames({ cri })].sort(), ["a", "j-0"]);
+  assert.deepEqual(sandboxNames({ cri }), ["a", "j-0"]);
 });
 
 test("a wait that is given up before it begins tells why", async () => {
@@ -477,8 +432,7 @@ test("a stateful set whose first pod another play takes during the application m
     if (id.includes("c-slow")) {
       await until("the first pod is ready", () => session.kubelet.pods[0]?.status?.phase === "Running");
       await session.kubelet.pods[0]?.applied;
-      const found = cri.sandboxes.find(({ config }) => config.metadata?.name === "s-0");
-      await files.replaceFile(`/state/${found?.config.metadata?.uid ?? ""}/owner`, "play-2");
+      await files.replaceFile(ownerOf({ cri }, "s-0"), "play-2");
       session.kubelet.pods[0]?.wake();
       await until("it is given up", () => session.kubelet.pods[0]?.loss !== undefined);
     }
@@ -486,6 +440,6 @@ test("a stateful set whose first pod another play takes during the application m
   };
   await session.apply(await read(statefulSet("exec: {command: [a]}"), pod("slow")), options, signal);
   await clock.advance(60_000);
-  assert.deepEqual([...sandboxNames({ cri })].sort(), ["s-0", "slow"]);
+  assert.deepEqual(sandboxNames({ cri }), ["s-0", "slow"]);
   assert.deepEqual(session.unready(), []);
 });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { appendFileSync, existsSync } from "node:fs";
 import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { test } from "node:test";
+import { dirname, join } from "node:path";
+import { type TestContext, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
 import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
 import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
@@ -36,6 +36,7 @@ interface Supervised extends Fixture {
   /** How many plays there were at each renewal of the node's facts. */
   readonly renewals: readonly number[];
   readonly running: Promise<void>;
+  readonly stop: () => Promise<void>;
   readonly sandboxes: () => readonly string[];
 }
 
@@ -49,15 +50,14 @@ interface Options {
 const shown = (): Disposable => ({ [Symbol.dispose]: () => undefined });
 
 async function supervised(
+  t: TestContext,
   plays: readonly StoredPlay[],
-  work: (all: Supervised) => Promise<void>,
   { fixture = makeFixture(), prepare, show = shown, report }: Options = {},
-): Promise<void> {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
+): Promise<Supervised> {
+  const store = await storeOf(t);
   for (const play of plays) await store.save(play);
   await prepare?.(store);
-  const stop = new AbortController();
+  const controller = new AbortController();
   const lines: string[] = [];
   const renewals: number[] = [];
   let serial = 0;
@@ -75,27 +75,32 @@ async function supervised(
         report?.(line, store);
       },
     },
-    stop.signal,
+    controller.signal,
   );
   const sandboxes = (): readonly string[] =>
     fixture.cri.sandboxes.map(({ config }) => config.metadata?.name ?? "").sort();
-  try {
-    await work({ ...fixture, store, lines, renewals, running, sandboxes });
-  } finally {
-    stop.abort();
+  const stop = async (): Promise<void> => {
+    controller.abort();
     await running;
-  }
+  };
+  t.after(stop);
+  return { ...fixture, store, lines, renewals, running, sandboxes, stop };
+}
+
+async function storeOf(t: TestContext): Promise<PlayStore> {
+  const directory = await temporaryDirectory();
+  t.after(() => directory[Symbol.asyncDispose]());
+  return new PlayStore(directory.path, "/run/cri.sock");
 }
 
 const started = ({ cri }: Fixture, name: string): number =>
   cri.calls.filter((call) => call === `startContainer ${name}`).length;
 
-test("supervise() makes the pods of stored plays, and restarts their containers", async () => {
-  await supervised([await playOf(pod("a")), await playOf(pod("b"))], async (all) => {
-    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
-    all.cri.end("c-a", 1);
-    await until("it is restarted", () => started(all, "c-a") === 2);
-  });
+test("supervise() makes the pods of stored plays, and restarts their containers", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a")), await playOf(pod("b"))]);
+  await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+  all.cri.end("c-a", 1);
+  await until("it is restarted", () => started(all, "c-a") === 2);
 });
 
 for (const [what, boot] of [
@@ -115,21 +120,24 @@ for (const [what, boot] of [
     },
   ],
 ] as const)
-  test(`supervise() starts all pods again after a boot by which they ${what}, with their data`, async () => {
+  test(`supervise() starts all pods again after a boot by which they ${what}, with their data`, async (t) => {
     const withData =
       "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: uid-a}\n" +
       'spec: {volumes: [{name: d, emptyDir: {}}], containers: [{name: c-a, image: "busybox:1", volumeMounts: [{name: d, mountPath: /d}]}]}';
     const play = await playOf(withData, pod("b"));
     const fixture = makeFixture();
-    const run = (): Promise<void> =>
-      until("both run", () => started(fixture, "c-a") === 1 && started(fixture, "c-b") === 1);
-    await supervised([play], run, { fixture });
+    const run = async (): Promise<void> => {
+      const { stop } = await supervised(t, [play], { fixture });
+      await until("both run", () => started(fixture, "c-a") === 1 && started(fixture, "c-b") === 1);
+      await stop();
+    };
+    await run();
     boot(fixture);
     // The machine went down while something was started.
     await fixture.files.makeDirectory("/state/uid-a/starting/of-the-last-boot");
     await fixture.files.replaceFile("/state/uid-a/owner", "supervised before");
     fixture.cri.calls.length = 0;
-    await supervised([play], run, { fixture });
+    await run();
     assert.deepEqual(fixture.cri.calls.filter((call) => call.startsWith("runPodSandbox")).sort(), [
       "runPodSandbox a",
       "runPodSandbox b",
@@ -142,42 +150,39 @@ for (const [what, boot] of [
     assert.ok(newest?.config.mounts?.some(({ host_path: path }) => path === data));
   });
 
-test("supervise() reads the facts of the node again for each play that it applies", async () => {
-  await supervised([await playOf(pod("a"))], async (all) => {
-    await until("the first runs", () => started(all, "c-a") === 1);
-    await all.store.save(await playOf(pod("b")));
-    await until("the second runs", () => started(all, "c-b") === 1);
-    assert.deepEqual(all.renewals, [1, 2]);
-  });
+test("supervise() reads the facts of the node again for each play that it applies", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"))]);
+  await until("the first runs", () => started(all, "c-a") === 1);
+  await all.store.save(await playOf(pod("b")));
+  await until("the second runs", () => started(all, "c-b") === 1);
+  assert.deepEqual(all.renewals, [1, 2]);
 });
 
-test("supervise() takes a play that is stored while it runs, leaves what is released, and ends with the last", async () => {
-  await supervised([await playOf(pod("a"))], async (all) => {
-    await until("the first runs", () => started(all, "c-a") === 1);
-    await all.store.save(await playOf(pod("b")));
-    await until("the second runs", () => started(all, "c-b") === 1);
-    await all.store.release(new Set(["default Pod/a", "default Pod/b"]), refuse);
-    await all.running;
-    all.cri.end("c-a", 1);
-    await all.clock.advance(60_000);
-    assert.equal(started(all, "c-a"), 1);
-    assert.deepEqual(all.sandboxes(), ["a", "b"]);
-  });
+test("supervise() takes a play that is stored while it runs, leaves what is released, and ends with the last", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"))]);
+  await until("the first runs", () => started(all, "c-a") === 1);
+  await all.store.save(await playOf(pod("b")));
+  await until("the second runs", () => started(all, "c-b") === 1);
+  await all.store.release(new Set(["default Pod/a", "default Pod/b"]), refuse);
+  await all.running;
+  all.cri.end("c-a", 1);
+  await all.clock.advance(60_000);
+  assert.equal(started(all, "c-a"), 1);
+  assert.deepEqual(all.sandboxes(), ["a", "b"]);
 });
 
-test("supervise() keeps the rest of a play of which a part is released", async () => {
-  await supervised([await playOf(pod("a"), pod("b"))], async (all) => {
-    await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
-    await all.store.release(new Set(["default Pod/a"]), refuse);
-    const names = await all.store.list(refuse);
-    assert.deepEqual(
-      names.map(({ workloads }) => workloads),
-      [["default Pod/b"]],
-    );
-    all.cri.end("c-b", 1);
-    await until("it is restarted", () => started(all, "c-b") === 2);
-    assert.deepEqual(all.sandboxes(), ["a", "b"]);
-  });
+test("supervise() keeps the rest of a play of which a part is released", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"), pod("b"))]);
+  await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+  await all.store.release(new Set(["default Pod/a"]), refuse);
+  const names = await all.store.list(refuse);
+  assert.deepEqual(
+    names.map(({ workloads }) => workloads),
+    [["default Pod/b"]],
+  );
+  all.cri.end("c-b", 1);
+  await until("it is restarted", () => started(all, "c-b") === 2);
+  assert.deepEqual(all.sandboxes(), ["a", "b"]);
 });
 
 /** The pod is in the hands of an attached play. */
@@ -192,57 +197,52 @@ function ownerOf({ cri }: Supervised): string {
   return `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
 }
 
-test("supervise() leaves the pods of an attached play alone, and takes them back when that has failed", async () => {
-  await supervised([await playOf(pod("a"))], async (all) => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    const claim = await attach(all, ["default Pod/a"]);
-    all.cri.notify("default/a");
-    all.cri.end("c-a", 1);
-    await all.clock.advance(60_000);
-    assert.equal(started(all, "c-a"), 1);
-    await claim.abandon();
-    await until("it is restarted", () => started(all, "c-a") === 2);
-  });
+test("supervise() leaves the pods of an attached play alone, and takes them back when that has failed", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"))]);
+  await until("it runs", () => started(all, "c-a") === 1);
+  const claim = await attach(all, ["default Pod/a"]);
+  all.cri.notify("default/a");
+  all.cri.end("c-a", 1);
+  await all.clock.advance(60_000);
+  assert.equal(started(all, "c-a"), 1);
+  await claim.abandon();
+  await until("it is restarted", () => started(all, "c-a") === 2);
 });
 
-test("supervise() takes back the pods of an attached play that was killed before it had applied its files", async () => {
-  await supervised([await playOf(pod("a"))], async (all) => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    // What a killed process leaves: a claim whose socket nobody serves.
-    await all.files.replaceFile(ownerOf(all), "attached");
-    await writeFile(join(all.store.directory, "play-at-00000001.json"), '{"workloads": ["default Pod/a"]}');
-    all.cri.end("c-a", 1);
-    await until("it is restarted", () => started(all, "c-a") === 2);
-    await until("the claim is gone", () => !existsSync(join(all.store.directory, "play-at-00000001.json")));
-  });
+test("supervise() takes back the pods of an attached play that was killed before it had applied its files", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"))]);
+  await until("it runs", () => started(all, "c-a") === 1);
+  // What a killed process leaves: a claim whose socket nobody serves.
+  await all.files.replaceFile(ownerOf(all), "attached");
+  await writeFile(join(all.store.directory, "play-at-00000001.json"), '{"workloads": ["default Pod/a"]}');
+  all.cri.end("c-a", 1);
+  await until("it is restarted", () => started(all, "c-a") === 2);
+  await until("the claim is gone", () => !existsSync(join(all.store.directory, "play-at-00000001.json")));
 });
 
-test("supervise() that starts anew leaves the pods of an attached play alone until that ends", async () => {
+test("supervise() that starts anew leaves the pods of an attached play alone until that ends", async (t) => {
   let claim: HeldClaim | undefined;
   const prepare = async ({ directory }: PlayStore): Promise<void> => {
     claim = await holdClaim(directory, new Set(["default Pod/a"]));
   };
-  const work = async (all: Supervised): Promise<void> => {
-    await until("the other runs", () => started(all, "c-b") === 1);
-    assert.equal(started(all, "c-a"), 0);
-    await claim?.release();
-    await until("it runs", () => started(all, "c-a") === 1);
-    assert.deepEqual(all.lines, []);
-  };
-  await supervised([await playOf(pod("a"), pod("b"))], work, { prepare });
+  const all = await supervised(t, [await playOf(pod("a"), pod("b"))], { prepare });
+  await until("the other runs", () => started(all, "c-b") === 1);
+  assert.equal(started(all, "c-a"), 0);
+  await claim?.release();
+  await until("it runs", () => started(all, "c-a") === 1);
+  assert.deepEqual(all.lines, []);
 });
 
-test("supervise() forgets a play whose pods have all ended", async () => {
-  await supervised([await playOf(pod("a", "Never"))], async (all) => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    all.cri.end("c-a", 0);
-    await all.running;
-    assert.deepEqual(await all.store.list(refuse), []);
-    assert.deepEqual(all.sandboxes(), ["a"]);
-  });
+test("supervise() forgets a play whose pods have all ended", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a", "Never"))]);
+  await until("it runs", () => started(all, "c-a") === 1);
+  all.cri.end("c-a", 0);
+  await all.running;
+  assert.deepEqual(await all.store.list(refuse), []);
+  assert.deepEqual(all.sandboxes(), ["a"]);
 });
 
-test("the log of the supervisor has begin, end, duration and failure of pulls", async () => {
+test("the log of the supervisor has begin, end, duration and failure of pulls", async (t) => {
   const fixture = makeFixture();
   const { cri, clock } = fixture;
   cri.pullErrors.push(new Error("no such host"));
@@ -252,41 +252,37 @@ test("the log of the supervisor has begin, end, duration and failure of pulls", 
     kubelet.listen(
       new LiveTable({ pods: () => kubelet.pods, screen, output: screen, environment: {}, clock }),
     );
-  const work = async ({ lines }: Supervised): Promise<void> => {
-    await until("the pull fails", () => log.includes("no such host"));
-    await clock.advance(10_000);
-    await until("it runs", () => cri.calls.includes("startContainer c-a"));
-    assert.deepEqual(lines, []);
-  };
-  await supervised([await playOf(pod("a").replace("busybox:1", "other:1"))], work, { fixture, show });
+  const play = await playOf(pod("a").replace("busybox:1", "other:1"));
+  const { lines } = await supervised(t, [play], { fixture, show });
+  await until("the pull fails", () => log.includes("no such host"));
+  await clock.advance(10_000);
+  await until("it runs", () => cri.calls.includes("startContainer c-a"));
+  assert.deepEqual(lines, []);
   assert.match(log, /^default\/a: Pulling image "other:1"$/m);
   assert.match(log, /no such host \(after 0/);
   assert.match(log, /^default\/a: Pulled image "other:1" in 0.*$/m);
 });
 
-test("supervise() refuses to be the second one", async () => {
-  await supervised([await playOf(pod("a"))], async ({ store, ...all }) => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    const renewNode = (): Promise<void> => Promise.resolve();
-    const deps = { store, kubeletDeps: () => all.deps, renewNode, show: shown, report: refuse };
-    await assert.rejects(supervise(deps, new AbortController().signal), { kind: "conflict" });
-  });
+test("supervise() refuses to be the second one", async (t) => {
+  const { store, ...all } = await supervised(t, [await playOf(pod("a"))]);
+  await until("it runs", () => started(all, "c-a") === 1);
+  const renewNode = (): Promise<void> => Promise.resolve();
+  const deps = { store, kubeletDeps: () => all.deps, renewNode, show: shown, report: refuse };
+  await assert.rejects(supervise(deps, new AbortController().signal), { kind: "conflict" });
 });
 
-test("supervise() reports a play that it cannot keep once, and keeps the others", async () => {
+test("supervise() reports a play that it cannot keep once, and keeps the others", async (t) => {
   const broken = { ...(await playOf(pod("x"))), files: [{ name: "f.yaml", text: "kind: [" }] };
-  await supervised([broken, await playOf(pod("a"))], async (all) => {
-    await until("the other runs", () => started(all, "c-a") === 1);
-    await all.store.save(await playOf(pod("b")));
-    await until("another one runs", () => started(all, "c-b") === 1);
-    assert.equal(all.lines.length, 1);
-    assert.match(all.lines[0] ?? "", /default Pod\/x: .*f\.yaml, line 1/s);
-  });
+  const all = await supervised(t, [broken, await playOf(pod("a"))]);
+  await until("the other runs", () => started(all, "c-a") === 1);
+  await all.store.save(await playOf(pod("b")));
+  await until("another one runs", () => started(all, "c-b") === 1);
+  assert.equal(all.lines.length, 1);
+  assert.match(all.lines[0] ?? "", /default Pod\/x: .*f\.yaml, line 1/s);
 });
 
-test("stored plays may be read by root alone, and damaged ones are named and left out", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
+test("stored plays may be read by root alone, and damaged ones are named and left out", async (t) => {
+  const store = await storeOf(t);
   await store.save(await playOf(pod("a")));
   const [name = ""] = await readdir(store.directory);
   assert.equal((await stat(join(store.directory, name))).mode & 0o777, 0o600);
@@ -295,8 +291,9 @@ test("stored plays may be read by root alone, and damaged ones are named and lef
   const lines: string[] = [];
   assert.equal((await store.list((line) => lines.push(line))).length, 1);
   assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
-  assert.deepEqual(await new PlayStore(directory.path, "/run/other.sock").list(refuse), []);
-  assert.equal(new PlayStore(directory.path, "unix:///var/run/cri.sock").directory, store.directory);
+  const base = dirname(store.directory);
+  assert.deepEqual(await new PlayStore(base, "/run/other.sock").list(refuse), []);
+  assert.equal(new PlayStore(base, "unix:///var/run/cri.sock").directory, store.directory);
 });
 
 test("a claim may be read by root alone, and leaves nothing when it is released", async () => {
@@ -315,9 +312,8 @@ test("a claim may be read by root alone, and leaves nothing when it is released"
   assert.deepEqual(await readdir(path), []);
 });
 
-test("a stored play that another process removes meanwhile is not damaged", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
+test("a stored play that another process removes meanwhile is not damaged", async (t) => {
+  const store = await storeOf(t);
   await store.save(await playOf(pod("a")));
   // The name is there, the file is not.
   await symlink("gone", join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"));
@@ -338,17 +334,16 @@ test("the names of what is removed equal those of what was stored", async () => 
     assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
 });
 
-test("supervise() takes back a pod that an attached play has left unchanged and failed", async () => {
-  await supervised([await playOf(pod("a"))], async (all) => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    await until("it is kept", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
-    // Nothing happens to the pod, so that the supervisor does not notice.
-    const claim = await attach(all, ["default Pod/a"]);
-    await claim.abandon();
-    await until("it is taken", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
-    all.cri.end("c-a", 1);
-    await until("it is restarted", () => started(all, "c-a") === 2);
-  });
+test("supervise() takes back a pod that an attached play has left unchanged and failed", async (t) => {
+  const all = await supervised(t, [await playOf(pod("a"))]);
+  await until("it runs", () => started(all, "c-a") === 1);
+  await until("it is kept", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
+  // Nothing happens to the pod, so that the supervisor does not notice.
+  const claim = await attach(all, ["default Pod/a"]);
+  await claim.abandon();
+  await until("it is taken", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
+  all.cri.end("c-a", 1);
+  await until("it is restarted", () => started(all, "c-a") === 2);
 });
 
 test("processes that release parts of one play at once bring nothing back", async () => {
@@ -369,9 +364,8 @@ test("processes that release parts of one play at once bring nothing back", asyn
   assert.deepEqual(await readdir(first?.directory ?? ""), []);
 });
 
-test("of a workload that two plays have, as after a kill while it was stored, the last one counts", async () => {
-  await using directory = await temporaryDirectory();
-  const store = new PlayStore(directory.path, "/run/cri.sock");
+test("of a workload that two plays have, as after a kill while it was stored, the last one counts", async (t) => {
+  const store = await storeOf(t);
   const old = await playOf(pod("a"), pod("b"));
   const id = await store.save(old);
   const text = await readFile(join(store.directory, id), "utf8");
@@ -396,7 +390,7 @@ test("of a workload that two plays have, as after a kill while it was stored, th
   );
 });
 
-test("supervise() reports a damaged play once, also when its log is beside the play", async () => {
+test("supervise() reports a damaged play once, also when its log is beside the play", async (t) => {
   let lists = 0;
   const prepare = async (store: PlayStore): Promise<void> => {
     await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
@@ -409,14 +403,12 @@ test("supervise() reports a damaged play once, also when its log is beside the p
   const report = (line: string, { logPath }: PlayStore): void => {
     appendFileSync(logPath, `${line}\n`);
   };
-  const work = async (all: Supervised): Promise<void> => {
-    await until("it runs", () => started(all, "c-a") === 1);
-    // What the kernel reports of the log would come before what it reports of another play.
-    report("a line", all.store);
-    await all.store.save(await playOf(pod("b")));
-    await until("the other runs", () => started(all, "c-b") === 1);
-    assert.equal(all.lines.filter((line) => line.includes("damaged")).length, 1);
-    assert.ok(lists <= 4, `${lists} looks`);
-  };
-  await supervised([await playOf(pod("a"))], work, { prepare, report });
+  const all = await supervised(t, [await playOf(pod("a"))], { prepare, report });
+  await until("it runs", () => started(all, "c-a") === 1);
+  // What the kernel reports of the log would come before what it reports of another play.
+  report("a line", all.store);
+  await all.store.save(await playOf(pod("b")));
+  await until("the other runs", () => started(all, "c-b") === 1);
+  assert.equal(all.lines.filter((line) => line.includes("damaged")).length, 1);
+  assert.ok(lists <= 4, `${lists} looks`);
 });
