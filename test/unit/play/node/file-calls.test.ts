@@ -30,27 +30,3 @@ test(
     assert.equal(await ownersOf("c"), "100000:203000 2770", "the volume's group");
   },
 );
-
-test(
-  "with userns-remap files belong to root of the containers, and groups are theirs",
-  { skip },
-  async () => {
-    await using directory = await temporaryDirectory();
-    const calls = remappedFileCalls({ uid: 100_000, gid: 200_000 });
-    const ownersOf = async (path: string): Promise<string> => {
-      const { uid, gid } = await stat(path);
-      return `${uid}:${gid}`;
-    };
-    const made = join(directory.path, "made");
-    const file = join(made, "file");
-    await calls.makeDirectory(made, 0o755);
-    await calls.createFile(file, Buffer.from("x"), 0o400);
-    assert.deepEqual([await ownersOf(made), await ownersOf(file)], ["100000:200000", "100000:200000"]);
-    await calls.changeGroup(file, 3000);
-    assert.equal(await ownersOf(file), "100000:203000");
-    await calls.giveToGroup(made, 4000, { trustRoot: false });
-    assert.deepEqual([await ownersOf(made), await ownersOf(file)], ["100000:204000", "100000:204000"]);
-    await calls.makeDirectory(directory.path, 0o755);
-    assert.equal(await ownersOf(directory.path), "0:0", "what was there before stays as it is");
-  },
-);

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { nodeFiles } from "../../../../src/play/node/files.js";
-import { LineAssembler, LogTail, outputOf, parseLogLine } from "../../../../src/play/node/log-lines.js";
+import { LineAssembler, LogTail, parseLogLine } from "../../../../src/play/node/log-lines.js";
 import { appendFile, rename, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -43,24 +42,10 @@ for (const [what, line, expected] of cases) {
   });
 }
 
-test("LineAssembler joins the parts of each stream by itself", () => {
-  const assembler = new LineAssembler();
-  const lines = [`${time} stdout P a`, `${time} stderr F e`, `${time} stdout P b`, `${time} stdout F c`];
-  assert.deepEqual(
-    lines.map((line) => assembler.add(parseLogLine(line))),
-    [undefined, "e", undefined, "abc"],
-  );
-  assert.deepEqual(assembler.flush(), []);
-});
-
 test("LineAssembler gives out a line that never ends in bounded parts", () => {
   const assembler = new LineAssembler(4);
   const piece = { stream: "stdout", text: "abc", isEnd: false };
   assert.deepEqual([assembler.add(piece), assembler.add(piece)], [undefined, "abcabc"]);
-});
-
-test("outputOf() keeps a last line that was not ended", () => {
-  assert.deepEqual(outputOf(`${time} stdout F a\n${time} stdout P b\n`), ["a", "b"]);
 });
 
 async function linesOf(tail: LogTail): Promise<readonly string[]> {
@@ -78,14 +63,6 @@ async function withTail(
   await work(path, tail, directory.path);
 }
 
-test("LogTail waits for a file that is not there yet", () =>
-  withTail(async (path, tail) => {
-    assert.deepEqual(await linesOf(tail), []);
-    await writeFile(path, "a\n");
-    assert.deepEqual(await linesOf(tail), ["a"]);
-    assert.deepEqual(await linesOf(tail), []);
-  }));
-
 test("LogTail keeps half a line, also half a character, until its rest comes", () =>
   withTail(async (path, tail) => {
     const bytes = Buffer.from("aé\nb\n");
@@ -93,16 +70,6 @@ test("LogTail keeps half a line, also half a character, until its rest comes", (
     assert.deepEqual(await linesOf(tail), []);
     await appendFile(path, bytes.subarray(2));
     assert.deepEqual(await linesOf(tail), ["aé", "b"]);
-  }));
-
-test("LogTail reads the end of a rotated file before the new one", () =>
-  withTail(async (path, tail) => {
-    await writeFile(path, "a\n");
-    await linesOf(tail);
-    await appendFile(path, "b\n");
-    await rename(path, `${path}.1`);
-    await writeFile(path, "c\n");
-    assert.deepEqual(await linesOf(tail), ["b", "c"]);
   }));
 
 test("LogTail follows a link whose target is exchanged", () =>
@@ -125,13 +92,6 @@ test("LogTail starts again in a file that was cut", () =>
     assert.deepEqual(await linesOf(tail), ["b"]);
   }));
 
-test("LogTail reads lines longer than its buffer", () =>
-  withTail(async (path, tail) => {
-    const line = "x".repeat(200_000);
-    await writeFile(path, `${line}\nend\n`);
-    assert.deepEqual(await linesOf(tail), [line, "end"]);
-  }));
-
 test("LogTail takes a line without an end in bounded parts", () =>
   withTail(async (path, tail) => {
     await writeFile(path, "x".repeat(2_500_000));
@@ -151,12 +111,6 @@ test("LogTail gives the unfinished last line of a rotated file by itself", () =>
     await rename(path, `${path}.1`);
     await writeFile(path, "new\n");
     assert.deepEqual(await linesOf(tail), ["half", "new"]);
-  }));
-
-test("LogTail refuses a pipe in place of a log", () =>
-  withTail(async (path, tail) => {
-    execFileSync("mkfifo", [path]);
-    await assert.rejects(linesOf(tail), /it is not a file/);
   }));
 
 test("LogTail reads of a container that never stops what there was at the beginning of the read", async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { readPodEnd } from "../../../../src/play/node/pod-end.js";
 import { readPodRecord, readPodRecords, writePodRecord } from "../../../../src/play/node/pod-record.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { makeFixture, podWith } from "../fake-cri.js";
@@ -45,5 +46,13 @@ describe("the record of a pod", () => {
       const found = await readPodRecords(deps, (line) => lines.push(line));
       assert.deepEqual([found.map(({ key }) => key.uid), lines.length], [["uid-3"], 1]);
     });
+  }
+});
+
+test("readPodEnd() tells no end from a file that is damaged", async () => {
+  const { deps, files } = makeFixture();
+  for (const text of ["", "{", "null", '"s1"', "[]", "{}"]) {
+    files.texts.set("/state/uid-1/end.json", text);
+    assert.equal(await readPodEnd({ uid: "uid-1" }, "s1", deps), undefined, text);
   }
 });

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  linuxResources,
-  podMemoryLimit,
-  qosClass,
-  sandboxResources,
-} from "../../../../src/play/pod-config/resources.js";
+import { linuxResources, qosClass } from "../../../../src/play/pod-config/resources.js";
 import { podWith } from "../fake-cri.js";
 
 const node = {
@@ -80,17 +75,6 @@ test("linuxResources() limits each size of huge pages, and ends a container as a
   assert.deepEqual(without.hugepage_limits, [{ page_size: "2MB", limit: "8388608" }]);
 });
 
-test("beside limits of the pod, its requests are those of its containers, else the limits", async () => {
-  const spec = (request: string): string =>
-    `  resources: {limits: {cpu: 1, memory: 1G}}\n  containers: [{name: a, image: x, resources: ${request}}]`;
-  const half = (await podWith(spec("{requests: {cpu: 500m}}"))).pod.spec;
-  assert.equal(qosClass(half), "Burstable");
-  assert.equal(sandboxResources(half).cpu_shares, "512");
-  const none = (await podWith(spec("{}"))).pod.spec;
-  assert.equal(qosClass(none), "Guaranteed");
-  assert.equal(sandboxResources(none).cpu_shares, "1024");
-});
-
 test("resources of the pod decide on its class, limit containers without limits, and share their request", async () => {
   const { pod } = await podWith(
     [
@@ -119,22 +103,4 @@ test("a sidecar is not killed before the container with the smallest request", a
   const [sidecar] = pod.spec.initContainers ?? [];
   assert.ok(sidecar);
   assert.equal(linuxResources(sidecar, pod.spec, node).oom_score_adj, "750");
-});
-
-test("sandboxResources() adds up what runs at the same time", async () => {
-  const limit = (cpu: string) => `resources: {limits: {cpu: ${cpu}, memory: 1G}}`;
-  const { pod } = await podWith(
-    [
-      `  containers: [{name: a, image: x, ${limit("1")}}, {name: b, image: x, ${limit("1")}}]`,
-      `  initContainers: [{name: s, image: x, restartPolicy: Always, ${limit("500m")}}, {name: i, image: x, ${limit("4")}}]`,
-    ].join("\n"),
-  );
-  assert.deepEqual(sandboxResources(pod.spec), {
-    cpu_period: "100000",
-    cpu_quota: "450000",
-    cpu_shares: "4608",
-    memory_limit_in_bytes: "3000000000",
-  });
-  assert.equal(podMemoryLimit(pod.spec), 3_000_000_000n);
-  assert.equal(podMemoryLimit({ ...pod.spec, containers: [{ name: "a", image: "x" }] }), undefined);
 });

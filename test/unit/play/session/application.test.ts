@@ -128,17 +128,6 @@ describe("the first application", () => {
     }
   });
 
-  test("keeps nothing when the image of a volume is missing and must not be pulled", async () => {
-    const fixture = makeFixture();
-    const volumes = "volumes: [{name: m, image: {reference: model:1, pullPolicy: Never}}]";
-    const container = `{name: a, ${image}, volumeMounts: [{name: m, mountPath: /m}]}`;
-    await assert.rejects(
-      up(fixture, { text: `  containers: [${container}]\n  ${volumes}` }),
-      /ensure the image of container "a": find image "model:1": not on this node/,
-    );
-    assert.deepEqual(fixture.cri.calls, ["runPodSandbox web", "stopPodSandbox web", "removePodSandbox web"]);
-  });
-
   test("leaves /etc/hosts alone where a volume is mounted", async () => {
     const fixture = makeFixture();
     const mounts = "volumeMounts: [{name: v, mountPath: /etc/hosts}]";
@@ -285,19 +274,6 @@ describe("the first application", () => {
       [PodSandboxState.SANDBOX_NOTREADY],
     );
     assert.ok(fixture.files.paths.size > 0);
-  });
-
-  test("makes a new sandbox when the old one has ended, and keeps the volumes' data", async () => {
-    const fixture = fixtureWithInit();
-    await up(fixture);
-    for (const sandbox of fixture.cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
-    for (const container of fixture.cri.containers) container.state = ContainerState.CONTAINER_EXITED;
-    fixture.cri.calls.length = 0;
-    await up(fixture);
-    const again = allCalls.map((call) => (call.startsWith("create") ? `${call} 1` : call));
-    // The sandbox that has ended stays while it has containers.
-    assert.deepEqual(fixture.cri.calls, ["stopPodSandbox web", "removeContainer init", ...again]);
-    assert.ok(!fixture.files.calls.some((call) => /^removeTree \/state\/uid-1(\/volumes|$)/.test(call)));
   });
 
   test("removes the earlier pods, too, when a pod fails", async () => {
@@ -604,24 +580,6 @@ describe("removePods()", () => {
     ]);
     assert.deepEqual([...fixture.files.paths], []);
     assert.equal(fixture.reports.at(-1), "default/web: removed");
-  });
-
-  test("is no error for a pod that is not there", async () => {
-    const fixture = makeFixture();
-    const { key } = await podWith(spec);
-    assert.deepEqual(await removePods([{ source: "f", key }], fixture.deps, signal), { failed: 0 });
-    assert.deepEqual(fixture.cri.calls, []);
-    assert.deepEqual(fixture.files.calls, []);
-    assert.deepEqual(fixture.reports, ["default/web: not there"]);
-  });
-
-  test("finds a pod whose manifest has got another uid", async () => {
-    const fixture = fixtureWithInit();
-    await up(fixture);
-    const { key } = await podWith(spec);
-    await removePods([{ source: "f", key: { ...key, uid: "new" } }], fixture.deps, signal);
-    assert.deepEqual(fixture.cri.sandboxes, []);
-    assert.deepEqual([...fixture.files.paths], []);
   });
 
   for (const uid of ["", "..", "../../etc"]) {
