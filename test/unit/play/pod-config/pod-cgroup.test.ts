@@ -11,100 +11,60 @@ const key = { uid: "u1" };
 const node = { hugePageSizes: ["2MB", "1GB"] };
 const { signal } = new AbortController();
 
-const container = (name: string, resources: string): string =>
-  `{name: ${name}, image: x, resources: ${resources}}`;
+/** Containers a, b … with these resources. */
+const list = (...resources: readonly string[]): string =>
+  resources.map((each, at) => `{name: ${"abc"[at] ?? ""}, image: x, resources: {${each}}}`).join(", ");
+const of = (...resources: readonly string[]): string => `containers: [${list(...resources)}]`;
+const whole = "limits: {cpu: 1, memory: 64Mi}";
+const half = "limits: {cpu: 500m, memory: 64Mi}";
+const sidecar = "{name: s, image: x, restartPolicy: Always, resources: {limits: {cpu: 500m, memory: 32Mi}}}";
+const init = (resources: string): string => `{name: i, image: x, resources: {${resources}}}`;
+const after = (inits: string): string => `initContainers: [${inits}]\n  ${of(whole)}`;
+const inPod = (resources: string, ...containers: readonly string[]): string =>
+  `resources: {${resources}}\n  ${of(...containers)}`;
 
 /**
  * Names; lines of the spec; CPU shares, CPU quota in microseconds per 100 ms and memory limit, as
  * ResourceConfigForPod of Kubernetes 1.36 has them ("-": not limited). MiB for memory.
  */
 const table: readonly (readonly [string, string, readonly [number, number | "-", number | "-"]])[] = [
-  ["BestEffort", `containers: [${container("a", "{}")}]`, [2, "-", "-"]],
-  ["Guaranteed", `containers: [${container("a", "{limits: {cpu: 500m, memory: 64Mi}}")}]`, [512, 50_000, 64]],
-  [
-    "Guaranteed, two containers",
-    `containers: [${container("a", "{limits: {cpu: 500m, memory: 64Mi}}")}, ${container("b", "{limits: {cpu: 1, memory: 36Mi}}")}]`,
-    [1536, 150_000, 100],
-  ],
-  [
-    "requests alone",
-    `containers: [${container("a", "{requests: {cpu: 250m, memory: 8Mi}}")}]`,
-    [256, "-", "-"],
-  ],
-  [
-    "one container without a memory limit",
-    `containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}, ${container("b", "{limits: {cpu: 1}}")}]`,
-    [2048, 200_000, "-"],
-  ],
-  [
-    "requests below limits",
-    `containers: [${container("a", "{requests: {cpu: 100m}, limits: {cpu: 2, memory: 64Mi}}")}]`,
-    [102, 200_000, 64],
-  ],
-  [
-    "at least 1 ms of CPU",
-    `containers: [${container("a", "{limits: {cpu: 1m, memory: 64Mi}}")}]`,
-    [2, 1000, 64],
-  ],
-  ["at most 262144 shares", `containers: [${container("a", "{requests: {cpu: 300}}")}]`, [262_144, "-", "-"]],
-  [
-    "a large init container",
-    `initContainers: [${container("i", "{limits: {cpu: 2, memory: 100Mi}}")}]
-  containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}]`,
-    [2048, 200_000, 100],
-  ],
-  [
-    "a sidecar runs beside the containers",
-    `initContainers: [{name: s, image: x, restartPolicy: Always, resources: {limits: {cpu: 500m, memory: 32Mi}}}]
-  containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}]`,
-    [1536, 150_000, 96],
-  ],
+  ["BestEffort", of(""), [2, "-", "-"]],
+  ["Guaranteed", of(half), [512, 50_000, 64]],
+  ["Guaranteed, two containers", of(half, "limits: {cpu: 1, memory: 36Mi}"), [1536, 150_000, 100]],
+  ["requests alone", of("requests: {cpu: 250m, memory: 8Mi}"), [256, "-", "-"]],
+  ["one container without a memory limit", of(whole, "limits: {cpu: 1}"), [2048, 200_000, "-"]],
+  ["requests below limits", of("requests: {cpu: 100m}, limits: {cpu: 2, memory: 64Mi}"), [102, 200_000, 64]],
+  ["at least 1 ms of CPU", of("limits: {cpu: 1m, memory: 64Mi}"), [2, 1000, 64]],
+  ["at most 262144 shares", of("requests: {cpu: 300}"), [262_144, "-", "-"]],
+  ["a large init container", after(init("limits: {cpu: 2, memory: 100Mi}")), [2048, 200_000, 100]],
+  ["a sidecar runs beside the containers", after(sidecar), [1536, 150_000, 96]],
   [
     "an init container runs beside the sidecars before it",
-    `initContainers:
-  - {name: s, image: x, restartPolicy: Always, resources: {limits: {cpu: 500m, memory: 32Mi}}}
-  - ${container("i", "{limits: {cpu: 1, memory: 200Mi}}")}
-  containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}]`,
+    after(`${sidecar}, ${init("limits: {cpu: 1, memory: 200Mi}")}`),
     [1536, 150_000, 232],
   ],
+  ["an init container without limits", after(init("")), [1024, "-", "-"]],
   [
-    "an init container without limits",
-    `initContainers: [${container("i", "{}")}]
-  containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}]`,
-    [1024, "-", "-"],
-  ],
-  [
-    "an init container without limits, after a sidecar that has them",
-    `initContainers:
-  - {name: s, image: x, restartPolicy: Always, resources: {limits: {cpu: 500m, memory: 32Mi}}}
-  - ${container("i", "{}")}
-  containers: [${container("a", "{limits: {cpu: 1, memory: 64Mi}}")}]`,
+    "an init container without limits, after a sidecar",
+    after(`${sidecar}, ${init("")}`),
     [1536, 150_000, 96],
   ],
   [
     "limits of the pod, whose requests are the limits",
-    `resources: {limits: {cpu: 2, memory: 128Mi}}
-  containers: [${container("a", "{}")}, ${container("b", "{}")}]`,
+    inPod("limits: {cpu: 2, memory: 128Mi}", "", ""),
     [2048, 200_000, 128],
   ],
   [
     "limits of the pod, whose requests are those of the containers",
-    `resources: {limits: {cpu: 2, memory: 128Mi}}
-  containers: [${container("a", "{requests: {cpu: 250m}}")}, ${container("b", "{requests: {cpu: 250m}}")}]`,
+    inPod("limits: {cpu: 2, memory: 128Mi}", "requests: {cpu: 250m}", "requests: {cpu: 250m}"),
     [512, 200_000, 128],
   ],
   [
     "a memory limit of the pod alone",
-    `resources: {requests: {cpu: 1}, limits: {memory: 128Mi}}
-  containers: [${container("a", "{limits: {cpu: 1}}")}, ${container("b", "{}")}]`,
+    inPod("requests: {cpu: 1}, limits: {memory: 128Mi}", "limits: {cpu: 1}", ""),
     [1024, "-", 128],
   ],
-  [
-    "requests of the pod alone",
-    `resources: {requests: {cpu: 1}}
-  containers: [${container("a", "{limits: {cpu: 500m, memory: 64Mi}}")}]`,
-    [1024, 50_000, 64],
-  ],
+  ["requests of the pod alone", inPod("requests: {cpu: 1}", half), [1024, 50_000, 64]],
 ];
 
 for (const [name, spec, [shares, quota, memory]] of table) {
@@ -119,9 +79,7 @@ for (const [name, spec, [shares, quota, memory]] of table) {
 }
 
 test("podCgroup() limits all sizes of huge pages when the pod has a limit of one", async () => {
-  const { pod } = await uncheckedPodWith(
-    `  resources: {limits: {hugepages-2Mi: 8Mi, memory: 1Gi}}\n  containers: [${container("a", "{}")}]`,
-  );
+  const { pod } = await uncheckedPodWith(`  ${inPod("limits: {hugepages-2Mi: 8Mi, memory: 1Gi}", "")}`);
   assert.deepEqual(podCgroup(key, pod.spec, "cgroupfs", node).hugePages, [
     { size: "2MB", limitBytes: 8n * 1024n ** 2n },
     { size: "1GB", limitBytes: 0n },
@@ -172,10 +130,10 @@ describe("where play can make no cgroups", () => {
 
   test("prepareCgroup() tells only pods with limits of their own", async () => {
     const { deps, files } = makeFixture();
-    const limits = "{limits: {memory: 64Mi}}";
-    const ofContainer = await podWith(`  containers: [${container("a", limits)}]`);
+    const limits = "limits: {memory: 64Mi}";
+    const ofContainer = await podWith(`  ${of(limits)}`);
     assert.equal(await prepareCgroup(ofContainer, deps), undefined);
-    const ofPod = await podWith(`  resources: ${limits}\n  containers: [${container("a", "{}")}]`);
+    const ofPod = await podWith(`  ${inPod(limits, "")}`);
     assert.match((await prepareCgroup(ofPod, deps)) ?? "", /each container.*the test has none/);
     assert.deepEqual(files.calls, []);
   });
