@@ -1,4 +1,5 @@
 /** A CRI server in memory for the tests of play. It keeps sandboxes and containers and records calls. */
+import { EventEmitter, on } from "node:events";
 import { ShimError } from "../../../src/lib/errors.js";
 import {
   type Answer,
@@ -10,7 +11,6 @@ import {
   ContainerState,
   type ContainerStatus,
   type Image,
-  type Mount,
   type PodSandbox,
   type PodSandboxConfig,
   PodSandboxState,
@@ -82,7 +82,7 @@ export class FakeCri implements CriClient {
   hasEvents = true;
   /** Address of the pods; empty for none. */
   ip = "10.1.2.3";
-  readonly #listeners = new Set<(pod: string) => void>();
+  readonly #events = new EventEmitter().setMaxListeners(0);
   #serial = 0;
 
   constructor(private readonly clock: Clock = systemClock) {}
@@ -130,24 +130,10 @@ export class FakeCri implements CriClient {
   async *containerEvents(signal: AbortSignal): ReturnType<CriClient["containerEvents"]> {
     await Promise.resolve();
     if (!this.hasEvents) throw new ShimError("unsupported", "GetContainerEvents: not served");
-    const pending: string[] = [];
-    let wake = (): void => undefined;
-    const listener = (pod: string): void => {
-      pending.push(pod);
-      wake();
-    };
-    this.#listeners.add(listener);
-    signal.addEventListener("abort", () => {
-      wake();
-    });
     try {
-      while (!signal.aborted) {
-        const pod = pending.shift();
-        if (pod === undefined) await new Promise<void>((resolve) => (wake = resolve));
-        else yield eventOf(pod);
-      }
-    } finally {
-      this.#listeners.delete(listener);
+      for await (const [pod] of on(this.#events, "pod", { signal })) yield eventOf(String(pod));
+    } catch (error) {
+      if (!signal.aborted) throw error;
     }
   }
 
@@ -168,17 +154,12 @@ export class FakeCri implements CriClient {
 
   /** Sends an event of the pod. */
   notify(pod: string): void {
-    for (const listener of this.#listeners) listener(pod);
+    this.#events.emit("pod", pod);
   }
 
   version(): ReturnType<CriClient["version"]> {
-    const answer = {
-      version: "0.1.0",
-      runtime_name: "fake",
-      runtime_version: "1",
-      runtime_api_version: "v1",
-    };
-    return Promise.resolve(answer);
+    const versions = { version: "0.1.0", runtime_version: "1", runtime_api_version: "v1" };
+    return Promise.resolve({ ...versions, runtime_name: "fake" });
   }
 
   cgroupDriver(): ReturnType<CriClient["cgroupDriver"]> {
@@ -192,16 +173,10 @@ export class FakeCri implements CriClient {
   imageStatus(image: string): Promise<Image | undefined> {
     this.allCalls.push(`imageStatus ${image}`);
     const found = this.images.get(image.replace(/^id of /, ""));
-    const none = {
-      repo_tags: [],
-      repo_digests: [],
-      size: "1",
-      uid: null,
-      username: "",
-      spec: null,
-      pinned: false,
-    };
-    return Promise.resolve(found && { ...none, id: `id of ${image}`, ...found });
+    const texts = { repo_tags: [], repo_digests: [], size: "1", username: "" };
+    return Promise.resolve(
+      found && { ...texts, uid: null, spec: null, pinned: false, id: `id of ${image}`, ...found },
+    );
   }
 
   /** Errors of the next pulls, in order. */
@@ -318,7 +293,7 @@ export class FakeCri implements CriClient {
         exit_code: container.exitCode,
         reason: container.exitCode === 0 ? "Completed" : "Error",
         message: "",
-        mounts: (container.config.mounts ?? []).map(toMount),
+        mounts: [],
         log_path: `/logs/${container.config.log_path ?? ""}`,
         resources: null,
         user: null,
@@ -406,22 +381,6 @@ function listedContainer({ id, sandboxId, config, state, createdAt }: FakeContai
     labels: strings(config.labels),
     annotations: strings(config.annotations),
     image_id: "",
-  };
-}
-
-function toMount({ host_path = "", container_path = "", readonly = false }: Answer<Mount>): Mount {
-  return {
-    host_path,
-    container_path,
-    readonly,
-    selinux_relabel: false,
-    propagation: 0,
-    uidMappings: [],
-    gidMappings: [],
-    recursive_read_only: false,
-    image: null,
-    image_sub_path: "",
-    mount_options: [],
   };
 }
 

@@ -11,35 +11,6 @@ const sidecar = `  initContainers: [{name: i, image: x, restartPolicy: Always}]\
 const never = "\n  restartPolicy: Never";
 const waiting = (reason: string) => ({ reason });
 
-interface PodList {
-  readonly kind: string;
-  readonly items: readonly [
-    {
-      readonly kind: string;
-      readonly metadata: Readonly<Record<string, unknown>>;
-      readonly spec: { readonly containers: readonly unknown[] };
-      readonly status: {
-        readonly phase: string;
-        readonly podIP: string;
-        readonly podIPs: unknown;
-        readonly qosClass: string;
-        readonly containerStatuses: readonly [ContainerObject, ContainerObject];
-        readonly initContainerStatuses: readonly ContainerObject[];
-      };
-    },
-  ];
-}
-
-interface ContainerObject {
-  readonly name: string;
-  readonly containerID: string;
-  readonly ready: boolean;
-  readonly state: {
-    readonly running?: { readonly startedAt: string };
-    readonly terminated?: { readonly exitCode: number; readonly containerID: string };
-  };
-}
-
 describe("summarizeNow() prints as kubectl does", () => {
   type Case = readonly [string, string, Readonly<Record<string, { reason: string }>>, string, string];
   const cases: readonly Case[] = [
@@ -123,33 +94,24 @@ describe("renderPlayedPods()", () => {
 
   test("as a List of Pods, in JSON and in YAML", async () => {
     const pod = await shownPod(init + never, "i=0 j=0 a=running b=3");
-    const list = JSON.parse(await renderPlayedPods([pod], "json", how)) as PodList;
-    assert.deepEqual(parse(await renderPlayedPods([pod], "yaml", how)), list);
-    assert.deepEqual([list.kind, list.items.length], ["List", 1]);
-    const [{ kind, metadata, spec, status }] = list.items;
-    assert.equal(kind, "Pod");
-    assert.deepEqual(metadata, {
-      ...{ name: "web", namespace: "default", uid: "uid-1", creationTimestamp: "1970-01-01T00:00:01Z" },
-    });
-    assert.equal(spec.containers.length, 2);
-    assert.deepEqual([status.phase, status.podIP, status.qosClass], ["Running", "10.1.2.3", "BestEffort"]);
-    assert.deepEqual(status.podIPs, [{ ip: "10.1.2.3" }]);
-    const [a, b] = status.containerStatuses;
-    assert.deepEqual([a.containerID, a.ready], ["docker://id-a", true]);
-    assert.ok(a.state.running?.startedAt);
-    assert.deepEqual([b.state.terminated?.exitCode, b.state.terminated?.containerID], [3, "docker://id-b"]);
-    assert.deepEqual(
-      status.initContainerStatuses.map(({ name }) => name),
-      ["i", "j"],
-    );
+    const text = await renderPlayedPods([pod], "json", how);
+    const yaml = await renderPlayedPods([pod], "yaml", how);
+    assert.deepEqual(parse(yaml), JSON.parse(text));
+    for (const expected of [
+      /^apiVersion: v1\nkind: List\n/,
+      /kind: Pod\n.*metadata:\n +name: web\n +namespace: default\n +uid: uid-1\n +creationTimestamp: "?1970-01-01T00:00:01Z/s,
+      /phase: Running\n/,
+      /podIP: 10\.1\.2\.3\n.*podIPs:\n +- ip: 10\.1\.2\.3\n/s,
+      /qosClass: BestEffort\n/,
+      /containerStatuses:.*containerID: docker:\/\/id-a\n.*running:\n +startedAt: .*exitCode: 3\n.*docker:\/\/id-b\n/s,
+    ])
+      assert.match(yaml, expected);
   });
 
   test("of a pod that was not looked at yet", async () => {
     const pod = { ...(await shownPod(two, "")), status: undefined, deletedAt: 1000 };
-    const list = JSON.parse(await renderPlayedPods([pod], "json", how)) as PodList;
-    const [{ metadata, status }] = list.items;
-    assert.equal(metadata["deletionTimestamp"], "1970-01-01T00:00:01Z");
-    assert.equal(status.phase, "Pending");
+    const yaml = await renderPlayedPods([pod], "yaml", how);
+    assert.match(yaml, /deletionTimestamp: "?1970-01-01T00:00:01Z.*phase: Pending\n/s);
   });
 
   test("wide, with uid, images and the whole event", async () => {
