@@ -1,138 +1,88 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { after, before, describe, test } from "node:test";
-import { loadPackageDefinition, Server, ServerCredentials, status } from "@grpc/grpc-js";
-import type { sendUnaryData, ServerUnaryCall, ServiceClientConstructor } from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
-import { isKind, ShimError } from "../../../../src/lib/errors.js";
-import type { ConnectedClient } from "../../../../src/play/cri/client.js";
-import { connect } from "../../../../src/play/cri/client.js";
-
-type Request = Readonly<Record<string, unknown>>;
-
-/** A gRPC server with the CRI's own definitions, which records requests. */
-class RecordingServer {
-  readonly requests: (readonly [string, Request])[] = [];
-  answers: Readonly<Record<string, unknown>> = {};
-  readonly #server = new Server();
-
-  constructor() {
-    const file = fileURLToPath(new URL("../../../../proto/runtime/v1/api.proto", import.meta.url));
-    const loaded = loadPackageDefinition(loadSync(file, { keepCase: true, longs: String, defaults: true }));
-    const { v1 } = (loaded as unknown as { runtime: { v1: Record<string, ServiceClientConstructor> } })
-      .runtime;
-    for (const name of ["RuntimeService", "ImageService"]) {
-      const definition = v1[name]?.service;
-      assert.ok(definition);
-      const handler =
-        (rpc: string) => (call: ServerUnaryCall<Request, unknown>, done: sendUnaryData<unknown>) => {
-          this.requests.push([rpc, call.request]);
-          const answer = this.answers[rpc];
-          if (answer instanceof Error) done(answer);
-          else if (answer !== "never") done(null, answer ?? {});
-        };
-      this.#server.addService(
-        definition,
-        Object.fromEntries(Object.keys(definition).map((rpc) => [rpc, handler(rpc)])),
-      );
-    }
-  }
-
-  async listen(path: string): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) => {
-        if (error === null) resolve();
-        else reject(error);
-      });
-    });
-  }
-
-  close(): void {
-    this.#server.forceShutdown();
-  }
-}
+import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import type { sendUnaryData, ServerUnaryCall } from "@grpc/grpc-js";
+import { criMethods } from "../../../../src/client/cri-messages.js";
+import { CgroupDriver } from "../../../../src/domain/cri.js";
+import { ShimError } from "../../../../src/lib/errors.js";
+import { type ConnectedClient, connect } from "../../../../src/play/cri/client.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const { signal } = new AbortController();
 
 describe("connect()", () => {
-  let directory: string;
-  let server: RecordingServer;
+  const requests: (readonly [string, object])[] = [];
+  let answers: Readonly<Record<string, unknown>> = {};
+  const server = new Server();
+  let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
   let client: ConnectedClient;
+
   before(async () => {
-    directory = await mkdtemp(join(tmpdir(), "play-client-"));
-    server = new RecordingServer();
-    await server.listen(join(directory, "s"));
-    client = connect(`unix://${join(directory, "s")}`);
+    directory = await temporaryDirectory();
+    for (const [rpc, { path, responseSerialize, requestDeserialize }] of criMethods()) {
+      const handle = ({ request }: ServerUnaryCall<object, unknown>, done: sendUnaryData<unknown>): void => {
+        requests.push([rpc, request]);
+        const answer = answers[rpc];
+        if (answer instanceof Error) done(answer);
+        else if (answer !== "never") done(null, answer ?? {});
+      };
+      server.register(path, handle, responseSerialize as never, requestDeserialize, "unary");
+    }
+    const address = `unix:${join(directory.path, "s")}`;
+    await new Promise((resolve) => server.bindAsync(address, ServerCredentials.createInsecure(), resolve));
+    client = connect(`unix://${join(directory.path, "s")}`);
   });
   after(async () => {
     client.close();
-    server.close();
-    await rm(directory, { recursive: true });
+    server.forceShutdown();
+    await directory[Symbol.asyncDispose]();
   });
-
-  async function requestOf(rpc: string, work: () => Promise<unknown>): Promise<Request> {
-    server.requests.length = 0;
-    await work();
-    const found = server.requests.find(([name]) => name === rpc);
-    assert.ok(found, `${rpc} was not called`);
-    return found[1];
-  }
 
   test("cgroupDriver() is undefined for a server without RuntimeConfig, or that says nothing in it", async () => {
     const unimplemented = Object.assign(new Error("unknown method"), { code: status.UNIMPLEMENTED });
     for (const [answer, expected] of [
-      [{ linux: { cgroup_driver: "SYSTEMD" } }, "systemd"],
-      [{ linux: { cgroup_driver: "CGROUPFS" } }, "cgroupfs"],
+      [{ linux: { cgroup_driver: CgroupDriver.SYSTEMD } }, "systemd"],
+      [{ linux: { cgroup_driver: CgroupDriver.CGROUPFS } }, "cgroupfs"],
       [{}, undefined],
       [unimplemented, undefined],
     ] as const) {
-      server.answers = { RuntimeConfig: answer };
+      answers = { RuntimeConfig: answer };
       assert.equal(await client.cgroupDriver(signal), expected);
     }
-    server.answers = {};
   });
 
-  test("sends the handler and the configuration of a sandbox, and answers its id", async () => {
-    server.answers = { RunPodSandbox: { pod_sandbox_id: "id" } };
+  test("sends what it was told, answers ids, and takes a missing image as such", async () => {
+    answers = { RunPodSandbox: { pod_sandbox_id: "id" } };
+    requests.length = 0;
     const metadata = { name: "web", uid: "u", namespace: "n", attempt: 1 };
-    const request = await requestOf("RunPodSandbox", async () => {
-      assert.equal(await client.runPodSandbox({ metadata }, "gvisor", signal), "id");
-    });
-    assert.equal(request["runtime_handler"], "gvisor");
-    assert.deepEqual((request["config"] as Request)["metadata"], metadata);
-  });
-
-  test("takes a missing image as such, and passes the grace period and label filter", async () => {
-    server.answers = {};
+    assert.equal(await client.runPodSandbox({ metadata }, "gvisor", signal), "id");
     assert.equal(await client.imageStatus("x", signal), undefined);
-    const stop = await requestOf("StopContainer", () => client.stopContainer("c", 7, signal));
-    assert.deepEqual(stop, { container_id: "c", timeout: "7" });
-    const list = await requestOf("ListPodSandbox", () => client.listPodSandboxes({ a: "b" }, signal));
-    assert.deepEqual((list["filter"] as Request)["label_selector"], { a: "b" });
+    await client.stopContainer("c", 7, signal);
+    await client.listPodSandboxes({ a: "b" }, signal);
+    const sent = Object.fromEntries(requests) as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+    assert.equal(sent["RunPodSandbox"]?.["runtime_handler"], "gvisor");
+    assert.deepEqual((sent["RunPodSandbox"]["config"] as { metadata: object }).metadata, metadata);
+    assert.deepEqual({ ...sent["StopContainer"] }, { container_id: "c", timeout: "7" });
+    assert.deepEqual((sent["ListPodSandbox"]?.["filter"] as { label_selector: object }).label_selector, {
+      a: "b",
+    });
   });
 
-  const codes: readonly (readonly [status, ShimError["kind"]])[] = [
-    [status.INVALID_ARGUMENT, "invalid"],
-    [status.NOT_FOUND, "notFound"],
-    [status.FAILED_PRECONDITION, "precondition"],
-    [status.UNKNOWN, "unknown"],
-  ];
-  for (const [code, kind] of codes) {
-    test(`turns the status ${status[code]} into the kind ${kind}, with the RPC's name and the server's words`, async () => {
-      server.answers = { StartContainer: Object.assign(new Error("broken"), { code, details: "why not" }) };
-      await assert.rejects(client.startContainer("c", signal), (error) => {
-        assert.ok(isKind(error, kind));
-        assert.equal(error.message, "StartContainer: why not");
-        return true;
-      });
-    });
-  }
+  test("turns a status into a kind, with the RPC's name and the server's words", async () => {
+    for (const [code, kind] of [
+      [status.INVALID_ARGUMENT, "invalid"],
+      [status.NOT_FOUND, "notFound"],
+      [status.FAILED_PRECONDITION, "precondition"],
+      [status.UNKNOWN, "unknown"],
+    ] as const) {
+      answers = { StartContainer: Object.assign(new Error("broken"), { code, details: "why not" }) };
+      await assert.rejects(client.startContainer("c", signal), { kind, message: "StartContainer: why not" });
+    }
+  });
 
   test("ends a call that is never answered when its signal aborts, with the reason of the abort", async () => {
-    server.answers = { PullImage: "never" };
+    answers = { PullImage: "never" };
     const controller = new AbortController();
     const call = client.pullImage("x", {}, controller.signal);
     controller.abort(new ShimError("cancelled", "interrupted"));
@@ -141,14 +91,9 @@ describe("connect()", () => {
   });
 
   test("names a socket without a server", async () => {
-    const lonely = connect(join(directory, "missing"));
-    try {
-      await assert.rejects(
-        lonely.version(signal),
-        /missing": no CRI server answers there; start dockershim first/,
-      );
-    } finally {
-      lonely.close();
-    }
+    const lonely = connect(join(directory.path, "missing"));
+    const expected = /missing": no CRI server answers there; start dockershim first/;
+    await assert.rejects(lonely.version(signal), expected);
+    lonely.close();
   });
 });

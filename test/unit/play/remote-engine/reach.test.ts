@@ -25,21 +25,16 @@ for (const [what, info, expected] of [
     assert.deepEqual(readReach(info), { ...expected, engineId: "", root: undefined, directory: undefined });
   });
 
-test("readReach() tells the server's directory", () => {
+test("readReach() tells directory and engine, and who root of a container is with userns-remap", () => {
   const directory = { path: "/state", id: "boot:1:2" };
   assert.deepEqual(readReach({ reach: JSON.stringify({ directory }) }).directory, directory);
   assert.equal(readReach({ reach: JSON.stringify({ directory: { path: "/state" } }) }).directory, undefined);
-});
-
-test("readReach() tells the engine by its id", () => {
-  assert.equal(readReach({ engine: JSON.stringify({ engineId: "ID" }) }).engineId, "ID");
-});
-
-test("readReach() tells who root of a container is with userns-remap", () => {
-  const engine = (usernsRemap: boolean): string =>
-    JSON.stringify({ security: { usernsRemap }, dockerRootDir: "/var/lib/docker/100000.200000" });
-  assert.deepEqual(readReach({ engine: engine(true) }).root, { uid: 100_000, gid: 200_000 });
-  assert.equal(readReach({ engine: engine(false) }).root, undefined);
+  const dockerRootDir = "/var/lib/docker/100000.200000";
+  for (const usernsRemap of [true, false]) {
+    const info = { engineId: "ID", security: { usernsRemap }, dockerRootDir };
+    const { engineId, root } = readReach({ engine: JSON.stringify(info) });
+    assert.deepEqual([engineId, root], ["ID", usernsRemap ? { uid: 100_000, gid: 200_000 } : undefined]);
+  }
 });
 
 test("claimVolume() tells all claims apart, and fits into a directory's name", () => {

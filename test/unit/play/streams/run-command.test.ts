@@ -6,7 +6,7 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { dialFromHere } from "../../../../src/play/cri/dial.js";
 import { exitCodeOf, runCommand, type TerminalSize } from "../../../../src/play/streams/run-command.js";
-import { isKind, ShimError } from "../../../../src/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { dataFrameHeader, resetStatus, rstStreamFrame } from "../../../../src/lib/spdy/frames.js";
 import { cat, fakeCommand, sleepForever } from "../../../fakes/streaming-sessions.js";
 import { until } from "../../../fakes/turns.js";
@@ -31,15 +31,6 @@ describe("runCommand()", () => {
     assert.equal(await run(url, { stdin: Readable.from([input]), stdout }), 0);
     assert.equal((await text(stdout.end())).length, input.length);
     await bed.empty();
-  });
-
-  test("takes a URL without a scheme for HTTP, as cri-dockerd answers it", async () => {
-    await using bed = await startStreamingBed();
-    const session = fakeCommand(() => Promise.resolve(4), { stdin: false });
-    const url = bed.server.offer(session).replace(/^http:/, "");
-    assert.equal(await run(url, { stdout: new PassThrough(), stderr: new PassThrough() }), 4);
-    for (const other of ["/exec/token", "ftp://127.0.0.1/x", "127.0.0.1:1/x"])
-      await assert.rejects(run(other, { stdout: new PassThrough() }), /answered no URL of HTTP/, other);
   });
 
   test("takes streams that the server resets after the status for ended", async () => {
@@ -74,19 +65,20 @@ describe("runCommand()", () => {
 
   test("keeps standard output and standard error apart, and returns the exit code", async () => {
     await using bed = await startStreamingBed();
-    const session = fakeCommand(
-      async ({ stdout, stderr }) => {
+    const command = fakeCommand(
+      ({ stdout, stderr }) => {
         stdout?.write("out");
         stderr?.write("err");
-        await Promise.resolve();
-        return 3;
+        return Promise.resolve(3);
       },
       { stdin: false },
     );
-    const stdout = new PassThrough();
-    const stderr = new PassThrough();
-    assert.equal(await run(bed.server.offer(session), { stdout, stderr }), 3);
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    // A URL without a scheme, as cri-dockerd answers it.
+    assert.equal(await run(bed.server.offer(command).replace(/^http:/, ""), { stdout, stderr }), 3);
     assert.deepEqual([await text(stdout.end()), await text(stderr.end())], ["out", "err"]);
+    for (const other of ["/exec/token", "ftp://127.0.0.1/x", "127.0.0.1:1/x"])
+      await assert.rejects(run(other, { stdout: new PassThrough() }), /answered no URL of HTTP/, other);
   });
 
   test("waits for a slow reader of the output, which loses nothing", async () => {
@@ -145,18 +137,6 @@ describe("runCommand()", () => {
     await bed.empty();
   });
 
-  test("rejects with what the server says of a command that does not start", async () => {
-    await using bed = await startStreamingBed();
-    const session = fakeCommand(() => Promise.reject(new ShimError("notFound", "no such program: frob")), {
-      stdin: false,
-      stderr: false,
-    });
-    await assert.rejects(
-      run(bed.server.offer(session), { stdout: new PassThrough() }),
-      /no such program: frob/,
-    );
-  });
-
   test("ends with its signal, and disconnects", async () => {
     await using bed = await startStreamingBed();
     const controller = new AbortController();
@@ -178,16 +158,16 @@ describe("runCommand()", () => {
     await rejected;
   });
 
-  test("says what a server answers that does not upgrade", async () => {
+  test("rejects with what the server says, and where nothing listens", async () => {
     await using bed = await startStreamingBed();
-    const url = bed.server.offer(fakeCommand(cat())).replace(/[^/]+$/, "0000000000");
-    await assert.rejects(
-      run(url, {}),
-      (error) => isKind(error, "unsupported") && /answered 404/.test(error.message),
-    );
-  });
-
-  test("says where nothing listens", async () => {
+    const failing = fakeCommand(() => Promise.reject(new ShimError("notFound", "no such program: frob")), {
+      stdin: false,
+      stderr: false,
+    });
+    const stdout = new PassThrough();
+    await assert.rejects(run(bed.server.offer(failing), { stdout }), /no such program: frob/);
+    const unknown = bed.server.offer(fakeCommand(cat())).replace(/[^/]+$/, "0000000000");
+    await assert.rejects(run(unknown, {}), { kind: "unsupported", message: /answered 404/ });
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;

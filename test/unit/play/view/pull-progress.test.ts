@@ -30,29 +30,18 @@ async function makeTable({ isTTY = true } = {}) {
   };
   const pulls = new PullProgress(
     {
-      status: () => {
+      status: async () => {
         server.asked += 1;
-        return Promise.resolve().then(() => ({ ...silent, info: server.answer() }));
+        await Promise.resolve();
+        return { ...silent, info: server.answer() };
       },
     },
     clock,
   );
   const client = pulls.followed<Pick<CriClient, "pullImage">>({
-    pullImage: () =>
-      new Promise<string>((resolve) => {
-        server.end = () => {
-          resolve("id");
-        };
-      }),
+    pullImage: () => new Promise<string>((resolve) => (server.end = () => resolve("id"))),
   });
-  const screen = {
-    isTTY,
-    columns: 200,
-    text: "",
-    write: (text: string): void => {
-      screen.text = text;
-    },
-  };
+  const screen = { isTTY, columns: 200, text: "", write: (text: string) => (screen.text = text) };
   const table = new LiveTable({
     ...{ pods: () => [pod], screen, output: screen, environment: { NO_COLOR: "1" }, clock, pulls },
   });
