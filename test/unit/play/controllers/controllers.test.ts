@@ -100,7 +100,7 @@ describe("decideJob()", () => {
 
 describe("schedules", () => {
   const minute = Date.UTC(2024, 1, 29, 13, 30); // A Thursday.
-  const cases: readonly (readonly [string, boolean])[] = [
+  for (const [text, expected] of [
     ["* * * * *", true],
     ["30 13 29 feb thu", true],
     ["*/15 8-17 * * mon-fri", true],
@@ -110,31 +110,16 @@ describe("schedules", () => {
     ["10/20 * * * *", true],
     ["@hourly", false],
     ["@every 30m", true],
-  ];
-  for (const [text, expected] of cases) {
+  ] as const)
     test(`${text} is ${expected ? "" : "not "}due on Thursday, 29 February 2024, 13:30`, () => {
       assert.equal(parseSchedule(text, "UTC").matches(minute), expected);
     });
-  }
 
-  test("follow their time zone", () => {
+  test("follow their time zone, and are refused when they are none", () => {
     assert.ok(parseSchedule("30 14 * * *", "Europe/Berlin").matches(minute));
+    const refused = "|* * * *|60 * * * *|5-1 * * * *|*/0 * * * *|* * * * 8|TZ=UTC * * * * *|@every 90s";
+    for (const text of refused.split("|")) assert.notEqual(schedule(text), undefined, text);
   });
-
-  for (const text of [
-    "",
-    "* * * *",
-    "60 * * * *",
-    "5-1 * * * *",
-    "*/0 * * * *",
-    "* * * * 8",
-    "TZ=UTC * * * * *",
-    "@every 90s",
-  ]) {
-    test(`${JSON.stringify(text)} is refused`, () => {
-      assert.notEqual(schedule(text), undefined);
-    });
-  }
 
   test("lastDue() finds the latest of several", () => {
     const daily = parseSchedule("30 13 * * *", "UTC");
@@ -152,46 +137,59 @@ describe("decideCronJob()", () => {
     ...fields,
   });
   const memory = { checkedUntil: 60_000 };
+  const forbid = { concurrencyPolicy: "Forbid" } as const;
+  const replace = { concurrencyPolicy: "Replace" } as const;
   const running = [{ name: "c-1", state: "running", dueAt: 60_000 }] as const;
 
-  test("starts a job that is named after its minute", async () => {
-    const { start, wakeAt } = decideCronJob(await cron({}), every, [], memory, 125_000);
-    assert.deepEqual([start?.name, wakeAt], ["c-2", 180_000]);
-  });
+  type Decided = ReturnType<typeof decideCronJob>;
+  const ended = [1, 2, 3].map((n) => ({ name: `c-${n}`, state: "complete", dueAt: n }) as const);
+  const suspended = [{ ...running[0], state: "suspended" }] as const;
+  const cases: readonly (readonly [
+    string,
+    Partial<CronJob>,
+    Parameters<typeof decideCronJob>[2],
+    number,
+    (decided: Decided) => unknown,
+    unknown,
+  ])[] = [
+    [
+      "starts a job named after its minute",
+      {},
+      [],
+      125_000,
+      (to) => [to.start?.name, to.wakeAt],
+      ["c-2", 180_000],
+    ],
+    ["waits for a running job with Forbid", forbid, running, 125_000, ({ start }) => start, undefined],
+    ["waits for a suspended job with Forbid", forbid, suspended, 125_000, ({ start }) => start, undefined],
+    ["removes a running job with Replace", replace, running, 125_000, ({ remove }) => remove, ["c-1"]],
+    [
+      "gives up a start that is too late",
+      { startingDeadlineSeconds: 4 },
+      [],
+      125_000,
+      ({ start }) => start,
+      undefined,
+    ],
+    ["removes ended jobs beyond the history", {}, ended, 60_001, ({ remove }) => remove, ["c-1", "c-2"]],
+  ];
+  for (const [what, fields, jobs, now, part, expected] of cases) {
+    test(what, async () => {
+      assert.deepEqual(part(decideCronJob(await cron(fields), every, jobs, memory, now)), expected);
+    });
+  }
 
-  test("waits for a running job with Forbid, and then starts", async () => {
-    const forbid = await cron({ concurrencyPolicy: "Forbid" });
-    const waiting = decideCronJob(forbid, every, running, memory, 125_000);
-    assert.equal(waiting.start, undefined);
+  test("starts with Forbid once the running job is complete", async () => {
+    const waiting = decideCronJob(await cron(forbid), every, running, memory, 125_000);
     const done = [{ ...running[0], state: "complete" }] as const;
-    assert.equal(decideCronJob(forbid, every, done, waiting.memory, 126_000).start?.name, "c-2");
-  });
-
-  test("waits for a suspended job with Forbid", async () => {
-    const forbid = await cron({ concurrencyPolicy: "Forbid" });
-    const suspended = [{ ...running[0], state: "suspended" }] as const;
-    assert.equal(decideCronJob(forbid, every, suspended, memory, 125_000).start, undefined);
+    const { start } = decideCronJob(await cron(forbid), every, done, waiting.memory, 126_000);
+    assert.equal(start?.name, "c-2");
   });
 
   test("starts nothing twice when the clock is set back", async () => {
     const started = decideCronJob(await cron({}), every, [], memory, 125_000);
     const back = decideCronJob(await cron({}), every, [], started.memory, 110_000);
     assert.equal(decideCronJob(await cron({}), every, [], back.memory, 120_001).start, undefined);
-  });
-
-  test("removes a running job with Replace", async () => {
-    const replace = await cron({ concurrencyPolicy: "Replace" });
-    assert.deepEqual(decideCronJob(replace, every, running, memory, 125_000).remove, ["c-1"]);
-  });
-
-  test("gives up a start that is too late", async () => {
-    const strict = await cron({ startingDeadlineSeconds: 4 });
-    assert.equal(decideCronJob(strict, every, [], memory, 125_000).start, undefined);
-  });
-
-  test("removes ended jobs beyond the history", async () => {
-    const ended = [1, 2, 3].map((n) => ({ name: `c-${n}`, state: "complete", dueAt: n }) as const);
-    assert.deepEqual(decideCronJob(await cron({}), every, ended, memory, 60_001).remove, ["c-1", "c-2"]);
   });
 });
 

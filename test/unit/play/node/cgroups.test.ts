@@ -72,19 +72,15 @@ describe("makeCgroup() with cgroupfs", () => {
   test("writes the limits of version 1 into the hierarchies of their controllers", () =>
     onHost(["cpu", "memory", "pids", "unified"], async (host) => {
       for (const file of filesOfVersion1) await host.add(nameIn(file));
+      const texts = () => Promise.all(filesOfVersion1.map((file) => host.text(nameIn(file))));
       await makeCgroup(cgroup, host);
-      const texts = await Promise.all(filesOfVersion1.map((file) => host.text(nameIn(file))));
-      assert.deepEqual(texts, ["1024", "100000", "12500", "67108864"]);
-      assert.deepEqual(await readdir(join(host.root, "pids")), []);
-      assert.deepEqual(host.calls, []);
-    }));
-
-  test("takes limits away again that a changed manifest has no longer", () =>
-    onHost(["cpu", "memory"], async (host) => {
+      assert.deepEqual(await texts(), ["1024", "100000", "12500", "67108864"]);
+      // A changed manifest has no limits; the kernel replaces what is written.
       for (const file of filesOfVersion1) await host.add(nameIn(file));
       await makeCgroup({ ...cgroup, cpuQuotaMicros: undefined, memoryBytes: undefined }, host);
-      assert.equal(await host.text(nameIn("cpu/cpu.cfs_quota_us")), "-1");
-      assert.equal(await host.text(nameIn("memory/memory.limit_in_bytes")), "-1");
+      assert.deepEqual(await texts(), ["1024", "100000", "-1", "-1"]);
+      assert.deepEqual(await readdir(join(host.root, "pids")), []);
+      assert.deepEqual(host.calls, []);
     }));
 
   test("gives the controllers to the cgroups above with version 2, and writes its limits", () =>
@@ -112,47 +108,36 @@ describe("makeCgroup() with cgroupfs", () => {
       await assert.rejects(makeCgroup(without, host), /write 67108864 to ".*memory.limit_in_bytes"/);
       assert.deepEqual(await readdir(join(host.root, "memory", ownPath)), []);
     }));
-
-  test("limits huge pages where the host has their controller", () =>
-    onHost(["cpu", "memory", "hugetlb"], async (host) => {
-      for (const file of filesOfVersion1) await host.add(nameIn(file));
-      const path = `hugetlb/${ownPath}/hugetlb.2MB.limit_in_bytes`;
-      await host.add(path);
-      await makeCgroup({ ...cgroup, hugePages: [{ size: "2MB", limitBytes: 4096n }] }, host);
-      assert.equal(await host.text(path), "4096");
-    }));
 });
 
 describe("makeCgroup() with systemd", () => {
-  test("sets properties of the slice, with whole percents of a CPU, rounded up", () =>
-    onHost(["unified"], async (host) => {
-      await makeCgroup({ ...cgroup, driver: "systemd" }, host);
-      const properties = "CPUWeight=39 CPUQuota=13% MemoryMax=67108864";
-      assert.deepEqual(host.calls, [`set-property --runtime ${slice} ${properties}`]);
-    }));
-
-  test("takes limits away again, and uses the properties of version 1", () =>
-    onHost(["cpu", "memory"], async (host) => {
-      await makeCgroup(
-        { ...cgroup, driver: "systemd", cpuQuotaMicros: undefined, memoryBytes: undefined },
-        host,
-      );
-      const properties = "CPUShares=1024 CPUQuota= MemoryLimit=infinity";
-      assert.deepEqual(host.calls, [`set-property --runtime ${slice} ${properties}`]);
-    }));
-
-  test("writes limits of huge pages, which systemd has not, into the slice that was started", () =>
-    onHost(["cpu", "memory", "hugetlb"], async (host) => {
-      const path = `hugetlb/${slicePath}/hugetlb.2MB.limit_in_bytes`;
-      await host.add(path);
-      await makeCgroup(
-        { ...cgroup, driver: "systemd", hugePages: [{ size: "2MB", limitBytes: 4096n }] },
-        host,
-      );
-      assert.equal(await host.text(path), "4096");
-      assert.equal(host.calls.at(-1), `start ${slice}`);
-    }));
+  const unlimited = { cpuQuotaMicros: undefined, memoryBytes: undefined };
+  for (const [what, mounts, changes, properties] of [
+    ["whole percents of a CPU, rounded up", ["unified"], {}, "CPUWeight=39 CPUQuota=13% MemoryMax=67108864"],
+    [
+      "the properties of version 1, which take limits away again",
+      ["cpu", "memory"],
+      unlimited,
+      "CPUShares=1024 CPUQuota= MemoryLimit=infinity",
+    ],
+  ] as const)
+    test(`gives the slice ${what}`, () =>
+      onHost(mounts, async (host) => {
+        await makeCgroup({ ...cgroup, driver: "systemd", ...changes }, host);
+        assert.deepEqual(host.calls, [`set-property --runtime ${slice} ${properties}`]);
+      }));
 });
+
+for (const driver of ["cgroupfs", "systemd"] as const)
+  test(`makeCgroup() limits huge pages with ${driver}, where the host has their controller`, () =>
+    onHost(["cpu", "memory", "hugetlb"], async (host) => {
+      for (const file of filesOfVersion1) await host.add(nameIn(file));
+      const path = `hugetlb/${driver === "systemd" ? slicePath : ownPath}/hugetlb.2MB.limit_in_bytes`;
+      await host.add(path);
+      await makeCgroup({ ...cgroup, driver, hugePages: [{ size: "2MB", limitBytes: 4096n }] }, host);
+      assert.equal(await host.text(path), "4096");
+      assert.equal(host.calls.at(-1), driver === "systemd" ? `start ${slice}` : undefined);
+    }));
 
 describe("removeCgroup()", () => {
   test("removes the cgroup and what is below it in all hierarchies, and no other pod's", () =>

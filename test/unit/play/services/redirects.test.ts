@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { checkRedirects, redirectsOf } from "../../../../src/play/services/redirects.js";
 import { podText, serviceText, workloads } from "./texts.js";
 
+const to8080 = "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]";
 const ports = "{name: http, containerPort: 8080}, {name: http2, containerPort: 9090}";
 
 async function redirects(text: string): Promise<readonly string[]> {
@@ -32,24 +33,18 @@ describe("redirectsOf()", () => {
   });
 
   test("names a rule once that two services want", async () => {
-    const service = (name: string) =>
-      serviceText(name, "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]");
-    const text = service("a") + service("b") + podText("web", "app: web", "", ports);
+    const text = serviceText("a", to8080) + serviceText("b", to8080) + podText("web", "app: web", "", ports);
     assert.deepEqual(await redirects(text), ["a 80->8080/TCP"]);
     assert.deepEqual(await problems(text), []);
   });
 
   test("has none for headless services, whose ports are those of the pods", async () => {
-    const service = serviceText(
-      "a",
-      "clusterIP: None, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]",
-    );
+    const service = serviceText("a", `clusterIP: None, ${to8080}`);
     assert.deepEqual(await redirects(service + podText("web", "app: web", "", ports)), []);
   });
 
   test("has none on the host network", async () => {
-    const service = serviceText("a", "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]");
-    const text = service + podText("web", "app: web", "hostNetwork: true, ", ports);
+    const text = serviceText("a", to8080) + podText("web", "app: web", "hostNetwork: true, ", ports);
     assert.deepEqual(await redirects(text), []);
     assert.deepEqual(await problems(text), [
       "Service a spec.ports[0] passedOver: port 80/TCP is not redirected on the host network, as of pod default/web: use 8080",

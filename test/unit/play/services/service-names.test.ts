@@ -31,26 +31,23 @@ const names = (name: string): string =>
   `${name} ${name}.default ${name}.default.svc ${name}.default.svc.cluster.local`;
 
 describe("serviceEntries()", () => {
-  test("names the ready pods that the selector matches", async () => {
-    const text = web + podText("a", "app: web") + podText("b", "app: web") + podText("c", "app: other");
-    const found = await lines(text, ["10.0.0.1", "10.0.0.2 ready", "10.0.0.3 ready"]);
-    assert.deepEqual(found.lines, [`10.0.0.2 ${names("web")}`]);
-  });
-
-  test("names all pods that have an address when none is ready", async () => {
-    const text = web + podText("a", "app: web") + podText("b", "app: web") + podText("c", "app: web");
-    const found = await lines(text, ["10.0.0.1", "", "10.0.0.3"]);
-    assert.deepEqual(found.lines, [`10.0.0.1 ${names("web")}`, `10.0.0.3 ${names("web")}`]);
-  });
-
-  test("names all pods of a service with publishNotReadyAddresses", async () => {
-    const text =
-      serviceText("web", "clusterIP: None, selector: {app: web}, publishNotReadyAddresses: true") +
-      podText("a", "app: web") +
-      podText("b", "app: web");
-    const found = await lines(text, ["10.0.0.1", "10.0.0.2 ready"]);
-    assert.deepEqual(found.lines, [`10.0.0.1 ${names("web")}`, `10.0.0.2 ${names("web")}`]);
-  });
+  const [a, b, c] = ["a", "b", "c"].map((name) => podText(name, name === "c" ? "app: other" : "app: web"));
+  const headless = "clusterIP: None, selector: {app: web}, publishNotReadyAddresses: true";
+  for (const [what, service, states, expected] of [
+    ["the ready pods that the selector matches", web, ["1", "2 ready", "3 ready"], ["2"]],
+    ["all pods that have an address when none is ready", web, ["1", ""], ["1"]],
+    ["all pods with publishNotReadyAddresses", serviceText("web", headless), ["1", "2 ready"], ["1", "2"]],
+  ] as const)
+    test(`names ${what}`, async () => {
+      const found = await lines(
+        `${service}${a!}${b!}${c!}`,
+        states.map((state) => (state === "" ? "" : `10.0.0.${state}`)),
+      );
+      assert.deepEqual(
+        found.lines,
+        expected.map((last) => `10.0.0.${last} ${names("web")}`),
+      );
+    });
 
   test("gives pods of another namespace no short name", async () => {
     const found = await lines(web + podText("a", "app: web"), ["10.0.0.1 ready"], "other");
