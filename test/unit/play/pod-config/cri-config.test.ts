@@ -128,22 +128,15 @@ describe("containerConfig()", () => {
     assert.equal(config.annotations?.["io.kubernetes.pod.terminationGracePeriod"], "30");
   });
 
+  const user = (value: string) => ({ run_as_user: { value } });
   const contexts: readonly (readonly [string, string, object])[] = [
     [
       "the pod's user and group",
       "{runAsUser: 5, runAsGroup: 6}|{}",
-      { run_as_user: { value: "5" }, run_as_group: { value: "6" } },
+      { ...user("5"), run_as_group: { value: "6" } },
     ],
-    [
-      "the container's user over the pod's",
-      "{runAsUser: 5, runAsGroup: 6}|{runAsUser: 7}",
-      { run_as_user: { value: "7" }, run_as_group: { value: "6" } },
-    ],
-    [
-      "user 0, which is not the same as none",
-      "{runAsUser: 5}|{runAsUser: 0}",
-      { run_as_user: { value: "0" } },
-    ],
+    ["the container's user over the pod's", "{runAsUser: 5}|{runAsUser: 7}", user("7")],
+    ["user 0, which is not the same as none", "{runAsUser: 5}|{runAsUser: 0}", user("0")],
     [
       "fsGroup and supplementalGroups",
       "{fsGroup: 1, supplementalGroups: [2, 3], supplementalGroupsPolicy: Strict}|{}",
@@ -223,12 +216,14 @@ describe("containerConfig()", () => {
     assert.ok(readonly_paths?.includes("/proc/sys"));
   });
 
-  const users: readonly (readonly [string, Pick<Image, "id" | "uid" | "username">, object])[] = [
-    ["a number", { id: "i", uid: { value: "9" }, username: "" }, { run_as_user: { value: "9" } }],
-    ["a name", { id: "i", uid: null, username: "web" }, { run_as_username: "web" }],
-    ["nothing, which is root", rootImage, { run_as_user: { value: "0" } }],
-  ];
-  for (const [what, image, expected] of users) {
+  type ImageUser = Pick<Image, "id" | "uid" | "username">;
+  const ofUser = (value: string): ImageUser => ({ id: "i", uid: { value }, username: "" });
+  const ofName: ImageUser = { id: "i", uid: null, username: "web" };
+  for (const [what, image, expected] of [
+    ["a number", ofUser("9"), user("9")],
+    ["a name", ofName, { run_as_username: "web" }],
+    ["nothing, which is root", rootImage, user("0")],
+  ] as const) {
     test(`takes the image's user when that is ${what}`, async () => {
       const { linux } = await containerOf("  containers: [{name: c, image: x}]", image);
       const { run_as_user, run_as_username } = linux?.security_context ?? {};
@@ -236,18 +231,13 @@ describe("containerConfig()", () => {
     });
   }
 
-  const nonRoot: readonly (readonly [
-    string,
-    string,
-    Pick<Image, "id" | "uid" | "username">,
-    RegExp | undefined,
-  ])[] = [
+  const nonRoot: readonly (readonly [string, string, ImageUser, RegExp?])[] = [
     ["runAsUser 0", "runAsUser: 0,", rootImage, /runAsUser is 0/],
     ["an image without user", "", rootImage, /runs as root/],
-    ["an image of user 0", "", { id: "i", uid: { value: "0" }, username: "" }, /runs as root/],
-    ["an image with a user name", "", { id: "i", uid: null, username: "web" }, /"web" is not a number/],
-    ["an image of user 9", "", { id: "i", uid: { value: "9" }, username: "" }, undefined],
-    ["runAsUser 9", "runAsUser: 9,", rootImage, undefined],
+    ["an image of user 0", "", ofUser("0"), /runs as root/],
+    ["an image with a user name", "", ofName, /"web" is not a number/],
+    ["an image of user 9", "", ofUser("9")],
+    ["runAsUser 9", "runAsUser: 9,", rootImage],
   ];
   for (const [what, user, image, expected] of nonRoot) {
     test(`${expected === undefined ? "accepts" : "refuses"} ${what} with runAsNonRoot`, async () => {

@@ -2,7 +2,7 @@ import { nodeFiles } from "../../../../src/play/node/files.js";
 import assert from "node:assert/strict";
 import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { LogFollower } from "../../../../src/play/view/follow-logs.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { observedPod } from "../fake-cri.js";
@@ -11,16 +11,9 @@ import { shownPod } from "./shown-pod.js";
 
 const spec = "  restartPolicy: Never\n  containers: [{name: a, image: x}, {name: b, image: x}]";
 
-interface Followed {
-  readonly follower: LogFollower;
-  readonly output: string[];
-  readonly reports: string[];
-  readonly log: (file: string, text: string) => Promise<void>;
-  readonly see: (there: string) => void;
-}
-
-async function withFollower(work: (followed: Followed) => Promise<void>): Promise<void> {
-  await using temporary = await temporaryDirectory();
+async function followed(t: TestContext) {
+  const temporary = await temporaryDirectory();
+  t.after(() => temporary[Symbol.asyncDispose]());
   const logs = temporary.path;
   const output: string[] = [];
   const reports: string[] = [];
@@ -41,58 +34,58 @@ async function withFollower(work: (followed: Followed) => Promise<void>): Promis
   const see = (there: string): void => {
     follower.onStatus(manifest, status, observedPod(manifest, there));
   };
-  await work({ follower, output, reports, log, see });
-  await follower[Symbol.asyncDispose]();
+  t.after(() => follower[Symbol.asyncDispose]());
+  return { follower, output, reports, log, see };
 }
 
-test("LogFollower reads the containers that the kubelet sees, each once to its end", () =>
-  withFollower(async ({ follower, output, log, see }) => {
-    see("a=running b=running");
-    await log("a/0.log", '{"log":"one\\n","stream":"stdout"}\n');
-    await follower.read();
-    await log("b/0.log", "2024-05-01T10:00:00Z stderr F two\n");
-    await log("a/0.log", '{"log":"no line end","stream":"stdout"}\n');
-    see("a=0 b=running");
-    await follower.read();
-    assert.deepEqual(output, ["a: one", "b: two", "a: no line end"]);
-    see("a=0 b=running");
-    await follower.read();
-    assert.equal(output.length, 3);
-  }));
+test("LogFollower reads the containers that the kubelet sees, each once to its end", async (t) => {
+  const { follower, output, log, see } = await followed(t);
+  see("a=running b=running");
+  await log("a/0.log", '{"log":"one\\n","stream":"stdout"}\n');
+  await follower.read();
+  await log("b/0.log", "2024-05-01T10:00:00Z stderr F two\n");
+  await log("a/0.log", '{"log":"no line end","stream":"stdout"}\n');
+  see("a=0 b=running");
+  await follower.read();
+  assert.deepEqual(output, ["a: one", "b: two", "a: no line end"]);
+  see("a=0 b=running");
+  await follower.read();
+  assert.equal(output.length, 3);
+});
 
-test("LogFollower reads what is left when it is disposed, also of removed containers", () =>
-  withFollower(async ({ follower, output, log, see }) => {
-    see("a=running b=running");
-    await log("a/0.log", '{"log":"last words","stream":"stdout"}\n');
-    see("b=running");
-    await log("b/0.log", '{"log":"half a line","stream":"stdout"}\n');
-    await follower[Symbol.asyncDispose]();
-    assert.deepEqual(output, ["a: last words", "b: half a line"]);
-  }));
+test("LogFollower reads what is left when it is disposed, also of removed containers", async (t) => {
+  const { follower, output, log, see } = await followed(t);
+  see("a=running b=running");
+  await log("a/0.log", '{"log":"last words","stream":"stdout"}\n');
+  see("b=running");
+  await log("b/0.log", '{"log":"half a line","stream":"stdout"}\n');
+  await follower[Symbol.asyncDispose]();
+  assert.deepEqual(output, ["a: last words", "b: half a line"]);
+});
 
-test("LogFollower reads the log of a removed pod to its end, and lets go of it", () =>
-  withFollower(async ({ follower, output, log, see }) => {
-    see("a=running");
-    await log("a/0.log", '{"log":"last words\\n","stream":"stdout"}\n');
-    follower.onRemoved({ namespace: "default", name: "web" });
-    await follower.read();
-    await log("a/0.log", '{"log":"of another pod\\n","stream":"stdout"}\n');
-    await follower.read();
-    assert.deepEqual(output, ["a: last words"]);
-  }));
+test("LogFollower reads the log of a removed pod to its end, and lets go of it", async (t) => {
+  const { follower, output, log, see } = await followed(t);
+  see("a=running");
+  await log("a/0.log", '{"log":"last words\\n","stream":"stdout"}\n');
+  follower.onRemoved({ namespace: "default", name: "web" });
+  await follower.read();
+  await log("a/0.log", '{"log":"of another pod\\n","stream":"stdout"}\n');
+  await follower.read();
+  assert.deepEqual(output, ["a: last words"]);
+});
 
-test("LogFollower reports a log that cannot be read once, and goes on with others", () =>
-  withFollower(async ({ follower, output, reports, log, see }) => {
-    await log("a/0.log/x", "");
-    await log("b/0.log", '{"log":"two\\n","stream":"stdout"}\n');
-    see("a=running b=running");
-    await follower.read();
-    see("a=running b=running");
-    await follower.read();
-    assert.equal(reports.length, 1);
-    assert.match(
-      reports[0] ?? "",
-      /^default\/web: container a: its log cannot be read: read ".*": it is not a file/,
-    );
-    assert.deepEqual(output, ["b: two"]);
-  }));
+test("LogFollower reports a log that cannot be read once, and goes on with others", async (t) => {
+  const { follower, output, reports, log, see } = await followed(t);
+  await log("a/0.log/x", "");
+  await log("b/0.log", '{"log":"two\\n","stream":"stdout"}\n');
+  see("a=running b=running");
+  await follower.read();
+  see("a=running b=running");
+  await follower.read();
+  assert.equal(reports.length, 1);
+  assert.match(
+    reports[0] ?? "",
+    /^default\/web: container a: its log cannot be read: read ".*": it is not a file/,
+  );
+  assert.deepEqual(output, ["b: two"]);
+});
