@@ -3,30 +3,14 @@ import { Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
-import { type PlayOutput, playOutputs } from "../view/play-outputs.js";
+import { playOutputs } from "../view/play-outputs.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { parseFlag } from "../../cli/flag-values.js";
+import type { PlayOptions } from "./play-context.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
 
-interface PlayFlags {
-  readonly detach?: boolean;
-  readonly watch?: boolean;
-  readonly supervise?: boolean;
-  readonly follow?: boolean;
-  readonly down?: boolean;
-  readonly keep?: boolean;
-  readonly wait?: string;
-  readonly fast?: boolean;
-  readonly output?: PlayOutput;
-  readonly timeline?: string;
-  readonly recursive?: boolean;
-  readonly replicas?: readonly string[];
-  readonly schedule?: boolean;
-  readonly strict?: boolean;
-  readonly localVolumes?: boolean;
-  readonly endpoint?: string;
-  readonly dockerEndpoint?: string;
-}
+/** The options that are flags of the same name, as commander reads them. */
+type PlayFlags = Partial<Omit<PlayOptions, "files" | "waitMs" | "directories">> & { readonly wait?: string };
 
 export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");

@@ -10,9 +10,11 @@ import { backOffTimes, scaled } from "../kubelet/back-off.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import type { PlayDeps } from "../session/session.js";
-import { playProcesses } from "../kubelet/play-processes.js";
+import type { PlayProcesses } from "../kubelet/pod-owner.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { ShimError } from "../../lib/errors.js";
+import { bootId } from "../../lib/linux/network-namespaces.js";
+import { isAlive, markOf } from "../../lib/linux/process-mark.js";
 import { RegistryCredentialStore } from "../../shim/registry/registry-credentials.js";
 import type { PlayContext } from "./play-context.js";
 import type { PlayPlace } from "./play-place.js";
@@ -94,4 +96,20 @@ function dockerCredentials(report: (line: string) => void): RegistryCredentialSt
   };
   // Not the working directory: a config.json there is often that of a project.
   return new RegistryCredentialStore({ directory: process.env["DOCKER_CONFIG"], workingDirectory: "", log });
+}
+
+const mark = /^(\d{1,10})-(\d{1,20})-([0-9a-f-]*)$/;
+
+/** Processes of play on this host, as `PodOwner` marks them. */
+function playProcesses(): PlayProcesses {
+  const self = markOf(process.pid);
+  return {
+    // Without /proc, as on macOS, there is none.
+    own: self === undefined ? undefined : `${self.pid}-${self.startTime}-${bootId()}`,
+    isAlive: async (text) => {
+      const [, pid, startTime = "", boot] = mark.exec(text) ?? [];
+      return boot === bootId() && (await isAlive({ pid: Number(pid), startTime }));
+    },
+    describe: (text) => `process ${mark.exec(text)?.[1] ?? text}`,
+  };
 }

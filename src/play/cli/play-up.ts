@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { linkAbort, withDeadline } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
-import { Bell } from "../../lib/sync/bell.js";
+import { Notify } from "../../lib/sync/notify.js";
 import { inBackground } from "../../lib/sync/in-background.js";
 import { refuseBusyPorts } from "../session/busy-ports.js";
 import { type CriClient, connect } from "../cri/client.js";
@@ -254,14 +254,14 @@ async function watchFiles(
 ): Promise<void> {
   const { options, io, report } = context;
   const { FileWatch } = await import("../manifests/watch-files.js");
-  const bell = new Bell();
+  const change = new Notify();
   const { recursive = false } = options;
-  using files = new FileWatch(options.files, { recursive, onChange: bell.ring });
-  using _ = linkAbort(io.signal, bell.ring);
+  using files = new FileWatch(options.files, { recursive, onChange: change.notify });
+  using _ = linkAbort(io.signal, change.notify);
   let failure: string | undefined;
-  bell.ring(); // The files may have changed since they were read.
+  change.notify(); // The files may have changed since they were read.
   for (;;) {
-    await bell.rung();
+    await change.notified();
     if (io.signal.aborted) return;
     await files.renew();
     const next = await readAgain(read, context);

@@ -9,66 +9,34 @@ import { keptPod } from "../pod-commands/kept-pod.js";
 import type { PsOutput } from "../pod-commands/pod-summary.js";
 import type { ContainerStatus } from "../../domain/cri.js";
 
-/** What `dockershim pod` is asked to do. `pod`: its namespace and name. */
+type Request<Verb extends string, Fields> = Readonly<{ verb: Verb } & Fields>;
+/** One pod, or all of a namespace, or of all namespaces. */
+type SomePods = { pod: PodName | undefined; namespace: string | undefined };
+type InContainer = { pod: PodName; container: string | undefined };
+
+interface LogFlags {
+  readonly all: boolean;
+  readonly previous: boolean;
+  readonly follow: boolean;
+  readonly tail: number | undefined;
+  /** Milliseconds before now. */
+  readonly sinceMs: number | undefined;
+  readonly timestamps: boolean;
+  readonly prefix: boolean;
+}
+
+/** What `dockershim pod` is asked to do. */
 export type PodRequest =
-  | { readonly verb: "ps"; readonly namespace: string | undefined; readonly output: PsOutput }
-  | {
-      readonly verb: "logs";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly all: boolean;
-      readonly previous: boolean;
-      readonly follow: boolean;
-      readonly tail: number | undefined;
-      /** Milliseconds before now. */
-      readonly sinceMs: number | undefined;
-      readonly timestamps: boolean;
-      readonly prefix: boolean;
-    }
-  | {
-      readonly verb: "exec";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly command: readonly string[];
-      readonly stdin: boolean;
-      readonly tty: boolean;
-    }
-  | {
-      readonly verb: "attach";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly stdin: boolean;
-      readonly tty: boolean;
-    }
-  | {
-      readonly verb: "port-forward";
-      readonly pod: PodName;
-      readonly pairs: readonly PortPair[];
-      readonly addresses: readonly string[];
-    }
-  | {
-      readonly verb: "cp";
-      readonly pod: PodName;
-      readonly container: string | undefined;
-      readonly direction: "from" | "to";
-      readonly local: string;
-      readonly remote: string;
-    }
-  | { readonly verb: "describe"; readonly pod: PodName }
-  | {
-      readonly verb: "events";
-      /** Undefined: of all pods. */
-      readonly pod: PodName | undefined;
-      readonly namespace: string | undefined;
-      readonly follow: boolean;
-    }
-  | {
-      readonly verb: "top";
-      readonly pod: PodName | undefined;
-      readonly namespace: string | undefined;
-      readonly containers: boolean;
-    }
-  | { readonly verb: "down"; readonly pods: readonly PodName[] };
+  | Request<"ps", { namespace: string | undefined; output: PsOutput }>
+  | Request<"logs", InContainer & LogFlags>
+  | Request<"exec", InContainer & { command: readonly string[]; stdin: boolean; tty: boolean }>
+  | Request<"attach", InContainer & { stdin: boolean; tty: boolean }>
+  | Request<"port-forward", { pod: PodName; pairs: readonly PortPair[]; addresses: readonly string[] }>
+  | Request<"cp", InContainer & { direction: "from" | "to"; local: string; remote: string }>
+  | Request<"describe", { pod: PodName }>
+  | Request<"events", SomePods & { follow: boolean }>
+  | Request<"top", SomePods & { containers: boolean }>
+  | Request<"down", { pods: readonly PodName[] }>;
 
 export interface PodOptions {
   readonly request: PodRequest;

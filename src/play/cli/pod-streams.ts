@@ -6,8 +6,7 @@ import { dialStreamsOf } from "../cri/dial.js";
 import { packCommand, packInto, unpackCommand, unpackFrom, uploadPlace } from "../pod-commands/copy-files.js";
 import { findPod } from "../pod-commands/find-pod.js";
 import { forwardPorts } from "../pod-commands/forward-ports.js";
-import { rawTerminal, sizesOf } from "../pod-commands/terminal.js";
-import { runCommand } from "../streams/run-command.js";
+import { type TerminalSize, runCommand } from "../streams/run-command.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { chosenContainer, type PodContext, type RequestOf } from "./pod-context.js";
@@ -121,4 +120,37 @@ export async function copyTo(request: RequestOf<"cp">, context: PodContext): Pro
   const code = await runQuietly(status.id, unpackCommand(directory), { stdin: archive }, context);
   if (failure !== undefined) throw ShimError.from(failure);
   return code === 0 ? 0 : 1;
+}
+
+/**
+ * Gives every key to the command, also Ctrl-C, until it is disposed of or the process exits, which restores
+ * the terminal.
+ */
+function rawTerminal(stdin: ReadStream): Disposable {
+  const before = stdin.isRaw;
+  const restore = (): void => {
+    stdin.setRawMode(before);
+  };
+  stdin.setRawMode(true);
+  process.once("exit", restore);
+  return {
+    [Symbol.dispose]: () => {
+      process.off("exit", restore);
+      restore();
+    },
+  };
+}
+
+/** Node.js emits "resize" at SIGWINCH. */
+function sizesOf(stdout: WriteStream) {
+  return (changed: (size: TerminalSize) => void): (() => void) => {
+    const sendSize = (): void => {
+      changed({ width: stdout.columns, height: stdout.rows });
+    };
+    sendSize();
+    stdout.on("resize", sendSize);
+    return () => {
+      stdout.off("resize", sendSize);
+    };
+  };
 }

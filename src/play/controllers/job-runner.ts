@@ -1,4 +1,5 @@
 /** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
+import { isDeepStrictEqual } from "node:util";
 import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
@@ -206,4 +207,13 @@ export function jobPod(
   const isWhole = ends.every((end) => end > 0);
   const finishedAt = hasEnded(status) ? { finishedAt: isWhole ? Math.max(...ends) : endedAt } : {};
   return { ...pod, phase: status.phase, restarts, ...finishedAt };
+}
+
+/** Whether they ask for the same, wherever that is written. */
+export function isSameJob(left: Job, right: Job): boolean {
+  const content = ({ source: _, line: _line, template, ...job }: Job): unknown => {
+    const { source: _source, line: _at, ...rest } = template;
+    return { ...job, template: rest };
+  };
+  return isDeepStrictEqual(content(left), content(right));
 }

@@ -14,7 +14,6 @@ export interface KilledPod {
   readonly podIp: string;
 }
 
-export const defaultGraceSeconds = 30;
 /** Each container gets these, whatever its grace period is. */
 const minimumGraceSeconds = 2;
 

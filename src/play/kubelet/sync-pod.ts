@@ -7,9 +7,9 @@ import { sandboxConfig } from "../pod-config/cri-config.js";
 import { logDirectory, logPath } from "../pod-config/pod-paths.js";
 import { prepareCgroup } from "../node/prepare-cgroup.js";
 import { prepareVolumes } from "../node/prepare-volumes.js";
+import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
-import { initContainersOf, obsoleteContainers, obsoleteSandboxes } from "../pod-rules/dead-objects.js";
 import { ignoreMissing, killContainer, killPod } from "./kill.js";
 import {
   type ObservedContainer,
@@ -162,4 +162,30 @@ async function remove(
     await ignoreMissing(client.removeContainer(id, signal));
     await files.removeTree(join(logDirectory(directories, key), logPath(name, attempt)));
   }
+}
+
+/**
+ * Containers that have ended, or were made and could not be started, but the newest of each name: the kubelet
+ * keeps one.
+ */
+function obsoleteContainers({ containers }: ObservedPod): readonly ObservedContainer[] {
+  const seen = new Set<string>();
+  return containers.filter(({ name, state }) => {
+    if (state !== "exited" && state !== "created") return false;
+    const isObsolete = seen.has(name);
+    seen.add(name);
+    return isObsolete;
+  });
+}
+
+/** All init containers: they run again in a new sandbox. */
+function initContainersOf(spec: PodSpec, { containers }: ObservedPod): readonly ObservedContainer[] {
+  const names = new Set((spec.initContainers ?? []).map(({ name }) => name));
+  return containers.filter(({ name }) => names.has(name));
+}
+
+/** Ended sandboxes without containers, but the newest. */
+function obsoleteSandboxes({ sandboxes, containers }: ObservedPod): readonly ObservedSandbox[] {
+  const used = new Set(containers.map(({ sandboxId }) => sandboxId));
+  return sandboxes.slice(1).filter(({ id, isReady }) => !isReady && !used.has(id));
 }

@@ -2,11 +2,12 @@
 import { checkPod } from "./check-pod.js";
 import type { Document, PlacedProblem } from "./documents.js";
 import { readVersions, verdictOf } from "./kinds.js";
-import { withLocalVolumes } from "./local-volumes.js";
+import { hashOf } from "./make-pod.js";
 import { withGeneratedName } from "./metadata-schema.js";
 import * as objects from "./object-schema.js";
 import { readPod } from "./pod-schema.js";
 import { type Problem, type TypeOf, isObject, join, malformed } from "./schema.js";
+import { storageKinds } from "./volume-schema.js";
 import * as workloads from "./workload-schema.js";
 
 /** Readers by kind. The keys are those of `readVersions`. */
@@ -184,4 +185,28 @@ function localized(
   };
   const replaced = replace(value, specPaths[kind] ?? templatePath, path);
   return { value: replaced, localClaims: claims };
+}
+
+/**
+ * The spec of a pod, before it is read, with claims in place of volumes of storage systems. Volumes of the same
+ * storage get the same claim, so that the pods of a file share them as they would share a disk.
+ */
+function withLocalVolumes(
+  spec: unknown,
+  path: string,
+  problems: Problem[],
+): { readonly spec: unknown; readonly claims: readonly string[] } {
+  if (!isObject(spec) || !Array.isArray(spec["volumes"])) return { spec, claims: [] };
+  const claims: string[] = [];
+  const volumes = spec["volumes"].map((volume: unknown, index) => {
+    const kind = isObject(volume) ? storageKinds.find((one) => isObject(volume[one])) : undefined;
+    if (kind === undefined || !isObject(volume)) return volume;
+    const { [kind]: storage, ...rest } = volume;
+    const claimName = `local-${hashOf({ [kind]: storage }).slice(0, 10)}`;
+    const reason = `is a local volume, empty at first: claim ${claimName} (--local-volumes)`;
+    problems.push({ path: `${path}.volumes[${index}].${kind}`, reason, kind: "passedOver" });
+    claims.push(claimName);
+    return { ...rest, persistentVolumeClaim: { claimName } };
+  });
+  return { spec: { ...spec, volumes }, claims };
 }

@@ -152,13 +152,11 @@ export interface Pod {
 }
 
 export type PodSpec = TypeOf<typeof readPodSpec>;
-export type PodSecurityContext = TypeOf<typeof podSecurityContext>;
 export type Container = TypeOf<typeof container>;
 export type EphemeralContainer = TypeOf<typeof ephemeralContainer>;
 export type Probe = TypeOf<typeof probe>;
 export type LifecycleHandler = TypeOf<typeof lifecycleHandler>;
 export type EnvironmentVariable = TypeOf<typeof env>;
-export type ContainerSecurityContext = TypeOf<typeof containerSecurityContext>;
 export type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
 export type { Volume } from "./volume-schema.js";
 export type Profile = TypeOf<typeof seccompProfile>;

@@ -6,7 +6,6 @@ import { type ReplicaCounts, expandWorkloads } from "./expand-workloads.js";
 import { keyOf } from "./make-pod.js";
 import { withGeneratedName } from "./metadata-schema.js";
 import { readObjectName } from "./pod-schema.js";
-import type { Manifest } from "./manifest.js";
 import type { Problem } from "./schema.js";
 import type { Removal, Workloads } from "./workloads.js";
 
@@ -42,14 +41,6 @@ export async function readWorkloads(
     throw new ShimError("invalid", `no pod in ${namesOf(files)}${passed}`);
   }
   return { ...workloads, notices: problems.map(({ object = "", ...problem }) => ({ ...problem, object })) };
-}
-
-/** The pods of `files`, without those of jobs. */
-export async function readManifests(
-  files: readonly ManifestFile[],
-  options: ReadOptions = {},
-): Promise<readonly Manifest[]> {
-  return (await readWorkloads(files, options)).pods;
 }
 
 async function collect(
@@ -99,11 +90,6 @@ export async function readRemoval(files: readonly ManifestFile[]): Promise<Remov
   const count = removal.pods.length + removal.owners.length + removal.services.length + removal.claims.length;
   if (count === 0) throw new ShimError("invalid", `no pod in ${namesOf(files)}`);
   return removal;
-}
-
-/** Only the keys of the Pods of `files`, for their removal. Ignores all other fields. */
-export async function readPodKeys(files: readonly ManifestFile[]): Promise<Removal["pods"]> {
-  return (await readRemoval(files)).pods;
 }
 
 function namesOf(files: readonly ManifestFile[]): string {

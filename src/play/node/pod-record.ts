@@ -2,7 +2,7 @@
  * What play keeps of a pod on disk, so that a supervisor needs no file of the user: the manifest with the
  * objects that it refers to. Secrets are in it, as a kubelet has them in memory: only root may read the file.
  */
-import { ShimError, messageOf } from "../../lib/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import { readPod } from "../manifests/pod-schema.js";
 import type { Manifest, ObjectData, PodObjects } from "../manifests/read-manifests.js";
@@ -24,7 +24,7 @@ const formatVersion = 1;
 const limitBytes = 64 * 1024 ** 2;
 
 export interface PodRecordDeps {
-  readonly files: Pick<HostFiles, "replaceFile" | "readFile" | "list">;
+  readonly files: Pick<HostFiles, "replaceFile" | "readFile">;
   readonly directories: Directories;
 }
 
@@ -73,24 +73,6 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
   const path = recordPath(deps.directories, { uid });
   const text = await deps.files.readFile(path, limitBytes);
   return text === undefined ? undefined : parseRecord(text, path, uid);
-}
-
-/** All pods that play keeps. Reports a record that cannot be read, and leaves it out. */
-export async function readPodRecords(
-  deps: PodRecordDeps,
-  report: (line: string) => void,
-): Promise<readonly Manifest[]> {
-  const manifests: Manifest[] = [];
-  for (const name of await deps.files.list(deps.directories.state)) {
-    if (podUid(name) !== undefined) continue; // Another directory of play.
-    try {
-      const manifest = await readPodRecord(name, deps);
-      if (manifest !== undefined) manifests.push(manifest);
-    } catch (error) {
-      report(messageOf(error));
-    }
-  }
-  return manifests;
 }
 
 function parseRecord(text: string, path: string, uid: string): Manifest {

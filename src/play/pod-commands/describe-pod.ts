@@ -1,11 +1,11 @@
 /** `dockershim pod describe`: one pod as a page. Pure. */
+import { ageText } from "../view/format-table.js";
 import type { ContainerStatus, PodSandboxStatus } from "../../domain/cri.js";
 import { shownText } from "../../lib/shown-text.js";
 import type { Container, Probe } from "../manifests/pod-schema.js";
 import { containerName, type FoundPod, newestAttempts } from "./find-pod.js";
 import { containersOf, type KeptPod } from "./kept-pod.js";
 import { eventTime, historyOf } from "./pod-events.js";
-import { ageText } from "../view/age-text.js";
 import { stateText, summarize, timeText } from "./pod-summary.js";
 
 export interface DescribedPod {

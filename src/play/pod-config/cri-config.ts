@@ -65,7 +65,7 @@ export const playHashAnnotation = "dockershim.local/play-hash";
 /** `Deployment/web`: the workload that a pod was made for. */
 export const playOwnerAnnotation = "dockershim.local/play-owner";
 
-export const defaultGracePeriodSeconds = 30;
+export const defaultGraceSeconds = 30;
 const defaultMessagePath = "/dev/termination-log";
 
 export function podLabels({ name, namespace, uid }: PodKey): Readonly<Record<string, string>> {
@@ -190,7 +190,7 @@ export function containerConfig(input: ContainerConfigInput): Answer<ContainerCo
       [restartCountAnnotation]: String(attempt),
       [messagePathAnnotation]: messagePath(container),
       [messagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
-      [gracePeriodAnnotation]: String(spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds),
+      [gracePeriodAnnotation]: String(spec.terminationGracePeriodSeconds ?? defaultGraceSeconds),
       ...handlerAnnotations(container),
     },
     log_path: logPath(container.name, attempt),

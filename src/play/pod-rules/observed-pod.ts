@@ -50,8 +50,6 @@ export interface ObservedPod {
   readonly lacksIp: boolean;
 }
 
-export const emptyPod: ObservedPod = { sandboxes: [], containers: [], ips: [], lacksIp: false };
-
 /** The newest container of that name. */
 export function newestContainer(
   { containers }: Pick<ObservedPod, "containers">,

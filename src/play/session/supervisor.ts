@@ -2,7 +2,7 @@
 import { createServer } from "node:net";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
-import { Bell } from "../../lib/sync/bell.js";
+import { Notify } from "../../lib/sync/notify.js";
 import { DirectoryWatch } from "../../lib/files/directory-watch.js";
 import { type BoundSocket, bindUnixSocket } from "../../lib/unix-socket.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
@@ -74,16 +74,16 @@ async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void>
     if (!reported.has(line)) deps.report(line);
     reported.add(line);
   };
-  const bell = new Bell();
+  const change = new Notify();
   // Not its own log, which is in the same directory: each line would be a reason to look again.
-  const watch = new DirectoryWatch(deps.store.directory, { onChange: bell.ring, prefix: playPrefix });
-  const poll = setInterval(bell.ring, pollMs);
-  using _ = linkAbort(signal, bell.ring);
+  const watch = new DirectoryWatch(deps.store.directory, { onChange: change.notify, prefix: playPrefix });
+  const poll = setInterval(change.notify, pollMs);
+  using _ = linkAbort(signal, change.notify);
   watch.start();
   try {
     while (!signal.aborted) {
       if (!(await keepFound(plays, deps, reportOnce, signal))) return;
-      await bell.rung();
+      await change.notified();
     }
   } finally {
     watch.stop();

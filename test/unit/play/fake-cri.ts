@@ -24,7 +24,7 @@ import { parse } from "yaml";
 import { keyOf } from "../../../src/play/manifests/make-pod.js";
 import { readPod } from "../../../src/play/manifests/pod-schema.js";
 import type { Problem } from "../../../src/play/manifests/schema.js";
-import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
+import { type Manifest, readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
 import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/probes/handlers.js";
@@ -32,11 +32,7 @@ import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
 import type { KubeletDeps } from "../../../src/play/kubelet/kubelet-deps.js";
 import { containerHash, podHash } from "../../../src/play/pod-config/hashes.js";
 import { backOffTimes } from "../../../src/play/kubelet/back-off.js";
-import {
-  type ObservedContainer,
-  type ObservedPod,
-  emptyPod,
-} from "../../../src/play/pod-rules/observed-pod.js";
+import { type ObservedContainer, type ObservedPod } from "../../../src/play/pod-rules/observed-pod.js";
 import { ManualClock } from "./manual-clock.js";
 
 interface FakeContainer {
@@ -593,7 +589,7 @@ export function makeFixture(): Fixture {
 
 /** The only pod of a manifest given as text. */
 export async function readOnePod(text: string): Promise<Manifest> {
-  const [manifest] = await readManifests([{ name: "pod.yaml", text }]);
+  const [manifest] = (await readWorkloads([{ name: "pod.yaml", text }])).pods;
   if (manifest === undefined) throw new Error("no pod");
   return manifest;
 }
@@ -649,7 +645,7 @@ export function observedPod(
   const identity = { playHash: podHash(manifest), uid: manifest.key.uid };
   const sandbox = { id: "s", attempt: 0, isReady: true, createdAt: 1n, ...identity };
   return {
-    ...{ ...emptyPod, ips: ["10.1.2.3"], sandboxes: [sandbox] },
+    ...{ ips: ["10.1.2.3"], lacksIp: false, sandboxes: [sandbox] },
     containers: observedContainers(text, hashes),
     ...changes,
   };

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { basename } from "node:path";
 import { test } from "node:test";
-import { type Manifest, readManifests } from "../../../../src/play/manifests/read-manifests.js";
+import { type Manifest, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";
 
 const directory = new URL("../../../golden/kubelet-sequences/", import.meta.url);
@@ -103,8 +103,8 @@ const endless: ReadonlySet<string> = new Set([
 async function manifestsOf(path: string): Promise<readonly [Manifest, ...Manifest[]]> {
   const texts = (await readFile(new URL(path, directory), "utf8")).split("\n---\n");
   const [manifest, ...later] = (
-    await Promise.all(texts.map((text) => readManifests([{ name: path, text }])))
-  ).flat();
+    await Promise.all(texts.map((text) => readWorkloads([{ name: path, text }])))
+  ).flatMap(({ pods }) => pods);
   assert.ok(manifest);
   return [manifest, ...later];
 }

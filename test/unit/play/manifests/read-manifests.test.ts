@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { derivedUid } from "../../../../src/play/manifests/make-pod.js";
-import { readManifests, readPodKeys } from "../../../../src/play/manifests/read-manifests.js";
+import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { podWith, readOnePod } from "../fake-cri.js";
 
 const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n";
@@ -14,7 +14,7 @@ async function problemsOf(
   text: string,
 ): Promise<{ readonly kind: string; readonly lines: readonly string[] }> {
   try {
-    await readManifests([{ name: "f.yaml", text }]);
+    await readWorkloads([{ name: "f.yaml", text }]);
   } catch (error) {
     assert.ok(error instanceof ShimError);
     const [first = "", ...lines] = error.message.split("\n");
@@ -24,7 +24,7 @@ async function problemsOf(
   throw new Error("no error");
 }
 
-describe("readManifests()", () => {
+describe("readWorkloads()", () => {
   test("lists every field that is refused, with document, line and path, in one error", async () => {
     const text = `${minimal}---
 apiVersion: v1
@@ -120,16 +120,16 @@ spec:
     ["a file without a pod", "# nothing\n"],
   ] as const) {
     test(`refuses ${what} with the name of the file`, async () => {
-      await assert.rejects(readManifests([{ name: "f.yaml", text }]), /f\.yaml/);
+      await assert.rejects(readWorkloads([{ name: "f.yaml", text }]), /f\.yaml/);
     });
   }
 
   test("reads the pods of a List, and names their place in errors", async () => {
     const list = (items: string): string => `apiVersion: v1\nkind: List\nitems: [${items}]\n`;
     const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: x}]}}";
-    const manifests = await readManifests([{ name: "f.yaml", text: list(pod) }]);
+    const { pods } = await readWorkloads([{ name: "f.yaml", text: list(pod) }]);
     assert.deepEqual(
-      manifests.map(({ key }) => key.name),
+      pods.map(({ key }) => key.name),
       ["a"],
     );
     const { lines } = await problemsOf(list(pod.replace("image: x", "image: x, lifecycles: {}")));
@@ -177,13 +177,7 @@ spec:
   test("reads all examples", async () => {
     for (const name of ["hello.yaml", "shop.yaml", "two-containers.yaml"].map((file) => `examples/${file}`)) {
       const text = readFileSync(new URL(`../../../../${name}`, import.meta.url), "utf8");
-      assert.ok((await readManifests([{ name, text }])).length > 0);
+      assert.ok((await readWorkloads([{ name, text }])).pods.length > 0);
     }
   });
-});
-
-test("readPodKeys() asks for no more than the name, so that every pod can be removed", async () => {
-  const text = `${head}spec: {containers: [{name: c, image: x, livenessProbe: {}}], madeUp: 1}`;
-  const [pod] = await readPodKeys([{ name: "f.yaml", text }]);
-  assert.deepEqual(pod?.key, { namespace: "default", name: "web", uid: derivedUid("default", "web") });
 });
