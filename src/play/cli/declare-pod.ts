@@ -2,7 +2,7 @@
 import { type Command, Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
-import { type CopyPlace, parseCopyPlace } from "../pod-commands/copy-files.js";
+import { type FileSpec, parseFileSpec } from "../pod-commands/copy-files.js";
 import { parsePodName, type PodName } from "../pod-commands/find-pod.js";
 import { parsePortPair } from "../pod-commands/forward-ports.js";
 import { psOutputs, type PsOutput } from "../pod-commands/pod-summary.js";
@@ -137,7 +137,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     "copy files from and to a container",
     "[flags] source target (one is pod:path)",
     (given, args) => {
-      const [source, target] = args.map(parseCopyPlace);
+      const [source, target] = args.map(parseFileSpec);
       if (args.length !== 2 || source === undefined || target === undefined || !isCopy(source, target))
         throw new ShimError(
           "invalid",
@@ -187,7 +187,7 @@ function namespaceHelp(usage: string): string {
   return `namespace of the pod (default: "default"${other})`;
 }
 
-function isCopy(source: CopyPlace, target: CopyPlace): boolean {
+function isCopy(source: FileSpec, target: FileSpec): boolean {
   return (source.pod === undefined) !== (target.pod === undefined);
 }
 

@@ -10,7 +10,7 @@ import { podsToRemove, removePods } from "../session/remove-pods.js";
 import { PlayStore, namesToRemove } from "../store/play-store.js";
 import { type PlayContext, type PlayIo, type PlayOptions, readFilesOf } from "./play-context.js";
 import { podDeps } from "./play-deps.js";
-import { openPlayPlace } from "./open-play-place.js";
+import { openEngineAccess } from "./open-engine-access.js";
 
 /** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
 export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
@@ -50,8 +50,8 @@ async function down(context: PlayContext): Promise<number> {
     const names = namesToRemove(removal);
     await store.release(names, report);
     const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
-    await using place = await openPlayPlace(client, server, paths, signal);
-    const deps = podDeps(client, place, { report });
+    await using access = await openEngineAccess(client, server, paths, signal);
+    const deps = podDeps(client, access, { report });
     const { failed } = await removePods(await podsToRemove(removal, client, signal), deps, signal);
     await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
     return failed > 0 ? 1 : 0;

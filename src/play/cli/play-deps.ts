@@ -5,7 +5,7 @@ import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../node/node-fac
 import type { NodeFacts } from "../pod-config/cri-config.js";
 import { podCgroupsOf } from "../node/prepare-cgroup.js";
 import { serverFeatures } from "../pod-config/server-features.js";
-import { makeHandlers } from "../probes/run-handlers.js";
+import { makeHandlers } from "../probes/run-probes-and-hooks.js";
 import { backOffTimes, scaled } from "../kubelet/back-off.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
@@ -17,7 +17,7 @@ import { bootId } from "../../lib/linux/network-namespaces.js";
 import { isAlive, markOf } from "../../lib/linux/process-mark.js";
 import { RegistryCredentialStore } from "../../shim/registry/registry-credentials.js";
 import type { PlayContext } from "./play-context.js";
-import type { PlayPlace } from "./play-place.js";
+import type { EngineAccess } from "./engine-access.js";
 
 type Client = ReturnType<typeof connect>;
 type Context = Pick<PlayContext, "report">;
@@ -27,7 +27,7 @@ const fastFactor = 0.1;
 /** For the removal of pods. */
 export function podDeps(
   client: CriClient,
-  { files, mounted, directories, dial, engine }: PlayPlace,
+  { files, mounted, directories, dial, engine }: EngineAccess,
   { report }: Context,
 ): PodAccess & Reports {
   const handlers = makeHandlers({
@@ -41,14 +41,14 @@ export function podDeps(
 /** Each call of the result is for another play. `status`: the server's. Throws when it does not answer. */
 export async function readKubeletDeps(
   client: Client,
-  place: PlayPlace,
+  access: EngineAccess,
   { report, status }: Context & { readonly status: StatusResponse },
   signal: AbortSignal,
 ): Promise<(options: { readonly fast?: boolean | undefined }) => PlayDeps> {
-  const { engine } = place;
+  const { engine } = access;
   const deps = {
-    ...podDeps(client, place, { report }),
-    node: await nodeFactsOf(client, place, signal),
+    ...podDeps(client, access, { report }),
+    node: await nodeFactsOf(client, access, signal),
     features: {
       ...serverFeatures(status),
       ...(engine === undefined ? {} : { remote: await engine.files.mounting() }),
@@ -73,7 +73,7 @@ function refuseRedirects(_: unknown, redirects: readonly unknown[]): Promise<voi
 
 async function nodeFactsOf(
   client: Client,
-  { files, directories, engine }: PlayPlace,
+  { files, directories, engine }: EngineAccess,
   signal: AbortSignal,
 ): Promise<NodeFacts> {
   if (engine === undefined) return readNodeFacts(directories.state, podCgroupsOf(client, files, signal));
@@ -81,7 +81,7 @@ async function nodeFactsOf(
 }
 
 /** Brings the facts up to date in place; those of a remote engine do not change while it runs. */
-export async function renewFacts(node: NodeFacts, { engine, directories }: PlayPlace): Promise<void> {
+export async function renewFacts(node: NodeFacts, { engine, directories }: EngineAccess): Promise<void> {
   if (engine === undefined) await renewNodeFacts(node, directories.state);
 }
 

@@ -24,13 +24,13 @@ export function resolvePlayEndpoint(
   flag = "--endpoint",
 ): UnixEndpoint {
   const text = given ?? environment[variable] ?? served.default;
-  const place = given === undefined ? `environment variable "${variable}"` : `flag "${flag}"`;
+  const source = given === undefined ? `environment variable "${variable}"` : `flag "${flag}"`;
   let endpoint;
   try {
     endpoint = listenEndpointKind.parse(text);
   } catch (error) {
-    throw ShimError.from(error).within(`${place}: ${JSON.stringify(text)}`);
+    throw ShimError.from(error).within(`${source}: ${JSON.stringify(text)}`);
   }
   if (endpoint.kind === "unix") return endpoint;
-  throw new ShimError("invalid", `${place}: ${JSON.stringify(text)}: names no socket to connect to`);
+  throw new ShimError("invalid", `${source}: ${JSON.stringify(text)}: names no socket to connect to`);
 }

@@ -15,8 +15,8 @@ import { supervise } from "../session/supervisor.js";
 import { LiveTable } from "../view/live-table.js";
 import type { PlayContext, PlayOptions } from "./play-context.js";
 import { readKubeletDeps, renewFacts } from "./play-deps.js";
-import { openPlayPlace } from "./open-play-place.js";
-import type { PlayPlace } from "./play-place.js";
+import { openEngineAccess } from "./open-engine-access.js";
+import type { EngineAccess } from "./engine-access.js";
 
 /** A log that is a file begins anew after this. */
 const logBytes = 4 * 1024 ** 2;
@@ -35,16 +35,16 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     screen.write(`${shownText(line)}\n`);
   };
   const client = connect(options.endpoint);
-  let place: PlayPlace | undefined;
+  let access: EngineAccess | undefined;
   try {
     const kubeletDeps = await whenServed(
       async () => {
-        await place?.[Symbol.asyncDispose]();
+        await access?.[Symbol.asyncDispose]();
         const status = await client.status(signal);
         const { endpoint, dockerEndpoint } = options;
         const paths = { endpoint, dockerEndpoint, directories, report };
-        place = await openPlayPlace(client, status, paths, signal);
-        return readKubeletDeps(client, place, { report, status }, signal);
+        access = await openEngineAccess(client, status, paths, signal);
+        return readKubeletDeps(client, access, { report, status }, signal);
       },
       report,
       signal,
@@ -55,7 +55,7 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     };
     const { node } = kubeletDeps({}); // All plays have the same one.
     const renewNode = async (): Promise<void> => {
-      if (place !== undefined) await renewFacts(node, place);
+      if (access !== undefined) await renewFacts(node, access);
     };
     await supervise({ store, kubeletDeps, renewNode, show, report }, signal);
     return 0;
@@ -65,7 +65,7 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     report("another supervisor keeps the pods of this socket");
     return 0;
   } finally {
-    await place?.[Symbol.asyncDispose]();
+    await access?.[Symbol.asyncDispose]();
     client.close();
   }
 }

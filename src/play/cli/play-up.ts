@@ -28,8 +28,8 @@ import { AttachedPlay } from "./attached-play.js";
 import { endpointFlag } from "./play-endpoint.js";
 import { type PlayContext, type PlayOptions, readFilesOf } from "./play-context.js";
 import { readKubeletDeps, renewFacts } from "./play-deps.js";
-import { openPlayPlace } from "./open-play-place.js";
-import type { PlayPlace } from "./play-place.js";
+import { openEngineAccess } from "./open-engine-access.js";
+import type { EngineAccess } from "./engine-access.js";
 
 type Played = Workloads & { readonly published: readonly PublishedPort[] };
 
@@ -86,9 +86,9 @@ export async function playUp(context: PlayContext): Promise<number> {
     const pulls = new PullProgress(client, systemClock);
     const { endpoint, dockerEndpoint } = options;
     const paths = { endpoint, dockerEndpoint, directories: context.directories, report };
-    await using place = await openPlayPlace(client, status, paths, io.signal);
-    if (options.follow && place.engine?.seesLogs === false) report(logsAreRemote);
-    const deps = (await readKubeletDeps(pulls.followed(client), place, { report, status }, io.signal))(
+    await using access = await openEngineAccess(client, status, paths, io.signal);
+    if (options.follow && access.engine?.seesLogs === false) report(logsAreRemote);
+    const deps = (await readKubeletDeps(pulls.followed(client), access, { report, status }, io.signal))(
       options,
     );
     await using services = new Services(read.workloads.services, deps);
@@ -107,10 +107,10 @@ export async function playUp(context: PlayContext): Promise<number> {
     });
     using _table = session.kubelet.listen(table);
     using _shown = redirect(shown, table);
-    await using logs = options.follow ? await followLogs(table, place, { ...context, report }) : undefined;
+    await using logs = options.follow ? await followLogs(table, access, { ...context, report }) : undefined;
     using _logs = logs && session.kubelet.listen(logs);
     const apply = async (signal: AbortSignal): Promise<void> => {
-      await refuseBusyPorts(read.workloads.pods, { ...deps, isBusy: place.isPortBusy }, signal);
+      await refuseBusyPorts(read.workloads.pods, { ...deps, isBusy: access.isPortBusy }, signal);
       await attached.claim(names);
       await session.apply(read.workloads, { keep: options.keep ?? false }, signal);
       progress.isApplied = true;
@@ -121,11 +121,11 @@ export async function playUp(context: PlayContext): Promise<number> {
     await (options.waitMs === undefined
       ? apply(io.signal)
       : applyUntilReady(session, apply, { milliseconds: options.waitMs, progress }, { ...context, report }));
-    await print(session.kubelet, read.workloads, { client, host: place.engine?.host }, context);
+    await print(session.kubelet, read.workloads, { client, host: access.engine?.host }, context);
     if (options.detach === true || (options.waitMs !== undefined && !options.follow))
       return progress.hasSurplus ? 1 : 0;
     if (options.watch === true) {
-      const renewNode = (): Promise<void> => renewFacts(deps.node, place);
+      const renewNode = (): Promise<void> => renewFacts(deps.node, access);
       await watchFiles(read, { attached, session, services, renewNode }, { ...context, report });
     }
     const code = await waitForEnd(session, attached.isDetached, { ...context, report });
@@ -151,7 +151,7 @@ async function readPlayed(
 
 async function followLogs(
   table: LiveTable,
-  { files, directories }: PlayPlace,
+  { files, directories }: EngineAccess,
   { io, report }: PlayContext,
 ): Promise<LogFollower> {
   const { LogFollower } = await import("../view/follow-logs.js");

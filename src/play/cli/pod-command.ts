@@ -17,7 +17,7 @@ import { sleep } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { podDeps } from "./play-deps.js";
-import { openPlayPlace, recordDirectories } from "./open-play-place.js";
+import { openEngineAccess, recordDirectories } from "./open-engine-access.js";
 import {
   chosenContainer,
   type PodContext,
@@ -208,8 +208,8 @@ async function down(
   const store = new PlayStore(posix.join(defaultDirectories.state, "plays.d"), endpoint);
   await store.release(names, report);
   const paths = { endpoint, directories: defaultDirectories, report };
-  await using place = await openPlayPlace(client, await client.status(signal), paths, signal);
-  const { failed } = await removePods(keys, podDeps(client, place, { report }), signal);
+  await using access = await openEngineAccess(client, await client.status(signal), paths, signal);
+  const { failed } = await removePods(keys, podDeps(client, access, { report }), signal);
   await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
   return failed > 0 ? 1 : 0;
 }

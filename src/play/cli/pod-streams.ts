@@ -3,7 +3,13 @@ import { lstat } from "node:fs/promises";
 import { PassThrough, type Readable } from "node:stream";
 import { ReadStream, WriteStream } from "node:tty";
 import { dialStreamsOf } from "../cri/dial.js";
-import { packCommand, packInto, unpackCommand, unpackFrom, uploadPlace } from "../pod-commands/copy-files.js";
+import {
+  packCommand,
+  packInto,
+  unpackCommand,
+  unpackFrom,
+  uploadTarget,
+} from "../pod-commands/copy-files.js";
 import { findPod } from "../pod-commands/find-pod.js";
 import { forwardPorts } from "../pod-commands/forward-ports.js";
 import { type TerminalSize, runCommand } from "../streams/run-command.js";
@@ -113,7 +119,7 @@ export async function copyTo(request: RequestOf<"cp">, context: PodContext): Pro
     60,
     signal,
   );
-  const { directory, name } = uploadPlace(request.local, request.remote, { isDirectory: isDirectory === 0 });
+  const { directory, name } = uploadTarget(request.local, request.remote, { isDirectory: isDirectory === 0 });
   const archive = packInto(request.local, name, context.report);
   let failure: unknown;
   archive.once("error", (error) => (failure = error));

@@ -4,7 +4,7 @@ import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../pod-config/pod-paths.js";
 import type { PodKey } from "../manifests/read-manifests.js";
-import { ignoreMissing, killPod } from "./kill.js";
+import { ignoreMissing, killPod } from "./kill-containers.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { observePod } from "./observe.js";
 import { readPodRecord } from "../node/pod-record.js";

@@ -20,7 +20,7 @@ import { BackOff } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";
 import { EmptyDirLimits } from "./empty-dir-limits.js";
 import type { ApplicationInput } from "./first-application.js";
-import { killPod } from "./kill.js";
+import { killPod } from "./kill-containers.js";
 import type { KubeletDeps, PodEvents } from "./kubelet-deps.js";
 import { observePod } from "./observe.js";
 import { type PodLoss, PodOwner } from "./pod-owner.js";

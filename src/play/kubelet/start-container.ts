@@ -11,7 +11,7 @@ import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
 import { pause } from "./clock.js";
 import type { EventSink } from "./events.js";
-import { killContainer } from "./kill.js";
+import { killContainer } from "./kill-containers.js";
 import type { PodDeps } from "./kubelet-deps.js";
 import { containerHash } from "../pod-config/hashes.js";
 import {

@@ -10,7 +10,7 @@ import { prepareVolumes } from "../node/prepare-volumes.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
-import { ignoreMissing, killContainer, killPod } from "./kill.js";
+import { ignoreMissing, killContainer, killPod } from "./kill-containers.js";
 import {
   type ObservedContainer,
   type ObservedPod,

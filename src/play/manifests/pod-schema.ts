@@ -2,7 +2,7 @@
  * Every field of a Pod: those that `play` honours, and for all others the reason why they are passed over or
  * refused. A field that is not here is not a field of Kubernetes.
  */
-import type { containerSecurityContext, lifecycleHandler, probe } from "./container-schema.js";
+import type { lifecycleHandler, probe } from "./container-schema.js";
 import {
   appArmorProfile,
   container,

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { FileCalls, FileStats } from "./file-calls.js";
-import { writeObjectFiles } from "./object-files.js";
+import { writeObjectFiles } from "./atomic-writer.js";
 import type { VolumePreparation } from "../pod-config/volumes.js";
 
 /** All paths are absolute, on the engine's host, and play's own, but for hostPath volumes. */

@@ -9,14 +9,14 @@ import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 
 /** One side of a copy: a local path, or one in a container. */
-export interface CopyPlace {
+export interface FileSpec {
   /** `NAME` or `NAMESPACE/NAME`; undefined for a local path. */
   readonly pod: string | undefined;
   readonly path: string;
 }
 
 /** `POD:PATH`, `NAMESPACE/POD:PATH` or a local path, which begins with `.` or `/` when it has a colon. */
-export function parseCopyPlace(text: string): CopyPlace {
+export function parseFileSpec(text: string): FileSpec {
   const colon = text.indexOf(":");
   if (colon === -1 || /^[./]/.test(text)) return { pod: undefined, path: text };
   const place = { pod: text.slice(0, colon), path: text.slice(colon + 1) };
@@ -168,7 +168,7 @@ function addEntry(archive: Pack, header: Parameters<Pack["entry"]>[0]): Promise<
 }
 
 /** Where `source` goes in the container: below `target` when that is a directory, else under its name. */
-export function uploadPlace(
+export function uploadTarget(
   source: string,
   target: string,
   { isDirectory: into }: { readonly isDirectory: boolean },

@@ -39,7 +39,7 @@ export function enginesPath({ state }: Pick<Directories, "state">): string {
  * The directories for pods on an engine that sees no files of this host, which has records of them alone. Pods of
  * two engines may have one name, and with it one uid.
  */
-export function directoriesElsewhere(directories: Directories, engineId: string): Directories {
+export function remoteDirectories(directories: Directories, engineId: string): Directories {
   const id = createHash("sha256").update(engineId).digest("hex").slice(0, idLength);
   return { ...directories, state: posix.join(enginesPath(directories), id) };
 }

@@ -5,7 +5,7 @@
 import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { containerHash } from "../pod-config/hashes.js";
-import { initActions } from "./init-actions.js";
+import { initActions } from "./init-containers.js";
 import {
   type ObservedContainer,
   type ObservedPod,

@@ -10,7 +10,7 @@ import {
   removeMountedTree,
   writeMountedFile,
 } from "../node/mounted-files.js";
-import { currentData } from "../node/object-files.js";
+import { currentData } from "../node/atomic-writer.js";
 import type { Mounting } from "../pod-config/server-features.js";
 import type { HostPathType, VolumePreparation } from "../pod-config/volumes.js";
 import type { HelperCalls } from "./helper-calls.js";

@@ -4,13 +4,13 @@ import { isIPv6 } from "node:net";
 import { ShimError, messageOf } from "../../lib/errors.js";
 
 /** Either a file that holds the namespace, or a process in it. */
-export type NamespacePlace = { readonly path: string } | { readonly pid: number };
+export type NamespaceSource = { readonly path: string } | { readonly pid: number };
 
 /**
  * From the JSON of a verbose PodSandboxStatus: containerd and CRI-O name a file in the sandbox's OCI
  * configuration, dockershim and older servers the process of the sandbox. Undefined when there is neither.
  */
-export function namespacePlace(info: Readonly<Record<string, string>>): NamespacePlace | undefined {
+export function namespaceSource(info: Readonly<Record<string, string>>): NamespaceSource | undefined {
   let value: unknown;
   try {
     value = JSON.parse(info["info"] ?? "{}");
@@ -34,8 +34,8 @@ function field(value: unknown, name: string): unknown {
 }
 
 /** Throws when the process has ended: then its number may be that of another one, without the pod's address. */
-export async function openNamespace(place: NamespacePlace, address: string): Promise<FileHandle> {
-  const path = "path" in place ? place.path : `/proc/${place.pid}/ns/net`;
+export async function openNamespace(source: NamespaceSource, address: string): Promise<FileHandle> {
+  const path = "path" in source ? source.path : `/proc/${source.pid}/ns/net`;
   let file: FileHandle;
   try {
     file = await open(path, "r");
@@ -44,8 +44,11 @@ export async function openNamespace(place: NamespacePlace, address: string): Pro
     throw new ShimError("unavailable", message, {}, { cause });
   }
   try {
-    if ("path" in place || (await hasAddress(place.pid, address))) return file;
-    throw new ShimError("precondition", `process ${place.pid} of the CRI server is not in the pod's network`);
+    if ("path" in source || (await hasAddress(source.pid, address))) return file;
+    throw new ShimError(
+      "precondition",
+      `process ${source.pid} of the CRI server is not in the pod's network`,
+    );
   } catch (error) {
     await file.close();
     throw error;

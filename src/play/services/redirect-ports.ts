@@ -6,7 +6,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { ShimError, isKind } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import { run } from "../node/mounts.js";
-import { namespacePlace, openNamespace } from "./network-namespace.js";
+import { namespaceSource, openNamespace } from "./network-namespace.js";
 import type { Redirect } from "./redirects.js";
 
 /** All rules are in it, so that a change of the Services replaces them. */
@@ -35,10 +35,10 @@ export async function redirectPorts(
 ): Promise<void> {
   const [address] = ips;
   if (address === undefined) return;
-  const place = namespacePlace(await client.podSandboxInfo(id, signal));
-  if (place === undefined)
+  const source = namespaceSource(await client.podSandboxInfo(id, signal));
+  if (source === undefined)
     throw new ShimError("unsupported", "the CRI server does not report the process of a sandbox");
-  await using namespace = await open(place, address);
+  await using namespace = await open(source, address);
   const families = [
     { program: "iptables", own: ips.filter((ip) => isIPv4(ip)) },
     { program: "ip6tables", own: ips.filter((ip) => isIPv6(ip)) },

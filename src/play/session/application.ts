@@ -8,7 +8,7 @@ import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { deletePod } from "../kubelet/delete-pod.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
-import { ignoreMissing } from "../kubelet/kill.js";
+import { ignoreMissing } from "../kubelet/kill-containers.js";
 import { defaultGraceSeconds } from "../pod-config/cri-config.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { observePod } from "../kubelet/observe.js";

@@ -9,9 +9,9 @@ import {
   belowName,
   packCommand,
   packInto,
-  parseCopyPlace,
+  parseFileSpec,
   unpackFrom,
-  uploadPlace,
+  uploadTarget,
 } from "../../../../src/play/pod-commands/copy-files.js";
 
 let root = "";
@@ -112,15 +112,15 @@ test("belowName() accepts names below the path alone", () => {
 
 test("commands and places of copies", () => {
   assert.deepEqual(packCommand("-rf/../x"), ["tar", "-cf", "-", "-C", "/", "--", "x"]);
-  assert.deepEqual(uploadPlace("a/b.txt", "/tmp", { isDirectory: true }), {
+  assert.deepEqual(uploadTarget("a/b.txt", "/tmp", { isDirectory: true }), {
     directory: "/tmp",
     name: "b.txt",
   });
-  assert.deepEqual(uploadPlace("a/b.txt", "/tmp/c", { isDirectory: false }), {
+  assert.deepEqual(uploadTarget("a/b.txt", "/tmp/c", { isDirectory: false }), {
     directory: "/tmp",
     name: "c",
   });
-  assert.deepEqual(parseCopyPlace("shop/web:/a:b"), { pod: "shop/web", path: "/a:b" });
-  assert.deepEqual(parseCopyPlace("./a:b"), { pod: undefined, path: "./a:b" });
-  assert.throws(() => parseCopyPlace("web:"), /POD:PATH/);
+  assert.deepEqual(parseFileSpec("shop/web:/a:b"), { pod: "shop/web", path: "/a:b" });
+  assert.deepEqual(parseFileSpec("./a:b"), { pod: undefined, path: "./a:b" });
+  assert.throws(() => parseFileSpec("web:"), /POD:PATH/);
 });

@@ -4,7 +4,7 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import {
   localIpv4,
   localIpv6,
-  namespacePlace,
+  namespaceSource,
   openNamespace,
 } from "../../../../src/play/services/network-namespace.js";
 import { redirectPorts, rulesText } from "../../../../src/play/services/redirect-ports.js";
@@ -104,13 +104,13 @@ COMMIT
   );
 });
 
-test("namespacePlace() prefers the file of the OCI configuration to the process", () => {
+test("namespaceSource() prefers the file of the OCI configuration to the process", () => {
   const namespaces = [{ type: "pid" }, { type: "network", path: "/var/run/netns/cni-1" }];
   const info = { pid: 42, runtimeSpec: { linux: { namespaces } } };
-  assert.deepEqual(namespacePlace({ info: JSON.stringify(info) }), { path: "/var/run/netns/cni-1" });
-  assert.deepEqual(namespacePlace({ info: '{"pid":42,"runtimeSpec":null}' }), { pid: 42 });
+  assert.deepEqual(namespaceSource({ info: JSON.stringify(info) }), { path: "/var/run/netns/cni-1" });
+  assert.deepEqual(namespaceSource({ info: '{"pid":42,"runtimeSpec":null}' }), { pid: 42 });
   for (const text of ['{"pid":0}', '{"pid":1}', '{"pid":"42"}', "[]", "null", "no JSON"])
-    assert.equal(namespacePlace({ info: text }), undefined, text);
+    assert.equal(namespaceSource({ info: text }), undefined, text);
 });
 
 test("openNamespace() refuses a process that has not the pod's address", async () => {

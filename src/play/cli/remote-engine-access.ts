@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import type { CriClient } from "../cri/client.js";
 import { type HostFiles, nodeFiles } from "../node/files.js";
-import { directoriesElsewhere } from "../pod-config/pod-paths.js";
+import { remoteDirectories } from "../pod-config/pod-paths.js";
 import { dialStreamsOf } from "../cri/dial.js";
 import { EngineFiles } from "../remote-engine/engine-files.js";
 import type { ServerReach } from "../remote-engine/reach.js";
@@ -18,20 +18,20 @@ import { silentLogger } from "../../lib/log.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import { playFilesImage, playFilesReference } from "../../shim/pause/play-files-image.js";
 import { readFile, stat } from "node:fs/promises";
-import type { PlacePaths, PlayPlace } from "./play-place.js";
+import type { AccessPaths, EngineAccess } from "./engine-access.js";
 
-export interface Elsewhere extends PlacePaths {
+export interface RemoteAccessInput extends AccessPaths {
   readonly reach: ServerReach;
   /** Whether the server sees this host's files, and only its engine does not. */
   readonly isBeside: boolean;
 }
 
 /** Opens the engine, and refuses one that is not the server's. */
-export async function openPlaceElsewhere(
+export async function openRemoteEngineAccess(
   client: CriClient,
-  { endpoint: serverEndpoint, directories, report, reach, isBeside, dockerEndpoint }: Elsewhere,
+  { endpoint: serverEndpoint, directories, report, reach, isBeside, dockerEndpoint }: RemoteAccessInput,
   signal: AbortSignal,
-): Promise<PlayPlace> {
+): Promise<EngineAccess> {
   const lifetime = new Lifetime(silentLogger());
   const ended = new AbortController();
   try {
@@ -49,12 +49,12 @@ export async function openPlaceElsewhere(
     return {
       // Cgroups of this host are those of other pods.
       files: {
-        ...(isBeside ? nodeFiles : withLogsElsewhere(files, volumesPath)),
+        ...(isBeside ? nodeFiles : withRemoteLogs(files, volumesPath)),
         removeCgroup: () => Promise.resolve(),
       },
       mounted: files,
       directories: {
-        ...directoriesElsewhere(directories, facts.engineId),
+        ...remoteDirectories(directories, facts.engineId),
         engineVolumes: volumesPath,
         ...(isBeside ? {} : { logs: undefined }),
       },
@@ -82,7 +82,7 @@ export async function openPlaceElsewhere(
 }
 
 /** The server makes the directories of logs that are missing, and writes the files; here they are only removed. */
-function withLogsElsewhere(mounted: EngineFiles, volumesPath: string): HostFiles {
+function withRemoteLogs(mounted: EngineFiles, volumesPath: string): HostFiles {
   const isThere = (path: string): boolean => path.startsWith(`${volumesPath}/`);
   return {
     ...nodeFiles,

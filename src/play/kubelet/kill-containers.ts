@@ -4,6 +4,7 @@ import { isKind, messageOf } from "../../lib/errors.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { PodAccess, PodEvents } from "./kubelet-deps.js";
+import { defaultGraceSeconds } from "../pod-config/cri-config.js";
 import type { ObservedContainer, ObservedPod } from "../pod-rules/observed-pod.js";
 import { type KillReason, isSidecar } from "../pod-rules/restart-rules.js";
 

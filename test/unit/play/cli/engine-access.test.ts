@@ -4,8 +4,8 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { CriClient } from "../../../../src/play/cri/client.js";
 import { defaultDirectories } from "../../../../src/play/pod-config/pod-paths.js";
-import { openPlayPlace, recordDirectories } from "../../../../src/play/cli/open-play-place.js";
-import type { PlayPlace } from "../../../../src/play/cli/play-place.js";
+import { openEngineAccess, recordDirectories } from "../../../../src/play/cli/open-engine-access.js";
+import type { EngineAccess } from "../../../../src/play/cli/engine-access.js";
 import { directoryId } from "../../../../src/lib/files/directory-id.js";
 import { json, startFakeDocker } from "../../engine/fake-docker.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -18,7 +18,7 @@ async function placeOf(
   path: string,
   engine: object = {},
   dockerEndpoint?: string,
-): Promise<PlayPlace> {
+): Promise<EngineAccess> {
   const info = { reach: JSON.stringify({ jobs: reached, ...reach }), engine: JSON.stringify(engine) };
   const context = {
     ...{ endpoint: join(path, "cri.sock"), dockerEndpoint },
@@ -28,7 +28,7 @@ async function placeOf(
   const before = process.env["DOCKER_HOST"];
   process.env["DOCKER_HOST"] = `unix://${join(path, "no.sock")}`;
   try {
-    return await openPlayPlace({} as unknown as CriClient, { info }, context, AbortSignal.timeout(20_000));
+    return await openEngineAccess({} as unknown as CriClient, { info }, context, AbortSignal.timeout(20_000));
   } finally {
     if (before === undefined) delete process.env["DOCKER_HOST"];
     else process.env["DOCKER_HOST"] = before;

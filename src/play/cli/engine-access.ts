@@ -7,7 +7,7 @@ import type { Dial } from "../cri/dial.js";
 import type { EngineFiles } from "../remote-engine/engine-files.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 
-export interface PlayPlace extends AsyncDisposable {
+export interface EngineAccess extends AsyncDisposable {
   readonly files: HostFiles;
   readonly mounted: MountedFiles;
   readonly directories: Directories;
@@ -31,7 +31,7 @@ export interface RemoteEngine {
   readonly answers: (signal: AbortSignal) => Promise<boolean>;
 }
 
-export interface PlacePaths {
+export interface AccessPaths {
   /** The CRI server: `unix:///PATH`, or the path alone. */
   readonly endpoint: string;
   /** A remote engine, as `--docker-endpoint` of the server; else as the server finds it. */

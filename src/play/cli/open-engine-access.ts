@@ -3,25 +3,25 @@ import { isPortBusy } from "../session/busy-ports.js";
 import type { CriClient } from "../cri/client.js";
 import { remappedFileCalls } from "../node/file-calls.js";
 import { mountedFilesOf, nodeFiles } from "../node/files.js";
-import { type Directories, directoriesElsewhere, enginesPath } from "../pod-config/pod-paths.js";
+import { type Directories, remoteDirectories, enginesPath } from "../pod-config/pod-paths.js";
 import { dialFromHere } from "../cri/dial.js";
 import { readReach, type ServerReach } from "../remote-engine/reach.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { directoryId } from "../../lib/files/directory-id.js";
-import type { PlacePaths, PlayPlace } from "./play-place.js";
+import type { AccessPaths, EngineAccess } from "./engine-access.js";
 
 /** By the server's Status, which says where its engine is. Disposing of the result leaves the pods as they are. */
-export async function openPlayPlace(
+export async function openEngineAccess(
   client: CriClient,
   { info }: Pick<StatusResponse, "info">,
-  paths: PlacePaths,
+  paths: AccessPaths,
   signal: AbortSignal,
-): Promise<PlayPlace> {
+): Promise<EngineAccess> {
   const reach = readReach(info);
   const isBeside = await isBesideServer(reach);
   if (!isBeside || !reach.hostPaths) {
-    const { openPlaceElsewhere } = await import("./play-elsewhere.js");
-    return openPlaceElsewhere(client, { ...paths, reach, isBeside }, signal);
+    const { openRemoteEngineAccess } = await import("./remote-engine-access.js");
+    return openRemoteEngineAccess(client, { ...paths, reach, isBeside }, signal);
   }
   const mounted = reach.root === undefined ? nodeFiles : mountedFilesOf(remappedFileCalls(reach.root));
   return {
@@ -45,7 +45,7 @@ export async function recordDirectories(
   if (!(await nodeFiles.exists(enginesPath(directories)))) return directories;
   const reach = readReach((await client.status(signal)).info);
   if (reach.hostPaths && (await isBesideServer(reach))) return directories;
-  return directoriesElsewhere(directories, reach.engineId);
+  return remoteDirectories(directories, reach.engineId);
 }
 
 /** A server that names no directory is believed to be on this host: only its socket is known. */

@@ -3,7 +3,7 @@ import { mkdir, readFile, readdir, readlink, stat, symlink, writeFile } from "no
 import { join } from "node:path";
 import { test } from "node:test";
 import { hostFileCalls } from "../../../../src/play/node/file-calls.js";
-import { writeObjectFiles } from "../../../../src/play/node/object-files.js";
+import { writeObjectFiles } from "../../../../src/play/node/atomic-writer.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 async function inDirectory(work: (directory: string) => Promise<void>): Promise<void> {

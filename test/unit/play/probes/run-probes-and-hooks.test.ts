@@ -11,7 +11,7 @@ import { createServer as createTlsServer } from "node:https";
 import { describe, test } from "node:test";
 import { Server as GrpcServer, ServerCredentials, status as grpcStatus } from "@grpc/grpc-js";
 import { type Dial, dialFromHere } from "../../../../src/play/cri/dial.js";
-import { makeHandlers } from "../../../../src/play/probes/run-handlers.js";
+import { makeHandlers } from "../../../../src/play/probes/run-probes-and-hooks.js";
 import type { HandlerTarget, ProbeOutcome } from "../../../../src/play/probes/handlers.js";
 import type { Probe } from "../../../../src/play/manifests/pod-schema.js";
 import type { CriClient } from "../../../../src/play/cri/client.js";
