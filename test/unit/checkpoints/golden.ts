@@ -1,6 +1,6 @@
 /** The recorded files, with their JSON brought into the shape that the code works on. */
 import { readFileSync } from "node:fs";
-import type { RawCheckpoint, RawPortMapping } from "../../../checkpoints/checksum.js";
+import type { Flavour, RawCheckpoint } from "../../../checkpoints/checksum.js";
 
 interface MappingJson {
   readonly protocol?: string;
@@ -10,9 +10,8 @@ interface MappingJson {
 }
 
 interface Expected {
-  readonly hashed: string;
   readonly checksum: number;
-  readonly file?: string;
+  readonly file: string;
   readonly readBackError?: string;
 }
 
@@ -24,21 +23,13 @@ interface Vector {
     readonly port_mappings?: readonly (MappingJson | null)[];
     readonly host_network?: boolean;
   };
-  readonly dockershim: Required<Pick<Expected, "file">> & Expected;
-  readonly criDockerd: Required<Pick<Expected, "file">> & Expected;
-  readonly olderDockershimWithoutHostIP?: Expected;
-}
-
-interface ReadCase {
-  readonly content: string;
-  readonly result: string;
+  readonly dockershim: Expected;
+  readonly criDockerd: Expected;
 }
 
 interface OlderVector {
   readonly name: string;
-  readonly flavour: "withoutHostIp" | "wholeFile" | "wholeFileWithoutHostNetwork" | "wholeFileAdler32";
-  readonly hashed: string;
-  readonly checksum: number;
+  readonly flavour: Flavour;
   readonly file: string;
 }
 
@@ -47,31 +38,31 @@ const load = (name: string): unknown =>
 
 export const { vectors, readCases } = load("checkpoint-vectors.json") as {
   readonly vectors: readonly Vector[];
-  readonly readCases: readonly ReadCase[];
+  readonly readCases: readonly { readonly content: string; readonly result: string }[];
 };
 
 export const { vectors: olderVectors } = load("checkpoint-older-flavours.json") as {
   readonly vectors: readonly OlderVector[];
 };
 
-export function rawOf(vector: Pick<Vector, "podName" | "namespace" | "data">): RawCheckpoint {
+/** One TCP port, 8080 of the host. */
+export const oneMapping = vectors.find(({ name }) => name === "one tcp mapping")!;
+
+export function rawOf(data: Vector["data"]): RawCheckpoint {
+  const portMappings = data.port_mappings?.map((json) =>
+    json === null
+      ? null
+      : {
+          protocol: json.protocol,
+          containerPort: json.container_port,
+          hostPort: json.host_port,
+          hostIp: json.host_ip ?? "",
+        },
+  );
   return {
     version: "v1",
-    name: vector.podName,
-    namespace: vector.namespace,
-    data: {
-      portMappings: vector.data.port_mappings?.map(rawMapping),
-      hostNetwork: vector.data.host_network === true,
-    },
-  };
-}
-
-function rawMapping(json: MappingJson | null): RawPortMapping | null {
-  if (json === null) return null;
-  return {
-    protocol: json.protocol,
-    containerPort: json.container_port,
-    hostPort: json.host_port,
-    hostIp: json.host_ip ?? "",
+    name: "p",
+    namespace: "n",
+    data: { portMappings, hostNetwork: data.host_network === true },
   };
 }

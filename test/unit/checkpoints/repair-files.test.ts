@@ -2,30 +2,30 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import { engineSandboxes, sandboxOf } from "../../../checkpoints/engine-sandboxes.js";
 import { repairFiles } from "../../../checkpoints/repair-files.js";
 import { listedOf, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
 import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { vectors } from "./golden.js";
+import { oneMapping } from "./golden.js";
 
 const signal = new AbortController().signal;
-const web = vectors.find(({ name }) => name === "one tcp mapping");
-assert.ok(web !== undefined);
-const { file } = web.dockershim;
+const { file } = oneMapping.dockershim;
 
-const boundWeb = {
-  name: "k8s_POD_web-0_default_uid-1_0",
-  networkMode: "none",
-  portBindings: [{ port: "80/tcp", hostIp: "", hostPort: "8080" }],
-} as const;
-
-function engineWith(...snapshots: readonly Snapshot[]): Parameters<typeof engineSandboxes>[0] {
-  return {
+/** An engine with the pod of `oneMapping` under these ids. */
+function engineWith(...starts: readonly string[]) {
+  const snapshots = starts.map((start) =>
+    sandboxSnapshot(idOf(start), {
+      name: "k8s_POD_web-0_default_uid-1_0",
+      networkMode: "none",
+      portBindings: [{ port: "80/tcp", hostIp: "", hostPort: "8080" }],
+    }),
+  );
+  const engine = {
     listContainers: () => Promise.resolve(snapshots.map(listedOf)),
-    inspectContainer: (id) => Promise.resolve(snapshots.find((one) => one.id === id)),
+    inspectContainer: (id: string) => Promise.resolve(snapshots.find((one) => one.id === id)),
   };
+  return engineSandboxes(engine, signal);
 }
 
 async function place(files: Readonly<Record<string, string>>) {
@@ -33,66 +33,51 @@ async function place(files: Readonly<Record<string, string>>) {
   const directory = join(root.path, "dockershim", "sandbox");
   await mkdir(directory, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
-  return { directory, root: root.path, [Symbol.asyncDispose]: () => root[Symbol.asyncDispose]() };
+  return { directory, [Symbol.asyncDispose]: () => root[Symbol.asyncDispose]() };
 }
 
 describe("repairFiles() with an engine", () => {
-  test("writes the missing checkpoint of a sandbox as dockershim had written it", async () => {
-    await using here = await place({});
-    const engine = await engineSandboxes(engineWith(sandboxSnapshot(idOf("a"), boundWeb)), signal);
-    const [repaired] = await repairFiles([here.directory], { engine, dryRun: false });
-    assert.equal(repaired?.problem, "missing");
-    assert.equal(repaired.source, "engine");
-    assert.equal(await readFile(join(here.directory, idOf("a")), "utf8"), file);
-  });
+  const twoPorts = '"port_mappings":[{"protocol":"udp","container_port":53,"host_port":0},';
+  const more = file.replace('"port_mappings":[', twoPorts);
+  for (const [name, before, ids, source, after] of [
+    ["writes a missing checkpoint as dockershim had written it", undefined, ["a"], "engine", file],
+    ["writes a damaged file again", "{", ["a"], "engine", file],
+    [
+      "believes the engine before a content that contradicts it",
+      file.replace("8080", "9090"),
+      ["a"],
+      "engine",
+      file,
+    ],
+    [
+      "keeps a content that says more than the engine: ports without a host port",
+      more,
+      ["a"],
+      "file",
+      twoPorts,
+    ],
+    ["leaves a file whose sandbox the engine does not have", "{", [], "none", "{"],
+  ] as const) {
+    test(name, async () => {
+      await using here = await place(before === undefined ? {} : { [idOf("a")]: before });
+      const [repaired] = await repairFiles([here.directory], {
+        engine: await engineWith(...ids),
+        dryRun: false,
+      });
+      assert.equal(repaired?.source, source);
+      assert.equal(repaired.problem === "missing", before === undefined);
+      assert.ok((await readFile(join(here.directory, idOf("a")), "utf8")).includes(after));
+      if (source === "none") assert.match(repaired.note ?? "", /no such sandbox/);
+      else if (before !== undefined) assert.equal(await readFile(repaired.quarantined ?? "", "utf8"), before);
+    });
+  }
 
   test("writes none for a sandbox whose checkpoint is in another directory, corrupt ones included", async () => {
     await using here = await place({});
-    await using there = await place({ [idOf("a")]: web.criDockerd.file, [idOf("b")]: "{" });
-    const snapshots = ["a", "b"].map((start) => sandboxSnapshot(idOf(start), boundWeb));
-    const engine = await engineSandboxes(engineWith(...snapshots), signal);
-    const options = { engine, dryRun: false, alsoLookIn: [there.directory] };
+    await using there = await place({ [idOf("a")]: oneMapping.criDockerd.file, [idOf("b")]: "{" });
+    const options = { engine: await engineWith("a", "b"), dryRun: false, alsoLookIn: [there.directory] };
     assert.deepEqual(await repairFiles([here.directory], options), []);
     assert.deepEqual(await readdir(here.directory), []);
-  });
-
-  test("writes a damaged file again from the engine, and keeps it in quarantine", async () => {
-    await using here = await place({ [idOf("a")]: "{" });
-    const engine = await engineSandboxes(engineWith(sandboxSnapshot(idOf("a"), boundWeb)), signal);
-    const [repaired] = await repairFiles([here.directory], { engine, dryRun: false });
-    assert.equal(await readFile(join(here.directory, idOf("a")), "utf8"), file);
-    assert.equal(await readFile(repaired?.quarantined ?? "", "utf8"), "{");
-  });
-
-  test("believes the engine before a content with a wrong checksum that contradicts it", async () => {
-    await using here = await place({ [idOf("a")]: file.replace("8080", "9090") });
-    const engine = await engineSandboxes(engineWith(sandboxSnapshot(idOf("a"), boundWeb)), signal);
-    const [repaired] = await repairFiles([here.directory], { engine, dryRun: false });
-    assert.equal(repaired?.source, "engine");
-    assert.equal(await readFile(join(here.directory, idOf("a")), "utf8"), file);
-  });
-
-  test("keeps a content that says what the engine says, and more: ports without a host port", async () => {
-    const more = file.replace(
-      /("port_mappings":\[)/,
-      '$1{"protocol":"udp","container_port":53,"host_port":0},',
-    );
-    await using here = await place({ [idOf("a")]: more });
-    const engine = await engineSandboxes(engineWith(sandboxSnapshot(idOf("a"), boundWeb)), signal);
-    const [repaired] = await repairFiles([here.directory], { engine, dryRun: false });
-    assert.equal(repaired?.source, "file");
-    const found = decodeCheckpoint(await readFile(join(here.directory, idOf("a"))));
-    assert.ok(found.kind === "checkpoint");
-    assert.equal(found.checkpoint.data.portMappings?.length, 2);
-  });
-
-  test("leaves a file whose sandbox the engine does not have", async () => {
-    await using here = await place({ [idOf("a")]: "{" });
-    const engine = await engineSandboxes(engineWith(), signal);
-    const [repaired] = await repairFiles([here.directory], { engine, dryRun: false });
-    assert.equal(repaired?.source, "none");
-    assert.match(repaired.note ?? "", /no such sandbox/);
-    assert.equal(await readFile(join(here.directory, idOf("a")), "utf8"), "{");
   });
 });
 
@@ -118,15 +103,11 @@ describe("sandboxOf()", () => {
     ]);
   });
 
-  test("says where host ports are unknown: pods of this program with a network plugin, trimmed descriptions", () => {
+  test("says where host ports are unknown, and takes nothing from what is no sandbox by its name", () => {
     assert.match(data({ logDriver: "none", networkMode: "none" }).portsUnknown ?? "", /network plugin alone/);
     assert.match(data({ isTrimmed: true }).portsUnknown ?? "", /too large/);
     assert.equal(data({ networkMode: "none" }).portsUnknown, undefined);
-  });
-
-  test("takes nothing from a container that is no sandbox by its name", () => {
-    const said = sandboxOf(sandboxSnapshot(idOf("a"), { name: "k8s_web_a_b_c_0" }));
-    assert.ok(typeof said === "string");
-    assert.match(said, /k8s_web_a_b_c_0/);
+    const named = sandboxOf(sandboxSnapshot(idOf("a"), { name: "k8s_web_a_b_c_0" }));
+    assert.ok(typeof named === "string" && named.includes("k8s_web_a_b_c_0"));
   });
 });
