@@ -6,67 +6,31 @@ import { ignoredFlags } from "../../../src/shim/config/other-flags.js";
 import { actionCode, run } from "./command-line.js";
 
 /** Every flag of cri-dockerd 0.4.3 with a value that it accepts. */
-const criDockerdFlags = [
-  "--runtime-cgroups=/system.slice/docker.service",
-  "--cri-dockerd-root-directory=/var/lib/cri-dockerd",
-  "--pod-infra-container-image=registry.k8s.io/pause:3.10",
-  "--docker-endpoint=unix:///var/run/docker.sock",
-  "--image-pull-progress-deadline=1m0s",
-  "--runtime-request-timeout=0s",
-  "--streaming-bind-addr=0.0.0.0:10010",
-  "--pod-cidr=10.244.0.0/24,fd00:10:244::/80",
-  "--ipv6-dual-stack",
-  "--network-plugin=cni",
-  "--cni-conf-dir=/etc/cni/net.d",
-  "--cni-bin-dir=/opt/cni/bin,/usr/libexec/cni",
-  "--cni-cache-dir=/var/lib/cni/cache",
-  "--network-plugin-mtu=0",
-  "--hairpin-mode=promiscuous-bridge",
-  "--container-runtime-endpoint=fd://",
-  "--log-level=warning",
-  "--version=false",
-  "--buildinfo=false",
-];
+const criDockerdFlags = `
+  --runtime-cgroups=/system.slice/docker.service --cri-dockerd-root-directory=/var/lib/cri-dockerd
+  --pod-infra-container-image=registry.k8s.io/pause:3.10 --docker-endpoint=unix:///var/run/docker.sock
+  --image-pull-progress-deadline=1m0s --runtime-request-timeout=0s --streaming-bind-addr=0.0.0.0:10010
+  --pod-cidr=10.244.0.0/24,fd00:10:244::/80 --ipv6-dual-stack --network-plugin=cni
+  --cni-conf-dir=/etc/cni/net.d --cni-bin-dir=/opt/cni/bin,/usr/libexec/cni
+  --cni-cache-dir=/var/lib/cni/cache --network-plugin-mtu=0 --hairpin-mode=promiscuous-bridge
+  --container-runtime-endpoint=fd:// --log-level=warning --version=false --buildinfo=false
+`;
 
 /** Every flag of the kubelet 1.20 that concerns dockershim, and those of klog. */
-const kubeletFlags = [
-  "--container-runtime=docker",
-  "--container-runtime-endpoint=unix:///var/run/dockershim.sock",
-  "--image-service-endpoint=unix:///var/run/dockershim.sock",
-  "--docker-endpoint=unix:///var/run/docker.sock",
-  "--pod-infra-container-image=k8s.gcr.io/pause:3.2",
-  "--experimental-dockershim=false",
-  "--experimental-dockershim-root-directory=/var/lib/dockershim",
-  "--image-pull-progress-deadline=2m",
-  "--runtime-request-timeout=15m0s",
-  "--streaming-connection-idle-timeout=4h0m0s",
-  "--redirect-container-streaming=false",
-  "--runtime-cgroups=/systemd/system.slice",
-  "--cgroup-driver=systemd",
-  "--network-plugin=kubenet",
-  "--cni-conf-dir=/etc/cni/net.d",
-  "--cni-bin-dir=/opt/cni/bin",
-  "--cni-cache-dir=/var/lib/cni/cache",
-  "--network-plugin-mtu=1460",
-  "--hairpin-mode=hairpin-veth",
-  "--non-masquerade-cidr=0.0.0.0/0",
-  "--pod-cidr=10.1.0.0/24",
-  "--v=2",
-  "--logtostderr=true",
-  "--alsologtostderr",
-  "--stderrthreshold=2",
-  "--log-dir=/var/log",
-  "--log-file=/var/log/kubelet.log",
-  "--log-file-max-size=1800",
-  "--log-flush-frequency=5s",
-  "--log-backtrace-at=:0",
-  "--logging-format=text",
-  "--vmodule=a=1",
-  "--one-output",
-  "--skip-headers",
-  "--skip-log-headers",
-  "--add-dir-header",
-];
+const kubeletFlags = `
+  --container-runtime=docker --container-runtime-endpoint=unix:///var/run/dockershim.sock
+  --image-service-endpoint=unix:///var/run/dockershim.sock --docker-endpoint=unix:///var/run/docker.sock
+  --pod-infra-container-image=k8s.gcr.io/pause:3.2 --experimental-dockershim=false
+  --experimental-dockershim-root-directory=/var/lib/dockershim --image-pull-progress-deadline=2m
+  --runtime-request-timeout=15m0s --streaming-connection-idle-timeout=4h0m0s
+  --redirect-container-streaming=false --runtime-cgroups=/systemd/system.slice --cgroup-driver=systemd
+  --network-plugin=kubenet --cni-conf-dir=/etc/cni/net.d --cni-bin-dir=/opt/cni/bin
+  --cni-cache-dir=/var/lib/cni/cache --network-plugin-mtu=1460 --hairpin-mode=hairpin-veth
+  --non-masquerade-cidr=0.0.0.0/0 --pod-cidr=10.1.0.0/24 --v=2 --logtostderr=true --alsologtostderr
+  --stderrthreshold=2 --log-dir=/var/log --log-file=/var/log/kubelet.log --log-file-max-size=1800
+  --log-flush-frequency=5s --log-backtrace-at=:0 --logging-format=text --vmodule=a=1 --one-output
+  --skip-headers --skip-log-headers --add-dir-header
+`;
 
 describe("runCommandLine() unit files", () => {
   test("accepts all flags of cri-dockerd at once, without a warning", async () => {
@@ -101,54 +65,27 @@ describe("runCommandLine() unit files", () => {
 });
 
 describe("runCommandLine() spellings", () => {
-  const cases: [string, string, unknown][] = [
-    ["a value after a space", "--state-dir /a", "/a"],
-    ["a value after =", "--state-dir=/a", "/a"],
-    ["a value with =", "--state-dir=/a=b", "/a=b"],
-    ["underscores, as the kubelet", "--state_dir=/a", "/a"],
-    ["flags after the command", "serve --state-dir /a", "/a"],
-    ["flags before the command", "--state-dir /a serve", "/a"],
-    ["the last of a repeated flag", "--state-dir /a serve --state-dir=/b", "/b"],
-  ];
-  for (const [name, line, expected] of cases) {
+  for (const [name, line, key, expected] of [
+    ["a value after a space", "--state-dir /a", "stateDir", "/a"],
+    ["a value after =", "--state-dir=/a", "stateDir", "/a"],
+    ["a value with =", "--state-dir=/a=b", "stateDir", "/a=b"],
+    ["underscores, as the kubelet", "--state_dir=/a", "stateDir", "/a"],
+    ["flags after the command", "serve --state-dir /a", "stateDir", "/a"],
+    ["flags before the command", "--state-dir /a serve", "stateDir", "/a"],
+    ["the last of a repeated flag", "--state-dir /a serve --state-dir=/b", "stateDir", "/b"],
+    ...["-v=4", "-v4", "-v 4", "--v=4", "--v 4"].map((line) => [line, line, "logLevel", "debug"] as const),
+    ["a switch alone", "--ipv6-dual-stack", "ipv6DualStack", true],
+    ["a switch that is true", "--ipv6-dual-stack=true", "ipv6DualStack", true],
+    ["a switch that is false", "--ipv6-dual-stack=false", "ipv6DualStack", false],
+    ["a switch that is f", "--ipv6-dual-stack=f", "ipv6DualStack", false],
+    ["a switch before a flag", "--ipv6-dual-stack --state-dir=/a", "ipv6DualStack", true],
+    ["an empty value after =", "--network-plugin=", "networkPlugin", "no-op"],
+    ["an empty word as a value", ["--network-plugin", ""], "networkPlugin", "no-op"],
+  ] as const) {
     test(`reads ${name}`, async () => {
-      assert.equal((await run(line)).acted.runServe?.config.stateDir, expected);
+      assert.equal((await run(line)).acted.runServe?.config[key], expected);
     });
   }
-
-  for (const line of ["-v=4", "-v4", "-v 4", "--v=4", "--v 4"]) {
-    test(`reads ${line}`, async () => {
-      assert.equal((await run(line)).acted.runServe?.config.logLevel, "debug");
-    });
-  }
-
-  const switches: [string, boolean][] = [
-    ["--ipv6-dual-stack", true],
-    ["--ipv6-dual-stack=true", true],
-    ["--ipv6-dual-stack=false", false],
-    ["--ipv6-dual-stack=f", false],
-    ["--ipv6-dual-stack --state-dir=/a", true],
-  ];
-  for (const [line, expected] of switches) {
-    test(`reads ${line} as ${expected}`, async () => {
-      assert.equal((await run(line)).acted.runServe?.config.ipv6DualStack, expected);
-    });
-  }
-
-  test("does not take the next argument as the value of a switch, as Go does not", async () => {
-    const { exitCode, err } = await run("--ipv6-dual-stack false");
-    assert.deepEqual([exitCode, err], [1, 'dockershim: unexpected argument "false"\n']);
-  });
-
-  test("takes the next argument as the value of a flag, even with dashes", async () => {
-    const { err } = await run("--state-dir --ipv6-dual-stack");
-    assert.match(err, /flag "--state-dir": "--ipv6-dual-stack": must be an absolute path/);
-  });
-
-  test("passes an empty value on", async () => {
-    assert.equal((await run("--network-plugin=")).acted.runServe?.config.networkPlugin, "no-op");
-    assert.equal((await run(["--network-plugin", ""])).acted.runServe?.config.networkPlugin, "no-op");
-  });
 
   test("accepts --no-setup without a warning", async () => {
     assert.deepEqual((await run("--no-setup")).acted.runServe?.warnings, []);
@@ -171,6 +108,9 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["confg", 'unexpected argument "confg": did you mean the command "config"?'],
     ["serve now", 'unexpected argument "now"'],
     ["config /etc/x.yaml", 'unexpected argument "/etc/x.yaml"'],
+    // As Go: the next argument is no value of a switch, but one of a flag, even with dashes.
+    ["--ipv6-dual-stack false", 'unexpected argument "false"'],
+    ["--state-dir -a=b", 'flag "--state-dir": "-a=b": must be an absolute path without control characters'],
     ["-- --state-dir=/a", 'unexpected argument "--state-dir=/a"'],
     ["config --output=xml", 'flag "--output": "xml": must be "table", "yaml" or "json"'],
     ["config --outptu=json", 'unknown flag "--outptu" of the command "config": did you mean "--output"?'],

@@ -8,46 +8,32 @@ const shopWeb = { namespace: "shop", name: "web" };
 
 /** What `dockershim play a.yaml` asks for. */
 const played = {
-  files: ["a.yaml"],
-  follow: false,
-  down: false,
-  keep: false,
-  waitMs: undefined,
-  fast: false,
-  output: "table",
-  timeline: undefined,
-  recursive: false,
-  replicas: [],
-  schedule: false,
-  strict: false,
-  localVolumes: false,
-  detach: false,
-  watch: false,
-  supervise: false,
-  endpoint: "/var/run/dockershim.sock",
-  dockerEndpoint: undefined,
+  ...{ files: ["a.yaml"], output: "table", replicas: [], endpoint: "/var/run/dockershim.sock" },
+  ...{ waitMs: undefined, timeline: undefined, dockerEndpoint: undefined },
+  ...{ follow: false, down: false, keep: false, fast: false, recursive: false, schedule: false },
+  ...{ strict: false, localVolumes: false, detach: false, watch: false, supervise: false },
 };
 const recorded = {
-  primary: "/a",
-  listen: "/run/dockershim-record.sock",
-  output: "x",
-  durationMs: undefined,
-  limitBytes: 1024 ** 3,
-  withOutput: false,
+  ...{ primary: "/a", listen: "/run/dockershim-record.sock", output: "x" },
+  ...{ durationMs: undefined, limitBytes: 1024 ** 3, withOutput: false },
 };
 const checked = {
-  to: "dockershim",
-  output: "page",
-  root: "/",
-  endpoint: undefined,
-  kubeletVersion: undefined,
+  ...{ to: "dockershim", output: "page", root: "/", endpoint: undefined, kubeletVersion: undefined },
 };
 const rehearsed = {
-  recording: "file",
-  networkPlugin: "auto",
-  cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],
-  anyway: false,
-  format: "page",
+  ...{ recording: "file", networkPlugin: "auto", cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"] },
+  ...{ anyway: false, format: "page" },
+};
+const parsed = { output: "json", root: "/r" };
+const planned = {
+  ...{ to: undefined, output: "page", root: "/", kubeletVersion: undefined, back: false, write: false },
+  ...{ program: "/opt/dockershim/bin/dockershim", undo: undefined },
+};
+const replayed = { recording: "file", endpoint: "/a", fast: false, anyway: false, format: "page" };
+const checkpointed = { directories: [], format: "page" };
+const logged = {
+  ...{ verb: "logs", pod, all: false, previous: false, follow: false, tail: undefined, sinceMs: undefined },
+  ...{ timestamps: false, prefix: false },
 };
 const streams = { pod, container: undefined, stdin: false, tty: false };
 const copied = { verb: "cp", pod, container: undefined, direction: "from", local: "./b", remote: "/tmp/a" };
@@ -97,15 +83,11 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
     "runRecord",
     { ...recorded, listen: "/b", durationMs: 600_000, limitBytes: 5 * 1024 ** 2, withOutput: true },
   ],
-  [
-    "replay --endpoint unix:///a file",
-    "runReplay",
-    { recording: "file", endpoint: "/a", fast: false, anyway: false, format: "page" },
-  ],
+  ["replay --endpoint unix:///a file", "runReplay", replayed],
   [
     "replay --endpoint /a --fast --anyway -o json file",
     "runReplay",
-    { recording: "file", endpoint: "/a", fast: true, anyway: true, format: "json" },
+    { ...replayed, fast: true, anyway: true, format: "json" },
   ],
   [
     "shadow --primary /a --endpoint /b --report /c",
@@ -128,53 +110,24 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
   [
     "migrate check --root /r --docker-endpoint unix:///b --kubelet-version v1.30 -o json --to containerd",
     "runMigrateCheck",
-    {
-      to: "containerd",
-      output: "json",
-      root: "/r",
-      endpoint: { kind: "unix", path: "/b" },
-      kubeletVersion: "v1.30",
-    },
+    { ...parsed, to: "containerd", kubeletVersion: "v1.30", endpoint: { kind: "unix", path: "/b" } },
   ],
   [
     "migrate plan --to cri-dockerd --back --root /r --kubelet-version 1.23.17 -o json --write --program /p",
     "runMigratePlan",
     {
-      to: "cri-dockerd",
-      output: "json",
-      root: "/r",
-      kubeletVersion: "1.23.17",
-      back: true,
-      write: true,
-      program: "/p",
-      undo: undefined,
+      ...{ ...planned, ...parsed, to: "cri-dockerd", kubeletVersion: "1.23.17" },
+      ...{ back: true, write: true, program: "/p" },
     },
   ],
-  [
-    "migrate plan --undo /d",
-    "runMigratePlan",
-    {
-      to: undefined,
-      output: "page",
-      root: "/",
-      kubeletVersion: undefined,
-      back: false,
-      write: false,
-      program: "/opt/dockershim/bin/dockershim",
-      undo: "/d",
-    },
-  ],
+  ["migrate plan --undo /d", "runMigratePlan", { ...planned, undo: "/d" }],
   ["migrate rehearse file", "runRehearse", rehearsed],
   [
     "migrate rehearse --as cri-dockerd --docker-endpoint unix:///d --cri-dockerd /c --anyway -o json file",
     "runRehearse",
     {
-      ...rehearsed,
-      as: "cri-dockerd",
-      dockerEndpoint: "unix:///d",
-      criDockerd: "/c",
-      anyway: true,
-      format: "json",
+      ...{ ...rehearsed, as: "cri-dockerd", dockerEndpoint: "unix:///d", criDockerd: "/c" },
+      ...{ anyway: true, format: "json" },
     },
   ],
   [
@@ -188,23 +141,18 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
     "runCheckpoint",
     { task: { kind: "ls" }, directories: ["/a", "/b"], format: "json" },
   ],
-  ["checkpoint verify", "runCheckpoint", { task: { kind: "verify" }, directories: [], format: "page" }],
+  ["checkpoint verify", "runCheckpoint", { ...checkpointed, task: { kind: "verify" } }],
   [
     "checkpoint convert --to cri-dockerd --output-directory /o --anyway",
     "runCheckpoint",
-    {
-      task: { kind: "convert", to: "cri-dockerd", output: "/o", anyway: true },
-      directories: [],
-      format: "page",
-    },
+    { ...checkpointed, task: { kind: "convert", to: "cri-dockerd", output: "/o", anyway: true } },
   ],
   [
     "checkpoint repair --docker-endpoint unix:///d --dry-run --to dockershim",
     "runCheckpoint",
     {
+      ...checkpointed,
       task: { kind: "repair", dryRun: true, anyway: false, to: "dockershim", dockerEndpoint: "unix:///d" },
-      directories: [],
-      format: "page",
     },
   ],
 ];
@@ -222,13 +170,8 @@ const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
   [
     "port-forward web 8080:80 :81 --address localhost,::1,localhost",
     {
-      verb: "port-forward",
-      pod,
-      pairs: [
-        { local: 8080, remote: 80 },
-        { local: 0, remote: 81 },
-      ],
-      addresses: ["127.0.0.1", "::1"],
+      ...{ verb: "port-forward", pod, addresses: ["127.0.0.1", "::1"] },
+      pairs: [8080, 0].map((local, index) => ({ local, remote: 80 + index })),
     },
   ],
   [
@@ -243,33 +186,11 @@ const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
   [
     "logs web side -fp --tail=5 --since 2m --timestamps --prefix",
     {
-      verb: "logs",
-      pod,
-      container: "side",
-      all: false,
-      previous: true,
-      follow: true,
-      tail: 5,
-      sinceMs: 120_000,
-      timestamps: true,
-      prefix: true,
+      ...{ ...logged, container: "side", previous: true, follow: true, tail: 5, sinceMs: 120_000 },
+      ...{ timestamps: true, prefix: true },
     },
   ],
-  [
-    "logs web side -c main --tail -1 --all-containers",
-    {
-      verb: "logs",
-      pod,
-      container: "main",
-      all: true,
-      previous: false,
-      follow: false,
-      tail: undefined,
-      sinceMs: undefined,
-      timestamps: false,
-      prefix: false,
-    },
-  ],
+  ["logs web side -c main --tail -1 --all-containers", { ...logged, container: "main", all: true }],
   ["describe -n shop web", { verb: "describe", pod: shopWeb }],
   ["events", { ...anyPod, verb: "events", follow: false }],
   ["events web -f", { verb: "events", pod, namespace: undefined, follow: true }],
@@ -452,14 +373,14 @@ describe("the help", () => {
     return lines.flatMap((line) => /^ {2}(\d) {2}\w/.exec(line)?.[1] ?? []);
   };
   const withFindings = "migrate check|migrate plan|migrate rehearse|diff|replay|shadow|checkpoint verify";
-  for (const command of [...withFindings.split("|"), "checkpoint repair"])
-    test(`of "${command}" lists its exit codes`, async () => {
-      assert.deepEqual(await codesOf(command), ["0", "1", "2"]);
-    });
-  for (const command of ["record", "checkpoint ls", "checkpoint convert"])
-    test(`of "${command}" lists its exit codes`, async () => {
-      assert.deepEqual(await codesOf(command), ["0", "1"]);
-    });
+  for (const [commands, codes] of [
+    [`${withFindings}|checkpoint repair`, ["0", "1", "2"]],
+    ["record|checkpoint ls|checkpoint convert", ["0", "1"]],
+  ] as const)
+    for (const command of commands.split("|"))
+      test(`of "${command}" lists its exit codes`, async () => {
+        assert.deepEqual(await codesOf(command), codes);
+      });
 
   test("of migrate plan names no target that has no plan", async () => {
     const { out } = await run("migrate plan --help");
