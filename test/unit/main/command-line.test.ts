@@ -110,7 +110,7 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["config /etc/x.yaml", 'unexpected argument "/etc/x.yaml"'],
     // As Go: the next argument is no value of a switch, but one of a flag, even with dashes.
     ["--ipv6-dual-stack false", 'unexpected argument "false"'],
-    ["--state-dir -a=b", 'flag "--state-dir": "-a=b": must be an absolute path without control characters'],
+    ["--state-dir -a=b", 'flag "--state-dir": "-a=b": must be an absolute path'],
     ["-- --state-dir=/a", 'unexpected argument "--state-dir=/a"'],
     ["config --output=xml", 'flag "--output": "xml": must be "table", "yaml" or "json"'],
     ["config --outptu=json", 'unknown flag "--outptu" of the command "config": did you mean "--output"?'],

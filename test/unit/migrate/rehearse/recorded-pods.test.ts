@@ -35,38 +35,23 @@ const on = (rpc: string, id: string): Partial<RecordedCall> => ({
 
 describe("readRecordedPods()", () => {
   test("gives the pods and containers that are there at the end, and whether they run", async () => {
-    const { pods } = await readRecordedPods(
-      calls(
-        ...[
-          run("web"),
-          run("stopped"),
-          run("removed"),
-          create("web", "a"),
-          create("web", "b"),
-          create("web", "c"),
-        ],
-        ...[on("StartContainer", "c-a"), on("StartContainer", "c-b"), on("StopContainer", "c-b")],
-        ...[
-          on("RemoveContainer", "c-c"),
-          on("StopPodSandbox", "s-stopped"),
-          on("RemovePodSandbox", "s-removed"),
-        ],
-      ),
-    );
-    assert.deepEqual(
-      pods.map(({ config, containers }) => [
-        config.metadata?.name,
-        containers.map((one) => [one.config.metadata?.name, one.started]),
-      ]),
-      [
-        [
-          "web",
-          [
-            ["a", true],
-            ["b", false],
-          ],
-        ],
+    const made = ["web", "stopped", "removed"].map(run);
+    const containers = ["a", "b", "c"].map((name) => create("web", name));
+    const later = [
+      ...[on("StartContainer", "c-a"), on("StartContainer", "c-b"), on("StopContainer", "c-b")],
+      ...[
+        on("RemoveContainer", "c-c"),
+        on("StopPodSandbox", "s-stopped"),
+        on("RemovePodSandbox", "s-removed"),
       ],
+    ];
+    const { pods } = await readRecordedPods(calls(...made, ...containers, ...later));
+    assert.deepEqual(
+      pods.map(({ config, containers: left }) => [
+        config.metadata?.name,
+        left.map((one) => `${one.config.metadata?.name ?? ""} ${one.started}`),
+      ]),
+      [["web", ["a true", "b false"]]],
     );
   });
 
@@ -79,14 +64,8 @@ describe("readRecordedPods()", () => {
     const [container] = pod.containers;
     assert.ok(container);
     assert.deepEqual(container.config.mounts, []);
-    assert.deepEqual(
-      container.config.envs.map(({ key, value }) => [key, String(value)]),
-      [
-        ["A", "b"],
-        ["B", ""],
-        ["C", "redacted:1"],
-      ],
-    );
+    const envs = container.config.envs.map(({ key, value }) => `${key}=${String(value)}`);
+    assert.deepEqual(envs, ["A=b", "B=", "C=redacted:1"]);
   });
 
   test("leaves out calls that failed, and counts pods that were only listed", async () => {
