@@ -26,11 +26,11 @@ describe("migrate check", () => {
     );
   });
 
-  for (const { flags, lacks } of [
-    { flags: "", lacks: true },
-    { flags: " --containerd=/run/containerd/containerd.sock", lacks: true },
-    { flags: " --containerd=/run/dockershim/cadvisor.sock", lacks: false },
-  ]) {
+  for (const [flags, lacks] of [
+    ["", true],
+    [" --containerd=/run/containerd/containerd.sock", true],
+    [" --containerd=/run/dockershim/cadvisor.sock", false],
+  ] as const) {
     test(`a kubelet with "${flags}" ${lacks ? "lacks" : "has"} the names of container metrics`, async (t) => {
       const words = `--container-runtime-endpoint=unix:///var/run/dockershim.sock${flags}`;
       const tree = { ...ours, "/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="${words}"\n` };
@@ -40,24 +40,9 @@ describe("migrate check", () => {
   }
 
   test("containerd: pods are made again, local images are lost, users of the socket are blocked", async (t) => {
-    const mounts = [
-      {
-        type: "bind",
-        source: "/var/run/docker.sock",
-        destination: "/s",
-        readOnly: true,
-        propagation: "",
-        name: "",
-      },
-      {
-        type: "bind",
-        source: "/var/lib/docker/containers",
-        destination: "/c",
-        readOnly: true,
-        propagation: "",
-        name: "",
-      },
-    ];
+    const mounts = ["/var/run/docker.sock", "/var/lib/docker/containers"].map((source) => ({
+      ...{ type: "bind", source, destination: source, readOnly: true, propagation: "", name: "" },
+    }));
     const containers = [
       ...pod({ name: "agent", id: "a1", container: { mounts, imageName: "fluent/fluent-bit:3" } }),
       snapshotOf({ id: idOf("b1"), name: "cache" }),
@@ -69,14 +54,13 @@ describe("migrate check", () => {
     const tree = { ...kubeadm130, "/etc/docker/daemon.json": '{"registry-mirrors":["https://mirror"]}' };
     const engine = engineWith(containers, { images });
     const report = await check(t, { tree, engine, target: "containerd" });
-    assert.deepEqual(idsOf(report, "lost"), ["image-local"]);
-    assert.deepEqual(idsOf(report, "blocked"), ["docker-socket", "container-outside"]);
-    assert.deepEqual(idsOf(report, "restart"), ["pod-made-again"]);
-    assert.deepEqual([...idsOf(report, "change")].sort(), [
-      "daemon-registry-mirrors",
-      "docker-files",
-      "engine-builds",
-    ]);
+    for (const [level, ids] of [
+      ["lost", ["image-local"]],
+      ["blocked", ["docker-socket", "container-outside"]],
+      ["restart", ["pod-made-again"]],
+      ["change", ["docker-files", "engine-builds", "daemon-registry-mirrors"]],
+    ] as const)
+      assert.deepEqual(idsOf(report, level).toSorted(), ids.toSorted());
     assert.equal(report.summary.exitCode, 2);
     const here = await check(t, { tree, engine });
     assert.deepEqual([...idsOf(here, "change")].sort(), ["docker-files", "pod-without-cache"]);
@@ -152,112 +136,84 @@ describe("migrate check", () => {
     assert.ok(idsOf(report, "change").includes("way-back-log"));
   });
 
-  const blocked: readonly (readonly [string, CheckRule, string, string])[] = [
+  const systemd = { engine: engineWith([], { facts: { cgroupDriver: "systemd" } }) };
+  const journald = { engine: engineWith([], { facts: { loggingDriver: "journald" } }) };
+  const inTree = { target: "dockershim-in-tree", version: "1.23.1" } as const;
+  const criDockerd = "/etc/systemd/system/cri-docker.service";
+  const oldKubelet = "/usr/bin/kubelet\0--container-runtime-endpoint=unix:///run/cri-dockerd.sock\0";
+  const tail = "[Service]\nExecStart=/usr/bin/tail -F /var/lib/docker/containers/x\n";
+  const mount = "metadata: {name: a}\nspec:\n  volumes:\n  - hostPath: {path: /run/docker.sock}\n";
+  for (const [what, level, id, files, rule = {}] of [
+    ["another cgroup driver", "blocked", "cgroup-driver", {}, systemd],
+    ["the same with a kubelet that asks", "note", "cgroup-driver", {}, { ...systemd, version: "1.31.0" }],
     [
-      "another cgroup driver",
-      { engine: engineWith([], { facts: { cgroupDriver: "systemd" } }) },
+      "cgroup version 1 with a kubelet that refuses it",
       "blocked",
-      "cgroup-driver",
+      "cgroup-version",
+      {},
+      { version: "1.35.0" },
     ],
+    ["cri-dockerd on API 1.41", "blocked", "engine-api", {}, { target: "cri-dockerd" }],
     [
-      "the same with a kubelet that asks",
-      { engine: engineWith([], { facts: { cgroupDriver: "systemd" } }), version: "1.31.0" },
-      "note",
-      "cgroup-driver",
+      "in tree with a kubelet that has none",
+      "blocked",
+      "kubelet-version",
+      {},
+      { target: "dockershim-in-tree" },
     ],
-    ["cgroup version 1 with a kubelet that refuses it", { version: "1.35.0" }, "blocked", "cgroup-version"],
-    ["cri-dockerd on API 1.41", { target: "cri-dockerd" }, "blocked", "engine-api"],
-    ["in tree with a kubelet that has none", { target: "dockershim-in-tree" }, "blocked", "kubelet-version"],
     [
       "a broken config.yaml",
-      { tree: { ...kubeadm130, "/var/lib/kubelet/config.yaml": "a: [1\nb: 2\n" } },
       "blocked",
       "kubelet-config-broken",
+      { "/var/lib/kubelet/config.yaml": "a: [1\nb: 2\n" },
     ],
-    [
-      "a broken daemon.json",
-      { tree: { ...kubeadm130, "/etc/docker/daemon.json": "{" } },
-      "blocked",
-      "daemon-config-broken",
-    ],
+    ["a broken daemon.json", "blocked", "daemon-config-broken", { "/etc/docker/daemon.json": "{" }],
     [
       "a line that does not parse",
-      { tree: { ...kubeadm130, "/etc/systemd/system/cri-docker.service.d/a.conf": "[Service]\nrubbish\n" } },
       "change",
       "file-not-understood",
+      { [`${criDockerd}.d/a.conf`]: "[Service]\nrubbish\n" },
     ],
-    ["no kubelet", { tree: {} }, "change", "kubelet-unit-missing"],
-    ["no version", { version: "" }, "change", "kubelet-version"],
-    [
-      "both services",
-      {
-        tree: { ...ours, "/etc/systemd/system/multi-user.target.wants/cri-docker.service": { linkTo: "/x" } },
-      },
-      "change",
-      "half-migrated-services",
-    ],
+    ["no kubelet", "change", "kubelet-unit-missing", {}, { tree: {} }],
+    ["no version", "change", "kubelet-version", {}, { version: "" }],
+    ["both services", "change", "half-migrated-services", {}, { tree: ours }],
     [
       "a kubelet that was not restarted",
-      {
-        tree: {
-          ...ours,
-          "/proc/77/cmdline": "/usr/bin/kubelet\0--container-runtime-endpoint=unix:///run/cri-dockerd.sock\0",
-        },
-      },
       "change",
       "half-migrated-kubelet",
+      { "/proc/77/cmdline": oldKubelet },
+      { tree: ours },
     ],
     [
       "a log driver without files, on the way back",
-      {
-        tree: ours,
-        target: "dockershim-in-tree",
-        version: "1.23.1",
-        engine: engineWith([], { facts: { loggingDriver: "journald" } }),
-      },
       "change",
       "log-driver",
+      {},
+      { tree: ours, ...inTree, ...journald },
     ],
     [
       "a corrupt checkpoint without a pod",
-      { tree: { ...kubeadm130, "/var/lib/dockershim/sandbox/abc": "{" } },
       "note",
       "checkpoint-corrupt-alone",
+      { "/var/lib/dockershim/sandbox/abc": "{" },
     ],
-    [
-      "a broken CNI configuration",
-      { tree: { ...kubeadm130, "/etc/cni/net.d/05-x.conflist": "{" } },
-      "change",
-      "cni-config-broken",
-    ],
+    ["a broken CNI configuration", "change", "cni-config-broken", { "/etc/cni/net.d/05-x.conflist": "{" }],
     [
       "a unit that reads Docker's files",
-      {
-        tree: {
-          ...kubeadm130,
-          "/etc/systemd/system/tail.service":
-            "[Service]\nExecStart=/usr/bin/tail -F /var/lib/docker/containers/x\n",
-        },
-      },
       "change",
       "docker-files",
+      { "/etc/systemd/system/tail.service": tail },
     ],
     [
       "a static pod that mounts Docker's socket",
-      {
-        tree: {
-          ...kubeadm130,
-          "/etc/kubernetes/manifests/a.yaml":
-            "metadata: {name: a}\nspec:\n  volumes:\n  - hostPath: {path: /run/docker.sock}\n",
-        },
-      },
       "note",
       "docker-socket",
+      { "/etc/kubernetes/manifests/a.yaml": mount },
     ],
-  ];
-  for (const [title, rule, level, id] of blocked) {
-    test(`${title}: ${level} ${id}, with a next step`, async (t) => {
-      const { findings } = await check(t, rule);
+  ] as readonly (readonly [string, string, string, NodeTree, CheckRule?])[]) {
+    test(`${what}: ${level} ${id}, with a next step`, async (t) => {
+      const { tree = kubeadm130 } = rule;
+      const { findings } = await check(t, { ...rule, tree: { ...tree, ...files } });
       const found = findings.filter((finding) => finding.id === id);
       assert.deepEqual(
         found.map((finding) => finding.level),

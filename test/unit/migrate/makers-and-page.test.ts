@@ -5,53 +5,32 @@ import { renderPage } from "../../../src/migrate/judge/render-page.js";
 import { wayBack, wayBackTables } from "../../../src/migrate/judge/way-back.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { check, engineWith, golden, pod, type PodRule } from "./check-bed.js";
-import { kubeadm130, type NodeTree } from "./nodes.js";
+import { kubeadm130 } from "./nodes.js";
 
 describe("the maker of a pod", () => {
-  const checkpoint = (directory: string, id: string, text: string): NodeTree => ({
-    [`/var/lib/${directory}/sandbox/${idOf(id)}`]: text,
-  });
-  const cases: readonly (readonly [string, PodRule, NodeTree, string])[] = [
-    ["its label", { name: "a", id: "a1", isOurs: true }, {}, "this program"],
-    [
-      "dockershim's checksum",
-      { name: "a", id: "a1" },
-      checkpoint("dockershim", "a1", golden.dockershim),
-      "dockershim",
-    ],
-    [
-      "cri-dockerd's checksum",
-      { name: "a", id: "a1" },
-      checkpoint("dockershim", "a1", golden.criDockerd),
-      "cri-dockerd",
-    ],
-    [
-      "the place of a corrupt checkpoint",
-      { name: "a", id: "a1" },
-      checkpoint("cri-dockerd", "a1", "{"),
-      "cri-dockerd",
-    ],
-    ["a privileged sandbox", { name: "a", id: "a1", sandbox: { privileged: true } }, {}, "cri-dockerd"],
-    ["nothing", { name: "a", id: "a1" }, {}, "dockershim or cri-dockerd"],
+  const labels = {
+    ...pod({ name: "a", id: "a1" })[0]?.labels,
+    "dockershim.label-keys": '{"sandbox":"x","keys":["io.kubernetes.docker.type"]}',
+  };
+  for (const [what, rule, checkpoint, maker] of [
+    ["its label", { isOurs: true }, undefined, "this program"],
+    ["dockershim's checksum", {}, ["dockershim", golden.dockershim], "dockershim"],
+    ["cri-dockerd's checksum", {}, ["dockershim", golden.criDockerd], "cri-dockerd"],
+    ["the place of a corrupt checkpoint", {}, ["cri-dockerd", "{"], "cri-dockerd"],
+    ["a privileged sandbox", { sandbox: { privileged: true } }, undefined, "cri-dockerd"],
+    ["nothing", {}, undefined, "dockershim or cri-dockerd"],
     [
       "a label of the image that names another sandbox",
-      {
-        name: "a",
-        id: "a1",
-        sandbox: {
-          labels: {
-            ...pod({ name: "a", id: "a1" })[0]?.labels,
-            "dockershim.label-keys": '{"sandbox":"x","keys":["io.kubernetes.docker.type"]}',
-          },
-        },
-      },
-      {},
+      { sandbox: { labels } },
+      undefined,
       "dockershim or cri-dockerd",
     ],
-  ];
-  for (const [title, rule, tree, maker] of cases) {
-    test(`by ${title}: ${maker}`, async (t) => {
-      const { pods } = await check(t, { tree: { ...kubeadm130, ...tree }, engine: engineWith(pod(rule)) });
+  ] as readonly (readonly [string, Partial<PodRule>, readonly [string, string] | undefined, string])[]) {
+    test(`by ${what}: ${maker}`, async (t) => {
+      const [program = "none", text = "{"] = checkpoint ?? [];
+      const tree = { ...kubeadm130, [`/var/lib/${program}/sandbox/${idOf("a1")}`]: text };
+      const engine = engineWith(pod({ name: "a", id: "a1", ...rule }));
+      const { pods } = await check(t, { tree, engine });
       assert.deepEqual(
         pods.map((one) => [one.name, one.maker]),
         [["a", maker]],

@@ -1,143 +1,10 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { describe, test } from "node:test";
 import { makePlan, previousTarget, reversePlan } from "../../../src/migrate/plan/make-plan.js";
-import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
-import { defaultProgram, shimUnit } from "../../../src/migrate/plan/shim-unit.js";
-import { unifiedDiff } from "../../../src/migrate/plan/unified-diff.js";
-import { configuredRuntime } from "../../../src/migrate/kubelet/target.js";
-import { factsOf, kubeadmFlags, planOf, program, snapshot, type Target } from "./plan-bed.js";
-import { kubeadm123, kubeadm130, kubeadm134, makeNode, type NodeTree, ours, plainUnits } from "./nodes.js";
-
-function hasPatch(): boolean {
-  try {
-    execFileSync("patch", ["--version"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-test("shimUnit() is the example's unit", async () => {
-  const example = await readFile(new URL("../../../examples/dockershim.service", import.meta.url), "utf8");
-  assert.equal(shimUnit(`${defaultProgram} --network-plugin=cni`), example);
-});
+import { factsOf, kubeadmFlags, planOf, type Target } from "./plan-bed.js";
+import { kubeadm130, kubeadm134, makeNode, type NodeTree, ours, plainUnits } from "./nodes.js";
 
 describe("makePlan()", () => {
-  const cases: readonly (readonly [string, NodeTree, string, Target, Record<string, string | undefined>])[] =
-    [
-      [
-        "kubeadm 1.23: the kubelet keeps its network flags, for the way back",
-        kubeadm123,
-        "1.23.17",
-        "dockershim",
-        {
-          [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--network-plugin=cni --pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock"\n',
-          "/etc/systemd/system/dockershim.service": shimUnit(
-            `${program} --network-plugin=cni --pod-infra-container-image=k8s.gcr.io/pause:3.6`,
-          ),
-        },
-      ],
-      [
-        "kubeadm 1.24: flags that this kubelet no longer knows go",
-        kubeadm123,
-        "1.24.0",
-        "dockershim",
-        {
-          [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime-endpoint=unix:///var/run/dockershim.sock --containerd=/run/dockershim/cadvisor.sock"\n',
-        },
-      ],
-      [
-        "kubeadm 1.30: the flag is changed where it stands",
-        kubeadm130,
-        "1.30.1",
-        "dockershim",
-        {
-          [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --pod-infra-container-image=registry.k8s.io/pause:3.9 --containerd=/run/dockershim/cadvisor.sock"\n',
-        },
-      ],
-      [
-        "kubeadm 1.34: both configuration files, with their comments and blanks",
-        kubeadm134,
-        "1.34.0",
-        "dockershim",
-        {
-          "/var/lib/kubelet/config.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration   # by kubeadm
-cgroupDriver: cgroupfs
-containerRuntimeEndpoint: unix:///var/run/dockershim.sock # cri-dockerd
-shutdownGracePeriod:   0s
-`,
-          "/var/lib/kubelet/instance-config.yaml":
-            "containerRuntimeEndpoint: unix:///var/run/dockershim.sock\n",
-          [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --containerd=/run/dockershim/cadvisor.sock"\n',
-        },
-      ],
-      [
-        "a unit of a package gets a drop-in, and is not edited",
-        plainUnits,
-        "1.22.3",
-        "dockershim",
-        {
-          "/etc/systemd/system/kubelet.service.d/90-dockershim-migrate.conf": `# Made by dockershim migrate plan.
-[Service]
-# from /usr/lib/systemd/system/kubelet.service:2
-ExecStart=
-ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container-runtime=remote --network-plugin cni --cgroup-driver=cgroupfs --container-runtime-endpoint=unix:///var/run/dockershim.sock
-`,
-          "/usr/lib/systemd/system/kubelet.service": undefined,
-        },
-      ],
-      [
-        "back to cri-dockerd",
-        ours,
-        "1.30.0",
-        "cri-dockerd",
-        {
-          [kubeadmFlags]:
-            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock --pod-infra-container-image=registry.k8s.io/pause:3.9"\n',
-        },
-      ],
-    ];
-  for (const [title, tree, version, target, expected] of cases) {
-    test(title, async (t) => {
-      const { edits, notUnderstood } = await planOf(await makeNode(t, tree), version, target);
-      assert.deepEqual(notUnderstood, []);
-      for (const [path, text] of Object.entries(expected))
-        assert.equal(edits.find((edit) => edit.path === path)?.after, text, path);
-    });
-  }
-
-  test("names commands in order: services, then the annotation of kubeadm's node", async (t) => {
-    const { commands } = await planOf(await makeNode(t, kubeadm130), "1.30.1");
-    assert.deepEqual(commands, [
-      "systemctl stop kubelet.service",
-      "apply this diff: patch -p1 -d /",
-      "systemctl disable --now cri-docker.service cri-docker.socket",
-      "systemctl daemon-reload",
-      "systemctl enable --now dockershim.service",
-      "systemctl start kubelet.service",
-      "kubectl annotate node node-1 kubeadm.alpha.kubernetes.io/cri-socket=unix:///var/run/dockershim.sock --overwrite",
-      "dockershim migrate check --to dockershim",
-    ]);
-  });
-
-  test("a node without a network plugin gets no-op, not what auto would choose", async (t) => {
-    const tree = { ...kubeadm123, [kubeadmFlags]: 'KUBELET_KUBEADM_ARGS=""\n' };
-    const { edits } = await planOf(await makeNode(t, tree), "1.23.0");
-    assert.match(
-      edits.find(({ path }) => path.endsWith("dockershim.service"))?.after ?? "",
-      /--network-plugin=no-op/,
-    );
-  });
-
   test("back to the dockershim inside the kubelet brings its network flags back", async (t) => {
     const flags = "--container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock";
     const tree = { ...ours, [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="${flags}"\n` };
@@ -168,52 +35,67 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
     );
   });
 
-  const withNames = (words: string, flags: string): NodeTree => ({
-    ...ours,
-    "/etc/systemd/system/dockershim.service": `[Service]\nExecStart=/opt/dockershim/bin/dockershim ${words}\n`,
-    [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock ${flags}"\n`,
-  });
-  for (const { words, flags } of [
-    { words: "", flags: "--containerd=/run/dockershim/cadvisor.sock" },
-    { words: "--cadvisor-socket=/run/x.sock", flags: "--containerd /run/x.sock" },
-    { words: "--cadvisor-socket=fd://", flags: "--containerd=/var/run/dockershim/cadvisor.sock" },
-    { words: "--cadvisor-socket=", flags: "--v=2" },
-  ]) {
-    test(`a node that is there has neither edits nor commands, with ${flags}`, async (t) => {
-      const { edits, commands } = await planOf(await makeNode(t, withNames(words, flags)), "1.30.0");
-      assert.deepEqual([edits, commands], [[], []]);
+  const flagsOf = (endpoint: string, flags: string): string =>
+    `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///${endpoint}${flags}"\n`;
+  const [own, theirs] = ["var/run/dockershim.sock", "run/cri-dockerd.sock"];
+  for (const [what, shim, flags, target, after] of [
+    ["stays, with the default", "", " --containerd=/run/dockershim/cadvisor.sock", "dockershim", undefined],
+    [
+      "stays, with a socket of its own",
+      "--cadvisor-socket=/run/x.sock",
+      " --containerd /run/x.sock",
+      "dockershim",
+      undefined,
+    ],
+    [
+      "stays, with a socket unit",
+      "--cadvisor-socket=fd://",
+      " --containerd=/var/run/dockershim/cadvisor.sock",
+      "dockershim",
+      undefined,
+    ],
+    ["stays away where nothing is served", "--cadvisor-socket=", " --v=2", "dockershim", undefined],
+    [
+      "is corrected",
+      "--cadvisor-socket=/run/x.sock",
+      " --containerd=/run/o.sock",
+      "dockershim",
+      flagsOf(own, " --containerd=/run/x.sock"),
+    ],
+    [
+      "goes on the way back",
+      "",
+      " --containerd=/run/dockershim/cadvisor.sock",
+      "cri-dockerd",
+      flagsOf(theirs, ""),
+    ],
+    [
+      "of another program stays on the way back",
+      "",
+      " --containerd=/run/o.sock",
+      "cri-dockerd",
+      flagsOf(theirs, " --containerd=/run/o.sock"),
+    ],
+  ] as const) {
+    test(`the flag for cAdvisor ${what}`, async (t) => {
+      const before = flagsOf(own, flags);
+      const root = await makeNode(t, {
+        ...ours,
+        "/etc/systemd/system/dockershim.service": `[Service]\nExecStart=/opt/dockershim/bin/dockershim ${shim}\n`,
+        [kubeadmFlags]: before,
+      });
+      const plan = await planOf(root, "1.30.0", target);
+      assert.deepEqual(plan.edits, after === undefined ? [] : [{ path: kubeadmFlags, before, after }]);
+      if (after === undefined) assert.deepEqual(plan.commands, []);
+      const disables = plan.commands.some((command) => command.includes("disable"));
+      assert.equal(disables, target === "cri-dockerd");
+      const back = reversePlan(plan, await factsOf(root, "1.30.0"));
+      assert.deepEqual(
+        back.edits.map((edit) => edit.after),
+        plan.edits.map(() => before),
+      );
     });
   }
-
-  test("a node that is there and lacks the flag for cAdvisor gets it, and back", async (t) => {
-    const root = await makeNode(
-      t,
-      withNames("--cadvisor-socket=/run/x.sock", "--containerd=/run/other.sock"),
-    );
-    const plan = await planOf(root, "1.30.0");
-    const text = (flag: string): string =>
-      `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --containerd=${flag}"\n`;
-    assert.deepEqual(
-      plan.edits.map(({ path, before, after }) => [path, before, after]),
-      [[kubeadmFlags, text("/run/other.sock"), text("/run/x.sock")]],
-    );
-    assert.ok(!plan.commands.some((command) => command.includes("disable")), plan.commands.join("\n"));
-    const [edit] = reversePlan(plan, await factsOf(root, "1.30.0")).edits;
-    assert.deepEqual([edit?.before, edit?.after], [text("/run/x.sock"), text("/run/other.sock")]);
-  });
-
-  test("back to cri-dockerd the flag for cAdvisor goes, and that of another program stays", async (t) => {
-    for (const { flags, left } of [
-      { flags: "--containerd=/run/dockershim/cadvisor.sock", left: "" },
-      { flags: "--containerd=/run/other.sock", left: " --containerd=/run/other.sock" },
-    ]) {
-      const { edits } = await planOf(await makeNode(t, withNames("", flags)), "1.30.0", "cri-dockerd");
-      assert.deepEqual(
-        edits.map(({ after }) => after),
-        [`KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock${left}"\n`],
-      );
-    }
-  });
 
   test("a flag that is not understood is left alone and named", async (t) => {
     const tree = {
@@ -263,31 +145,6 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
   });
 });
 
-describe("the diff", { skip: hasPatch() ? false : "there is no patch" }, () => {
-  for (const [name, tree, version] of [
-    ["kubeadm 1.23", kubeadm123, "1.23.17"],
-    ["kubeadm 1.30", kubeadm130, "1.30.1"],
-    ["kubeadm 1.34", kubeadm134, "1.34.0"],
-    ["plain units", plainUnits, "1.22.0"],
-  ] as const) {
-    test(`of ${name} applies with patch -p1, and its reverse restores every byte`, async (t) => {
-      const root = await makeNode(t, tree);
-      const before = await snapshot(root);
-      const facts = await factsOf(root, version);
-      const plan = await makePlan(facts, { target: "dockershim", program });
-      const back = renderPlan(reversePlan(plan, facts));
-      const patch = (input: string): void => {
-        execFileSync("patch", ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"], { input });
-      };
-      patch(renderPlan(plan));
-      assert.equal(configuredRuntime(await factsOf(root, version)).runtime, "dockershim");
-      assert.deepEqual((await planOf(root, version)).edits, []);
-      patch(back);
-      assert.deepEqual(await snapshot(root), before);
-    });
-  }
-});
-
 test("previousTarget() is cri-dockerd where its units are, else the kubelet's own, else an error", async (t) => {
   assert.equal(previousTarget(await factsOf(await makeNode(t, ours), "1.30")), "cri-dockerd");
   assert.equal(previousTarget(await factsOf(await makeNode(t, plainUnits), "1.22")), "dockershim-in-tree");
@@ -303,14 +160,4 @@ test("an endpoint in a YAML file with too many aliases is left alone and named",
     notUnderstood.map(({ place }) => place),
     ["/var/lib/kubelet/config.yaml"],
   );
-});
-
-test("makePlan() writes nothing", async (t) => {
-  const root = await makeNode(t, kubeadm123);
-  const copy = await mkdtemp(join(tmpdir(), "dockershim-copy-"));
-  t.after(() => rm(copy, { recursive: true }));
-  await mkdir(copy, { recursive: true });
-  await cp(root, copy, { recursive: true });
-  unifiedDiff((await planOf(root, "1.23.0")).edits);
-  assert.deepEqual(await snapshot(root), await snapshot(copy));
 });
