@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { connectAsked } from "../../../../src/compare/answers/asked-server.js";
+import { type AskedServer, connectAsked } from "../../../../src/compare/answers/asked-server.js";
 import { type CriHandler as Handler, startCriServer as serve, temporaryDirectory } from "../grpc-peers.js";
 
 const { signal } = new AbortController();
@@ -54,57 +54,43 @@ test("connectAsked() names a socket that nobody serves", async () => {
   );
 });
 
+async function connected(t: TestContext, handlers: Record<string, Handler>): Promise<AskedServer> {
+  const server = await connectAsked(await serve(t, handlers), signal, limits);
+  t.after(() => {
+    server.close();
+  });
+  return server;
+}
+
 test("ask() answers an error of the server by its code and message", async (t) => {
-  const socket = await serve(t, {
-    Version: version,
-    Status: status,
+  const server = await connected(t, {
+    ...{ Version: version, Status: status },
     ContainerStatus: (done) => {
       done({ code: 5, details: "no such container" });
     },
-  });
-  const server = await connectAsked(socket, signal, limits);
-  t.after(() => {
-    server.close();
+    ListImages: (done) => {
+      done({ code: 1, details: "Call cancelled" });
+    },
   });
   assert.equal(server.kind, "cri-dockerd");
   assert.deepEqual(await server.ask("ContainerStatus", { container_id: "x" }, signal), {
     error: { code: 5, message: "no such container" },
   });
   assert.equal(((await server.ask("ImageFsInfo", {}, signal)) as { error: { code: number } }).error.code, 12);
-});
-
-test("ask() takes a call that a server cancels at its end for no answer", async (t) => {
-  const socket = await serve(t, {
-    Version: version,
-    Status: status,
-    ListImages: (done) => {
-      done({ code: 1, details: "Call cancelled" });
-    },
-  });
-  const server = await connectAsked(socket, signal, limits);
-  t.after(() => {
-    server.close();
-  });
+  // A server cancels calls at its end: that is no answer.
   await assert.rejects(server.ask("ListImages", {}, signal), { kind: "unavailable" });
 });
 
 test("ask() takes a call that hangs for an answer while the server answers others, else it throws", async (t) => {
   const handlers: Record<string, Handler> = {
-    Version: version,
-    Status: status,
+    ...{ Version: version, Status: status },
     ListContainerStats: () => undefined,
   };
-  const socket = await serve(t, handlers);
-  const server = await connectAsked(socket, signal, limits);
-  t.after(() => {
-    server.close();
-  });
+  const server = await connected(t, handlers);
   assert.deepEqual(await server.ask("ListContainerStats", {}, signal), {
     error: { code: 4, message: "no answer within 300ms" },
   });
   handlers["Version"] = () => undefined;
-  await assert.rejects(
-    server.ask("ListContainerStats", {}, signal),
-    /ask ".*": no answer within 300ms; name the socket/,
-  );
+  const message = /ask ".*": no answer within 300ms; name the socket/;
+  await assert.rejects(server.ask("ListContainerStats", {}, signal), message);
 });

@@ -39,248 +39,209 @@ const status = (more: object): object => ({ status: { id: "c1", ...more } });
 const image = (more: object): object => ({ image: { id: "sha256:1", ...more } });
 
 describe("compareAnswers() knows as intended", () => {
-  const cases: readonly {
-    readonly name: string;
-    readonly rpc: string;
-    readonly there: object;
-    readonly here: object;
-    readonly keys: readonly string[];
-    readonly kind?: ServerKind;
-  }[] = [
-    {
-      name: "the API version of cri-dockerd, and a build of the engine",
-      rpc: "Version",
-      there: { runtime_version: "28.5.2+dfsg4", runtime_api_version: "v1" },
-      here: { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
-      keys: ["engine-build", "api-version"],
-    },
-    {
-      name: "no other engine, and not the API version of dockershim",
-      rpc: "Version",
-      there: { runtime_version: "26.1.5", runtime_api_version: "1.45.0" },
-      here: { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
-      keys: ["-", "-"],
-      kind: "kubelet-dockershim",
-    },
-    {
-      name: "whole seconds of the same second, not of another",
-      rpc: "ListContainers",
-      there: container({ created_at: "1795443773000000000" }),
-      here: container({ created_at: "1795443773210054000" }),
-      keys: ["created-at-seconds"],
-    },
-    {
-      name: "not the start of another second",
-      rpc: "ListContainers",
-      there: container({ created_at: "1795443774000000000" }),
-      here: container({ created_at: "1795443773210054000" }),
-      keys: ["-"],
-    },
-    {
-      name: "a pod that this program knows from a checkpoint, not any other pod",
-      rpc: "ListPodSandbox",
-      there: { items: [] },
-      here: {
-        items: [
-          { id: "p1", metadata: { name: "lost", namespace: "shop", uid: "" }, created_at: "0" },
-          { id: "p2", metadata: { name: "web", namespace: "shop", uid: "u" }, created_at: "5" },
-        ],
-      },
-      keys: ["checkpoint-alone", "-"],
-    },
-    {
-      name: "the id of an image that has lost its tag, not another name",
-      rpc: "ListContainers",
-      there: {
-        containers: [
-          { id: "c1", image: { image: "sha256:1" }, image_ref: "sha256:1" },
-          { id: "c2", image: { image: "b:1" }, image_ref: "sha256:1" },
-        ],
-      },
-      here: {
-        containers: [
-          { id: "c1", image: { image: "a:1" }, image_ref: "sha256:1" },
-          { id: "c2", image: { image: "a:1" }, image_ref: "sha256:1" },
-        ],
-      },
-      keys: ["image-name-in-lists", "-"],
-    },
-    {
-      name: "labels of the image and of this program, not a lost or changed one of the request",
-      rpc: "ContainerStatus",
-      there: status({
-        labels: {
-          "dockershim.label-keys": JSON.stringify({ keys: ["app", "lost"] }),
-          app: "a",
-          lost: "x",
-          ofImage: "",
-        },
-      }),
-      here: status({ labels: { app: "b", tier: "c" } }),
-      keys: ["image-labels", "-", "-", "image-labels", "-"],
-    },
-    {
-      name: "no missing label of a pod that the other made",
-      rpc: "ListContainers",
-      there: container({ labels: { app: "a", "dockershim.label-keys": "{" } }),
-      here: container({ labels: {} }),
-      keys: ["-", "-"],
-    },
-    {
-      name: "a label that begins like Docker's labels for annotations",
-      rpc: "ContainerStatus",
-      there: status({ labels: {}, annotations: { a: "1", b: "2" } }),
-      here: status({ labels: { "annotation.a": "1" }, annotations: {} }),
-      keys: ["labels-like-annotations", "labels-like-annotations", "-"],
-    },
-    {
-      name: "EXITED for CREATED after a failed start, not for RUNNING",
-      rpc: "ListContainers",
-      there: {
-        containers: [
-          { id: "c1", state: 0 },
-          { id: "c2", state: 1 },
-        ],
-      },
-      here: {
-        containers: [
-          { id: "c1", state: 2 },
-          { id: "c2", state: 2 },
-        ],
-      },
-      keys: ["failed-start-in-lists", "-"],
-    },
-    {
-      name: "a failed start of another program before it is seen",
-      rpc: "ContainerStatus",
-      there: status({ state: 2, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" }),
-      here: status({ state: 0 }),
-      keys: Array.from({ length: 4 }, () => "failed-start-elsewhere"),
-    },
-    {
-      name: "not an end that this program missed",
-      rpc: "ContainerStatus",
-      there: status({ state: 2, exit_code: 1, reason: "Error" }),
-      here: status({ state: 1 }),
-      keys: ["-", "-", "-"],
-    },
-    {
-      name: "memory that ran out for a child",
-      rpc: "ContainerStatus",
-      there: status({ state: 2, exit_code: 143, reason: "OOMKilled" }),
-      here: status({ state: 2, exit_code: 143, reason: "Error" }),
-      keys: ["killed-child"],
-    },
-    {
-      name: "not a process that the kernel killed",
-      rpc: "ContainerStatus",
-      there: status({ state: 2, exit_code: 137, reason: "OOMKilled" }),
-      here: status({ state: 2, exit_code: 137, reason: "Error" }),
-      keys: ["-"],
-    },
-    {
-      name: "another repository of the same digest, not another digest",
-      rpc: "ContainerStatus",
-      there: status({ image_ref: "docker-pullable://a@sha256:1" }),
-      here: status({ image_ref: "docker-pullable://b@sha256:1" }),
-      keys: ["image-ref-repository"],
-    },
-    {
-      name: "not another digest",
-      rpc: "ContainerStatus",
-      there: status({ image_ref: "docker-pullable://a@sha256:1" }),
-      here: status({ image_ref: "docker-pullable://a@sha256:2" }),
-      keys: ["-"],
-    },
-    {
-      name: "times that overflow",
-      rpc: "ContainerStatus",
-      there: status({ started_at: "-6795364578871345152" }),
-      here: status({ started_at: "0" }),
-      keys: ["never-started"],
-    },
-    {
-      name: "zeros as statistics of a container that does not run, not of one that does",
-      rpc: "ListContainerStats",
-      there: {
-        stats: [
-          { attributes: { id: "c1" }, cpu: { usage_core_nano_seconds: { value: "0" } } },
-          { attributes: { id: "c2" }, cpu: { usage_core_nano_seconds: { value: "7" } } },
-        ],
-      },
-      here: { stats: [] },
-      keys: ["statistics-of-ended-containers", "-"],
-    },
-    {
-      name: "an RPC that the other does not offer",
-      rpc: "ListPodSandboxStats",
-      there: { error: { code: 12, message: "method ListPodSandboxStats not implemented" } },
-      here: { stats: [] },
-      keys: ["rpc-not-offered"],
-    },
-    {
-      name: "not an RPC that only the other offers",
-      rpc: "ListPodSandboxStats",
-      there: { stats: [] },
-      here: { error: { code: 12, message: "no" } },
-      keys: ["-"],
-    },
-    {
-      name: "UNKNOWN for the error of an absent object",
-      rpc: "ContainerStatus",
-      there: { error: { code: 2, message: "Error response from daemon" } },
-      here: { error: { code: 5, message: "find container" } },
-      keys: ["error-code", "error-text"],
-    },
-    {
-      name: "names without a tag, not a missing tag",
-      rpc: "ImageStatus",
-      there: image({ repo_tags: ["<none>:<none>", "a:1"] }),
-      here: image({ repo_tags: [] }),
-      keys: ["names-without-tag", "-"],
-    },
-    {
-      name: "a digest among the tags, not a missing digest",
-      rpc: "ImageStatus",
-      there: image({ repo_tags: ["a@sha256:1"], repo_digests: ["a@sha256:2", "<none>@<none>"] }),
-      here: image({ repo_tags: [], repo_digests: [] }),
-      keys: ["names-without-tag", "-", "names-without-tag"],
-    },
-    {
-      name: "the path of an image volume, not a missing path of another mount",
-      rpc: "ContainerStatus",
-      there: status({
-        mounts: [
-          { container_path: "/image", host_path: "/var/lib/docker/volumes/x", image: null },
-          { container_path: "/data", host_path: "/data", image: null },
-        ],
-      }),
-      here: status({
-        mounts: [
-          { container_path: "/image", host_path: "", image: { image: "sha256:1" } },
-          { container_path: "/data", host_path: "", image: null },
-        ],
-      }),
-      keys: ["image-volumes", "image-volumes", "-"],
-    },
-    {
-      name: "pods and images that only containerd has",
-      rpc: "ListImages",
-      there: { images: [{ id: "sha256:1", size: "5" }, { id: "sha256:2" }] },
-      here: { images: [{ id: "sha256:1", size: "9" }] },
-      keys: ["own-images", "own-objects"],
-      kind: "containerd",
-    },
-    {
-      name: "not an image that only cri-dockerd has",
-      rpc: "ListImages",
-      there: { images: [{ id: "sha256:2" }] },
-      here: { images: [] },
-      keys: ["-"],
-    },
+  const containers = (...all: readonly object[]): object => ({
+    containers: all.map((one, index) => ({ id: `c${index}`, ...one })),
+  });
+  const [lost, web] = [
+    { name: "lost", namespace: "shop", uid: "" },
+    { name: "web", namespace: "shop", uid: "u" },
   ];
-  for (const { name, rpc, there, here, keys, kind } of cases) {
-    test(name, () => assert.deepEqual(keysOf(rpc, there, here, kind), keys));
+  const named = (name: string): object => ({ image: { image: name }, image_ref: "sha256:1" });
+  const keysOfRequest = JSON.stringify({ keys: ["app", "lost"] });
+  const ended = (code: number, reason: string): object => status({ state: 2, exit_code: code, reason });
+  const used = (id: string, value: string): object => ({
+    ...{ attributes: { id }, cpu: { usage_core_nano_seconds: { value } } },
+  });
+  const failed = (code: number, message: string): object => ({ error: { code, message } });
+  const mount = (path: string, from: string): object => ({
+    ...{ container_path: path, host_path: from, image: null },
+  });
+  for (const [name, rpc, there, here, keys, kind] of [
+    [
+      "the API version of cri-dockerd, and a build of the engine",
+      "Version",
+      { runtime_version: "28.5.2+dfsg4", runtime_api_version: "v1" },
+      { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
+      "engine-build api-version",
+    ],
+    [
+      "no other engine, and not the API version of dockershim",
+      "Version",
+      { runtime_version: "26.1.5", runtime_api_version: "1.45.0" },
+      { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
+      "- -",
+      "kubelet-dockershim",
+    ],
+    [
+      "whole seconds of the same second",
+      "ListContainers",
+      container({ created_at: "1795443773000000000" }),
+      container({ created_at: "1795443773210054000" }),
+      "created-at-seconds",
+    ],
+    [
+      "not the start of another second",
+      "ListContainers",
+      container({ created_at: "1795443774000000000" }),
+      container({ created_at: "1795443773210054000" }),
+      "-",
+    ],
+    [
+      "a pod that this program knows from a checkpoint, not any other pod",
+      "ListPodSandbox",
+      { items: [] },
+      {
+        items: [
+          { id: "p1", metadata: lost, created_at: "0" },
+          { id: "p2", metadata: web, created_at: "5" },
+        ],
+      },
+      "checkpoint-alone -",
+    ],
+    [
+      "the id of an image that has lost its tag, not another name",
+      "ListContainers",
+      containers(named("sha256:1"), named("b:1")),
+      containers(named("a:1"), named("a:1")),
+      "image-name-in-lists -",
+    ],
+    [
+      "labels of the image and of this program, not a lost or changed one of the request",
+      "ContainerStatus",
+      status({ labels: { "dockershim.label-keys": keysOfRequest, app: "a", lost: "x", ofImage: "" } }),
+      status({ labels: { app: "b", tier: "c" } }),
+      "image-labels - - image-labels -",
+    ],
+    [
+      "no missing label of a pod that the other made",
+      "ListContainers",
+      container({ labels: { app: "a", "dockershim.label-keys": "{" } }),
+      container({ labels: {} }),
+      "- -",
+    ],
+    [
+      "a label that begins like Docker's labels for annotations",
+      "ContainerStatus",
+      status({ labels: {}, annotations: { a: "1", b: "2" } }),
+      status({ labels: { "annotation.a": "1" }, annotations: {} }),
+      "labels-like-annotations labels-like-annotations -",
+    ],
+    [
+      "EXITED for CREATED after a failed start, not for RUNNING",
+      "ListContainers",
+      containers({ state: 0 }, { state: 1 }),
+      containers({ state: 2 }, { state: 2 }),
+      "failed-start-in-lists -",
+    ],
+    [
+      "a failed start of another program before it is seen",
+      "ContainerStatus",
+      status({ state: 2, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" }),
+      status({ state: 0 }),
+      "failed-start-elsewhere failed-start-elsewhere failed-start-elsewhere failed-start-elsewhere",
+    ],
+    [
+      "not an end that this program missed",
+      "ContainerStatus",
+      status({ state: 2, exit_code: 1, reason: "Error" }),
+      status({ state: 1 }),
+      "- - -",
+    ],
+    [
+      "memory that ran out for a child",
+      "ContainerStatus",
+      ended(143, "OOMKilled"),
+      ended(143, "Error"),
+      "killed-child",
+    ],
+    [
+      "not a process that the kernel killed",
+      "ContainerStatus",
+      ended(137, "OOMKilled"),
+      ended(137, "Error"),
+      "-",
+    ],
+    [
+      "another repository of the same digest",
+      "ContainerStatus",
+      status({ image_ref: "docker-pullable://a@sha256:1" }),
+      status({ image_ref: "docker-pullable://b@sha256:1" }),
+      "image-ref-repository",
+    ],
+    [
+      "not another digest",
+      "ContainerStatus",
+      status({ image_ref: "docker-pullable://a@sha256:1" }),
+      status({ image_ref: "docker-pullable://a@sha256:2" }),
+      "-",
+    ],
+    [
+      "times that overflow",
+      "ContainerStatus",
+      status({ started_at: "-6795364578871345152" }),
+      status({ started_at: "0" }),
+      "never-started",
+    ],
+    [
+      "zeros as statistics of a container that does not run, not of one that does",
+      "ListContainerStats",
+      { stats: [used("c1", "0"), used("c2", "7")] },
+      { stats: [] },
+      "statistics-of-ended-containers -",
+    ],
+    [
+      "an RPC that the other does not offer",
+      "ListPodSandboxStats",
+      failed(12, "method ListPodSandboxStats not implemented"),
+      { stats: [] },
+      "rpc-not-offered",
+    ],
+    ["not an RPC that only the other offers", "ListPodSandboxStats", { stats: [] }, failed(12, "no"), "-"],
+    [
+      "UNKNOWN for the error of an absent object",
+      "ContainerStatus",
+      failed(2, "Error response from daemon"),
+      failed(5, "find container"),
+      "error-code error-text",
+    ],
+    [
+      "names without a tag, not a missing tag",
+      "ImageStatus",
+      image({ repo_tags: ["<none>:<none>", "a:1"] }),
+      image({ repo_tags: [] }),
+      "names-without-tag -",
+    ],
+    [
+      "a digest among the tags, not a missing digest",
+      "ImageStatus",
+      image({ repo_tags: ["a@sha256:1"], repo_digests: ["a@sha256:2", "<none>@<none>"] }),
+      image({ repo_tags: [], repo_digests: [] }),
+      "names-without-tag - names-without-tag",
+    ],
+    [
+      "the path of an image volume, not a missing path of another mount",
+      "ContainerStatus",
+      status({ mounts: [mount("/image", "/var/lib/docker/volumes/x"), mount("/data", "/data")] }),
+      status({ mounts: [{ ...mount("/image", ""), image: { image: "sha256:1" } }, mount("/data", "")] }),
+      "image-volumes image-volumes -",
+    ],
+    [
+      "pods and images that only containerd has",
+      "ListImages",
+      { images: [{ id: "sha256:1", size: "5" }, { id: "sha256:2" }] },
+      { images: [{ id: "sha256:1", size: "9" }] },
+      "own-images own-objects",
+      "containerd",
+    ],
+    [
+      "not an image that only cri-dockerd has",
+      "ListImages",
+      { images: [{ id: "sha256:2" }] },
+      { images: [] },
+      "-",
+    ],
+  ] as readonly (readonly [string, string, object, object, string, ServerKind?])[]) {
+    test(name, () => assert.equal(keysOf(rpc, there, here, kind).join(" "), keys));
   }
 
   test("nothing between two other programs, nor between two of this one", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, test, type TestContext } from "node:test";
 import { encodeCall, readCalls, type PipedCall } from "../../../../src/compare/relay/call-pipe.js";
 import { createRecording, Recorder } from "../../../../src/compare/record/recorder.js";
 import {
@@ -29,14 +29,16 @@ async function readAll(path: string): Promise<{ calls: RecordedCall[]; end: unkn
   return { calls, end: recording.end() };
 }
 
-test("a recording has the header, calls without secrets, and its end; its file is private", async (t) => {
+async function openRecorder(t: TestContext, limitBytes = 1e6) {
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
-  await using recorder = await Recorder.open(path, {
-    redactor: new Redactor(),
-    startedMs: 50,
-    limitBytes: 1e6,
-  });
+  const open = () => Recorder.open(path, { redactor: new Redactor(), startedMs: 50, limitBytes });
+  return { path, open };
+}
+
+test("a recording has the header, calls without secrets, and its end; its file is private", async (t) => {
+  const { path, open } = await openRecorder(t);
+  await using recorder = await open();
   const config = {
     metadata: { name: "c" },
     envs: [{ key: "PASSWORD", value: Buffer.from("very-secret") }],
@@ -64,13 +66,11 @@ test("a recording has the header, calls without secrets, and its end; its file i
 });
 
 test("a recorder that is started again goes on behind the last whole line", async (t) => {
-  const path = join(temporaryDirectory(t), "recording");
-  await createRecording(path, header);
-  const options = { redactor: new Redactor(), startedMs: 0, limitBytes: 1e6 };
-  await using first = await Recorder.open(path, options);
+  const { path, open } = await openRecorder(t);
+  await using first = await open();
   await first.write(piped("Version", {}, {}));
   appendFileSync(path, '{"at":1,"ms"');
-  await using second = await Recorder.open(path, options);
+  await using second = await open();
   await second.write(piped("Status", {}, {}));
   await second.end("stopped");
   const { calls, end } = await readAll(path);
@@ -82,14 +82,9 @@ test("a recorder that is started again goes on behind the last whole line", asyn
 });
 
 test("a recorder that is started again gives no number a second time", async (t) => {
-  const path = join(temporaryDirectory(t), "recording");
-  await createRecording(path, header);
+  const { path, open } = await openRecorder(t);
   for (const value of ["first", "second"]) {
-    await using recorder = await Recorder.open(path, {
-      redactor: new Redactor(),
-      startedMs: 0,
-      limitBytes: 1e6,
-    });
+    await using recorder = await open();
     const config = { envs: [{ key: "A", value: Buffer.from(value) }] };
     await recorder.write(piped("CreateContainer", { config }, {}));
   }
@@ -99,13 +94,8 @@ test("a recorder that is started again gives no number a second time", async (t)
 });
 
 test("a recording ends at its largest size", async (t) => {
-  const path = join(temporaryDirectory(t), "recording");
-  await createRecording(path, header);
-  await using recorder = await Recorder.open(path, {
-    redactor: new Redactor(),
-    startedMs: 0,
-    limitBytes: 1000,
-  });
+  const { path, open } = await openRecorder(t, 1000);
+  await using recorder = await open();
   let written = 0;
   while (await recorder.write(piped("Version", {}, { runtime_name: "x".repeat(50) }))) written += 1;
   await recorder.end("size");
