@@ -5,47 +5,30 @@ import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { listValues, loadUnit } from "../../../src/migrate/systemd/load-unit.js";
 import { parseUnitText } from "../../../src/migrate/systemd/unit-file.js";
 import { splitWords } from "../../../src/migrate/systemd/words.js";
-import { kubeadm123, kubeadm130, makeNode, type NodeTree } from "./nodes.js";
+import { makeNode, type NodeTree } from "./nodes.js";
 
-describe("parseUnitText()", () => {
-  test("joins continued lines, also over a comment, and names the first line", () => {
-    const { entries, problems } = parseUnitText(
-      "/u",
-      "[Service]\nExecStart=/bin/a \\\n# why\n  --b \\\n\t--c\nX=1\n",
-    );
-    assert.deepEqual(
-      entries.map(({ key, value, line }) => [key, value, line]),
-      [
-        ["ExecStart", "/bin/a --b --c", 2],
-        ["X", "1", 6],
-      ],
-    );
-    assert.deepEqual(problems, []);
-  });
-
-  test("reports what systemd ignores: no assignment, or one outside of a section", () => {
-    const { entries, problems } = parseUnitText("/u", "A=1\n[Service]\nrubbish\nB=2\n");
-    assert.deepEqual(
-      entries.map(({ key }) => key),
-      ["B"],
-    );
-    assert.deepEqual(
-      problems.map(({ place }) => place),
-      ["/u:1", "/u:3"],
-    );
-  });
+test("parseUnitText() joins continued lines, also over a comment, and reports what systemd ignores", () => {
+  const text = "A=1\n[Service]\nExecStart=/bin/a \\\n# why\n  --b \\\n\t--c\nrubbish\nX=1\n";
+  const { entries, problems } = parseUnitText("/u", text);
+  assert.deepEqual(
+    entries.map(({ key, value, line }) => `${line} ${key}=${value}`),
+    ["3 ExecStart=/bin/a --b --c", "8 X=1"],
+  );
+  assert.deepEqual(
+    problems.map(({ place }) => place),
+    ["/u:1", "/u:7"],
+  );
 });
 
 test("splitWords() keeps quotes and escapes as systemd does", () => {
-  const cases: readonly (readonly [string, readonly string[] | undefined])[] = [
+  for (const [text, words] of [
     ["a  b\tc", ["a", "b", "c"]],
     [`"a b" 'c "d"'`, ["a b", 'c "d"']],
     [`--x="a b"c`, ["--x=a bc"]],
     ["a\\sb \\x", ["a b", "x"]],
     ['"open', undefined],
     ["", []],
-  ];
-  for (const [text, words] of cases)
+  ] as const)
     assert.deepEqual(
       splitWords(text)?.map((word) => word.text),
       words,
@@ -112,19 +95,6 @@ describe("loadUnit()", () => {
 });
 
 describe("readService()", () => {
-  test("gives kubeadm's kubelet the flags of its environment files, each with file and line", async (t) => {
-    const service = await readService(await nodeOf(t, kubeadm123), "kubelet.service");
-    assert.deepEqual(
-      service?.flags.map(({ name, value, file, line }) => `${file}:${line} ${name}=${value}`).slice(2),
-      [
-        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf:4 config=/var/lib/kubelet/config.yaml",
-        "/var/lib/kubelet/kubeadm-flags.env:1 network-plugin=cni",
-        "/var/lib/kubelet/kubeadm-flags.env:1 pod-infra-container-image=k8s.gcr.io/pause:3.6",
-      ],
-    );
-    assert.deepEqual(service.command.problems, []);
-  });
-
   test("an environment file wins over Environment=, and a missing one without a dash is a problem", async (t) => {
     const files = await nodeOf(t, {
       "/etc/systemd/system/kubelet.service": `[Service]
@@ -175,22 +145,5 @@ ExecStart=/usr/bin/kubelet $A $B
       service.command.problems.map(({ place }) => place),
       ["/etc/needed[!x]*"],
     );
-  });
-
-  test("reads the units of cri-dockerd", async (t) => {
-    const files = await nodeOf(t, kubeadm130);
-    const service = await readService(files, "cri-docker.service");
-    assert.equal(service?.command.words[0]?.text, "/usr/bin/cri-dockerd");
-    assert.deepEqual(
-      service.flags.map(({ name, value }) => [name, value]),
-      [
-        ["container-runtime-endpoint", "fd://"],
-        ["network-plugin", "cni"],
-        ["pod-infra-container-image", "registry.k8s.io/pause:3.9"],
-      ],
-    );
-    const socket = await loadUnit(files, "cri-docker.socket");
-    assert.ok(socket?.isEnabled);
-    assert.equal(listValues(socket, "Socket", "ListenStream")[0]?.value, "%t/cri-dockerd.sock");
   });
 });

@@ -18,16 +18,9 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-interface Bench {
-  readonly directory: string;
-  readonly listen: string;
-  readonly primary: string;
-  readonly recording: string;
-  readonly command: [string, ...string[]];
-  readonly guardCommand: [string, ...string[]];
-}
+type Bench = Awaited<ReturnType<typeof bench>>;
 
-async function bench(t: TestContext): Promise<Bench> {
+async function bench(t: TestContext) {
   const directory = temporaryDirectory(t);
   const [listen, primary] = [join(directory, "cri.sock"), join(directory, "primary.sock")];
   const recording = join(directory, "recording");
@@ -55,26 +48,34 @@ async function bench(t: TestContext): Promise<Bench> {
     listen,
     primary,
     recording,
-    command: [...program, "observe-calls", JSON.stringify(task)],
-    guardCommand: [...program, "keep-link", JSON.stringify(task.paths)],
+    command: [...program, "observe-calls", JSON.stringify(task)] as const,
+    guardCommand: [...program, "keep-link", JSON.stringify(task.paths)] as const,
   };
 }
 
-test("a killed observer is started again with a back-off, and calls go on meanwhile", async (t) => {
-  const { listen, primary, command, guardCommand } = await bench(t);
+async function startRelay(
+  t: TestContext,
+  { listen, primary, command, guardCommand }: Bench,
+  firstDelayMs?: number,
+) {
+  const options = { paths: relayPaths(listen, primary), log: silentLogger(), command, guardCommand };
   const relay = await startObservedRelay({
-    paths: relayPaths(listen, primary),
-    log: silentLogger(),
-    command,
-    guardCommand,
-    // On a busy machine, too, the next call comes before the next start.
-    firstDelayMs: 1500,
+    ...options,
+    ...(firstDelayMs === undefined ? {} : { firstDelayMs }),
   });
   const client = connectClient(listen);
   t.after(async () => {
     client.close();
     await relay.stop({ graceMs: 0 });
   });
+  return { relay, client };
+}
+
+test("a killed observer is started again with a back-off, and calls go on meanwhile", async (t) => {
+  const made = await bench(t);
+  const { listen, primary } = made;
+  // On a busy machine, too, the next call comes before the next start.
+  const { relay, client } = await startRelay(t, made, 1500);
   const echo = async (): Promise<void> => {
     assert.equal((await callUnary(client, "Echo", Buffer.from("x"))).bytes?.toString(), "x");
   };
@@ -96,18 +97,7 @@ test("a killed observer is started again with a back-off, and calls go on meanwh
 });
 
 test("an observer that hangs delays no call; calls above the backlog are dropped and counted", async (t) => {
-  const { listen, primary, command, guardCommand } = await bench(t);
-  const relay = await startObservedRelay({
-    paths: relayPaths(listen, primary),
-    log: silentLogger(),
-    command,
-    guardCommand,
-  });
-  const client = connectClient(listen);
-  t.after(async () => {
-    client.close();
-    await relay.stop({ graceMs: 0 });
-  });
+  const { relay, client } = await startRelay(t, await bench(t));
   const { pid } = relay.observer;
   assert.ok(pid !== undefined);
   process.kill(pid, "SIGSTOP");
@@ -177,32 +167,21 @@ test("when the relay is killed, the link leads to the server, and the client's n
   await until(() => readFileSync(recording, "utf8").includes('"end":true'));
 });
 
-test("when the relay is killed while its observer waits for its next start, the link leads to the server", async (t) => {
-  const made = await bench(t);
-  const { relay, observer } = await startRelayProcess(t, made);
-  process.kill(observer, "SIGKILL");
-  await until(() => !isAlive(observer));
-  relay.kill("SIGKILL");
-  await until(() => readlinkSync(made.listen) === made.primary);
-});
-
-test("when the relay is killed while its observer hangs, the link leads to the server", async (t) => {
-  const made = await bench(t);
-  const { relay, observer } = await startRelayProcess(t, made);
-  process.kill(observer, "SIGSTOP");
-  t.after(() => process.kill(observer, "SIGKILL"));
-  relay.kill("SIGKILL");
-  await until(() => readlinkSync(made.listen) === made.primary);
-});
-
-test("when the relay is killed after its link guard, the link leads to the server", async (t) => {
-  const made = await bench(t);
-  const { relay, guard } = await startRelayProcess(t, made);
-  process.kill(guard, "SIGKILL");
-  await until(() => !isAlive(guard));
-  relay.kill("SIGKILL");
-  await until(() => readlinkSync(made.listen) === made.primary);
-});
+for (const [what, which, signal] of [
+  ["while its observer waits for its next start", "observer", "SIGKILL"],
+  ["while its observer hangs", "observer", "SIGSTOP"],
+  ["after its link guard", "guard", "SIGKILL"],
+] as const) {
+  test(`when the relay is killed ${what}, the link leads to the server`, async (t) => {
+    const made = await bench(t);
+    const started = await startRelayProcess(t, made);
+    process.kill(started[which], signal);
+    if (signal === "SIGKILL") await until(() => !isAlive(started[which]));
+    else t.after(() => process.kill(started[which], "SIGKILL"));
+    started.relay.kill("SIGKILL");
+    await until(() => readlinkSync(made.listen) === made.primary);
+  });
+}
 
 test("a second relay on one path changes nothing", async (t) => {
   const { listen, primary, command, guardCommand } = await bench(t);

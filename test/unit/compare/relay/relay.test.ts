@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
-import { connect, createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -15,16 +15,8 @@ import {
 import { silentLogger } from "../../../../src/lib/log.js";
 import { temporaryDirectory } from "../grpc-peers.js";
 
-interface Bench {
-  readonly relay: Relay;
-  readonly directory: string;
-  /** A connection to the relay; those that the server accepted are in `accepted`. */
-  readonly dial: () => Promise<Socket>;
-  readonly accepted: Socket[];
-  readonly primary: Server;
-}
-
-async function bench(t: TestContext, options: Partial<RelayOptions> = {}): Promise<Bench> {
+/** `dial` connects to the relay; what the server accepted is in `accepted`. */
+async function bench(t: TestContext, options: Partial<RelayOptions> = {}) {
   const directory = temporaryDirectory(t);
   const accepted: Socket[] = [];
   const primary = createServer({ allowHalfOpen: true }, (socket) => {
@@ -46,19 +38,14 @@ async function bench(t: TestContext, options: Partial<RelayOptions> = {}): Promi
     await relay.stop(0);
     primary.close();
   });
-  return {
-    relay,
-    directory,
-    accepted,
-    primary,
-    dial: async () => {
-      const socket = connect({ path: join(directory, "relay.sock"), allowHalfOpen: true });
-      socket.on("error", () => undefined);
-      clients.push(socket);
-      await once(socket, "connect");
-      return socket;
-    },
+  const dial = async (): Promise<Socket> => {
+    const socket = connect({ path: join(directory, "relay.sock"), allowHalfOpen: true });
+    socket.on("error", () => undefined);
+    clients.push(socket);
+    await once(socket, "connect");
+    return socket;
   };
+  return { relay, directory, accepted, primary, dial };
 }
 
 async function until(condition: () => boolean): Promise<void> {
@@ -188,16 +175,6 @@ test("Relay ends open connections when the grace period has passed", async (t) =
   const ended = once(client.resume(), "end");
   await relay.stop(20);
   await ended;
-});
-
-test("a second relay on one path says that the first is there", async (t) => {
-  const { directory } = await bench(t);
-  const second = new Relay({
-    path: join(directory, "relay.sock"),
-    primary: join(directory, "primary.sock"),
-    log: silentLogger(),
-  });
-  await assert.rejects(second.start(), { kind: "conflict", message: /another server answers there/ });
 });
 
 test("the link points at the relay and back at the primary, and nothing else is replaced", async (t) => {

@@ -5,17 +5,10 @@ import type { PipedCall } from "../../../../src/compare/relay/call-pipe.js";
 import { newReport } from "../../../../src/compare/observe-calls.js";
 import { Redactor } from "../../../../src/compare/record/redact.js";
 import { ShadowComparison, type Ask } from "../../../../src/compare/shadow/shadow-comparison.js";
-import { ReportBuilder, type ShadowReport } from "../../../../src/compare/shadow/shadow-report.js";
+import { ReportBuilder } from "../../../../src/compare/shadow/shadow-report.js";
 import { piped } from "../piped-call.js";
 
-interface Bench {
-  readonly comparison: ShadowComparison;
-  readonly report: ShadowReport;
-  readonly builder: ReportBuilder;
-  readonly redactor: Redactor;
-}
-
-function bench(answers: { primary?: Ask; shadow: Ask; compareOptions?: CompareOptions }): Bench {
+function bench(answers: { primary?: Ask; shadow: Ask; compareOptions?: CompareOptions }) {
   const paths = { listen: "/l", relay: "/r", primary: "/p" };
   const report = newReport({ paths, endpoint: "/e", startedAt: "2026-01-31T00:00:00Z" });
   const builder = new ReportBuilder(report);
