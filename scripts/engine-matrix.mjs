@@ -22,10 +22,10 @@ import {
   usage,
 } from "./setup/engine-matrix.mjs";
 import { parseEndpoint, request } from "./setup/engine.mjs";
-import { kindOf, runIntegrationTests } from "./setup/integration-tests.mjs";
 import { cacheDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { findRegistry } from "./setup/install.mjs";
 import { isAsked } from "./setup/test-options.mjs";
+import { kindOf, runQueues } from "./setup/test-queues.mjs";
 import { StoppedError } from "./setup/test-runner.mjs";
 
 /** @typedef {import("./setup/engine-matrix.mjs").MatrixEngine} MatrixEngine */
@@ -102,7 +102,7 @@ async function main(argv) {
     const rows = [];
     for (const engine of asked.engines) {
       const start = performance.now();
-      const counts = await runIntegrationTests({
+      const counts = await runQueues({
         root: repositoryRoot,
         files,
         env: {
@@ -111,7 +111,6 @@ async function main(argv) {
           DOCKERSHIM_NO_SETUP: "1",
           DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
         },
-        concurrency: 1,
         runnerFlags: [],
         timeoutMs: FILE_TIMEOUT_MS,
         command: commandIn(engine, repositoryRoot),

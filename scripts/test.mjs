@@ -11,7 +11,7 @@
  * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
  * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set).
  */
-import { availableParallelism, constants } from "node:os";
+import { constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies } from "./setup/dependencies.mjs";
 import { defaultEndpoint } from "./setup/engine.mjs";
@@ -21,14 +21,12 @@ import { setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { flakyLines, readFlakyTests } from "./setup/flaky-tests.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
-import { runIntegrationTests } from "./setup/integration-tests.mjs";
-import { StoppedError, addCounts, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
+import { runQueues } from "./setup/test-queues.mjs";
+import { StoppedError, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
 import { UsageError, isAsked, testOptions, usage } from "./setup/test-options.mjs";
 
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
-/** A process of its own for each would take three times as long. */
-const UNIT_FILES_PER_PROCESS = 25;
 
 /**
  * @param {string} folder
@@ -84,24 +82,11 @@ async function main(argv) {
   const env = { ...process.env, ...(long ? { DOCKERSHIM_TEST_LONG: "1" } : {}) };
   const timeoutMs = (long ? 120 : 15) * MINUTE_MS;
   const flakyTests = readFlakyTests(repositoryRoot);
-  const flakyFiles = flakyTests.map(({ file }) => file);
-  const options = { root: repositoryRoot, runnerFlags, timeoutMs, flakyFiles };
   // The engine is set up first: what it prints is not to be lost between the tests' lines.
   const files = unit ? [] : testFiles("test/integration", words);
   const engine = files.length === 0 ? undefined : await testEngine({ endpoint, allowSetup });
-  const unitRun = await runTestsAgainWhereFailed({
-    ...options,
-    files: testFiles("test/unit", words),
-    env,
-    // Many of them wait for a program or a clock for a while.
-    concurrency: availableParallelism() + 1,
-    // With a pattern, node ends the process of a group after the first suite without a match.
-    filesPerProcess: runnerFlags.some((flag) => /^--test-(name-pattern|skip-pattern|only)/.test(flag))
-      ? 1
-      : UNIT_FILES_PER_PROCESS,
-  });
-  let { counts } = unitRun;
-  const passedAgain = [...unitRun.passedAgain];
+  /** @type {NodeJS.ProcessEnv} */
+  let integrationEnv = {};
   if (engine?.endpoint !== undefined) {
     const registry = await findRegistry({ cacheDirectory, allowDownload: allowSetup, log });
     const noTools = await ensureNetworkTools({ allowSetup, stateDirectory: hostStateDirectory, log });
@@ -114,23 +99,30 @@ async function main(argv) {
     );
     if (registry.path === "")
       lines.push("", `NO docker-registry, tests of pulls are left out: ${registry.reason}`);
-    const integrationEnv = {
-      ...env,
+    integrationEnv = {
       DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
       DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
     };
-    // Of an engine that was named the caller wants to know what it does.
-    const mayMove = endpoint === undefined && (process.env["DOCKER_HOST"] ?? "") === "";
-    const run = await runTestsAgainWhereFailed(
-      { ...options, files, env: integrationEnv, concurrency: 1 },
-      (asked) => runIntegrationTests({ ...asked, mayMove }),
-    );
-    counts = addCounts(counts, run.counts);
-    passedAgain.push(...run.passedAgain);
   } else if (engine !== undefined) {
     lines.push("", `LEFT OUT: ${String(files.length)} files of integration tests did not run:`);
     lines.push(...engine.reasons.map((reason) => `  ${reason}`), ...files.map((file) => `  - ${file}`));
   }
+  const run = {
+    root: repositoryRoot,
+    files: [...testFiles("test/unit", words), ...(engine?.endpoint === undefined ? [] : files)],
+    env,
+    integrationEnv,
+    runnerFlags,
+    timeoutMs,
+    flakyFiles: flakyTests.map(({ file }) => file),
+    // With a pattern, node ends the process of a group after the first suite without a match.
+    ...(runnerFlags.some((flag) => /^--test-(name-pattern|skip-pattern|only)/.test(flag))
+      ? { filesPerProcess: 1 }
+      : {}),
+    // Of an engine that was named the caller wants to know what it does.
+    mayMove: endpoint === undefined && (process.env["DOCKER_HOST"] ?? "") === "",
+  };
+  const { counts, passedAgain } = await runTestsAgainWhereFailed(run, runQueues);
   lines.push(...flakyLines(passedAgain, flakyTests));
   const { undo } = setupFootprint(hostStateDirectory);
   if (engine?.endpoint !== undefined && undo.length > 0) {
@@ -147,7 +139,7 @@ async function main(argv) {
     `${String(counts.passed)} passed, ${String(counts.failed)} failed, ${String(counts.skipped)} skipped`,
   );
   process.stdout.write(`${lines.join("\n")}\n`);
-  return counts.failed === 0 && counts.runnerFailures === 0 && ran > 0 ? 0 : 1;
+  return counts.failed === 0 && ran > 0 ? 0 : 1;
 }
 
 // As SIGPIPE ends other programs when nobody reads their output, as in `npm test | head`: Node.js ignores that signal. While

@@ -1,4 +1,4 @@
-/** A reporter for node's test runner: one JSON object at the end, the counts of test-runner.mjs without `runnerFailures`. */
+/** A reporter of node:test: one JSON object at the end, the counts of test-runner.mjs. */
 
 /**
  * @typedef {{ nesting?: number, message?: string, name?: string, file?: string, line?: number, column?: number,
@@ -23,7 +23,7 @@ export default async function* countReporter(source) {
     const [, name, value] = /^(\w+) (\d+)$/.exec(data.message ?? "") ?? [];
     if (type === "test:diagnostic" && isTop && name !== undefined) totals[name] = Number(value);
     if (type === "test:fail") {
-      // Test files are suites at the top; the process that ran them stands there only when it crashed.
+      // Test files are suites at the top.
       if (isTop) failedFiles.push(data.name ?? "");
       // The totals leave out suites that fail by themselves: at import, or in a hook.
       const { type: kind, error } = data.details ?? {};

@@ -49,8 +49,9 @@ function differences(before, after) {
  * it.
  * @param {string} root the files' names are relative to it
  * @param {readonly string[]} files
+ * @param {number} timeoutMs for each
  */
-export async function runFiles(root, files) {
+export async function runFiles(root, files, timeoutMs = Infinity) {
   // A file that calls process.exit() would hide the files after it.
   let isDone = false;
   process.on("exit", () => {
@@ -58,7 +59,7 @@ export async function runFiles(root, files) {
   });
   for (const file of files) {
     let before = new Map();
-    await describe(file, async () => {
+    await describe(file, { timeout: timeoutMs }, async () => {
       before = processState();
       await import(pathToFileURL(join(root, file)).href);
     });

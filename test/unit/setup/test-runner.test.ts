@@ -19,13 +19,12 @@ async function startRun(directory: string, files: Readonly<Record<string, string
     files: paths,
     runnerFlags: [],
     timeoutMs: 60_000,
-    filesPerProcess: 9,
   };
   const program = `
-    import { runTests } from ${JSON.stringify(runner)};
+    import { runProcess } from ${JSON.stringify(runner)};
     // Else node's runner takes itself for a part of the run that this test belongs to.
     const { NODE_TEST_CONTEXT, ...env } = process.env;
-    const counts = await runTests({ ...${JSON.stringify(options)}, env, concurrency: 1 });
+    const counts = await runProcess({ ...${JSON.stringify(options)}, env });
     console.log("\\nCOUNTS" + JSON.stringify(counts));
   `;
   return spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: repositoryRoot });
@@ -48,7 +47,7 @@ async function countsOf(files: Readonly<Record<string, string>>): Promise<typeof
 
 const head = 'import { beforeEach, describe, test } from "node:test";\n';
 
-describe("runTests()", () => {
+describe("runProcess()", () => {
   test("counts the tests of files that share a process, and names those that failed or were skipped", async () => {
     assert.deepEqual(
       await countsOf({
@@ -61,7 +60,6 @@ describe("runTests()", () => {
         passed: 1,
         failed: 2,
         skipped: 2,
-        runnerFailures: 1,
         failedFiles: ["a.test.mjs", "d.test.mjs"],
         skippedTests: ["b.test.mjs: later", "c.test.mjs: c"],
       },
@@ -94,7 +92,7 @@ describe("runTests()", () => {
 
 describe("runTestsAgainWhereFailed()", () => {
   const options = {
-    ...{ root: "/", files: ["a.test.ts", "b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
+    ...{ root: "/", files: ["a.test.ts", "b.test.ts"], env: {}, runnerFlags: [] },
     timeoutMs: 1,
     flakyFiles: ["b.test.ts"],
   };
@@ -103,7 +101,6 @@ describe("runTestsAgainWhereFailed()", () => {
     passed: 5,
     failed: 2,
     skipped: 1,
-    runnerFailures: 1,
     failedFiles: ["b.test.ts"],
     skippedTests: [leftOut],
   };
@@ -142,7 +139,7 @@ describe("runTestsAgainWhereFailed()", () => {
   });
 
   test("fails what fails twice, or does not run the second time", async () => {
-    for (const second of [failed, noCounts, { ...passed, runnerFailures: 1 }]) {
+    for (const second of [failed, noCounts]) {
       const { counts, passedAgain } = await outcome([failed, second]);
       assert.deepEqual([counts, passedAgain], [failed, []]);
     }
@@ -153,12 +150,6 @@ describe("runTestsAgainWhereFailed()", () => {
     assert.deepEqual((await outcome([failed, other])).counts, failed);
     const same = { ...passed, skipped: 1, skippedTests: [leftOut] };
     assert.deepEqual((await outcome([failed, same])).passedAgain, ["b.test.ts"]);
-  });
-
-  test("keeps the failure of a first run that was killed before it had all results", async () => {
-    const killed = { ...failed, passed: 0, failed: 0, skipped: 0 };
-    const { counts, passedAgain } = await outcome([killed, passed]);
-    assert.deepEqual([counts, passedAgain], [killed, []]);
   });
 
   test("does not run more than three files again", async () => {

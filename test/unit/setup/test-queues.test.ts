@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { runIntegrationTests } from "../../../scripts/setup/integration-tests.mjs";
+import { runQueues } from "../../../scripts/setup/test-queues.mjs";
 import { noCounts } from "../../../scripts/setup/test-runner.mjs";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -41,11 +41,10 @@ async function schedule(
     files: Object.keys(files),
     mayMove,
     env: {},
-    concurrency: 1,
     runnerFlags: [],
     timeoutMs: 1_000,
   };
-  const counts = await runIntegrationTests(options, {
+  const counts = await runQueues(options, {
     run: async ({ files: [file = ""], command = [], env, runnerFlags }) => {
       runs.push({ file, command, variable: env["INSIDE"], runnerFlags });
       const isShared = command.length === 0 && /^[bdi]/.test(file);
@@ -73,7 +72,7 @@ async function schedule(
   return { counts, running, runs: runs.sort((a, b) => a.file.localeCompare(b.file)), root: directory.path };
 }
 
-test("runIntegrationTests() runs each file once, in namespaces where it has an engine of its own", async () => {
+test("runQueues() runs each file once, in namespaces where it has an engine of its own", async () => {
   const { counts, runs, running } = await schedule();
   assert.equal(counts.passed, 5);
   assert.deepEqual(
@@ -81,7 +80,7 @@ test("runIntegrationTests() runs each file once, in namespaces where it has an e
     [
       ["a.test.ts", ["enter"], "yes"],
       ["b.test.ts", [], undefined],
-      ["c.test.ts", [], undefined],
+      ["c.test.ts", ["enter"], "yes"],
       ["d.test.ts", [], undefined],
       ["e.test.ts", ["enter"], "yes"],
     ],
@@ -93,15 +92,9 @@ test("runIntegrationTests() runs each file once, in namespaces where it has an e
   );
 });
 
-test("runIntegrationTests() counts a file whose runner was killed as failed", async () => {
-  const { counts } = await schedule((file) => (file === "c.test.ts" ? { runnerFailures: 1 } : { passed: 1 }));
-  assert.deepEqual([counts.passed, counts.failed], [4, 1]);
-  assert.deepEqual(counts.failedFiles, ["c.test.ts"]);
-});
-
 const withMovable = { ...texts, ...movable };
 
-test("runIntegrationTests() has engines of their own take over what may move, when their files have ended", async () => {
+test("runQueues() has engines of their own take over what may move, when their files have ended", async () => {
   const { counts, runs } = await schedule(undefined, { files: withMovable, mayMove: true });
   assert.equal(counts.passed, 6);
   const moved = runs.find(({ file }) => file === "idempotence.test.ts");
@@ -120,7 +113,7 @@ for (const [when, mayMove, passed] of [
   ["the engine was named", false, 1],
   ["no own engine has worked", true, 0],
 ] as const) {
-  test(`runIntegrationTests() moves nothing when ${when}`, async () => {
+  test(`runQueues() moves nothing when ${when}`, async () => {
     const outcome = (file: string): Partial<typeof noCounts> =>
       /^[ae]/.test(file) ? { skipped: 1, passed } : { passed: 1 };
     const { runs } = await schedule(outcome, { files: withMovable, mayMove });

@@ -1,0 +1,173 @@
+/**
+ * Runs test files side by side. Unit tests share processes. Files of integration tests that have an engine or namespaces of
+ * their own run beside all others, as many at once as there are processors. Those of the engine that the run was given run one
+ * after another: each shim on an engine sees the pods, images and events of all. When the others have ended, their engines take
+ * some of these.
+ */
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { resolve } from "node:path";
+import { openNamespaces } from "./namespaces.mjs";
+import { addCounts, noCounts, runProcess, write } from "./test-runner.mjs";
+
+/** A process of its own for each would take three times as long. */
+const UNIT_FILES_PER_PROCESS = 25;
+
+/** Begun first, so that none of them is what the end waits for. */
+const longest =
+  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd)\./;
+
+/**
+ * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
+ * their own shims and pods have.
+ */
+const movable =
+  /\/(?:engine-faults|idempotence|killed-shim|legacy-pods|lifecycle|namespaces|stuck-pods)\.test\.ts$/;
+
+const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
+
+/**
+ * @typedef {Parameters<typeof runProcess>[0] & { integrationEnv?: NodeJS.ProcessEnv, mayMove?: boolean,
+ *   filesPerProcess?: number }} Options `integrationEnv`: in addition to `env`; `mayMove`: the given engine is that of the
+ *   programs of this host; `filesPerProcess`: of unit tests
+ * @typedef {import("./namespaces.mjs").Namespaces} Namespaces
+ * @typedef {{ run: typeof runProcess, open: typeof openNamespaces }} Means
+ * @typedef {{ files: readonly string[], kind: string }} Job
+ */
+
+/**
+ * @param {Options} options
+ * @param {Means} means
+ * @returns {ReturnType<typeof runProcess>}
+ */
+export async function runQueues(options, means = { run: runProcess, open: openNamespaces }) {
+  const { shared, own, unit } = jobsOf(options);
+  const processors = availableParallelism();
+  const hasOthers = shared.length + own.length > 0;
+  const queues = [
+    shared,
+    ...Array.from({ length: Math.min(processors, own.length) }, () => own),
+    // Many of them wait for a program or a clock for a while.
+    ...Array.from({ length: hasOthers ? 1 : processors + 1 }, () => unit),
+  ];
+  const endAll = (/** @type {unknown} */ error) => {
+    for (const queue of queues) queue.length = 0;
+    throw error;
+  };
+  const isAlone = shared.length + own.length + unit.length === 1;
+  const asked = isAlone ? { print: write, ...options } : options;
+  const results = await Promise.allSettled(
+    queues.map((queue) => runQueue(queue, queue === own ? shared : [], asked, means).catch(endAll)),
+  );
+  let counts = noCounts;
+  for (const result of results) {
+    // The others have ended, too, and have removed what they made.
+    if (result.status === "rejected") throw result.reason;
+    counts = addCounts(counts, result.value);
+  }
+  return counts;
+}
+
+/**
+ * @param {Options} options
+ * @returns {Record<"shared" | "own" | "unit", Job[]>}
+ */
+function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS }) {
+  const isUnit = (/** @type {string} */ file) => file.startsWith("test/unit/");
+  const single = files
+    .filter((file) => !isUnit(file))
+    .map((file) => ({ files: [file], kind: kindOf(resolve(root, file)) }));
+  const first = (/** @type {Job} */ { files: [file] }) => Number(longest.test(`/${file ?? ""}`));
+  const shared = single.filter(({ kind }) => kind === "shared");
+  // What may move is begun last.
+  if (mayMove === true) shared.sort((one, other) => Number(isMovable(one)) - Number(isMovable(other)));
+  const own = single.filter(({ kind }) => kind !== "shared").sort((one, other) => first(other) - first(one));
+  const units = files.filter(isUnit);
+  /** @type {Job[]} */
+  const unit = [];
+  for (let start = 0; start < units.length; start += filesPerProcess)
+    unit.push({ files: units.slice(start, start + filesPerProcess), kind: "unit" });
+  return { shared, own, unit };
+}
+
+/**
+ * `shared` for a file whose tests use the engine that the run was given; the others start what they need.
+ * @param {string} path
+ */
+export function kindOf(path) {
+  const found = /^await (withOwnEngine|inNamespaces)\(|\b(startEngineElsewhere)\(\)/m.exec(
+    readFileSync(path, "utf8"),
+  );
+  return found?.[1] ?? found?.[2] ?? "shared";
+}
+
+/** @param {Job} job */
+function isMovable({ files }) {
+  return files.every((file) => movable.test(`/${file}`));
+}
+
+/**
+ * Runs jobs until the queue is empty, one after another. Files with an engine of their own get the same namespaces, in
+ * which they start one for all; where one has, that engine takes from the end of `shared` afterwards what may move.
+ * @param {Job[]} queue
+ * @param {Job[]} shared
+ * @param {Options} options
+ * @param {Means} means
+ */
+async function runQueue(queue, shared, options, { run, open }) {
+  // Without the right to make them the file itself says that it is left out.
+  const opened = () => open(options.root).catch(() => undefined);
+  /** @type {Namespaces | undefined} */
+  let namespaces;
+  let hasEngine = false;
+  let counts = noCounts;
+  try {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      if (next.kind === "inNamespaces") {
+        const fresh = await opened();
+        counts = addCounts(counts, await runJob(next, options, run, fresh).finally(() => fresh?.close()));
+        continue;
+      }
+      if (next.kind === "withOwnEngine") namespaces ??= await opened();
+      const inside = next.kind === "withOwnEngine" ? namespaces : undefined;
+      const found = await runJob(next, options, run, inside);
+      hasEngine ||= inside !== undefined && found.passed > 0;
+      counts = addCounts(counts, found);
+    }
+    if (options.mayMove !== true || !hasEngine) return counts;
+    // The file is not of the kind that starts its engine itself.
+    const runnerFlags = [...options.runnerFlags, `--import=${startOwnEngine}`];
+    for (let last = shared.at(-1); last !== undefined && isMovable(last); last = shared.at(-1)) {
+      shared.pop();
+      counts = addCounts(counts, await runJob(last, { ...options, runnerFlags }, run, namespaces));
+    }
+    return counts;
+  } finally {
+    await namespaces?.close();
+  }
+}
+
+/**
+ * Prints what the tests of a process printed when they have ended.
+ * @param {Job} job
+ * @param {Options} options
+ * @param {typeof runProcess} run
+ * @param {Namespaces | undefined} namespaces
+ */
+async function runJob({ files, kind }, options, run, namespaces) {
+  const start = performance.now();
+  let output = "";
+  try {
+    return await run({
+      ...options,
+      files,
+      env: { ...options.env, ...(kind === "unit" ? {} : options.integrationEnv), ...namespaces?.env },
+      command: namespaces?.command ?? options.command ?? [],
+      print: options.print ?? ((text) => (output += text)),
+    });
+  } finally {
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    const others = files.length === 1 ? "" : ` and ${String(files.length - 1)} others`;
+    process.stdout.write(`${files[0] ?? ""}${others}: ${seconds} s\n${output}`);
+  }
+}
