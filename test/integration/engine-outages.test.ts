@@ -36,7 +36,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       return runtimeReady(await bed.shim.cri.Status({}, { timeoutMs: statusTimeoutMs })) === true;
     }
 
-    test("frozen: every call ends by its deadline, Status says why, no connection stays open, and all calls work after it resumes", async () => {
+    test("frozen: every call ends by its deadline, no connection stays open, and all calls work after it resumes", async () => {
       const { cri } = bed.shim;
       const created = await pod.create({ metadata: { name: "created", attempt: 0 } });
       const config = bed.podConfig();
@@ -74,11 +74,13 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           async () => (await openSockets(bed.shim.pid)) <= before + 2,
         );
         assert.equal(await isReady(), true, "it may be slow");
-        const reason = await until("the silence to be long enough", async () => {
-          const ready = runtimeReady(await cri.Status({}, { timeoutMs: statusTimeoutMs }));
-          return ready !== true && ready;
-        });
-        assert.match(reason, /^DockerDaemonNotReady: docker: /);
+        if (long) {
+          const reason = await until("the silence to be long enough", async () => {
+            const ready = runtimeReady(await cri.Status({}, { timeoutMs: statusTimeoutMs }));
+            return ready !== true && ready;
+          });
+          assert.match(reason, /^DockerDaemonNotReady: docker: /);
+        }
       } finally {
         engine.signal("SIGCONT");
       }

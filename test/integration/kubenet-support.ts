@@ -1,8 +1,7 @@
-/** Pods that are network namespaces alone, servers inside of them, and everything that a pod can leave behind. */
+/** Pods that are network namespaces alone, and servers inside of them. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { readdir } from "node:fs/promises";
 import { promisify } from "node:util";
 import { runCommand } from "../../src/network/iptables/run-command.js";
 
@@ -28,8 +27,6 @@ export interface TestPod extends AsyncDisposable {
   readonly name: string;
   readonly uid: string;
   readonly netns: string;
-  /** Output of a command inside. */
-  exec(program: string, ...words: readonly string[]): Promise<string>;
 }
 
 export async function makePod(name: string): Promise<TestPod> {
@@ -40,7 +37,6 @@ export async function makePod(name: string): Promise<TestPod> {
   await command("ip", "netns", "exec", label, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1");
   return {
     ...{ sandboxId, name, namespace: "default", uid: `uid-${name}`, netns: `/run/netns/${label}` },
-    exec: (program, ...words) => command("nsenter", `--net=/run/netns/${label}`, "--", program, ...words),
     [Symbol.asyncDispose]: async () => {
       await command("ip", "netns", "delete", label);
     },
@@ -102,36 +98,3 @@ export async function ask(
     ? command(words[0]!, ...words.slice(1))
     : command("nsenter", `--net=${netns}`, "--", ...words);
 }
-
-/** What a pod can leave behind, counted. The chains that plugins make once for all pods do not count. */
-export interface Traces {
-  readonly interfaces: readonly string[];
-  readonly addresses: readonly string[];
-  readonly cacheFiles: readonly string[];
-  /** Rules and chains that name a pod, by family and table. */
-  readonly rules: readonly string[];
-}
-
-export async function traces(): Promise<Traces> {
-  const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
-  const rules: string[] = [];
-  for (const program of ["iptables-save", "ip6tables-save"]) {
-    for (const line of (await command(program)).split("\n")) {
-      const ofPod = /CNI-DN-|KUBE-HP-|-(?:s|d) (?:10\.180\.0\.(?!0\/)|fd00:180::[^/])/.test(line);
-      if (ofPod) rules.push(`${program} ${line}`);
-    }
-  }
-  const filesIn = async (directory: string, form: RegExp): Promise<readonly string[]> =>
-    (await readdir(directory).catch(() => [])).filter((name) => form.test(name)).sort();
-  return {
-    interfaces: links
-      .map(({ ifname }) => ifname)
-      .filter((name) => /^(?:veth|bwp)/.test(name))
-      .sort(),
-    addresses: await filesIn("/var/lib/cni/networks/kubenet", /^(?:\d+\.|fd)/),
-    cacheFiles: await filesIn("/var/lib/cni/cache/results", /^(?!\.)/),
-    rules,
-  };
-}
-
-export const noTraces: Traces = { interfaces: [], addresses: [], cacheFiles: [], rules: [] };

@@ -31,7 +31,7 @@ interface Target {
   readonly udp: number;
 }
 
-await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
+await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => {
   const servers: Disposable[] = [];
   before(async () => {
     await command("ip", "netns", "add", "outside");
@@ -194,6 +194,41 @@ await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
         };
         await Promise.all([limited("ingress", "in"), limited("egress", "out")]);
       });
+
+      const ofKubenet = { skip: plugin !== "kubenet" && "CNI plugins have their own setting" };
+      test(
+        "a promiscuous bridge lets a pod reach itself by its host port, with each packet once",
+        ofKubenet,
+        async () => {
+          await command("ip", "link", "delete", "cbr0");
+          await own.restart({ flags: [...own.flags, "--hairpin-mode=promiscuous-bridge"] });
+          await using pod = await own.runPod();
+          assert.match(await command("ip", "-details", "link", "show", "cbr0"), /promiscuity [1-9]/);
+          const chain = await command("ebtables", "-t", "filter", "-L", "KUBE-DEDUP");
+          assert.match(
+            chain,
+            /--ip-src 10\.182\.0\.1 -j ACCEPT[^]*--ip6-src fd00:182::1(?:\/\S+)? -j ACCEPT/,
+          );
+          assert.match(chain, /--ip-src 10\.182\.0\.0\/24 -j DROP[^]*--ip6-src fd00:182::\/\S+ -j DROP/);
+          using _server = await serve(pod, "self");
+          const netns = await netnsOf(pod.id);
+          // From Linux 6.9 or so on, bridges with netfilter lose track of what goes up only for the promiscuous mode.
+          await command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0");
+          try {
+            const port = hostPorts(pod).tcp;
+            assert.equal(await ask(netns, { protocol: "tcp", host: node.ipv4, port }), "self");
+          } finally {
+            await command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1");
+          }
+          // Something that doubles packets would give the answer twice.
+          const [address = ""] = await addressesOf(pod);
+          await answers(undefined, { host: address, tcp: containerPort, udp: containerPort }, "self");
+          // A second pod does not write them again.
+          await using _second = await own.runPod();
+          const output = await command("ebtables", "-t", "filter", "-L", "OUTPUT");
+          assert.equal(output.match(/KUBE-DEDUP/g)?.length, 1);
+        },
+      );
 
       test("nothing is left of all these pods", () => own.assertClean());
     });

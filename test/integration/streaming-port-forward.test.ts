@@ -109,16 +109,6 @@ for (const remote of isEngineElsewhere ? [true] : [false, true]) {
         await once(connection, "close");
       });
 
-      test("sixty at once do not disturb each other", async () => {
-        const answers = await Promise.all(
-          Array.from({ length: 60 }, async (_, index) => {
-            const text = `${String(index)} `.repeat(20_000);
-            return (await echo(await session.connect(7001, never), text)) === text;
-          }),
-        );
-        assert.ok(answers.every(Boolean));
-      });
-
       // Through the Docker API each is a process that the engine starts.
       const rounds = remote && !long ? 2 : 10;
       test(`${20 * rounds} connections, half of them cut, leave no file and no process`, async () => {
