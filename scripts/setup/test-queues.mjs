@@ -21,8 +21,7 @@ const longest =
  * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
  * their own shims and pods have.
  */
-const movable =
-  /\/(?:engine-faults|idempotence|killed-shim|legacy-pods|lifecycle|namespaces|stuck-pods)\.test\.ts$/;
+const movable = /\/(?:engine-faults|idempotence|legacy-pods|lifecycle|namespaces|stuck-pods)\.test\.ts$/;
 
 const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
 

@@ -28,7 +28,7 @@ const script = [
 ].join("\n");
 const output = Array.from({ length: floodLines + slowLines }, (_, line) => `${String(line)}\n`).join("");
 /** Steps of the shim that are killed; each is tried with DOCKERSHIM_TEST_LONG. */
-const stride = long ? 1 : 6;
+const stride = long ? 1 : 10;
 const mostSteps = 200;
 
 describe("--adopted-logs=convert", { skip: (await reasonToSkip()) || needsEngineHost("files") }, () => {

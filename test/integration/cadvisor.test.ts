@@ -45,7 +45,7 @@ async function cgroupOf(id: string): Promise<string> {
 }
 
 describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
-  const bed = TestBed.ofSuite();
+  const bed = TestBed.ofSuite({ shim: {} });
 
   test("name sandboxes and containers of this program, of dockershim and of cri-dockerd, without an engine request", async () => {
     const directory = await bed.newDirectory();
@@ -120,7 +120,7 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
   });
 
   test("find no container outside of pods, and no other cgroup", async () => {
-    await using shim = await bed.startShim();
+    const { shim } = bed;
     const outside = await createContainer(bed.newName("outside"), {
       Image: bed.image,
       Entrypoint: ["sleep", "1000"],
@@ -134,7 +134,7 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
   });
 
   test("find each new container in time, while it starts", async () => {
-    await using shim = await bed.startShim();
+    const { shim } = bed;
     await using pod = await bed.runPod(shim.cri);
     using client = new CadvisorClient(shim.cadvisorSocket);
     for (let count = 0; count < 5; count += 1) {
@@ -149,7 +149,7 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
   });
 
   test("a container that ends has its exit code, and one that vanishes between the calls is not found", async () => {
-    await using shim = await bed.startShim();
+    const { shim } = bed;
     await using pod = await bed.runPod(shim.cri);
     using client = new CadvisorClient(shim.cadvisorSocket);
     const ended = await pod.start({ command: ["sh", "-c", "exit 3"] });
@@ -201,7 +201,7 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
   });
 
   test("ten thousand unknown ids, garbage and another user change nothing for cAdvisor", async (t) => {
-    await using shim = await bed.startShim();
+    const { shim } = bed;
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.start();
     using client = new CadvisorClient(shim.cadvisorSocket);

@@ -52,15 +52,6 @@ describe("dockershim diff", { skip: await reasonToSkip() }, () => {
     assert.equal(report.left.kind, "dockershim");
   });
 
-  test("finds no difference in what a server with other records says of pods of dockershim and cri-dockerd", async () => {
-    await using second = await bed.startShim();
-    const { name } = await makeLegacyPod(bed);
-    const { code, report, fields } = await diff(bed.shim, second, `--pod=old-ns/${name}`);
-    assert.deepEqual(fields, []);
-    assert.equal(code, 0);
-    assert.deepEqual({ ...report.asked, questions: 0 }, { questions: 0, pods: 1, containers: 1, images: 0 });
-  });
-
   test("names what another configuration changes, and no more", async () => {
     const flags = ["--network-plugin=cni", `--cni-conf-dir=${await bed.newDirectory()}`];
     await using second = await bed.startShim({ flags });

@@ -1,21 +1,20 @@
-/** Log files of containers through the CRI: rotation, kills of the shim, restarts of the engine's side of it, a full disk. */
+/** Log files of containers through the CRI: rotation, links, a full disk, containers that end while no shim runs. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { lstat, mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { messageOf } from "../../src/lib/errors.js";
 import { ContainerState } from "../../src/domain/cri.js";
 import { docker, removeContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
-import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { assertWholeFlood, flood, lineText, outputOf } from "./log-support.js";
+import { lineText, outputOf } from "./log-support.js";
 
 const run = promisify(execFile);
 
@@ -160,50 +159,6 @@ describe("log files", { skip: await reasonToSkip() }, () => {
       },
     );
   }
-
-  test("output, rotation every second and kills of the shim: every line, once, in order", async () => {
-    const own = await bed.newDirectory();
-    let killed = await bed.startShim({ directory: own });
-    const pod = await bed.runPod(killed.cri);
-    const id = await pod.start({ log_path: "main/0.log", command: ["sh", "-c", flood] });
-    const path = await pathOf(pod, id);
-    const rotated: string[] = [];
-    for (let round = 0; ; round += 1) {
-      await sleep(long ? 1_000 : 400);
-      const { status } = await killed.cri.ContainerStatus({ container_id: id });
-      if (status?.state !== ContainerState.CONTAINER_RUNNING) break;
-      const name = `${path}.${String(round).padStart(6, "0")}`;
-      await rename(path, name);
-      const reopening = killed.cri.ReopenContainerLog({ container_id: id }).then(
-        () => undefined,
-        (error: unknown) => error,
-      );
-      if (round % 3 === 1) {
-        await sleep(Math.random() * 20);
-        await killed.kill();
-        // What kubelets do when the call fails.
-        if ((await reopening) === undefined) rotated.push(name);
-        else await rename(name, path);
-        await sleep(Math.random() * 500);
-        killed = await bed.startShim({ directory: own });
-      } else {
-        const failure = await reopening;
-        if (failure !== undefined) {
-          // It has ended since the status was asked for.
-          const later = await killed.cri.ContainerStatus({ container_id: id });
-          assert.notEqual(later.status?.state, ContainerState.CONTAINER_RUNNING, messageOf(failure));
-          await rename(name, path);
-          break;
-        }
-        rotated.push(name);
-      }
-    }
-    assertWholeFlood([...rotated, path].map((one) => readFileSync(one, "latin1")).join(""));
-    assert.ok(rotated.length > 2, "the log was rotated");
-    await killed.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-    await killed.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-    await killed.stop();
-  });
 
   test("a full disk: reported once, and the log goes on where it stopped", async () => {
     const small = join(await bed.newDirectory(), "small");

@@ -3,11 +3,9 @@ import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer, removeContainer } from "../support/docker.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
-import { until } from "../support/wait.js";
 
 const rounds = long ? 200 : 4;
 
@@ -28,21 +26,6 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
       assert.deepEqual(await readdir(join(bed.shim.stateDirectory, part)), [], part);
     }
   }
-
-  test("stop and remove of unknown ids succeed, statuses of them are NOT_FOUND", async () => {
-    const { cri } = bed.shim;
-    for (const id of ["0123456789abcdef".repeat(4), "nosuch", "a name"]) {
-      await cri.StopPodSandbox({ pod_sandbox_id: id });
-      await cri.RemovePodSandbox({ pod_sandbox_id: id });
-      await cri.StopContainer({ container_id: id, timeout: "1" });
-      await cri.RemoveContainer({ container_id: id });
-      await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: id }), "NOT_FOUND");
-      await rejectsWith(cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
-      await rejectsWith(cri.StartContainer({ container_id: id }), "NOT_FOUND");
-      await rejectsWith(cri.ExecSync({ container_id: id, cmd: ["true"] }), "NOT_FOUND");
-      await rejectsWith(cri.UpdateContainerResources({ container_id: id, linux: {} }), "NOT_FOUND");
-    }
-  });
 
   test(`${String(rounds)} random orders of stops and removes, with objects removed behind the shim's back`, async () => {
     const { cri } = bed.shim;
@@ -83,45 +66,6 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
     await nothingIsLeft();
   });
 
-  test("a sandbox that the engine lost is listed from its checkpoint until it is removed", async () => {
-    const { cri } = bed.shim;
-    const pod = await bed.runPod(cri);
-    await removeContainer(pod.id);
-    const listed = async () => (await cri.ListPodSandbox({})).items.find(({ id }) => id === pod.id);
-    // The engine's event may still be on its way.
-    await until("the shim to know", () =>
-      pod.status().then(
-        () => false,
-        () => true,
-      ),
-    );
-    await rejectsWith(pod.status(), "NOT_FOUND");
-    const item = await listed();
-    assert.equal(item?.state, PodSandboxState.SANDBOX_NOTREADY);
-    assert.equal(item.metadata?.name, pod.config.metadata?.name);
-    await pod.stop();
-    await pod.remove();
-    assert.equal(await listed(), undefined);
-    await nothingIsLeft();
-  });
-
-  test("RunPodSandbox again with the same request answers the same sandbox; with another one it is refused", async () => {
-    const { cri } = bed.shim;
-    const config = bed.podConfig();
-    const first = await cri.RunPodSandbox({ config });
-    assert.equal((await cri.RunPodSandbox({ config })).pod_sandbox_id, first.pod_sandbox_id);
-    await rejectsWith(cri.RunPodSandbox({ config: { ...config, hostname: "other" } }), "ALREADY_EXISTS");
-    assert.equal((await inspectContainer(first.pod_sandbox_id))?.State.Running, true);
-    await cri.StopPodSandbox(first);
-    // A stopped one is replaced.
-    const second = await cri.RunPodSandbox({ config });
-    assert.notEqual(second.pod_sandbox_id, first.pod_sandbox_id);
-    assert.equal(await inspectContainer(first.pod_sandbox_id), undefined);
-    await cri.StopPodSandbox(second);
-    await cri.RemovePodSandbox(second);
-    await nothingIsLeft();
-  });
-
   test("CreateContainer again replaces a container that does not run, and never one that does", async () => {
     await using pod = await bed.runPod(bed.shim.cri);
     const first = await pod.create();
@@ -131,16 +75,5 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
     await bed.shim.cri.StartContainer({ container_id: second });
     await rejectsWith(pod.create(), "ALREADY_EXISTS");
     assert.equal((await inspectContainer(second))?.State.Running, true);
-  });
-
-  test("a sandbox given to container calls, and the other way round, is left alone", async () => {
-    const { cri } = bed.shim;
-    await using pod = await bed.runPod(cri);
-    const id = await pod.start();
-    await cri.StopContainer({ container_id: pod.id, timeout: "0" });
-    await cri.RemoveContainer({ container_id: pod.id });
-    await cri.StopPodSandbox({ pod_sandbox_id: id });
-    await cri.RemovePodSandbox({ pod_sandbox_id: id });
-    for (const one of [pod.id, id]) assert.equal((await inspectContainer(one))?.State.Running, true);
   });
 });

@@ -1,6 +1,5 @@
 /** The engine starts after the shim, stops, and starts again. */
 import assert from "node:assert/strict";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { StatusResponse } from "../../src/domain/cri.js";
@@ -41,39 +40,6 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     await using pod = await bed.runPod(cri);
     assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
     assert.equal(shim.log.split('"msg":"engine live"').length - 1, 1, shim.log);
-  });
-
-  test("when the engine goes away lists fail; when it is back they show what happened in between", async () => {
-    const socket = join(await bed.newDirectory(), "engine.sock");
-    const first = await RecordingProxy.listen(socket);
-    const shim = await bed.startShim({ dockerEndpoint: `unix://${socket}` });
-    const { cri } = shim;
-    const kept = await bed.runPod(cri);
-    const lost = await bed.runPod(cri);
-    await first[Symbol.asyncDispose]();
-    await rm(socket, { force: true });
-    await until("Status to be not ready", async () => runtimeReady(await cri.Status({}))?.status === false);
-    await until("lists to fail", () =>
-      cri.ListPodSandbox({}).then(
-        () => false,
-        () => true,
-      ),
-    );
-    await rejectsWith(cri.ListPodSandbox({}), "UNAVAILABLE");
-    await removeContainer(lost.id);
-
-    const second = await RecordingProxy.listen(socket);
-    bed.onClose(() => second[Symbol.asyncDispose]());
-    await until("the shim to be ready", async () => runtimeReady(await cri.Status({}))?.status);
-    await until("lists to work", () =>
-      cri.ListPodSandbox({}).then(
-        () => true,
-        () => false,
-      ),
-    );
-    assert.equal((await kept.status()).state, PodSandboxState.SANDBOX_READY);
-    await rejectsWith(lost.status(), "NOT_FOUND");
-    for (const pod of [kept, lost]) await pod[Symbol.asyncDispose]();
   });
 
   test("a broken event stream is opened again: changes in between are seen", async () => {

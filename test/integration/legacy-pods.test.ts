@@ -130,49 +130,6 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     });
   }
 
-  test("pods of dockershim, of cri-dockerd and of the shim are listed beside each other, each with its own containers", async (t) => {
-    const directory = await bed.newDirectory();
-    const place = join(directory, "state", "sandbox");
-    await mkdir(place, { recursive: true });
-    const [dockershims, criDockerds] = [await makeLegacyPod(bed), await makeLegacyPod(bed)];
-    await writeFile(join(place, dockershims.sandbox), vector.dockershim.file, { mode: 0o600 });
-    await borrowDirectory(criDockerdCheckpoints, t);
-    const foreign = join(criDockerdCheckpoints, criDockerds.sandbox);
-    await writeFile(foreign, vector.criDockerd.file, { mode: 0o600 });
-    await using shim = await bed.startShim({ directory });
-    const own = await bed.runPod(shim.cri);
-    const ownContainer = await own.start();
-    const expected = [
-      [dockershims.sandbox, dockershims.container],
-      [criDockerds.sandbox, criDockerds.container],
-      [own.id, ownContainer],
-    ] as const;
-    for (const restarted of [false, true]) {
-      await using second = restarted
-        ? await bed.startShim({ directory: await bed.newDirectory() })
-        : undefined;
-      const { cri } = second ?? shim;
-      const { items } = await cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } });
-      const { containers } = await cri.ListContainers({
-        filter: { label_selector: { [runLabel]: bed.run } },
-      });
-      for (const [sandbox, container] of expected) {
-        assert.equal(items.find(({ id }) => id === sandbox)?.state, PodSandboxState.SANDBOX_READY);
-        const found = containers.filter(({ pod_sandbox_id }) => pod_sandbox_id === sandbox);
-        assert.deepEqual(
-          found.map(({ id }) => id),
-          [container],
-        );
-      }
-    }
-    for (const [sandbox] of expected) {
-      await shim.cri.StopPodSandbox({ pod_sandbox_id: sandbox });
-      await shim.cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
-    }
-    assert.deepEqual(await readdir(place), []);
-    await assert.rejects(access(foreign), { code: "ENOENT" });
-  });
-
   test("a name with a random suffix, and labels of a kubelet without annotations, are taken over", async () => {
     const name = bed.newName("suffix");
     const labels = {
@@ -197,20 +154,6 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     assert.deepEqual(item.annotations, {});
     await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
     await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
-  });
-
-  test("a restarted shim lists the pods of dockershim and cri-dockerd at once, also without a checkpoint", async () => {
-    const directory = await bed.newDirectory();
-    const { sandbox, container } = await makeLegacyPod(bed);
-    await using second = await bed.startShim({ directory });
-    const { items } = await second.cri.ListPodSandbox({ filter: { id: sandbox } });
-    assert.deepEqual(
-      items.map(({ id, state }) => [id, state]),
-      [[sandbox, PodSandboxState.SANDBOX_READY]],
-    );
-    await second.cri.StopPodSandbox({ pod_sandbox_id: sandbox });
-    await second.cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
-    assert.equal(await inspectContainer(container), undefined);
   });
 });
 

@@ -1,6 +1,6 @@
 /** One pod from its sandbox to its removal, through both versions of the CRI. */
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
@@ -128,16 +128,6 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     });
     await cri.StopContainer({ container_id: id, timeout: "9223372036854775807" });
     assert.equal((await pod.containerStatus(id)).exit_code, 7);
-  });
-
-  test("the log has what the container printed when it is seen as exited, and is left to the kubelet", async () => {
-    const { cri } = bed.shim;
-    await using pod = await bed.runPod(cri);
-    const id = await pod.start({ command: ["sh", "-c", "echo to the log"] });
-    const { log_path } = await pod.untilExited(id);
-    assert.match(await readFile(log_path, "utf8"), /^\S+Z stdout F to the log\n$/);
-    await cri.RemoveContainer({ container_id: id });
-    assert.match(await readFile(log_path, "utf8"), /to the log/);
   });
 
   test("a container that ends by itself is seen with its exit code, without a request for it", async () => {

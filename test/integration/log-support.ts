@@ -1,6 +1,4 @@
-/** A container that floods both streams with lines of 100 bytes, and what its log must be. */
-import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
+/** A container that floods both streams with lines of 100 bytes, and what a log says. */
 import { long } from "../support/test-bed.js";
 
 /** 100 MB, or 6. */
@@ -18,20 +16,6 @@ export const flood = [
   "i=$((i+1)); done",
 ].join("\n");
 
-/** That each line of both streams is in the log once, in its order. */
-export function assertWholeFlood(log: string): void {
-  const expected = { stdout: createHash("sha256"), stderr: createHash("sha256") };
-  for (let line = 0; line < floodLines; line += 1) {
-    expected.stdout.update(`${line} ${lineText}\n`);
-    if (line % 10 === 0) expected.stderr.update(`${line} error\n`);
-  }
-  for (const stream of ["stdout", "stderr"] as const) {
-    const actual = outputOf(log, stream);
-    const sum = createHash("sha256").update(actual, "latin1").digest("hex");
-    assert.equal(sum, expected[stream].digest("hex"), `${stream}: ${firstBreak(actual, stream)}`);
-  }
-}
-
 /** What a stream wrote, put together from the lines of a log. */
 export function outputOf(log: string, stream: "stdout" | "stderr"): string {
   const pieces: string[] = [];
@@ -43,15 +27,4 @@ export function outputOf(log: string, stream: "stdout" | "stderr"): string {
     pieces.push(line.slice(start), tag === "F" ? "\n" : "");
   }
   return pieces.join("");
-}
-
-/** For the message of a failure: where the numbers stop rising by the same step. */
-function firstBreak(output: string, stream: string): string {
-  const step = stream === "stdout" ? 1 : 10;
-  const numbers = output
-    .trimEnd()
-    .split("\n")
-    .map((line) => Number(line.split(" ", 1)[0]));
-  const index = numbers.findIndex((number, at) => number !== at * step);
-  return `${numbers.length} lines, the first wrong one is ${index}: ${String(numbers[index])}`;
 }

@@ -9,6 +9,7 @@ import { after, before, describe, test } from "node:test";
 import { Protocol } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { answerIn, ask, command } from "./kubenet-support.js";
 import { netnsOf, NetworkNode, subnets, type PluginName } from "./pod-network-support.js";
@@ -183,7 +184,9 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         await using _second = await own.runPod({ port_mappings });
       });
 
-      test("the bandwidth annotations limit what goes in and out", async () => {
+      // The same plugin does it for both.
+      const ofCni = { skip: !long && plugin !== "cni" && "only with --long" };
+      test("the bandwidth annotations limit what goes in and out", ofCni, async () => {
         // What goes beyond the burst cannot be faster than the limit, however busy the machine; with slack for clocks.
         const leastMs = (0.9 * 1000 * (transferBytes * 8 - burstBits)) / limitBitsPerSecond;
         const limited = async (key: "ingress" | "egress", direction: "in" | "out"): Promise<void> => {

@@ -76,14 +76,13 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
   }
 
   /**
-   * The engine answers none of these requests while another pod works; then their callers leave. The pod's times
-   * alone are the longer ones of before and after: other work of the machine comes and goes.
+   * The engine answers none of these requests while another pod works; then their callers leave. Where the pod was
+   * slower than alone, its times alone are measured again: other work of the machine comes and goes.
    */
   async function feelsNothing(
     matches: (request: ProxiedRequest) => boolean,
     calls: readonly ((options: CallOptions) => Promise<unknown>)[],
   ): Promise<void> {
-    const before = alone;
     const injection = proxy.inject({ fault: "stall", matches });
     const callers = new AbortController();
     const ended = Promise.all(
@@ -95,16 +94,22 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
       const meanwhile = await measure();
       callers.abort();
       await ended;
-      const after = (alone = await measure());
-      const longest = (what: keyof Times): number => Math.max(before[what], after[what]);
-      const text = JSON.stringify({ before, meanwhile, after });
-      assert.ok(meanwhile.exec < Math.max(2 * longest("exec"), longest("exec") + noiseMs), text);
-      assert.ok(meanwhile.create < longest("create") + 1_000, text);
-      assert.ok(meanwhile.run < longest("run") + 1_000, text);
+      if (isAsAlone(meanwhile)) return;
+      const before = alone;
+      alone = await measure();
+      assert.ok(isAsAlone(meanwhile), JSON.stringify({ before, meanwhile, after: alone }));
     } finally {
       callers.abort();
       injection.remove();
     }
+  }
+
+  function isAsAlone({ exec, create, run }: Times): boolean {
+    return (
+      exec < Math.max(2 * alone.exec, alone.exec + noiseMs) &&
+      create < alone.create + 1_000 &&
+      run < alone.run + 1_000
+    );
   }
 
   async function stuckContainers(create: "create" | "start"): Promise<readonly string[]> {

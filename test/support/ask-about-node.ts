@@ -35,7 +35,7 @@ export async function shadowed(
   return (await read()) as ShadowReport;
 }
 
-export async function askAbout(cri: CriClient, { pods }: MigrationNode): Promise<void> {
+async function askAbout(cri: CriClient, { pods }: MigrationNode): Promise<void> {
   await Promise.all([cri.Version(), cri.ListPodSandbox(), cri.ListContainers()]);
   for (const { id, containers } of pods) {
     await cri.PodSandboxStatus({ pod_sandbox_id: id });
