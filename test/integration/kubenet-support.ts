@@ -76,25 +76,15 @@ export async function ask(
     port,
   }: { readonly protocol: "tcp" | "udp"; readonly host: string; readonly port: number },
 ): Promise<string> {
-  const tcp = `
-    const socket = require("net").connect(${port}, ${JSON.stringify(host)});
-    let text = "";
-    socket.on("data", (data) => (text += data)).on("error", () => end()).on("close", () => end());
-    const end = () => { process.stdout.write(text); process.exit(0); };
-    setTimeout(end, 3000);
-  `;
-  const udp = `
-    const socket = require("dgram").createSocket(${JSON.stringify(host.includes(":") ? "udp6" : "udp4")});
-    const end = (text) => { process.stdout.write(text); process.exit(0); };
-    let text = "";
+  const script = {
+    tcp: 'exec 3<> "/dev/tcp/$0/$1" && cat <&3',
     // Something that doubles packets gives the answer twice.
-    socket.on("message", (data) => { if (text === "") setTimeout(() => end(text), 200); text += data; });
-    socket.on("error", () => end(""));
-    socket.send("?", ${port}, ${JSON.stringify(host)});
-    setTimeout(end, 3000, "");
-  `;
-  const words = [process.execPath, "-e", protocol === "tcp" ? tcp : udp];
-  return netns === undefined
-    ? command(words[0]!, ...words.slice(1))
-    : command("nsenter", `--net=${netns}`, "--", ...words);
+    udp: 'exec 3<> "/dev/udp/$0/$1" && printf ? >&3 && dd bs=64k count=1 <&3 && timeout 0.2 dd bs=64k count=1 <&3',
+  }[protocol];
+  const enter = netns === undefined ? [] : ["nsenter", `--net=${netns}`, "--"];
+  return run("env", [...enter, "timeout", "3", "bash", "-c", script, host, String(port)]).then(
+    ({ stdout }) => stdout,
+    // Refused, unreachable, or no further packet in time.
+    (error: unknown) => (error as { readonly stdout?: string }).stdout ?? "",
+  );
 }

@@ -7,15 +7,14 @@ import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import type { DiffReport } from "../../src/compare/diff/diff-report.js";
-import { targetNames, targets } from "../../src/migrate/kubelet/target.js";
+import { targets } from "../../src/migrate/kubelet/target.js";
 import { startLegacyServer } from "../support/legacy-server.js";
 import { shadowed } from "../support/ask-about-node.js";
 import { assertChecked } from "../support/assert-checked.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { dockerEndpoint } from "../support/docker.js";
-import { configuredOn, intendedOf, planOf, unknownToReadOnly } from "../support/expected-of-nodes.js";
+import { intendedOf, unknownToReadOnly } from "../support/expected-of-nodes.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
-import { kubenetCidr } from "../support/legacy-network.js";
 import {
   lastingOf,
   MigrationNode,
@@ -29,8 +28,6 @@ import { requestsOf } from "../support/recorded-pods.js";
 import { recordingText } from "../support/recording-text.js";
 import { runProgram } from "../support/shim-process.js";
 import { long, TestBed } from "../support/test-bed.js";
-import { textsBelow } from "../support/walk.js";
-import { command } from "./kubenet-support.js";
 
 /** Without `--long` each maker of pods and each network; with it each kind of node with each network. */
 const usualNetwork: Readonly<Partial<Record<NodeKind, NodeNetwork>>> = {
@@ -39,7 +36,7 @@ const usualNetwork: Readonly<Partial<Record<NodeKind, NodeNetwork>>> = {
   mixed: "no-op",
 };
 
-await withOwnEngine(import.meta.url, ["patch"], () => {
+await withOwnEngine(import.meta.url, [], () => {
   for (const kind of nodeKinds) {
     for (const network of nodeNetworks) {
       if (leftOut(kind, network) || (!long && network !== usualNetwork[kind])) continue;
@@ -64,51 +61,6 @@ await withOwnEngine(import.meta.url, ["patch"], () => {
         test("check tells makers, networks and what each target does to each pod", async () => {
           await Promise.all(targets.map((target) => assertChecked(node, target)));
         });
-
-        test("plan gives a diff that applies, and what --write writes leads there, back, and is undone", async () => {
-          const { to, files } = planOf[kind];
-          const [patched, written] = [await copyOfRoot(), await copyOfRoot()];
-          const original = await textsOf(written);
-          const planned = await node.migrate("plan", node.root, "--to", to);
-          assert.equal(planned.code, 0, planned.stderr);
-          await writeFile(join(patched, "plan.diff"), planned.stdout);
-          await command("patch", "-p1", "-d", patched, "-i", join(patched, "plan.diff"));
-          await rm(join(patched, "plan.diff"));
-          const there = await node.migrate("plan", written, "--to", to, "--write");
-          assert.equal(there.code, 0, there.stderr);
-          const expected = await textsOf(patched);
-          assert.deepEqual(await textsOf(written), expected);
-          const changed = [...expected.keys()].filter((path) => expected.get(path) !== original.get(path));
-          assert.deepEqual(changed, files);
-          const unit = expected.get("/etc/systemd/system/dockershim.service") ?? "";
-          if (to === "dockershim") {
-            // Empty is no-op, as cri-dockerd has it.
-            const plugin = network === "no-op" ? "(no-op)?" : network;
-            assert.match(unit, new RegExp(` --network-plugin=${plugin}( |$)`, "m"));
-            assert.equal(unit.includes(` --pod-cidr=${kubenetCidr}`), network === "kubenet");
-          }
-
-          const ways = to === "dockershim" ? ["--back"] : ["--to", configuredOn[kind]];
-          const back = await node.migrate("plan", written, ...ways, "--write");
-          assert.equal(back.code, 0, back.stderr);
-          const way = `from ${targetNames[to]} to ${targetNames[configuredOn[kind]]}`;
-          assert.ok(back.stdout.includes(way), back.stdout);
-          for (const { stdout } of [back, there]) {
-            const undo =
-              /^# Written\. To undo: dockershim migrate plan --undo (\S+)$/m.exec(stdout)?.[1] ?? "";
-            const undone = await runProgram(["migrate", "plan", "--undo", undo]);
-            assert.equal(undone.code, 0, undone.stderr);
-          }
-          assert.deepEqual(await textsOf(written), original);
-        });
-
-        /** Units and files of the kubelet alone are read and written. */
-        async function copyOfRoot(): Promise<string> {
-          const copy = await bed.newDirectory();
-          for (const part of ["etc", "var/lib/kubelet"])
-            await cp(node.path(part), join(copy, part), { recursive: true }).catch(ignoreMissing);
-          return copy;
-        }
 
         test("checkpoint lists, verifies, converts there and back, and repairs what was lost", async () => {
           const directories = [node.checkpoints("dockershim"), node.checkpoints("cri-dockerd")];
@@ -276,14 +228,4 @@ interface Listed {
 
 function byId(one: Listed, other: Listed): number {
   return one.id < other.id ? -1 : 1;
-}
-
-/** Without what undoing needs. */
-async function textsOf(root: string): Promise<ReadonlyMap<string, string>> {
-  const texts = await textsBelow(root);
-  return new Map([...texts].filter(([path]) => !path.includes("dockershim-migrate")));
-}
-
-function ignoreMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== "ENOENT") throw error;
 }

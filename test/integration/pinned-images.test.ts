@@ -14,7 +14,7 @@ import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { until } from "../support/wait.js";
-import { startRegistry, type SingleImageRegistry } from "../support/single-image-registry.js";
+import { noRegistryReason, TestRegistry } from "../support/registry.js";
 
 /** Why the engine cannot tell what was never pulled, or false. */
 async function originUnknownReason(): Promise<string | false> {
@@ -26,22 +26,25 @@ async function originUnknownReason(): Promise<string | false> {
     : false;
 }
 
-const skip = await reasonToSkip();
+const skip = (await reasonToSkip()) || noRegistryReason();
 const skipOfOrigins = skip === false && (await originUnknownReason());
 
 describe("pinned images", { skip }, () => {
   const bed = TestBed.ofSuite();
   let shim: ShimProcess;
-  let registry: SingleImageRegistry;
   /** In the registry, and pulled. */
   let pulled: string;
   let kept: string;
   before(async () => {
-    registry = await startRegistry(await testImageArchive({ reference: "x:1", marker: `pulled-${bed.run}` }));
-    bed.onClose(async () => registry[Symbol.asyncDispose]());
+    const registry = await TestRegistry.start(await bed.newDirectory());
+    bed.onClose(() => registry[Symbol.asyncDispose]());
+    const archive = await testImageArchive({ reference: "x:1", marker: `pulled-${bed.run}` });
+    const push = async (name: string): Promise<string> => {
+      const { repository, tag } = await registry.push(`test/${name}-${bed.run}`, "1", archive);
+      return `${repository}:${tag}`;
+    };
+    [pulled, kept] = [await push("pulled"), await push("kept")];
     shim = await bed.startShim({ flags: [`--pinned-images=*/kept-${bed.run}*`] });
-    pulled = `${registry.host}/test/pulled-${bed.run}:1`;
-    kept = `${registry.host}/test/kept-${bed.run}:1`;
     for (const reference of [pulled, kept]) bed.onClose(() => removeImage(reference));
     await shim.cri.PullImage({ image: { image: pulled } });
   });

@@ -1,4 +1,4 @@
-/** What `migrate check` says of each pod of a MigrationNode, and which edits lead to which runtime. */
+/** What `migrate check` says of each pod of a MigrationNode. */
 import type { Target } from "../../src/migrate/kubelet/target.js";
 import type { Maker, NodeKind, NodeNetwork, NodePod } from "./migration-node.js";
 
@@ -65,21 +65,6 @@ export const refusedByKubelet: Readonly<Record<NodeKind, readonly Target[]>> = {
   ours: [],
   mixed: ["dockershim-in-tree"],
 };
-
-/** A plan that each kind of node permits, and the files that it edits. */
-export const planOf: Readonly<Record<NodeKind, { readonly to: Target; readonly files: readonly string[] }>> =
-  {
-    dockershim: {
-      to: "dockershim",
-      files: ["/etc/systemd/system/dockershim.service", "/etc/systemd/system/kubelet.service"],
-    },
-    "cri-dockerd": {
-      to: "dockershim",
-      files: ["/etc/systemd/system/dockershim.service", "/var/lib/kubelet/kubeadm-flags.env"],
-    },
-    ours: { to: "dockershim-in-tree", files: ["/etc/systemd/system/kubelet.service"] },
-    mixed: { to: "cri-dockerd", files: ["/var/lib/kubelet/kubeadm-flags.env"] },
-  };
 
 /** Keys of the intended differences between answers of dockershim or cri-dockerd and those of this program. */
 export function intendedOf(maker: "dockershim" | "cri-dockerd"): readonly string[] {

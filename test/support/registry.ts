@@ -138,7 +138,7 @@ export class TestRegistry implements AsyncDisposable {
   }
 }
 
-export function digestOf(bytes: Buffer): string {
+function digestOf(bytes: Buffer): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
@@ -149,7 +149,7 @@ interface Layout {
   readonly blobs: readonly Buffer[];
 }
 
-export async function readLayout(archive: Buffer): Promise<Layout> {
+async function readLayout(archive: Buffer): Promise<Layout> {
   const contents = new Map<string, Buffer>();
   let index: unknown;
   const entries = extract();

@@ -1,5 +1,5 @@
 /** Everything below a directory, to see whether anything has changed there. */
-import { lstat, readdir, readFile, readlink } from "node:fs/promises";
+import { lstat, readdir, readlink } from "node:fs/promises";
 import { join } from "node:path";
 
 /** `directory` or `file`, path, size, times, mode and target of a link; a missing directory has nothing. Follows no link. */
@@ -16,16 +16,4 @@ export async function walk(directory: string): Promise<readonly string[]> {
     }),
   );
   return lines.flat().sort();
-}
-
-/** Texts of the regular files below a directory, by their path there. */
-export async function textsBelow(directory: string): Promise<ReadonlyMap<string, string>> {
-  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
-  const paths = entries
-    .filter((entry) => entry.isFile())
-    .map(({ parentPath, name }) => join(parentPath, name));
-  const texts = paths
-    .sort()
-    .map(async (path) => [path.slice(directory.length), await readFile(path, "utf8")] as const);
-  return new Map(await Promise.all(texts));
 }
