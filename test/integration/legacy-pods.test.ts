@@ -1,21 +1,15 @@
 /** Pods that dockershim or cri-dockerd made: the shim takes them over. */
 import assert from "node:assert/strict";
-import { access, mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { access, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
+import { PodSandboxState } from "../../src/domain/cri.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-
-/** Where cri-dockerd has them; the shim reads there, too. */
-const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
-
-const ready = { state: PodSandboxState.SANDBOX_READY };
-const running = { state: ContainerState.CONTAINER_RUNNING };
 
 interface Vector {
   readonly name: string;
@@ -35,48 +29,6 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     // So that the image is there.
     await (await bed.runPod(bed.shim.cri))[Symbol.asyncDispose]();
   });
-
-  for (const { flavour, directory } of [
-    { flavour: "dockershim", directory: () => join(bed.shim.stateDirectory, "sandbox") },
-    { flavour: "criDockerd", directory: () => join(bed.shim.stateDirectory, "sandbox") },
-    { flavour: "criDockerd", directory: () => criDockerdCheckpoints },
-  ] as const) {
-    const where = directory.toString().includes("stateDirectory") ? "the state directory" : "cri-dockerd's";
-    test(`a pod with a checkpoint of ${flavour} in ${where} is listed, stopped and removed`, async (t) => {
-      const { cri } = bed.shim;
-      const { name, sandbox, container } = await makeLegacyPod(bed);
-      const folder = directory();
-      if (folder === criDockerdCheckpoints) await borrowDirectory(folder, t);
-      const checkpoint = join(folder, sandbox);
-      await writeFile(checkpoint, vector[flavour].file, { mode: 0o600 });
-      const item = await until(
-        "the sandbox in the list",
-        async () => (await cri.ListPodSandbox({ filter: { id: sandbox, state: ready } })).items[0],
-      );
-      assert.deepEqual(item.metadata, { name, namespace: "old-ns", uid: `uid-${name}`, attempt: 3 });
-      assert.deepEqual(item.annotations, { "kubernetes.io/config.source": "api" });
-      const { status } = await cri.PodSandboxStatus({ pod_sandbox_id: sandbox });
-      assert.equal(status?.network?.ip, (await inspectContainer(sandbox))?.NetworkSettings.IPAddress);
-      const one = await until(
-        "the container in the list",
-        async () =>
-          (await cri.ListContainers({ filter: { pod_sandbox_id: sandbox, state: running } })).containers[0],
-      );
-      assert.equal(one.id, container);
-      assert.deepEqual(one.metadata, { name: "web", attempt: 7 });
-      assert.deepEqual(one.annotations, { "io.kubernetes.container.hash": "abcd" });
-      const executed = await cri.ExecSync({ container_id: container, cmd: ["echo", "hi"], timeout: "30" });
-      assert.equal(executed.stdout.toString(), "hi\n");
-
-      await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
-      assert.equal((await inspectContainer(sandbox))?.State.Running, false);
-      assert.equal((await inspectContainer(container))?.State.Running, false);
-      await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
-      assert.equal(await inspectContainer(sandbox), undefined);
-      assert.equal(await inspectContainer(container), undefined);
-      await assert.rejects(access(checkpoint), { code: "ENOENT" });
-    });
-  }
 
   test("a checkpoint whose containers are gone is listed as not ready, and goes away with Stop and Remove", async () => {
     const { cri } = bed.shim;
@@ -156,17 +108,3 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
   });
 });
-
-/** Makes the directory where it is missing, and takes back what was made when the test ends. */
-async function borrowDirectory(path: string, t: { after(undo: () => Promise<void>): void }): Promise<void> {
-  const first = await mkdir(path, { recursive: true });
-  if (first === undefined) return;
-  t.after(async () => {
-    for (let one = path; one.startsWith(first); one = dirname(one)) {
-      // Another program may use it by now.
-      await rmdir(one).catch((error: unknown) => {
-        if ((error as NodeJS.ErrnoException).code !== "ENOTEMPTY") throw error;
-      });
-    }
-  });
-}
