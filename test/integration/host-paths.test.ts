@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { ContainerState, type Answer, type Mount } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { rootOnHost } from "../support/docker.js";
@@ -125,11 +125,7 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
 const skipHanging = skip || needsEngineHost("hostPaths") || reasonForNoHangingMount();
 
 describe("a volume whose server does not answer", { skip: skipHanging, timeout: 300_000 }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   /** More than the threads that Node.js has for files. */
   const names = ["a", "b", "c", "d", "e", "f"];

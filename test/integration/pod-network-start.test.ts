@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, afterEach, before, describe, test } from "node:test";
+import { afterEach, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -16,16 +16,12 @@ const shortLimits = `data:text/javascript,${encodeURIComponent(
 
 await withOwnEngine(import.meta.url, [], () => {
   describe("with a plugin that is a script", () => {
-    let bed: TestBed;
+    const bed = TestBed.ofSuite();
     let directory: string;
     let shim: ShimProcess | undefined;
-    before(async () => {
-      bed = await TestBed.open();
-    });
     afterEach(async () => {
       await shim?.kill();
     });
-    after(() => bed.close());
 
     /** A shim on a list of one plugin, which runs `script` at each command. */
     async function start(

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { access, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/domain/cri.js";
 import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -36,18 +36,16 @@ async function isVersion2(): Promise<boolean> {
 }
 
 describe("resources", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let pod: Pod;
   let v2: boolean;
   let count = 0;
   before(async () => {
     v2 = await isVersion2();
-    bed = await TestBed.open();
     shim = await bed.startShim();
     pod = await bed.runPod(shim.cri);
   });
-  after(() => bed.close());
 
   const settings = (resources: Answer<LinuxContainerResources>) => ({
     metadata: { name: `c${String((count += 1))}` },
