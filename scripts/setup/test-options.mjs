@@ -1,4 +1,5 @@
 /** The command line of `npm test`. */
+import { parseArgs } from "node:util";
 
 export const usage = `Usage: npm test -- [FLAG...] [WORD...]
 
@@ -26,27 +27,24 @@ export class UsageError extends Error {}
  */
 export function testOptions(argv) {
   if (argv.includes("--help") || argv.includes("-h")) return "help";
-  /** @type {string | undefined} */
-  let endpoint;
-  /** @type {string[]} */
-  const runnerFlags = [];
-  /** @type {string[]} */
-  const words = [];
-  for (let index = 0; index < argv.length; index += 1) {
-    const argument = argv[index] ?? "";
-    const [flag, ...values] = argument.split("=");
-    if (flag === "--docker-endpoint") {
-      endpoint = values.length > 0 ? values.join("=") : (argv[(index += 1)] ?? "");
-      if (endpoint === "" || endpoint.startsWith("-")) throw new UsageError(`${flag} needs a value`);
-    } else if (argument.startsWith("--test-")) {
-      runnerFlags.push(argument);
-    } else if (!argument.startsWith("-")) {
-      words.push(argument);
-    } else if (!["--unit", "--long", "--no-setup"].includes(argument)) {
-      throw new UsageError(`unknown flag "${argument}"`);
-    }
+  const isOfRunner = (/** @type {string} */ argument) => argument.startsWith("--test-");
+  try {
+    const { values, positionals } = parseArgs({
+      args: argv.filter((argument) => !isOfRunner(argument)),
+      options: {
+        unit: { type: "boolean", default: false },
+        long: { type: "boolean", default: false },
+        "no-setup": { type: "boolean" },
+        "docker-endpoint": { type: "string" },
+      },
+      allowPositionals: true,
+    });
+    const { unit = false, long = false, "docker-endpoint": endpoint } = values;
+    if (endpoint === "") throw new Error("--docker-endpoint needs a value");
+    return { unit, long, endpoint, runnerFlags: argv.filter(isOfRunner), words: positionals };
+  } catch (error) {
+    throw new UsageError(/** @type {Error} */ (error).message);
   }
-  return { unit: argv.includes("--unit"), long: argv.includes("--long"), endpoint, runnerFlags, words };
 }
 
 /**

@@ -501,31 +501,6 @@ spec:
     assert.equal(page, "web\n");
   });
 
-  test("a Service's port is redirected to its target port", ofPlay, async (t) => {
-    const path = await manifest(
-      t,
-      `
-apiVersion: v1
-kind: Service
-metadata: {name: port-RUN}
-spec: {selector: {app: port-RUN}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: port-RUN, labels: {app: port-RUN}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: a, image: IMAGE, command: [sh, -c, "mkdir -p /www; echo web > /www/index.html; exec httpd -f -p 8080 -h /www"]}
-`,
-    );
-    const { stderr } = await up(path);
-    // A server that does not report the process of a sandbox; the line names the port that works.
-    if (/port 80\b.*8080/.test(stderr)) return;
-    const argv = ["wget", "-q", "-O", "-", `http://${named("port")}/`];
-    await until("the page", async () => (await pod("exec", named("port"), "--", ...argv)).stdout === "web\n");
-  });
-
   test("pod logs, exec, attach, cp, port-forward, top, describe and events", async (t) => {
     const script =
       "echo one; echo two; mkdir -p /www; echo page > /www/index.html; httpd -p 8080 -h /www; exec cat";
@@ -544,17 +519,21 @@ spec:
     );
     await up(path);
     const name = named("verbs");
+    assert.match((await pod("ps")).stdout, new RegExp(`default +${name} +2/2 +Running +0 `));
     await until("both lines", async () => (await pod("logs", name)).stdout === "one\ntwo\n");
+    assert.equal((await pod("logs", name, "--tail=1", "--prefix")).stdout, `[pod/${name}/web] two\n`);
+    assert.match((await pod("logs", name, "-c", "none")).stderr, /no container "none"; it has: /);
 
     const failed = await pod("exec", name, "--", "sh", "-c", "echo out; echo err >&2; exit 7");
     assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", "err\n"]);
     assert.equal((await input("12345", "exec", "-i", name, "--", "wc", "-c")).trim(), "5");
     const program = `${process.execPath} --import tsx src/main/main.ts pod exec --endpoint=${server().endpoint} -it`;
-    const shell = `stty rows 33 columns 99; ${program} ${name} -- sh -c "tty; sleep 1; stty size"`;
+    const shell = `stty rows 33 columns 99; ${program} ${name} -- sh -c "tty; sleep 1; stty size"; stty -a`;
     const { stdout: terminal } = await promisify(execFile)("script", ["-qec", shell, "/dev/null"], {
       cwd: repositoryRoot,
     });
-    assert.match(terminal, /\/dev\/pts\/0\s+33 99\s/);
+    // Afterwards the terminal is as before.
+    assert.match(terminal, /\/dev\/pts\/0\s+33 99\s[^]* icanon/);
 
     const directory = await server().newDirectory();
     await mkdir(join(directory, "tree"));
@@ -564,6 +543,7 @@ spec:
     const from = await pod("cp", `${name}:/tmp/copied`, join(directory, "back"));
     assert.equal(from.code, 0, from.stderr);
     assert.equal((await readFile(join(directory, "back", "a"), "utf8")).length, 200_000);
+    assert.equal((await pod("cp", `${name}:/no/such`, join(directory, "none"))).code, 1);
 
     const forward = CommandProcess.start([
       ...["pod", "port-forward", `--endpoint=${server().endpoint}`, name, ":8080"],
@@ -580,6 +560,9 @@ spec:
     assert.match((await pod("describe", name)).stdout, /State: +running/);
     assert.match((await pod("events", name)).stdout, /container web \(attempt 0\) started/);
     assert.match(await input("said\n", "attach", "-i", name), /said/);
+    const down = await pod("down", name);
+    assert.equal(down.code, 0, down.stderr);
+    assert.match((await pod("describe", name)).stderr, /not found/);
   });
 
   /** The output of a command of `dockershim pod` with that standard input. */

@@ -1,6 +1,6 @@
 /** `dockershim play`, the program, against a shim with a real engine. */
 import assert from "node:assert/strict";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
@@ -8,19 +8,12 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import {
   containersWithLabel,
-  docker,
-  dockerJson,
   inspectImage,
   loadImage,
   removeContainer,
   removeImage,
 } from "../support/docker.js";
-import {
-  fetchOnEngineHost,
-  isEngineElsewhere,
-  needsEngineHost,
-  onEngineHost,
-} from "../support/engine-host.js";
+import { fetchOnEngineHost, needsEngineHost } from "../support/engine-host.js";
 import { CommandProcess, runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
@@ -43,7 +36,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
     try {
       for (const path of open) await play("--down", path);
       // Containers of play's pods carry no label of the run, but its name.
-      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken", "model", "volumes"]) {
+      for (const name of ["hello", "good", "bad", "fine", "broken", "model"]) {
         const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
         for (const id of left) await removeContainer(id);
       }
@@ -60,14 +53,6 @@ describe("play", { skip: await reasonToSkip() }, () => {
     const exit = await runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv]);
     if (argv.includes("--down") && exit.code === 0) open.delete(path);
     return exit;
-  }
-
-  /** Where this process finds the files of play on the engine's host. */
-  async function playVolume(): Promise<string> {
-    const { Mountpoint } = (await dockerJson("GET", "/volumes/dockershim-play")) as {
-      readonly Mountpoint: string;
-    };
-    return onEngineHost(Mountpoint);
   }
 
   /** The example with names and labels of this run, so that a user's `hello` is not touched. */
@@ -92,85 +77,6 @@ describe("play", { skip: await reasonToSkip() }, () => {
     const { items } = await shim.cri.ListPodSandbox({});
     return items.filter(({ metadata }) => metadata?.name === name).length;
   }
-
-  test("volumes: memory, fields, claims that outlive the pod, and subPaths beside a running container", async () => {
-    const wait = "trap exit TERM; while :; do sleep 0.1; done";
-    const path = await manifest(`
-apiVersion: v1
-kind: Pod
-metadata: {name: volumes-RUN, labels: {app: a}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 5
-  securityContext: {fsGroup: 1234}
-  volumes:
-  - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
-  - {name: shared, emptyDir: {}}
-  - {name: fields, downwardAPI: {items: [{path: a/labels, fieldRef: {fieldPath: metadata.labels}}]}}
-  - {name: claim, persistentVolumeClaim: {claimName: data-RUN}}
-  containers:
-  - name: writer
-    image: IMAGE
-    command: [sh, -c, "${wait}"]
-    volumeMounts: [{name: shared, mountPath: /shared}]
-  - name: reader
-    image: IMAGE
-    env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-    command:
-    - sh
-    - -c
-    - |
-      echo "$POD" > /sub/name
-      cat /fields/a/labels && echo
-      grep -c " /memory tmpfs " /proc/mounts
-      stat -c %g /memory /claim
-      touch /fields/x 2>/dev/null || echo read-only
-      echo again >> /claim/count
-      grep -c again /claim/count
-      ${wait}
-    volumeMounts:
-    - {name: memory, mountPath: /memory}
-    - {name: shared, mountPath: /sub, subPathExpr: "$(POD)/logs"}
-    - {name: fields, mountPath: /fields}
-    - {name: claim, mountPath: /claim}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: data-RUN}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-`);
-    const name = `volumes-${bed.run}`;
-    const state = "/var/lib/dockershim/play";
-    bed.onClose(() =>
-      isEngineElsewhere
-        ? docker("DELETE", `/volumes/dockershim-play-claim-default.data-${bed.run}?force=1`)
-        : rm(join(state, "claims.d", "default", `data-${bed.run}`), { recursive: true }),
-    );
-    for (const count of ["1", "2"]) {
-      const up = await play("--wait", path);
-      assert.equal(up.code, 0, up.stderr);
-      const { items } = await shim.cri.ListPodSandbox({});
-      const uid = items.find(({ metadata }) => metadata?.name === name)?.metadata?.uid ?? "";
-      const log = await until("the output", async () => {
-        const text = await readFile(`/var/log/pods/default_${name}_${uid}/reader/0.log`, "utf8").catch(
-          () => "",
-        );
-        return text.split("\n").length > 6 ? text : undefined;
-      });
-      const lines = log
-        .trim()
-        .split("\n")
-        .map((line) => line.split(" ").slice(3).join(" "));
-      assert.deepEqual(lines, ['app="a"', "1", "1234", "1234", "read-only", count]);
-      const root = isEngineElsewhere ? await playVolume() : state;
-      const shared = join(root, uid, "volumes", "empty-dir", "shared", name, "logs", "name");
-      assert.equal(await readFile(shared, "utf8"), `${name}\n`);
-      const down = await play("--down", path);
-      assert.equal(down.code, 0, down.stderr);
-      assert.equal((await readFile("/proc/self/mountinfo", "utf8")).includes(uid), false);
-      await assert.rejects(readFile(shared), { code: "ENOENT" });
-    }
-  });
 
   test("examples/hello.yaml: a table, a web page on the pod's IP, no change when repeated, nothing after --down", async () => {
     const text = (await readFile(hello, "utf8"))
@@ -203,59 +109,6 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
     const twice = await play("--down", path);
     assert.equal(twice.code, 0, twice.stderr);
-  });
-
-  test("several documents: init containers in order, one pod that runs on and one that succeeds, in one table", async () => {
-    const path = await manifest(`
-apiVersion: v1
-kind: Pod
-metadata: {name: order-RUN}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  initContainers:
-  - {name: first, image: IMAGE, command: [sh, -c, "echo 1 >> /data/log"], volumeMounts: [{name: data, mountPath: /data}]}
-  - {name: second, image: IMAGE, command: [sh, -c, "echo 2 >> /data/log"], volumeMounts: [{name: data, mountPath: /data}]}
-  containers:
-  - name: main
-    image: IMAGE
-    command: [sh, -c, 'test "$(tr -d "\\n" < /data/log)" = 12 && exec sleep 1000']
-    volumeMounts: [{name: data, mountPath: /data}]
-  volumes: [{name: data, emptyDir: {}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: job-RUN, namespace: batch}
-spec:
-  restartPolicy: Never
-  containers:
-  - {name: main, image: IMAGE, command: [sh, -c, 'echo "done by $WHO"'], env: [{name: WHO, value: me}]}
-`);
-    const follow = play("--follow", path);
-    // A play that takes over a pod in the middle of its start would start containers beside the first play.
-    await until("the job to end, and the other pod to run", async () => {
-      const { containers } = await shim.cri.ListContainers({});
-      const hasState = (pod: string, state: number): boolean =>
-        containers.some(
-          ({ labels, metadata, ...container }) =>
-            labels["io.kubernetes.pod.name"] === `${pod}-${bed.run}` &&
-            metadata?.name === "main" &&
-            container.state === state,
-        );
-      return hasState("job", 2) && hasState("order", 1);
-    });
-    const up = await play("--wait", path);
-    const table = rows(up);
-    assert.deepEqual(table.get(`default/order-${bed.run}`)?.[1], "Running", up.stderr);
-    assert.deepEqual(table.get(`batch/job-${bed.run}`)?.[1], "Completed", up.stderr);
-    const down = await play("--down", path);
-    assert.equal(down.code, 0, down.stderr);
-    // With its pods gone there is nothing left to follow.
-    const { stdout } = await follow;
-    assert.match(stdout, /done by me/);
-    for (const name of [`order-${bed.run}`, `job-${bed.run}`]) {
-      assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
-    }
   });
 
   test("an image volume: read-only, whole and by a sub path", async () => {
@@ -409,5 +262,13 @@ spec:
     const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/absent.sock`, path]);
     assert.equal(exit.code, 1);
     assert.match(exit.stderr, /^dockershim play: [^\n]*absent\.sock[^\n]*\n$/);
+  });
+
+  test("pod down refuses a pod of another client", async () => {
+    await using other = await bed.runPod(shim.cri);
+    const { namespace = "", name = "" } = other.config.metadata ?? {};
+    const down = await runProgram(["pod", "down", `--endpoint=${shim.endpoint}`, `${namespace}/${name}`]);
+    assert.equal(down.code, 1);
+    assert.match(down.stderr, /play did not make it/);
   });
 });

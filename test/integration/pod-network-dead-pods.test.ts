@@ -58,7 +58,9 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           },
         ],
       ];
-      for (const [what, end] of ends) {
+      for (const [index, [what, end]] of ends.entries()) {
+        // Without `--long` kubenet, whose plugins are those of cni, has the first and the last.
+        if (!long && plugin === "kubenet" && index > 0 && index < ends.length - 1) continue;
         test(`a pod ${what}`, async () => {
           pod = await node.runPod();
           await node.assertHeld();

@@ -111,7 +111,7 @@ await withOwnEngine(import.meta.url, [], () => {
         if (!long && plugin === "kubenet") continue;
         test(`ADD of ${name} hangs: it dies with all its processes when the caller gives up, and nothing is left`, async () => {
           await node.injectFault(name, "ADD", "hang");
-          const run = node.cri.RunPodSandbox({ config: node.podConfig() }, { timeoutMs: 5_000 });
+          const run = node.cri.RunPodSandbox({ config: node.podConfig() }, { timeoutMs: 3_000 });
           await rejectsWith(run, "DEADLINE_EXCEEDED");
           await until("the plugin to die", async () => (await hanging()).length === 0);
           await node.assertClean();
@@ -121,7 +121,7 @@ await withOwnEngine(import.meta.url, [], () => {
         test(`DEL of ${name} hangs: statuses and other pods do not wait, and the next try ends it`, async () => {
           const pod = await node.runPod();
           await node.injectFault(name, "DEL", "hang");
-          const stop = node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 4_000 });
+          const stop = node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 3_000 });
           stop.catch(() => undefined);
           const group = await node.reached();
           assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_NOTREADY);

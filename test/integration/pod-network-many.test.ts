@@ -7,7 +7,7 @@ import { NetworkNode, type PluginName } from "./pod-network-support.js";
 
 const podCount = long ? 200 : 20;
 const width = 10;
-const plugins: readonly PluginName[] = ["cni", "kubenet"];
+const plugins: readonly PluginName[] = long ? ["cni", "kubenet"] : ["cni"];
 
 await withOwnEngine(import.meta.url, [], () => {
   for (const plugin of plugins) {
