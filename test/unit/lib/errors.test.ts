@@ -46,33 +46,17 @@ test("within() leaves a constant of the CRI at the beginning, where kubelets loo
   assert.equal(other.within("mount it").message, "mount it: SomethingElse: no such image");
 });
 
-describe("aggregate()", () => {
+test("aggregate() has the kind of the first error and the messages of all, each once", () => {
   const [a, b] = [new ShimError("timeout", "slow"), new ShimError("conflict", "taken")];
-  test("of nothing is nothing", () => {
-    assert.equal(aggregate([]), undefined);
-  });
-  test("of one error is that error", () => {
-    assert.equal(aggregate([a]), a);
-  });
-  test("has the kind of the first and the messages of all, each once", () => {
-    const error = aggregate([a, b, new ShimError("unknown", "slow")]);
-    assert.equal(error?.kind, "timeout");
-    assert.equal(error.message, "[slow, taken]");
-  });
-  test("of equal messages is the first error", () => {
-    assert.equal(aggregate([a, new ShimError("unknown", "slow")]), a);
-  });
+  const again = new ShimError("unknown", "slow");
+  assert.deepEqual([aggregate([]), aggregate([a]), aggregate([a, again])], [undefined, a, a]);
+  const error = aggregate([a, b, again]);
+  assert.deepEqual([error?.kind, error?.message], ["timeout", "[slow, taken]"]);
 });
 
-test("isKind() knows kinds of ShimErrors only", () => {
-  assert.ok(isKind(new ShimError("denied", "no"), "invalid", "denied"));
-  assert.ok(!isKind(new ShimError("denied", "no"), "invalid"));
-  assert.ok(!isKind(new Error("denied"), "denied"));
-});
-
-test("messageOf() takes anything that was thrown", () => {
-  assert.deepEqual(
-    [messageOf(new Error("e")), messageOf("s"), messageOf(undefined)],
-    ["e", "s", "undefined"],
-  );
+test("isKind() knows kinds of ShimErrors only, and messageOf() takes anything that was thrown", () => {
+  const denied = new ShimError("denied", "no");
+  const known = [isKind(denied, "invalid", "denied"), isKind(denied, "invalid")];
+  assert.deepEqual([...known, isKind(new Error("denied"), "denied")], [true, false, false]);
+  assert.deepEqual([new Error("e"), "s", undefined].map(messageOf), ["e", "s", "undefined"]);
 });

@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { isKind } from "../../../src/lib/errors.js";
-import { findPackageDirectory, packageDirectory } from "../../../src/lib/package-directory.js";
+import { findPackageDirectory } from "../../../src/lib/package-directory.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 test("findPackageDirectory() finds it from the places of sources and of the files of a build", async () => {
@@ -15,10 +14,6 @@ test("findPackageDirectory() finds it from the places of sources and of the file
     await mkdir(join(root, path), { recursive: true });
     assert.equal(findPackageDirectory(join(root, path)), root);
   }
-});
-
-test("packageDirectory() is this repository", () => {
-  assert.equal(`${packageDirectory()}/`, fileURLToPath(new URL("../../../", import.meta.url)));
 });
 
 test("findPackageDirectory() fails when no directory up to the root has a package.json", () => {

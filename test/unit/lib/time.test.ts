@@ -21,11 +21,9 @@ describe("parseTimestamp()", () => {
     ["2023-11-14T22:13:20", 0n],
     ["2023-11-14 22:13:20Z", 0n],
   ];
-  for (const [text, expected] of table) {
-    test(`reads ${JSON.stringify(text)} as ${expected}`, () => {
-      assert.equal(parseTimestamp(text), expected);
-    });
-  }
+  test("reads RFC 3339 with its offset to the nanosecond, and all else as 0", () => {
+    for (const [text, expected] of table) assert.equal(parseTimestamp(text), expected, text);
+  });
 
   test("keeps every nanosecond of any present-day time", () => {
     fc.assert(
@@ -64,18 +62,17 @@ describe("WallClock", () => {
     assert.match(clock.now(), /^2026-01-02T15:04:05\.12375[56]000Z$/);
   });
 
-  for (const [name, byMs, expected] of [
-    ["forward", 3_600_000, "2026-01-02T16:04:05.123"],
-    ["back", -3_600_000, "2026-01-02T14:04:05.123"],
-  ] as const) {
-    test(`follows a clock that is set ${name}`, (t) => {
-      const present = clocks(t, start);
-      const clock = new WallClock();
-      assert.match(clock.now(), /^2026-01-02T15:04:05\.123/);
+  test("follows a clock that is set forward and back", (t) => {
+    const present = clocks(t, start);
+    const clock = new WallClock();
+    for (const [byMs, expected] of [
+      [3_600_000, "2026-01-02T16:04:05.123"],
+      [-7_200_000, "2026-01-02T14:04:05.123"],
+    ] as const) {
       present.wall += byMs;
       assert.equal(clock.now().slice(0, 23), expected);
-    });
-  }
+    }
+  });
 
   test("does not go back while the monotonic clock is a little ahead or behind", (t) => {
     for (const skewMs of [-0.9, 0.9]) {

@@ -6,22 +6,14 @@ import { createDirectory, KnownNames, namesIn } from "../../../../src/lib/files/
 import { temporaryDirectory } from "../temporary-directory.js";
 
 describe("createDirectory()", () => {
-  test("makes missing parents with the same mode", async () => {
+  test("makes missing parents with the same mode, and leaves what exists alone, also behind a link", async () => {
     await using directory = await temporaryDirectory();
-    const path = join(directory.path, "a", "b");
+    const [parent, path] = [join(directory.path, "a"), join(directory.path, "a", "b")];
     await createDirectory(path, 0o700);
-    for (const made of [path, join(directory.path, "a")])
-      assert.equal((await stat(made)).mode & 0o777, 0o700);
-  });
-
-  test("leaves one that exists alone, also behind a link", async () => {
-    await using directory = await temporaryDirectory();
-    const path = join(directory.path, "a");
-    await mkdir(path, { mode: 0o750 });
+    for (const made of [path, parent]) assert.equal((await stat(made)).mode & 0o777, 0o700);
     await symlink("a", join(directory.path, "link"));
-    await createDirectory(path, 0o700);
-    await createDirectory(join(directory.path, "link"), 0o700);
-    assert.equal((await stat(path)).mode & 0o777, 0o750);
+    for (const there of [path, join(directory.path, "link")]) await createDirectory(there, 0o750);
+    assert.equal((await stat(path)).mode & 0o777, 0o700);
   });
 
   test("fails with the path that cannot be made", async () => {

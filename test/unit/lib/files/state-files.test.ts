@@ -7,22 +7,8 @@ describe("isFileKey()", () => {
   for (const key of ["a", "0", "a".repeat(250), "3f2a-b_c.d0"]) {
     test(`accepts ${JSON.stringify(key.slice(0, 20))}`, () => assert.equal(isFileKey(key), true));
   }
-  const refused = [
-    "",
-    ".",
-    "..",
-    ".a",
-    "a.",
-    "-a",
-    "a-",
-    "a/b",
-    "../a",
-    "a\0",
-    "a\n",
-    "a b",
-    "é",
-    "a".repeat(251),
-  ];
+  const refused = ["", ".", "..", ".a", "a.", "-a", "a-", "a/b", "../a", "a\0", "a\n", "a b", "é"];
+  refused.push("a".repeat(251));
   for (const key of refused) {
     test(`refuses ${JSON.stringify(key.slice(0, 20))}`, () => assert.equal(isFileKey(key), false));
   }

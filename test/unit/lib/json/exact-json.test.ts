@@ -9,21 +9,11 @@ import {
 } from "../../../../src/lib/json/exact-json.js";
 
 describe("parseJson()", () => {
-  for (const text of [
-    "null",
-    "true",
-    "0",
-    "-12.5",
-    '"a\\n\\u00e4\\"\\\\"',
-    "[]",
-    "{}",
-    '{"a":[1,{"b":null}],"c":{"d":false}}',
-    '{"":""}',
-  ]) {
-    test(`reads ${text} as JSON.parse does`, () => {
-      assert.deepEqual(parseJson(text), JSON.parse(text));
-    });
-  }
+  test("reads every kind of value as JSON.parse does", () => {
+    const text =
+      '[null,true,0,-12.5,"a\\n\\u00e4\\"\\\\",[],{},{"a":[1,{"b":null}],"c":{"d":false}},{"":""}]';
+    assert.deepEqual(parseJson(text), JSON.parse(text));
+  });
 
   for (const number of ["12345678901234567", "-98765432109876543210", "1.50", "1e400", "1E5", "0.1000"]) {
     test(`keeps the number ${number} as it was written`, () => {
@@ -84,12 +74,6 @@ describe("parseJson()", () => {
 });
 
 test("integerOf() takes an integer in any notation and nothing else", () => {
-  assert.deepEqual([2, new ExactNumber("2.0"), 2.5, "2", null, undefined].map(integerOf), [
-    2,
-    2,
-    undefined,
-    undefined,
-    undefined,
-    undefined,
-  ]);
+  const read = [2, new ExactNumber("2.0"), 2.5, "2", null, undefined].map(integerOf);
+  assert.deepEqual(read, [2, 2, ...Array<undefined>(4).fill(undefined)]);
 });

@@ -6,63 +6,36 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError } from "../../../../src/lib/errors.js";
 import { activatedDescriptor, notifySystemd } from "../../../../src/lib/linux/systemd.js";
 import { recordingLogger } from "../../grpc/recording-logger.js";
 import { connectClient } from "../../grpc/test-server.js";
 
 describe("activatedDescriptor()", () => {
-  test("is the first descriptor behind the standard ones", () => {
-    assert.equal(activatedDescriptor({ LISTEN_PID: "42", LISTEN_FDS: "2" }, 42), 3);
-  });
-
-  const activated = { LISTEN_PID: "42", LISTEN_FDS: "2" };
-  for (const { names, wanted, descriptor } of [
-    { names: "cadvisor:dockershim.socket", wanted: undefined, descriptor: 4 },
-    { names: "cadvisor:dockershim.socket", wanted: "cadvisor", descriptor: 3 },
-    { names: "dockershim.socket:cadvisor", wanted: "cadvisor", descriptor: 4 },
+  const two = { LISTEN_PID: "42", LISTEN_FDS: "2" };
+  for (const [names, wanted, descriptor] of [
+    [undefined, undefined, 3],
+    ["cadvisor:dockershim.socket", undefined, 4],
+    ["cadvisor:dockershim.socket", "cadvisor", 3],
+    ["dockershim.socket:cadvisor", "cadvisor", 4],
   ] as const) {
-    test(`is that of ${wanted ?? "the CRI"} of ${names}`, () => {
-      assert.equal(activatedDescriptor({ ...activated, LISTEN_FDNAMES: names }, 42, wanted), descriptor);
-    });
-  }
-  for (const { names, wanted, reason } of [
-    { names: "a:b", wanted: "cadvisor", reason: /no socket with FileDescriptorName=cadvisor/ },
-    {
-      names: "cadvisor:cadvisor",
-      wanted: undefined,
-      reason: /no socket without FileDescriptorName=cadvisor/,
-    },
-  ] as const) {
-    test(`is none for ${wanted ?? "the CRI"} of ${names}`, () => {
-      const environment = { ...activated, LISTEN_FDNAMES: names };
-      assert.throws(() => activatedDescriptor(environment, 42, wanted), {
-        kind: "precondition",
-        message: reason,
-      });
+    test(`is ${descriptor} for ${wanted ?? "the CRI"} of ${names ?? "descriptors without names"}`, () => {
+      assert.equal(activatedDescriptor({ ...two, LISTEN_FDNAMES: names }, 42, wanted), descriptor);
     });
   }
 
-  const refused: readonly (readonly [environment: Record<string, string>, reason: RegExp])[] = [
-    [{}, /LISTEN_PID and LISTEN_FDS are not set/],
+  for (const [environment, reason, wanted] of [
+    [{}, /no sockets found via socket activation: LISTEN_PID and LISTEN_FDS are not set/],
     [{ LISTEN_PID: "42" }, /are not set/],
     [{ LISTEN_FDS: "1" }, /are not set/],
     [{ LISTEN_PID: "41", LISTEN_FDS: "1" }, /LISTEN_PID is "41", this process is 42/],
     [{ LISTEN_PID: "42", LISTEN_FDS: "0" }, /LISTEN_FDS is "0"/],
     [{ LISTEN_PID: "42", LISTEN_FDS: "many" }, /LISTEN_FDS is "many"/],
-  ];
-  for (const [environment, reason] of refused) {
-    test(`refuses ${JSON.stringify(environment)}`, () => {
-      assert.throws(
-        () => activatedDescriptor(environment, 42),
-        (error) => {
-          assert.ok(error instanceof ShimError);
-          assert.equal(error.kind, "precondition");
-          assert.match(error.message, /^listen on "fd:\/\/": no sockets found via socket activation: /);
-          assert.match(error.message, reason);
-          return true;
-        },
-      );
+    [{ ...two, LISTEN_FDNAMES: "a:b" }, /no socket with FileDescriptorName=cadvisor/, "cadvisor"],
+    [{ ...two, LISTEN_FDNAMES: "cadvisor:cadvisor" }, /no socket without FileDescriptorName=cadvisor/],
+  ] as readonly (readonly [Record<string, string>, RegExp, string?])[]) {
+    test(`refuses ${JSON.stringify(environment)} for ${wanted ?? "the CRI"}`, () => {
+      const message = new RegExp(`^listen on "fd://": .*${reason.source}`);
+      assert.throws(() => activatedDescriptor(environment, 42, wanted), { kind: "precondition", message });
     });
   }
 });
