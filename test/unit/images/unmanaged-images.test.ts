@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/lib/errors.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { containerType, sandboxType, typeLabel } from "../../../src/domain/labels.js";
 import { UnmanagedImages } from "../../../src/shim/images/unmanaged-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { turns } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 const minute = 60_000;
@@ -122,20 +121,6 @@ describe("OutsideImages", () => {
     assert.deepEqual(await setting.ids(), [setting.a]);
     setting.engine.up();
     assert.deepEqual(await setting.ids(), [setting.a, setting.b].toSorted());
-    assert.deepEqual(setting.log.lines, []);
-  });
-
-  test("its list ends when the last caller has left, and the next caller has one of its own", async () => {
-    const setting = new Setting();
-    setting.create("one", "a:1");
-    setting.engine.freeze();
-    const caller = new AbortController();
-    const waiting = setting.images.ids(caller.signal);
-    await turns(2);
-    caller.abort(new ShimError("cancelled", "left"));
-    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
-    setting.engine.up();
-    assert.deepEqual(await setting.ids(), [setting.a]);
     assert.deepEqual(setting.log.lines, []);
   });
 });

@@ -89,11 +89,18 @@ const inspectBuiltin = `inspect ${builtinPauseReference}`;
 const pullConfigured = `pull ${reference}`;
 
 describe("PauseImages.ensure()", () => {
-  test("uses the configured image where it is present, without pulling", async () => {
+  test("asks once for the configured image where it is present, again after invalidate(), and then pulls", async () => {
     const world = new World();
     world.images.add(reference);
-    assert.equal(await pauseImages(world).ensure(never), reference);
+    const images = pauseImages(world);
+    assert.equal(await images.ensure(never), reference);
+    world.nowMs = 1e9;
+    assert.equal(await images.ensure(never), reference);
     assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+    world.images.clear();
+    images.invalidate();
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
   });
 
   test("an engine that cannot be reached is not remembered as a failed pull", async () => {
@@ -103,29 +110,6 @@ describe("PauseImages.ensure()", () => {
     await assert.rejects(images.ensure(never), /connection closed/);
     world.pullError = undefined;
     assert.equal(await images.ensure(never), reference);
-  });
-
-  test("remembers that the image is there", async () => {
-    const world = new World();
-    world.images.add(reference);
-    const images = pauseImages(world);
-    await images.ensure(never);
-    world.takeCalls();
-    world.nowMs = 1e9;
-    assert.equal(await images.ensure(never), reference);
-    assert.deepEqual(world.takeCalls(), []);
-  });
-
-  test("asks again after invalidate()", async () => {
-    const world = new World();
-    world.images.add(reference);
-    const images = pauseImages(world);
-    await images.ensure(never);
-    world.images.clear();
-    world.takeCalls();
-    images.invalidate();
-    assert.equal(await images.ensure(never), reference);
-    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
   });
 
   test("does not remember an answer that invalidate() overtook", async () => {
@@ -158,17 +142,12 @@ describe("PauseImages.ensure()", () => {
     assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectBuiltin, "load"]);
     assert.deepEqual(world.loaded, [(await builtinPauseImage("amd64")).archive]);
     images.invalidate();
+    world.takeCalls();
     await images.ensure(never);
+    assert.ok(!world.takeCalls().includes("load"), "it is present");
     const warnings = world.lines.filter((line) => line.startsWith("warn"));
     assert.equal(warnings.length, 1);
     assert.match(String(warnings[0]), /registry\.example\/pause:3.*no route to registry/);
-  });
-
-  test("does not load a built-in image that is present", async () => {
-    const world = airGapped();
-    world.images.add(builtinPauseReference);
-    assert.equal(await pauseImages(world).ensure(never), builtinPauseReference);
-    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectBuiltin]);
   });
 
   test("asks the engine nothing for a minute after a failed pull, then pulls again", async () => {
@@ -186,40 +165,22 @@ describe("PauseImages.ensure()", () => {
     assert.ok(world.lines.includes("info using the configured pause image again"));
   });
 
-  test("finds an image that came within the minute, without a pull", async () => {
+  test("looks within the minute for an image that came or went, and pulls none; one that came is not forgotten", async () => {
     const world = airGapped();
     const images = pauseImages(world);
+    const callsOf = async (expected: string): Promise<readonly string[]> => {
+      images.invalidate();
+      assert.equal(await images.ensure(never), expected);
+      return world.takeCalls();
+    };
     await images.ensure(never);
-    world.images.add(reference);
     world.takeCalls();
-    images.invalidate();
-    assert.equal(await images.ensure(never), reference);
-    assert.deepEqual(world.takeCalls(), [inspectConfigured]);
-  });
-
-  test("forgets a failed pull when the image came and went", async () => {
-    const world = airGapped();
-    const images = pauseImages(world);
-    await images.ensure(never);
-    world.images.add(reference);
-    images.invalidate();
-    await images.ensure(never);
-    world.images.delete(reference);
-    images.invalidate();
-    world.takeCalls();
-    await images.ensure(never);
-    assert.ok(world.takeCalls().includes(pullConfigured));
-  });
-
-  test("loads the built-in image again when it was deleted within the minute, without a pull", async () => {
-    const world = airGapped();
-    const images = pauseImages(world);
-    await images.ensure(never);
     world.images.clear();
-    world.takeCalls();
-    images.invalidate();
-    assert.equal(await images.ensure(never), builtinPauseReference);
-    assert.deepEqual(world.takeCalls(), [inspectConfigured, inspectBuiltin, "load"]);
+    assert.deepEqual(await callsOf(builtinPauseReference), [inspectConfigured, inspectBuiltin, "load"]);
+    world.images.add(reference);
+    assert.deepEqual(await callsOf(reference), [inspectConfigured]);
+    world.images.delete(reference);
+    assert.ok((await callsOf(builtinPauseReference)).includes(pullConfigured));
   });
 
   test("fails with the pull's kind when the built-in image is forbidden, and pulls once a minute", async () => {
@@ -269,22 +230,6 @@ describe("PauseImages.ensure()", () => {
     const images = pauseImages(world, { reference: builtinPauseReference, builtin: "forbidden" });
     assert.equal(await images.ensure(never), builtinPauseReference);
     assert.deepEqual(world.takeCalls(), [inspectBuiltin, "load"]);
-  });
-
-  test("lets a caller leave while others wait on", async () => {
-    const world = new World();
-    const { gate, open } = gateAndOpener();
-    world.pullGate = gate;
-    const images = pauseImages(world);
-    const leaver = new AbortController();
-    const left = images.ensure(leaver.signal);
-    const stayed = images.ensure(never);
-    await turn();
-    leaver.abort(new ShimError("cancelled", "caller left"));
-    await assert.rejects(left, { kind: "cancelled" });
-    open();
-    assert.equal(await stayed, reference);
-    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
   });
 
   test("a pull that was cancelled by its callers is not remembered as failed", async () => {

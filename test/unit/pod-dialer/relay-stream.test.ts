@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Socket } from "node:net";
-import { PassThrough, type Writable } from "node:stream";
+import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ShimError } from "../../../src/lib/errors.js";
@@ -286,22 +286,6 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     server.close();
   });
 
-  test("resets the connection when its client is gone, and its input does not end", async () => {
-    const { stream, child, server, exited } = await open((socket) => {
-      socket.on("error", () => undefined).resume();
-    });
-    const { stdin } = child;
-    assert.ok(stdin);
-    const end = (data: Buffer): Writable => {
-      stdin.write(data);
-      return stdin;
-    };
-    Object.assign(stdin, { end, destroy: () => stdin });
-    stream.destroy();
-    assert.deepEqual((await exited)[0], 1);
-    server.close();
-  });
-
   test("resets the connection when its client is gone", async () => {
     const outcome: Promise<unknown>[] = [];
     const { stream, server, exited } = await open((socket) => {
@@ -328,10 +312,10 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     server.close();
   });
 
-  for (const argument of [[], ["0"], ["65536"], ["80x"], ["-1"], ["80", "81"]]) {
-    test(`refuses the arguments [${argument.join(", ")}]`, async () => {
+  test("refuses arguments that name no port, and more than one", async () => {
+    for (const argument of [[], ["0"], ["65536"], ["80x"], ["-1"], ["80", "81"]]) {
       const child = spawn(programPath("port-forward", process.arch), argument, { stdio: "ignore" });
-      assert.deepEqual(await once(child, "exit"), [2, null]);
-    });
-  }
+      assert.deepEqual(await once(child, "exit"), [2, null], argument.join());
+    }
+  });
 });

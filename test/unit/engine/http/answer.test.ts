@@ -6,32 +6,15 @@ import fc from "fast-check";
 import { readBody, smallBytes, splitLines } from "../../../../src/shim/engine/http/answer.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
-
-/** `bytes` in pieces of the given sizes, the last one repeated. */
-function* pieces(bytes: Buffer, sizes: readonly number[]): Generator<Buffer> {
-  let index = 0;
-  for (let start = 0; start < bytes.length; index += 1) {
-    const size = sizes[Math.min(index, sizes.length - 1)] ?? 1;
-    yield bytes.subarray(start, start + size);
-    start += size;
-  }
-}
-
-async function* stream(bytes: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
-  for (const piece of pieces(bytes, sizes)) {
-    await Promise.resolve();
-    yield piece;
-  }
-}
-
-const chunkSizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
+import { streamOf } from "../pieces.js";
 
 describe("splitLines()", () => {
   const options = { action: "read lines", limitBytes: 100 };
 
   async function lines(text: string, sizes: readonly number[]): Promise<readonly string[]> {
     const found: string[] = [];
-    for await (const line of splitLines(stream(Buffer.from(text), sizes), options)) found.push(line);
+    const all = splitLines(streamOf(Buffer.from(text), sizes), options);
+    for await (const line of all) found.push(line);
     return found;
   }
 
@@ -42,7 +25,7 @@ describe("splitLines()", () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(line),
-        chunkSizes,
+        fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 }),
         fc.constantFrom("\n", "\r\n", "\n\n"),
         async (expected, sizes, end) => {
           assert.deepEqual(await lines(expected.map((one) => one + end).join(""), sizes), expected);

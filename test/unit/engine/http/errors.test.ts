@@ -27,101 +27,75 @@ describe("parseNameConflict()", () => {
 describe("refusal()", () => {
   const body = (message: string): Buffer => Buffer.from(JSON.stringify({ message }));
 
-  for (const [status, message, kind] of [
-    [400, "invalid reference format", "invalid"],
-    [400, "client version 1.51 is too new. Maximum supported API version is 1.41", "unavailable"],
-    [400, "client version 1.41 is too old. Minimum supported API version is 1.44", "unavailable"],
-    [401, "unauthorized", "denied"],
-    [403, "forbidden", "denied"],
-    [404, "No such container: x", "notFound"],
-    [409, "Container x is not running", "precondition"],
-    [500, "driver failed", "unknown"],
-    [500, "Container 1e63 is not running: Exited (0) Less than a second ago", "precondition"],
-    [500, "driver failed programming …: Bind for 0.0.0.0:3 failed: port is already allocated", "conflict"],
-    [500, "listen tcp4 0.0.0.0:22: bind: address already in use", "conflict"],
-    [
-      500,
-      "driver failed programming external connectivity on endpoint k8s_POD_a (5f): Error starting userland proxy: listen tcp4 0.0.0.0:22: bind: address already in use",
-      "conflict",
+  /** By what they become, as Docker 20.10 to 28.5 say them; some with the words of a pod's author. */
+  const refusals: Readonly<Record<string, readonly string[]>> = {
+    invalid: [
+      "400 invalid reference format",
+      "500 unable to find user nouser: no matching entries in passwd file",
+      "500 Unable to find group nogroup: no matching entries in group file",
+      "500 failed to create shim task: OCI runtime create failed: runc create failed: string NOPE is not a valid action for seccomp: unknown",
+      '400 exec: "CDI device injection failed: ": executable file not found in $PATH',
+      '400 exec: "client version 1 is too old": executable file not found in $PATH',
     ],
-    [
-      500,
-      "failed to set up container networking: driver failed programming external connectivity on endpoint k8s_POD_a (5f): failed to bind host port 0.0.0.0:22/tcp: address already in use",
-      "conflict",
+    unavailable: [
+      "400 client version 1.51 is too new. Maximum supported API version is 1.41",
+      "400 client version 1.41 is too old. Minimum supported API version is 1.44",
+      "500 transport is closing: unavailable",
+      "500 Unavailable: error reading from server: connection reset by peer",
+      "503 This node is not a swarm manager",
     ],
-    // As Docker 20.10 and 28.5 say it.
-    [500, "CDI device injection failed: unresolvable CDI devices v.com/gpu=9", "precondition"],
-    [500, 'could not select device driver "cdi" with capabilities: []', "precondition"],
-    [
-      500,
-      'error gathering device information while adding custom device "/dev/nope": no such file or directory',
-      "precondition",
+    denied: ["401 unauthorized", "403 forbidden"],
+    notFound: ["404 No such container: x"],
+    precondition: [
+      "409 Container x is not running",
+      "500 Container 1e63 is not running: Exited (0) Less than a second ago",
+      "500 CDI device injection failed: unresolvable CDI devices v.com/gpu=9",
+      '500 could not select device driver "cdi" with capabilities: []',
+      '500 error gathering device information while adding custom device "/dev/nope": no such file or directory',
+      "500 error while creating mount source path '/mnt/a': mkdir /mnt/a: read-only file system",
+      "500 error while mounting volume '/x/_data': failed to mount local volume: no such device",
+      "500 failed to initialize logging driver: journald is not enabled on this host",
+      "500 failed to create task for container: failed to initialize logging driver: gelf: cannot connect to GELF endpoint: 127.0.0.1:9 dial tcp 127.0.0.1:9: connect: connection refused",
+      `500 cannot join PID of a non running container: ${id}: No such container: ${id}`,
+      `500 can't join IPC of container ${id}: container ${id} is not running`,
+      `500 joining network namespace of container: No such container: ${id}`,
+      `500 failed to join PID namespace: container ${id} is not running`,
+      `400 failed to join IPC namespace: No such container: ${id}`,
+      `500 Cannot update container ${id}: runc did not terminate successfully: exit status 1: container not running\n: unknown`,
+      `500 Cannot update container ${id}: cannot update a stopped container`,
+      `500 Cannot update container ${id}: cannot update a deleted process: unknown`,
     ],
-    [
-      500,
-      "error while creating mount source path '/mnt/a': mkdir /mnt/a: read-only file system",
-      "precondition",
+    unknown: [
+      "500 driver failed",
+      '500 OCI runtime create failed: exec: "x: no space left on device": permission',
+      '500 error mounting "/x" to rootfs at "/Unavailable: ": text: unavailable"',
+      '500 error mounting "/x" to rootfs at "/port is already allocated": not a directory',
+      "500 mkdir /listen a b: bind: address already in use: not a directory",
+      "302 elsewhere",
     ],
-    [
-      500,
-      "error while mounting volume '/x/_data': failed to mount local volume: no such device",
-      "precondition",
+    conflict: [
+      "500 driver failed programming …: Bind for 0.0.0.0:3 failed: port is already allocated",
+      "500 listen tcp4 0.0.0.0:22: bind: address already in use",
+      "500 driver failed programming external connectivity on endpoint k8s_POD_a (5f): Error starting userland proxy: listen tcp4 0.0.0.0:22: bind: address already in use",
+      "500 failed to set up container networking: driver failed programming external connectivity on endpoint k8s_POD_a (5f): failed to bind host port 0.0.0.0:22/tcp: address already in use",
     ],
-    [500, "failed to initialize logging driver: journald is not enabled on this host", "precondition"],
-    [
-      500,
-      "failed to create task for container: failed to initialize logging driver: gelf: cannot connect to GELF endpoint: 127.0.0.1:9 dial tcp 127.0.0.1:9: connect: connection refused",
-      "precondition",
+    exhausted: [
+      "500 no available IPv4 addresses on this network's address pools: bridge (6d13)",
+      "500 failed to set up container networking: no available IPv4 addresses on this network's address pools: bridge (6d13)",
+      "500 mkdir /var/lib/docker/overlay2/x: no space left on device",
+      "500 failed to create shim task: write /run/x: disk quota exceeded: unknown",
+      "500 failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: container init was OOM-killed (memory limit too low?)",
     ],
-    [500, `cannot join PID of a non running container: ${id}: No such container: ${id}`, "precondition"],
-    [500, `can't join IPC of container ${id}: container ${id} is not running`, "precondition"],
-    [500, `joining network namespace of container: No such container: ${id}`, "precondition"],
-    [500, `failed to join PID namespace: container ${id} is not running`, "precondition"],
-    [400, `failed to join IPC namespace: No such container: ${id}`, "precondition"],
-    [
-      500,
-      `Cannot update container ${id}: runc did not terminate successfully: exit status 1: container not running\n: unknown`,
-      "precondition",
-    ],
-    [500, `Cannot update container ${id}: cannot update a stopped container`, "precondition"],
-    [500, `Cannot update container ${id}: cannot update a deleted process: unknown`, "precondition"],
-    [500, "unable to find user nouser: no matching entries in passwd file", "invalid"],
-    [500, "Unable to find group nogroup: no matching entries in group file", "invalid"],
-    [
-      500,
-      "failed to create shim task: OCI runtime create failed: runc create failed: string NOPE is not a valid action for seccomp: unknown",
-      "invalid",
-    ],
-    [500, "no available IPv4 addresses on this network's address pools: bridge (6d13)", "exhausted"],
-    [
-      500,
-      "failed to set up container networking: no available IPv4 addresses on this network's address pools: bridge (6d13)",
-      "exhausted",
-    ],
-    [500, "mkdir /var/lib/docker/overlay2/x: no space left on device", "exhausted"],
-    [500, "failed to create shim task: write /run/x: disk quota exceeded: unknown", "exhausted"],
-    [
-      500,
-      "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: container init was OOM-killed (memory limit too low?)",
-      "exhausted",
-    ],
-    [500, "transport is closing: unavailable", "unavailable"],
-    [500, "Unavailable: error reading from server: connection reset by peer", "unavailable"],
-    // The words of a pod's author.
-    [400, 'exec: "CDI device injection failed: ": executable file not found in $PATH', "invalid"],
-    [500, 'OCI runtime create failed: exec: "x: no space left on device": permission', "unknown"],
-    [500, 'error mounting "/x" to rootfs at "/Unavailable: ": text: unavailable"', "unknown"],
-    [400, 'exec: "client version 1 is too old": executable file not found in $PATH', "invalid"],
-    [500, 'error mounting "/x" to rootfs at "/port is already allocated": not a directory', "unknown"],
-    [500, "mkdir /listen a b: bind: address already in use: not a directory", "unknown"],
-    [501, "experimental only", "unsupported"],
-    [503, "This node is not a swarm manager", "unavailable"],
-    [302, "elsewhere", "unknown"],
-  ] as const) {
-    test(`${status} "${message}" is ${kind}, in the engine's words`, () => {
-      const error = refusal(status, body(message));
-      assert.deepEqual([error.kind, error.message, error.fields["status"]], [kind, message, status]);
-    });
+    unsupported: ["501 experimental only"],
+  };
+  for (const [kind, texts] of Object.entries(refusals)) {
+    for (const text of texts) {
+      test(`${text} is ${kind}, in the engine's words`, () => {
+        const [status, message] = [Number(text.slice(0, 3)), text.slice(4)];
+        const error = refusal(status, body(message));
+        assert.deepEqual([error.kind, error.message, error.fields["status"]], [kind, message, status]);
+      });
+    }
   }
 
   test("a name conflict has the conflicting container's id", () => {

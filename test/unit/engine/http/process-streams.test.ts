@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { OutputFrames } from "../../../../src/shim/engine/http/process-streams.js";
+import { pieces } from "../pieces.js";
 
 const chunkSizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
 
@@ -13,7 +14,7 @@ function frame(type: number, data: string): Buffer {
 }
 
 /**
- * What comes out of `bytes` in pieces of the given sizes, the last one repeated; `found` also when it throws.
+ * What comes out of `bytes` in pieces of the given sizes; `found` also when it throws.
  */
 function read(
   bytes: Buffer,
@@ -21,15 +22,13 @@ function read(
   found: [string, string][] = [],
 ): readonly [string, string][] {
   const frames = new OutputFrames();
-  for (let start = 0, index = 0; start < bytes.length; index += 1) {
-    const size = sizes[Math.min(index, sizes.length - 1)] ?? 1;
-    void frames.push(bytes.subarray(start, start + size), (name, data) => {
+  for (const piece of pieces(bytes, sizes)) {
+    void frames.push(piece, (name, data) => {
       const last = found.at(-1);
       if (last?.[0] === name) last[1] += data.toString("latin1");
       else found.push([name, data.toString("latin1")]);
       return undefined;
     });
-    start += size;
   }
   frames.end();
   return found;

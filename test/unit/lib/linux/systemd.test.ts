@@ -32,7 +32,7 @@ describe("activatedDescriptor()", () => {
     [{ LISTEN_PID: "42", LISTEN_FDS: "many" }, /LISTEN_FDS is "many"/],
     [{ ...two, LISTEN_FDNAMES: "a:b" }, /no socket with FileDescriptorName=cadvisor/, "cadvisor"],
     [{ ...two, LISTEN_FDNAMES: "cadvisor:cadvisor" }, /no socket without FileDescriptorName=cadvisor/],
-  ] as readonly (readonly [Record<string, string>, RegExp, string?])[]) {
+  ] as readonly (readonly [Record<string, string>, RegExp, "cadvisor"?])[]) {
     test(`refuses ${JSON.stringify(environment)} for ${wanted ?? "the CRI"}`, () => {
       const message = new RegExp(`^listen on "fd://": .*${reason.source}`);
       assert.throws(() => activatedDescriptor(environment, 42, wanted), { kind: "precondition", message });
