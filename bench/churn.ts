@@ -6,7 +6,7 @@ import type { Pod } from "../test/support/pod.js";
 import { ShimProcess } from "../test/support/shim-process.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { callAsKubelet } from "./kubelet-calls.js";
-import { inParallel } from "./measure.js";
+import { inParallel, say } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadNow } from "./report.js";
 import { podCgroup } from "./pod-cgroups.js";
@@ -55,9 +55,6 @@ const readyTimeoutMs = 30_000;
 const pollMs = 5;
 
 export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: TestBed): Promise<ChurnReport> {
-  const say = (line: string): void => {
-    process.stderr.write(`bench: ${line}\n`);
-  };
   const before = loadNow();
   const directory = await mkdtemp(join(bed.directory, "churn-"));
   const shim = await bed.startShim({ directory, flags });

@@ -4,7 +4,7 @@ import type { Pod } from "../test/support/pod.js";
 import { describeRequest } from "../test/support/recording-proxy.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { callAsKubelet, type CallCounts } from "./kubelet-calls.js";
-import { inParallel } from "./measure.js";
+import { inParallel, say } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadNow } from "./report.js";
 import { podCgroup } from "./pod-cgroups.js";
@@ -35,9 +35,6 @@ const creationWidth = 6;
 const settleMs = 75_000;
 
 export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed): Promise<IdleReport> {
-  const say = (line: string): void => {
-    process.stderr.write(`bench: ${line}\n`);
-  };
   const before = loadNow();
   const proxy = await bed.startProxy();
   const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });

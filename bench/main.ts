@@ -11,7 +11,7 @@ import { benchChurn, formatChurn } from "./churn.js";
 import { benchContainers, formatContainers } from "./containers.js";
 import { benchIdle, formatIdle } from "./idle.js";
 import { benchLogs, formatLogs } from "./logs.js";
-import { inParallel } from "./measure.js";
+import { inParallel, say } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { benchPlay, formatPlay } from "./play.js";
@@ -32,64 +32,43 @@ const settleMs = 5_000;
 
 const options = parseOptions(process.argv.slice(2));
 if (options === undefined) process.stdout.write(usage);
-else if (options.networks) {
-  const shares = await benchNetworks();
-  process.stdout.write(options.json ? `${JSON.stringify(shares, null, 2)}\n` : formatNetworks(shares));
-} else if (options.streamingFrames) {
-  const speeds = await benchFrames();
-  process.stdout.write(options.json ? `${JSON.stringify(speeds, null, 2)}\n` : formatFrames(speeds));
-} else if (options.containers !== undefined) {
-  const report = await benchContainers({ ...options, containers: options.containers, rounds: options.reads });
-  process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatContainers(report));
-} else if (options.idle || options.churn !== undefined) {
-  const bed = await TestBed.open();
-  try {
-    if (options.idle) {
-      const report = await benchIdle(options, bed);
-      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatIdle(report));
-    }
-    if (options.churn !== undefined) {
-      const report = await benchChurn({ ...options, churn: options.churn }, bed);
-      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatChurn(report));
-    }
-  } finally {
-    await bed.close();
-    await removePodCgroups();
+else await run(options);
+
+async function run(options: BenchOptions): Promise<void> {
+  const show = <T>(report: T, format: (report: T) => string): void => {
+    process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : format(report));
+  };
+  const { containers, churn, logs, profile, reads: rounds } = options;
+  if (options.networks) {
+    show(await benchNetworks(), formatNetworks);
+    return;
   }
-} else if (options.stats) {
-  const bed = await TestBed.open();
-  try {
-    const report = await benchStats(options, bed);
-    process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
-  } finally {
-    await bed.close();
-    await removePodCgroups();
+  if (options.streamingFrames) {
+    show(await benchFrames(), formatFrames);
+    return;
   }
-} else {
+  if (containers !== undefined) {
+    show(await benchContainers({ ...options, containers, rounds }), formatContainers);
+    return;
+  }
   const bed = await TestBed.open();
   try {
-    if (options.play) {
-      const report = await benchPlay(bed, options.starts);
-      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatPlay(report));
-    } else if (options.logs !== undefined) {
-      const costs = await benchLogs(bed, options.logs, options.profile);
-      process.stdout.write(options.json ? `${JSON.stringify(costs, null, 2)}\n` : formatLogs(costs));
-    } else if (options.others.length > 0 && !options.streaming) {
-      const report = await benchServers(options, bed);
-      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatServers(report));
-    } else {
-      const report = options.streaming ? await benchSessions(options, bed) : await bench(options, bed);
-      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
-    }
+    if (options.idle) show(await benchIdle(options, bed), formatIdle);
+    if (churn !== undefined) show(await benchChurn({ ...options, churn }, bed), formatChurn);
+    if (options.idle || churn !== undefined) return;
+    if (options.stats) show(await benchStats(options, bed), formatReport);
+    else if (options.play) show(await benchPlay(bed, options.starts), formatPlay);
+    else if (logs !== undefined) show(await benchLogs(bed, logs, profile), formatLogs);
+    else if (options.streaming) show(await benchSessions(options, bed), formatReport);
+    else if (options.others.length > 0) show(await benchServers(options, bed), formatServers);
+    else show(await bench(options, bed), formatReport);
   } finally {
     await bed.close();
+    if (options.idle || churn !== undefined || options.stats) await removePodCgroups();
   }
 }
 
 async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed: TestBed): Promise<Report> {
-  const say = (line: string): void => {
-    process.stderr.write(`bench: ${line}\n`);
-  };
   const before = loadNow();
   const proxy = await bed.startProxy();
   const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });

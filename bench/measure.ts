@@ -1,5 +1,10 @@
 /** Timing contenders side by side. */
 
+/** Tells who runs the bench how far it is. */
+export function say(line: string): void {
+  process.stderr.write(`bench: ${line}\n`);
+}
+
 export interface Contender {
   readonly name: string;
   /** What is timed; answers what `after` needs. */

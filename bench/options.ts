@@ -1,47 +1,8 @@
 /** The flags of `npm run bench`. */
 import { parseArgs } from "node:util";
-import type { LogOptions } from "./logs.js";
 
-export interface BenchOptions {
-  /** Running pods, with one container each, for the reads. */
-  readonly pods: number;
-  /** Pod and container starts per contender. */
-  readonly starts: number;
-  /** Bursts of pods, and of execs, per server. */
-  readonly bursts: number;
-  /** Calls per contender and kind of read. */
-  readonly reads: number;
-  /** Sockets of other CRI servers on the same engine, to be compared with. */
-  readonly others: readonly string[];
-  /** Whether those, too, are stopped while another server is measured. */
-  readonly suspend: boolean;
-  readonly json: boolean;
-  /** Only the time that pod networks take, and no engine. */
-  readonly networks: boolean;
-  /** Only the speed of the SPDY layer, and no engine. */
-  readonly streamingFrames: boolean;
-  /** Only statistics and metrics. */
-  readonly stats: boolean;
-  /** Only what log files cost. */
-  readonly logs: LogOptions | undefined;
-  /** Only exec and port-forward. */
-  readonly streaming: boolean;
-  /** What is carried in each direction and round, for exec and port-forward. */
-  readonly mebibytes: number;
-  /** Directory for CPU profiles of the shim, one of its starts and one of its reads. */
-  readonly profile: string | undefined;
-  /** Only what the shim does while nothing happens, measured for `seconds`. */
-  readonly idle: boolean;
-  readonly seconds: number;
-  /** Only memory while so many pods come and go. */
-  readonly churn: number | undefined;
-  /** Only lists with so many containers, and no engine. */
-  readonly containers: number | undefined;
-  /** Only what `play` adds to the calls of the CRI. */
-  readonly play: boolean;
-  /** Of the shim. */
-  readonly flags: readonly string[];
-}
+/** As `usage` tells them. */
+export type BenchOptions = NonNullable<ReturnType<typeof parseOptions>>;
 
 export const usage = `npm run bench -- [flags]
   --pods N          running pods, with one container each, for lists and statuses (default 100)
@@ -71,7 +32,7 @@ The engine is that of DOCKERSHIM_TEST_DOCKER_ENDPOINT, else unix:///var/run/dock
 `;
 
 /** Undefined for --help. Throws for flags that are none. */
-export function parseOptions(argv: readonly string[]): BenchOptions | undefined {
+export function parseOptions(argv: readonly string[]) {
   const { values } = parseArgs({
     args: [...argv],
     options: {
@@ -103,20 +64,19 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
     },
   });
   if (values.help) return undefined;
+  const { cri, flag, logs, "streaming-frames": streamingFrames, ...rest } = values;
+  const counted = (name: "churn" | "containers"): number | undefined =>
+    values[name] === undefined ? undefined : count(`--${name}`, values[name]);
   return {
+    ...rest,
     pods: count("--pods", values.pods),
     starts: count("--starts", values.starts),
     bursts: count("--bursts", values.bursts),
     reads: count("--reads", values.reads),
-    others: values.cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
-    suspend: values.suspend,
-    json: values.json,
-    networks: values.networks,
-    streaming: values.streaming,
+    others: cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
     mebibytes: count("--mebibytes", values.mebibytes),
-    streamingFrames: values["streaming-frames"],
-    stats: values.stats,
-    logs: values.logs
+    streamingFrames,
+    logs: logs
       ? {
           megabytes: count("--megabytes", values.megabytes),
           rounds: count("--rounds", values.rounds),
@@ -124,13 +84,11 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
           idle: count("--silent", values.silent),
         }
       : undefined,
-    profile: values.profile,
-    idle: values.idle,
     seconds: count("--seconds", values.seconds),
-    churn: values.churn === undefined ? undefined : count("--churn", values.churn),
-    containers: values.containers === undefined ? undefined : count("--containers", values.containers),
-    play: values.play,
-    flags: values.flag,
+    churn: counted("churn"),
+    containers: counted("containers"),
+    profile: values.profile,
+    flags: flag,
   };
 }
 

@@ -2,6 +2,7 @@
 import type { Server, Stage } from "./blocks.js";
 import { connectBytes } from "./cri-bytes.js";
 import { cpuRows, valuesOf, type RunningPod } from "./lifecycle.js";
+import { say } from "./measure.js";
 import { rowOf, type Row } from "./ratios.js";
 import { plainReads, statisticsReads } from "./reads.js";
 
@@ -13,14 +14,13 @@ export interface ServerReadsOptions {
   readonly image: string;
   /** Calls per server and kind of read. */
   readonly reads: number;
-  readonly say: (line: string) => void;
 }
 
 /** `pods`: one of each server's own. */
 export async function compareServerReads(
   stage: Stage,
   pods: ReadonlyMap<Server, RunningPod>,
-  { image, reads, say }: ServerReadsOptions,
+  { image, reads }: ServerReadsOptions,
 ): Promise<readonly Row[]> {
   const clients = new Map(stage.servers.map((server) => [server, connectBytes(server.socket)]));
   const few = Math.max(Math.ceil(reads * statisticsShare), blocks);

@@ -12,7 +12,7 @@ import {
   stopPod,
   type RunningPod,
 } from "./lifecycle.js";
-import { inParallel } from "./measure.js";
+import { inParallel, say } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { residentMebibytesOf } from "./process-usage.js";
 import { rowOf, type Row } from "./ratios.js";
@@ -26,9 +26,6 @@ const creationWidth = 6;
 
 export async function benchServers(options: BenchOptions, bed: TestBed): Promise<ServersReport> {
   const { pods, starts, bursts, reads, flags, profile } = options;
-  const say = (line: string): void => {
-    process.stderr.write(`bench: ${line}\n`);
-  };
   const before = loadNow();
   const shim = await bed.startShim({
     flags,
@@ -64,7 +61,7 @@ export async function benchServers(options: BenchOptions, bed: TestBed): Promise
     made.push(await startPod(bed, own));
   });
   say(`reads, ${String(reads)} rounds`);
-  rows.push(...(await compareServerReads(stage, subjects, { image: bed.image, reads, say })));
+  rows.push(...(await compareServerReads(stage, subjects, { image: bed.image, reads })));
   rows.push(memoryRow(servers, pods));
   say("removing the pods");
   await inParallel(made.length, creationWidth, async (index) => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { docker } from "../test/support/docker.js";
 import type { Pod } from "../test/support/pod.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { inParallel } from "./measure.js";
+import { inParallel, say } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { compareReads, type Read } from "./reads.js";
 import { loadNow, machine, type Report } from "./report.js";
@@ -39,9 +39,6 @@ export async function benchStats(
   { pods, reads: rounds, others, flags }: BenchOptions,
   bed: TestBed,
 ): Promise<Report> {
-  const say = (line: string): void => {
-    process.stderr.write(`bench: ${line}\n`);
-  };
   const before = loadNow();
   const shim = await bed.startShim({ flags });
   say(`making ${String(pods)} pods`);

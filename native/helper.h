@@ -24,36 +24,6 @@ _Noreturn void play_files(char *const *words);
 /* Counts an open directory, which it closes, until `deadline`. 0, or a negative error. */
 long measure(long directory, long deadline, struct usage *usage);
 
-__attribute__((unused)) static unsigned long text_size(const char *text)
-{
-	unsigned long size = 0;
-
-	while (text[size] != 0)
-		size++;
-	return size;
-}
-
-struct short_text {
-	char text[32];
-};
-
-__attribute__((unused)) static struct short_text with_number(const char *words, u64 number)
-{
-	struct short_text result;
-	unsigned long size = text_size(words);
-	char digits[21];
-	unsigned position = sizeof digits - 1;
-
-	digits[position] = 0;
-	do {
-		digits[--position] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number != 0);
-	memcpy(result.text, words, size);
-	memcpy(result.text + size, digits + position, sizeof digits - position);
-	return result;
-}
-
 /* The path by which the kernel finds an open file again, whatever its name is now. */
 __attribute__((unused)) static struct short_text path_of(long descriptor)
 {

@@ -59,17 +59,9 @@ static void add(struct text *text, const char *words)
 	text->bytes[text->size] = 0;
 }
 
-static void add_number(struct text *text, u32 number)
+static void add_number(struct text *text, const char *words, u32 number)
 {
-	char digits[11];
-	unsigned position = sizeof digits - 1;
-
-	digits[position] = 0;
-	do {
-		digits[--position] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number != 0);
-	add(text, digits + position);
+	add(text, with_number(words, number).text);
 }
 
 /* Whole lines at once: the channel blocks, and they are far shorter than what it takes in one piece. */
@@ -100,12 +92,10 @@ static void answer_failure(u32 id, const char *step, long error)
 {
 	struct text line = {.size = 0};
 
-	add(&line, "{\"id\":");
-	add_number(&line, id);
+	add_number(&line, "{\"id\":", id);
 	add(&line, ",\"step\":\"");
 	add(&line, step);
-	add(&line, "\",\"errno\":");
-	add_number(&line, (u32)error);
+	add_number(&line, "\",\"errno\":", (u32)error);
 	add(&line, "}\n");
 	answer(&line, -1);
 }
@@ -127,9 +117,8 @@ static void conclude(struct slot *slot, int error)
 	slot->taken = 0;
 	if (error == 0) {
 		add(&lines, "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Socket\",\"msg\":{\"id\":");
-		add_number(&lines, slot->id);
-		add(&lines, "}}\n{\"id\":");
-		add_number(&lines, slot->id);
+		add_number(&lines, "", slot->id);
+		add_number(&lines, "}}\n{\"id\":", slot->id);
 		add(&lines, ",\"sent\":true}\n");
 		answer(&lines, slot->attempt.socket);
 	} else {
@@ -160,10 +149,8 @@ static long enter(u32 descriptor)
 	struct text path = {.size = 0};
 	long file, result;
 
-	add(&path, "/proc/");
-	add_number(&path, (u32)system_call(SYS_getppid, 0, 0, 0, 0, 0));
-	add(&path, "/fd/");
-	add_number(&path, descriptor);
+	add_number(&path, "/proc/", (u32)system_call(SYS_getppid, 0, 0, 0, 0, 0));
+	add_number(&path, "/fd/", descriptor);
 	file = system_call(SYS_openat, AT_FDCWD, (long)path.bytes, O_RDONLY | O_CLOEXEC, 0, 0);
 	if (file < 0)
 		return -file;

@@ -390,6 +390,37 @@ void *memset(void *data, int value, unsigned long size);
 void *memcpy(void *target, const void *source, unsigned long size);
 #endif
 
+__attribute__((unused)) static unsigned long text_size(const char *text)
+{
+	unsigned long size = 0;
+
+	while (text[size] != 0)
+		size++;
+	return size;
+}
+
+struct short_text {
+	char text[32];
+};
+
+/* Words, and a number behind them. */
+__attribute__((unused)) static struct short_text with_number(const char *words, u64 number)
+{
+	struct short_text result;
+	unsigned long size = text_size(words);
+	char digits[21];
+	unsigned position = sizeof digits - 1;
+
+	digits[position] = 0;
+	do {
+		digits[--position] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number != 0);
+	memcpy(result.text, words, size);
+	memcpy(result.text + size, digits + position, sizeof digits - position);
+	return result;
+}
+
 /* Milliseconds of a clock that never goes back. Not every program has deadlines. */
 __attribute__((unused)) static long now(void)
 {

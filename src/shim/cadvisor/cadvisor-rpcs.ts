@@ -9,7 +9,7 @@ import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { EngineState } from "../state/engine-state.js";
 import { describeContainer, describeTask } from "./describe-container.js";
-import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } from "./messages.js";
+import type { ContainerRequest, ContainerResponse, TaskRequest, TaskResponse } from "./describe-container.js";
 
 export interface CadvisorServices {
   readonly state: Pick<EngineState, "link" | "model" | "sync">;

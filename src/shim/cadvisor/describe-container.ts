@@ -1,11 +1,43 @@
-/** A sandbox or container of a pod as containerd would describe it to cAdvisor. Pure. */
+/** A sandbox or container of a pod as containerd would describe it to cAdvisor, in proto/cadvisor.proto. Pure. */
 import type { ContainerEntry } from "../../domain/container.js";
 import { containerStateOf } from "../../domain/container-state.js";
 import { ContainerState } from "../../domain/cri.js";
 import { sandboxType, typeLabel } from "../../domain/labels.js";
 import type { SandboxEntry } from "../../domain/sandbox.js";
 import type { Snapshot } from "../../domain/snapshot.js";
-import { type ContainerResponse, type TaskResponse, type TaskStatus, taskStatus } from "./messages.js";
+
+export interface ContainerRequest {
+  readonly id: string;
+}
+
+export interface ContainerResponse {
+  readonly container: {
+    readonly id: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly image: string;
+    readonly spec: { readonly type_url: string; readonly value: Buffer };
+  };
+}
+
+export interface TaskRequest {
+  readonly container_id: string;
+  readonly exec_id: string;
+}
+
+type TaskStatus = (typeof taskStatus)[keyof typeof taskStatus];
+
+/** CREATED has no counterpart: a container that Docker has only created is no task yet. */
+const taskStatus = { unknown: 0, running: 2, stopped: 3, paused: 4 } as const;
+
+export interface TaskResponse {
+  readonly process: {
+    readonly container_id: string;
+    readonly id: string;
+    readonly pid: number;
+    readonly status: TaskStatus;
+    readonly exit_status: number;
+  };
+}
 
 /** By it cAdvisor knows which container has the network of the pod. */
 const kindLabel = "io.cri-containerd.kind";

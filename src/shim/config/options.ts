@@ -6,8 +6,7 @@
 import { parseReference } from "../../domain/image-reference.js";
 import { ShimError } from "../../lib/errors.js";
 import { containerOptions } from "./container-options.js";
-import { bindAddressKind, dockerEndpointKind, listenEndpointKind } from "./endpoints.js";
-import { metricsOptions } from "./metrics-options.js";
+import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import {
   booleanKind,
   cidrKind,
@@ -371,7 +370,32 @@ export const options = {
   ...network,
   ...streaming,
   ...logging,
-  ...metricsOptions,
+  metricsBindAddress: option({
+    name: "metrics-bind-address",
+    group: "Metrics",
+    kind: optional(localEndpointKind),
+    default: "",
+    defaultShown: "none: not served",
+    help: "Address of /metrics (Prometheus), /healthz and /readyz: IP:port of the loopback interface, or unix:///path",
+    why: "metrics cost memory and time, and an unused listener is a risk",
+  }),
+  metricsContainers: option({
+    name: "metrics-containers",
+    group: "Metrics",
+    kind: booleanKind,
+    default: "false",
+    help: "Serve /metrics/containers as well: cAdvisor's metrics of pods and containers",
+    why: "kubelets serve these metrics: see --cadvisor-socket",
+  }),
+  cadvisorSocket: option({
+    name: "cadvisor-socket",
+    group: "Metrics",
+    kind: optional(listenEndpointKind),
+    default: "unix:///run/dockershim/cadvisor.sock",
+    defaultShown: "/run/dockershim/cadvisor.sock; none with --read-only",
+    help: "Socket for the kubelet's flag --containerd, from which its cAdvisor has the names of containers: a path, or fd:// as systemd passes it",
+    why: "kubelets from 1.24 on ask containerd and never Docker; without an answer their container metrics have no names",
+  }),
 };
 
 export type Options = typeof options;

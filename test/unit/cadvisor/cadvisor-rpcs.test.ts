@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cadvisorRpcs } from "../../../src/shim/cadvisor/cadvisor-rpcs.js";
-import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor/messages.js";
+import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor/describe-container.js";
 import type { ValidContainerConfig } from "../../../src/domain/requests.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { createContainer, rejectsWith, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
