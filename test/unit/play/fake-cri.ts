@@ -60,8 +60,6 @@ export class FakeCri implements CriClient {
   readonly sandboxes: FakeSandbox[] = [];
   readonly containers: FakeContainer[] = [];
   readonly runtimeHandlers: string[] = [];
-  /** Calls that only read but belong to the kubelet's SyncPod, among those of `calls`. */
-  readonly allCalls: string[] = [];
   /** Exit codes of containers that end at once when started. */
   readonly exits = new Map<string, number>();
   /** Containers whose start fails. */
@@ -91,20 +89,13 @@ export class FakeCri implements CriClient {
   async #change(call: string, effect: () => void): Promise<void> {
     await Promise.resolve();
     this.calls.push(call);
-    this.allCalls.push(call);
     if (call === this.failOn && !this.failsLate) throw new ShimError("unknown", "it broke");
     effect();
     if (call === this.failOn) throw new ShimError("timeout", "it was slow");
   }
 
-  /** Commands of execSync, in order; `execResults` has what they answer (else success without output). */
-  readonly execs: (readonly string[])[] = [];
-  readonly execResults: Awaited<ReturnType<CriClient["execSync"]>>[] = [];
-
-  execSync(_: string, command: readonly string[]): ReturnType<CriClient["execSync"]> {
-    this.execs.push(command);
-    const success = { stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), exit_code: 0 };
-    return Promise.resolve(this.execResults.shift() ?? success);
+  execSync(): ReturnType<CriClient["execSync"]> {
+    return Promise.resolve({ stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), exit_code: 0 });
   }
 
   execUrl(): Promise<string> {
@@ -167,7 +158,6 @@ export class FakeCri implements CriClient {
   }
 
   imageStatus(image: string): Promise<Image | undefined> {
-    this.allCalls.push(`imageStatus ${image}`);
     const found = this.images.get(image.replace(/^id of /, ""));
     const texts = { repo_tags: [], repo_digests: [], size: "1", username: "" };
     return Promise.resolve(
@@ -212,17 +202,12 @@ export class FakeCri implements CriClient {
   podSandboxStatus(id: string): Promise<PodSandboxStatus> {
     const sandbox = this.sandboxes.find((entry) => entry.id === id);
     if (sandbox === undefined) return Promise.reject(new ShimError("notFound", "no such sandbox"));
-    this.allCalls.push(`podSandboxStatus ${this.#podOf(id)}`);
     const network = { ip: this.ip, additional_ips: this.ip === "" ? [] : [{ ip: "fd00::3" }] };
     return Promise.resolve({ ...listedSandbox(sandbox), network, linux: null });
   }
 
-  /** What a verbose PodSandboxStatus tells. */
-  info: Readonly<Record<string, string>> = {};
-
-  podSandboxInfo(id: string): Promise<Readonly<Record<string, string>>> {
-    this.allCalls.push(`podSandboxInfo ${this.#podOf(id)}`);
-    return Promise.resolve(this.info);
+  podSandboxInfo(): Promise<Readonly<Record<string, string>>> {
+    return Promise.resolve({});
   }
 
   listPodSandboxes(

@@ -144,26 +144,6 @@ for (const path of paths) {
   });
 }
 
-test("play asks for sandbox and image between the kubelet's calls, in its order", async () => {
-  const { cri, clock, kubelet } = makeFixture();
-  cri.images.set(image, {});
-  const [manifest] = await manifestsOf("manifests/plain.yaml");
-  kubelet.apply(manifest, { failFast: true });
-  await clock.advance(0);
-  await kubelet[Symbol.asyncDispose]();
-  const calls = cri.allCalls.slice(0, cri.allCalls.indexOf("startContainer main") + 1);
-  assert.deepEqual(
-    [...new Set(calls)],
-    [
-      "runPodSandbox plain",
-      "podSandboxStatus plain",
-      `imageStatus ${image}`,
-      "createContainer main",
-      "startContainer main",
-    ],
-  );
-});
-
 /**
  * The kubelet pulls an image that is there when it has no record that the pod may use it; play asks the CRI
  * server alone.

@@ -71,12 +71,6 @@ describe("EngineFiles", { skip }, () => {
       assert.notEqual(engine.helper(), undefined);
     }));
 
-  test("makes no helper to remove what was never there", () =>
-    inVolumes(async ({ engine, files, pod }) => {
-      await files.removeTree(pod);
-      assert.equal(engine.helper(), undefined);
-    }));
-
   test("has the helper hold each claim's volume, which is open to all users once", () =>
     inVolumes(async ({ engine, files, pod, volumesPath }) => {
       await files.writeFile(join(pod, "f"), "", 0o644);
@@ -156,16 +150,5 @@ describe("EngineFiles", { skip }, () => {
         files.writeFile(join(pod, "f"), "", 0o644),
         /use volume "dockershim-play": it is at "\/mnt\/x" by driver "nfs"/,
       );
-    }));
-
-  test("says that the engine is gone, and goes on when it is back", () =>
-    inVolumes(async ({ engine, files, pod }) => {
-      await files.writeFile(join(pod, "f"), "one", 0o644);
-      engine.down();
-      for (const child of engine.children) child.kill("SIGKILL");
-      await assert.rejects(files.writeFile(join(pod, "f"), "two", 0o644), { kind: "unavailable" });
-      engine.up();
-      await files.writeFile(join(pod, "f"), "three", 0o644);
-      assert.equal(await readFile(join(pod, "f"), "utf8"), "three");
     }));
 });

@@ -96,13 +96,6 @@ async function storeOf(t: TestContext): Promise<PlayStore> {
 const started = ({ cri }: Fixture, name: string): number =>
   cri.calls.filter((call) => call === `startContainer ${name}`).length;
 
-test("supervise() makes the pods of stored plays, and restarts their containers", async (t) => {
-  const all = await supervised(t, [await playOf(pod("a")), await playOf(pod("b"))]);
-  await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
-  all.cri.end("c-a", 1);
-  await until("it is restarted", () => started(all, "c-a") === 2);
-});
-
 for (const [what, boot] of [
   [
     "have ended",

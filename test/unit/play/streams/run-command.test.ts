@@ -128,15 +128,6 @@ describe("runCommand()", () => {
     assert.equal(isWatched, false);
   });
 
-  test("ends while standard input is still open", async () => {
-    await using bed = await startStreamingBed();
-    const stdin = new PassThrough();
-    stdin.write("never read");
-    const session = fakeCommand(() => Promise.resolve(0), { stderr: false });
-    assert.equal(await run(bed.server.offer(session), { stdin, stdout: new PassThrough() }), 0);
-    await bed.empty();
-  });
-
   test("ends with its signal, and disconnects", async () => {
     await using bed = await startStreamingBed();
     const controller = new AbortController();

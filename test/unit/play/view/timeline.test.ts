@@ -80,10 +80,3 @@ test("renderTimeline() draws escaped labels, titles, durations and an axis", () 
   for (const tick of ["0.0 s", "0.5 s", "3.5 s"]) assert.ok(svg.includes(`>${tick}</text>`), tick);
   assert.match(svg, /prefers-color-scheme: dark/);
 });
-
-test("renderTimeline() draws steps above states, which they overlap", async () => {
-  const lifecycle = "lifecycle: {postStart: {exec: {command: [x]}}}";
-  const { timeline } = await played(`  containers: [{name: a, ${image}, ${lifecycle}}]`);
-  const svg = renderTimeline(timeline.data);
-  assert.ok(svg.lastIndexOf('<rect class="hook"') > svg.lastIndexOf('<rect class="ready"'));
-});
