@@ -6,40 +6,27 @@ import type { PlayStore } from "../store/play-store.js";
 import type { Screen } from "../view/colours.js";
 import type { PlayOutput } from "../view/play-outputs.js";
 
+/** The flags of the same name are described in declare-play.ts. */
 export interface PlayOptions {
   /** Paths of manifests and of directories; `-` is standard input. */
   readonly files: readonly string[];
   /** `unix:///ABSOLUTE/PATH` of a CRI server, or the path alone. */
   readonly endpoint: string;
-  /** A remote engine, where play writes files; else found as by the server. */
   readonly dockerEndpoint?: string | undefined;
   readonly follow: boolean;
-  /** Removes the pods instead. */
   readonly down: boolean;
-  /** Leaves what was made when a pod fails. */
   readonly keep?: boolean;
-  /** Returns when all pods are ready and all jobs complete, at most after this time. */
   readonly waitMs?: number | undefined;
-  /** Back-off times are a tenth of the kubelet's. */
   readonly fast?: boolean;
   readonly output?: PlayOutput;
-  /** Path of an SVG of all steps, written at the end. */
   readonly timeline?: string | undefined;
-  /** Also reads the directories below the given ones. */
   readonly recursive?: boolean;
-  /** Numbers of pods: `3` for all workloads, `web=3` for one. */
   readonly replicas?: readonly string[];
-  /** CronJobs run by their schedule instead of once. */
   readonly schedule?: boolean;
-  /** Refuses what is otherwise passed over. */
   readonly strict?: boolean;
-  /** Puts local volumes in place of those of storage systems. */
   readonly localVolumes?: boolean;
-  /** Returns, and leaves the pods to the supervisor of the endpoint. */
   readonly detach?: boolean;
-  /** Applies the files again when they change. */
   readonly watch?: boolean;
-  /** Is the supervisor of the endpoint. */
   readonly supervise?: boolean;
   readonly directories?: Partial<Directories>;
 }

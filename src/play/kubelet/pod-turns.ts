@@ -1,8 +1,7 @@
 /** The turns of the loop of one pod: each observes the pod, decides by `nextTurn`, and acts. */
 import { ShimError } from "../../lib/errors.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import { type PodEnd, readPodEnd, writePodEnd } from "../node/pod-end.js";
-import { writePodRecord } from "../node/pod-record.js";
+import { type PodEnd, readPodEnd, writePodEnd, writePodRecord } from "../node/pod-record.js";
 import { prepareVolumes } from "../node/prepare-volumes.js";
 import {
   type PodState,
@@ -19,7 +18,7 @@ import type { Waiting, PodStatus } from "../pod-rules/status-types.js";
 import { BackOff } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";
 import { EmptyDirLimits } from "./empty-dir-limits.js";
-import type { ApplicationInput } from "./first-application.js";
+import type { ApplicationInput } from "./pod-application.js";
 import { killPod } from "./kill-containers.js";
 import type { KubeletDeps, PodEvents } from "./kubelet-deps.js";
 import { observePod } from "./observe.js";

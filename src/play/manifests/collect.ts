@@ -44,6 +44,13 @@ export interface Item<V> {
   readonly localClaims: readonly string[];
 }
 
+/** What objects that are made from an item tell of it. */
+export function originOf({ document, line, namespace, name }: ItemPlace) {
+  return { source: document.source, line, namespace, name };
+}
+
+export type ItemPlace = Pick<Item<unknown>, "document" | "line" | "namespace" | "name">;
+
 export type Collected = { readonly [K in ReadKind]: Item<Values[K]>[] };
 
 export interface CollectOptions {

@@ -1,10 +1,11 @@
 /** The ConfigMaps, Secrets, claims and service accounts of the files, by namespace. */
-import type { Collected } from "./collect.js";
+import { parseQuantity } from "../../domain/quantity.js";
+import { type Collected, type ItemPlace, originOf } from "./collect.js";
+import type { ClaimSpec } from "./object-schema.js";
 import type { Pod } from "./pod-schema.js";
-import type { ObjectData, SecretData } from "./manifest.js";
+import type { ObjectData, Owner, SecretData } from "./manifest.js";
 import type { NamespaceObjects } from "./references.js";
 import type { Claim } from "./workloads.js";
-import { makeClaim } from "./make-claim.js";
 
 export interface ObjectIndex {
   /** The claims of the files, and those that stand for volumes of storage systems. */
@@ -57,13 +58,11 @@ export function indexObjects(items: Collected): ObjectIndex {
 /** One claim for each storage, however many pods use it. */
 function local(items: Collected): readonly Claim[] {
   const found = new Map<string, Claim>();
-  for (const { document, line, namespace, localClaims } of Object.values(items).flat()) {
-    for (const name of localClaims) {
-      const { source } = document;
-      const claim = { source, line, namespace, name, requestBytes: undefined, isReadOnly: false };
-      found.set(`${namespace}/${name}`, claim);
+  for (const item of Object.values(items).flat())
+    for (const name of item.localClaims) {
+      const claim = { ...originOf({ ...item, name }), requestBytes: undefined, isReadOnly: false };
+      found.set(`${item.namespace}/${name}`, claim);
     }
-  }
   return [...found.values()];
 }
 
@@ -71,4 +70,13 @@ function put<T>(map: Map<string, Map<string, T>>, namespace: string, name: strin
   const inner = map.get(namespace) ?? new Map<string, T>();
   inner.set(name, value);
   map.set(namespace, inner);
+}
+
+export function makeClaim(item: ItemPlace, spec: ClaimSpec, owner?: Owner): Claim {
+  return {
+    ...originOf(item),
+    requestBytes: parseQuantity(spec.resources.requests.storage, 1),
+    isReadOnly: spec.accessModes.every((mode) => mode === "ReadOnlyMany"),
+    ...(owner === undefined ? {} : { owner }),
+  };
 }

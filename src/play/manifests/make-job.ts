@@ -1,5 +1,5 @@
 /** Jobs and CronJobs, with Kubernetes' defaults, checked by the rules of its own validation. */
-import type { Item } from "./collect.js";
+import { type Item, type ItemPlace, originOf } from "./collect.js";
 import { type Problem, type TypeOf, malformed } from "./schema.js";
 import type { JobSpec, cronJob } from "./workload-schema.js";
 import type { CronJob, Job, PodTemplate } from "./workloads.js";
@@ -8,13 +8,12 @@ const defaultBackoffLimit = 6;
 
 /** `at`: path of the spec of the job. */
 export function makeJob(
-  item: Pick<Item<unknown>, "document" | "line" | "namespace" | "name">,
+  item: ItemPlace,
   spec: JobSpec,
   template: PodTemplate,
   at: string,
   problems: Problem[],
 ): Job {
-  const { namespace, name, line, document } = item;
   const report = (path: string, reason: string): void => {
     problems.push(malformed(`${at}.${path}`, reason));
   };
@@ -37,10 +36,7 @@ export function makeJob(
     report("backoffLimitPerIndex", "needs restartPolicy: Never");
   }
   return {
-    source: document.source,
-    line,
-    namespace,
-    name,
+    ...originOf(item),
     parallelism: parallelism ?? 1,
     completions,
     isIndexed,
@@ -54,13 +50,9 @@ export function makeJob(
 }
 
 export function makeCronJob(item: Item<TypeOf<typeof cronJob>>, job: Job): CronJob {
-  const { document, line, namespace, name, value } = item;
-  const { spec } = value;
+  const { spec } = item.value;
   return {
-    source: document.source,
-    line,
-    namespace,
-    name,
+    ...originOf(item),
     schedule: spec.schedule,
     timeZone: spec.timeZone,
     concurrencyPolicy: spec.concurrencyPolicy ?? "Allow",

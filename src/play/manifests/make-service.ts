@@ -1,12 +1,11 @@
 /** Services, checked by the rules of Kubernetes' own validation. */
-import type { Item } from "./collect.js";
+import { type Item, originOf } from "./collect.js";
 import type { service } from "./object-schema.js";
 import { type Problem, type TypeOf, malformed } from "./schema.js";
 import type { Service } from "./workloads.js";
 
 export function makeService(item: Item<TypeOf<typeof service>>, problems: Problem[]): Service {
-  const { namespace, name, line, document, value } = item;
-  const { spec } = value;
+  const { spec } = item.value;
   const { type = "ClusterIP", clusterIP, selector, publishNotReadyAddresses = false, externalName } = spec;
   const report = (path: string, reason: string): void => {
     problems.push(malformed(`spec.${path}`, reason));
@@ -51,17 +50,5 @@ export function makeService(item: Item<TypeOf<typeof service>>, problems: Proble
       kind: "passedOver",
     });
   }
-  const { source } = document;
-  const common = {
-    source,
-    line,
-    namespace,
-    name,
-    type,
-    isHeadless,
-    selector,
-    ports,
-    publishNotReadyAddresses,
-  };
-  return { ...common, externalName };
+  return { ...originOf(item), type, isHeadless, selector, ports, publishNotReadyAddresses, externalName };
 }

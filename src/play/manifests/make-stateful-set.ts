@@ -1,6 +1,6 @@
 /** The pods and the claims of a StatefulSet. */
 import type { Item } from "./collect.js";
-import { makeClaim } from "./make-claim.js";
+import { makeClaim } from "./index-objects.js";
 import { makePod } from "./make-pod.js";
 import type { Manifest } from "./manifest.js";
 import type { ReadTemplate, StatefulSet } from "./workload-schema.js";

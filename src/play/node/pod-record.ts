@@ -5,7 +5,7 @@
 import { ShimError } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import { readPod } from "../manifests/pod-schema.js";
-import type { Manifest, ObjectData, PodObjects } from "../manifests/read-manifests.js";
+import type { Manifest, ObjectData, PodKey, PodObjects } from "../manifests/read-manifests.js";
 import {
   type Problem,
   type Reader,
@@ -17,7 +17,7 @@ import {
   string,
 } from "../manifests/schema.js";
 import type { HostFiles } from "./files.js";
-import { type Directories, recordPath } from "../pod-config/pod-paths.js";
+import { type Directories, endPath, recordPath } from "../pod-config/pod-paths.js";
 
 const formatVersion = 1;
 /** Objects of Kubernetes have at most 1 MiB each. */
@@ -108,4 +108,45 @@ function encodeObjects({ configMaps, secrets }: PodObjects): object {
       [...secrets].map(([name, secret]) => [name, { type: secret.type, data: encode(secret.data) }]),
     ),
   };
+}
+
+/** How play has ended a pod: its containers do not show it, and a later play would start them again. */
+export interface PodEnd {
+  readonly phase: "Failed";
+  /** Such as `Evicted`. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+const endLimitBytes = 64 * 1024;
+const readEnd = object({
+  sandbox: mandatory(string()),
+  reason: mandatory(string()),
+  message: mandatory(string()),
+});
+
+export async function writePodEnd(
+  key: Pick<PodKey, "uid">,
+  sandbox: string,
+  { reason, message }: Pick<PodEnd, "reason" | "message">,
+  { files, directories }: PodRecordDeps,
+): Promise<void> {
+  await files.replaceFile(endPath(directories, key), JSON.stringify({ sandbox, reason, message }));
+}
+
+/** Undefined when play has not ended the pod in its newest sandbox, and for a damaged file. */
+export async function readPodEnd(
+  key: Pick<PodKey, "uid">,
+  sandbox: string,
+  { files, directories }: PodRecordDeps,
+): Promise<PodEnd | undefined> {
+  const text = await files.readFile(endPath(directories, key), endLimitBytes);
+  if (text === undefined) return undefined;
+  try {
+    const end: TypeOf<typeof readEnd> | undefined = readEnd(JSON.parse(text), "", []);
+    if (end?.sandbox !== sandbox) return undefined;
+    return { phase: "Failed", reason: end.reason, message: end.message };
+  } catch {
+    return undefined;
+  }
 }

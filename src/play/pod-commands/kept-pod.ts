@@ -1,8 +1,7 @@
 /** What the CRI does not show of a pod of play, from what play keeps of it on disk. */
 import type { PodSandboxStatus } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
-import { type PodEnd, readPodEnd } from "../node/pod-end.js";
-import { type PodRecordDeps, readPodRecord } from "../node/pod-record.js";
+import { type PodEnd, readPodEnd, type PodRecordDeps, readPodRecord } from "../node/pod-record.js";
 import { podUid } from "../manifests/names.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";

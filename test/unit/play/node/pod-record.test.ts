@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { readPodEnd } from "../../../../src/play/node/pod-end.js";
-import { readPodRecord, writePodRecord } from "../../../../src/play/node/pod-record.js";
+import { readPodEnd, readPodRecord, writePodRecord } from "../../../../src/play/node/pod-record.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
 import { makeFixture, podWith } from "../fake-cri.js";
 
