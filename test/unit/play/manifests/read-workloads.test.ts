@@ -38,14 +38,10 @@ describe("readWorkloads() makes pods", () => {
   test("in the number of --replicas, by name before all, and none for 0", async () => {
     const text = `${workload("Deployment")}---\n${workload("ReplicaSet", "", undefined, "b")}`;
     const counts = { all: 0, byName: new Map([["b", 3]]) };
-    assert.deepEqual(
-      (await read(text, { replicas: counts })).pods.map(({ key }) => key.name),
-      ["b-0", "b-1", "b-2"],
-    );
-    await assert.rejects(
-      read(text, { replicas: { byName: new Map([["c", 1]]) } }),
-      /--replicas c=N: no workl/,
-    );
+    const names = (await read(text, { replicas: counts })).pods.map(({ key }) => key.name);
+    assert.deepEqual(names, ["b-0", "b-1", "b-2"]);
+    const unknown = { byName: new Map([["c", 1]]) };
+    await assert.rejects(read(text, { replicas: unknown }), /--replicas c=N: no workl/);
   });
 
   test("of a StatefulSet in order, with host names, ordinals and claims of their own", async () => {
@@ -54,28 +50,16 @@ describe("readWorkloads() makes pods", () => {
     const mounting = "containers: [{name: c, image: x, volumeMounts: [{name: data, mountPath: /d}]}]";
     const spec = `replicas: 2, serviceName: db, ordinals: {start: 5}, ${claims}`;
     const { pods, claims: made } = await read(workload("StatefulSet", spec, mounting));
-    assert.deepEqual(
-      pods.map(({ key, startsAfter, pod: { spec } }) => [
-        key.name,
-        startsAfter,
-        spec.hostname,
-        spec.subdomain,
-      ]),
-      [
-        ["web-5", undefined, "web-5", "db"],
-        ["web-6", "web-5", "web-6", "db"],
-      ],
+    const texts = pods.map(
+      ({ key, startsAfter, pod: { spec } }) =>
+        `${key.name} after ${startsAfter}: ${spec.hostname}.${spec.subdomain}`,
     );
+    assert.deepEqual(texts, ["web-5 after undefined: web-5.db", "web-6 after web-5: web-6.db"]);
     assert.deepEqual(pods[1]?.pod.spec.volumes, [
       { name: "data", persistentVolumeClaim: { claimName: "data-web-6" } },
     ]);
-    assert.deepEqual(
-      made.map(({ name, requestBytes }) => [name, requestBytes]),
-      [
-        ["data-web-5", 1024n],
-        ["data-web-6", 1024n],
-      ],
-    );
+    const claimed = made.map(({ name, requestBytes }) => `${name} ${requestBytes}`);
+    assert.deepEqual(claimed, ["data-web-5 1024", "data-web-6 1024"]);
   });
 
   test("of one workload only as far as the ports of the host go", async () => {
@@ -130,15 +114,12 @@ describe("readWorkloads() follows references", () => {
     assert.equal(objects.secrets.get("b")?.type, "kubernetes.io/dockerconfigjson");
   });
 
-  const missing: readonly (readonly [string, string, RegExp | undefined])[] = [
+  const claim = "volumes: [{name: v, persistentVolumeClaim: {claimName: d}}]";
+  const missing: readonly (readonly [string, string, RegExp?])[] = [
     ["a ConfigMap", env("configMapKeyRef: {name: a, key: k}"), /configMapKeyRef: ConfigMap "a" is in none/],
-    ["an optional one", env("configMapKeyRef: {name: a, key: k, optional: true}"), undefined],
-    [
-      "a claim",
-      `containers: [${container}], volumes: [{name: v, persistentVolumeClaim: {claimName: d}}]`,
-      /PersistentVolumeClaim "d" is in none of the files/,
-    ],
-    ["a Secret for pulls", `containers: [${container}], imagePullSecrets: [{name: b}]`, undefined],
+    ["an optional one", env("configMapKeyRef: {name: a, key: k, optional: true}")],
+    ["a claim", `containers: [${container}], ${claim}`, /PersistentVolumeClaim "d" is in none of the files/],
+    ["a Secret for pulls", `containers: [${container}], imagePullSecrets: [{name: b}]`],
   ];
   for (const [what, spec, expected] of missing) {
     test(`and ${expected === undefined ? "does without" : "reports"} ${what} that is missing`, async () => {
@@ -164,17 +145,17 @@ describe("readWorkloads() follows references", () => {
 });
 
 describe("readWorkloads() refuses", () => {
+  const c = (fields: string): string => pod(`containers: [{name: c, image: x, ${fields}}]`);
+  const exec = "exec: {command: [a]}";
+  const nodePort = "spec: {type: NodePort, ports: [{port: 1, nodePort: 30000}]}";
+  const never = workload("Deployment", "", `restartPolicy: Never, containers: [${container}]`);
   const cases: readonly (readonly [string, string, RegExp])[] = [
     [
       "a selector of other pods",
       workload("Deployment").replace("matchLabels: {app: web}", "matchLabels: {app: b}"),
       /line 4: spec\.selector: does not match/,
     ],
-    [
-      "a Deployment that does not restart",
-      workload("Deployment", "", `restartPolicy: Never, containers: [${container}]`),
-      /must be Always/,
-    ],
+    ["a Deployment that does not restart", never, /must be Always/],
     ["a Job that always restarts", workload("Job"), /must be Never or OnFailure/],
     [
       "two workloads with one name of pods",
@@ -183,28 +164,18 @@ describe("readWorkloads() refuses", () => {
     ],
     ["Helm templates", "a: {{ .Values.a }}\n", /line 1: has a template placeholder/],
     ["an alias that contains itself", "apiVersion: &a [*a]\n", /f\.yaml/],
-    [
-      "a probe without a handler",
-      pod("containers: [{name: c, image: x, livenessProbe: {}}]"),
-      /livenessProbe: must have one of exec/,
-    ],
+    ["a probe without a handler", c("livenessProbe: {}"), /livenessProbe: must have one of exec/],
     [
       "a probe of an init container",
-      pod(
-        `initContainers: [{name: i, image: x, livenessProbe: {exec: {command: [a]}}}], containers: [${container}]`,
-      ),
+      pod(`initContainers: [{name: i, image: x, livenessProbe: {${exec}}}], containers: [${container}]`),
       /initContainers\[0\]\.livenessProbe: is only for init containers with/,
     ],
     [
       "a successThreshold of a livenessProbe",
-      pod("containers: [{name: c, image: x, livenessProbe: {successThreshold: 2, exec: {command: [a]}}}]"),
+      c(`livenessProbe: {successThreshold: 2, ${exec}}`),
       /must be 1 for a livenessProbe/,
     ],
-    [
-      "a restartPolicy of a container",
-      pod("containers: [{name: c, image: x, restartPolicy: Always}]"),
-      /makes them sidecars/,
-    ],
+    ["a restartPolicy of a container", c("restartPolicy: Always"), /makes them sidecars/],
     [
       "a Secret that is no base64, without its value",
       object("Secret", "data: {k: hunter2!}"),
@@ -212,9 +183,7 @@ describe("readWorkloads() refuses", () => {
     ],
     [
       "a nodePort of two services",
-      ["a", "b"]
-        .map((name) => object("Service", "spec: {type: NodePort, ports: [{port: 1, nodePort: 30000}]}", name))
-        .join(""),
+      object("Service", nodePort) + object("Service", nodePort, "b"),
       /nodePort 30000\/TCP is that of the service a/,
     ],
   ];

@@ -36,14 +36,10 @@ test("unpackFrom() writes a file under its new name, or into a directory, withou
   assert.equal(await unpackFrom(file, "/tmp/a.txt", join(root, "b.txt"), unexpected), 1);
   assert.equal(await readFile(join(root, "b.txt"), "utf8"), "hello");
   assert.equal((await lstat(join(root, "b.txt"))).mode & 0o7000, 0);
-  await mkdir(join(root, "into"));
-  await unpackFrom(
-    archive([{ name: "a.txt", content: "hello" }]),
-    "tmp/a.txt",
-    join(root, "into"),
-    unexpected,
-  );
-  assert.deepEqual(await readdir(join(root, "into")), ["a.txt"]);
+  const into = join(root, "into");
+  await mkdir(into);
+  await unpackFrom(archive([{ name: "a.txt", content: "hello" }]), "tmp/a.txt", into, unexpected);
+  assert.deepEqual(await readdir(into), ["a.txt"]);
 });
 
 test("unpackFrom() writes nothing outside of its target, and no links", async () => {
@@ -86,8 +82,8 @@ test("unpackFrom() writes through no link that is in its target", async () => {
 
 test("unpackFrom() rejects for an archive that breaks off", async () => {
   const whole = await archive([{ name: "a", content: "x".repeat(2000) }]).toArray();
-  const part = Buffer.concat(whole as Buffer[]).subarray(0, 1000);
-  await assert.rejects(unpackFrom(Readable.from([part]), "/a", join(root, "part"), unexpected));
+  const part = Readable.from([Buffer.concat(whole as Buffer[]).subarray(0, 1000)]);
+  await assert.rejects(unpackFrom(part, "/a", join(root, "part"), unexpected));
 });
 
 test("packInto() and unpackFrom() copy a tree", async () => {
@@ -110,16 +106,16 @@ test("belowName() accepts names below the path alone", () => {
     assert.equal(belowName(name, "data"), undefined, name);
 });
 
-test("commands and places of copies", () => {
+test("commands and targets of copies", () => {
   assert.deepEqual(packCommand("-rf/../x"), ["tar", "-cf", "-", "-C", "/", "--", "x"]);
-  assert.deepEqual(uploadTarget("a/b.txt", "/tmp", { isDirectory: true }), {
-    directory: "/tmp",
-    name: "b.txt",
-  });
-  assert.deepEqual(uploadTarget("a/b.txt", "/tmp/c", { isDirectory: false }), {
-    directory: "/tmp",
-    name: "c",
-  });
+  const targets = [
+    uploadTarget("a/b", "/tmp", { isDirectory: true }),
+    uploadTarget("a/b", "/tmp/c", { isDirectory: false }),
+  ];
+  assert.deepEqual(targets, [
+    { directory: "/tmp", name: "b" },
+    { directory: "/tmp", name: "c" },
+  ]);
   assert.deepEqual(parseFileSpec("shop/web:/a:b"), { pod: "shop/web", path: "/a:b" });
   assert.deepEqual(parseFileSpec("./a:b"), { pod: undefined, path: "./a:b" });
   assert.throws(() => parseFileSpec("web:"), /POD:PATH/);

@@ -27,14 +27,10 @@ test("keptPod() has the probes that the CRI does not know", async () => {
   assert.equal(probeText(readiness), expected);
 });
 
-test("keptPod() answers nothing for a pod without a record, or with a uid that is no name of a file", async () => {
-  const { deps } = makeFixture();
+test("keptPod() answers nothing without a record or for a uid that is no name of a file, and reports a bad one", async () => {
+  const { deps, files } = makeFixture();
   for (const uid of ["uid-2", "..", "a/b", ""])
     assert.equal(await keptPod(metadata(uid), { ...deps, report }), undefined, uid);
-});
-
-test("keptPod() reports a record that cannot be read", async () => {
-  const { deps, files } = makeFixture();
   files.texts.set("/state/uid-1/pod.json", "{");
   const lines: string[] = [];
   const kept = await keptPod(metadata("uid-1"), { ...deps, report: (line) => lines.push(line) });

@@ -59,6 +59,9 @@ async function up(fixture: Fixture, { keep = false, text = spec } = {}): Promise
   await playUp([await podWith(text)], kubelet, deps, { keep });
 }
 
+/** Another play on the same node. */
+const laterOf = ({ deps }: Pick<Fixture, "deps">): KubeletDeps => ({ ...deps, playId: "play-2" });
+
 /** A running pod, without the calls and reports of its start. */
 async function runningPod(): Promise<Fixture> {
   const fixture = fixtureWithInit();
@@ -336,7 +339,7 @@ describe("two plays of one pod", () => {
     const manifest = await podWith(spec);
     await using earlier = new Kubelet(fixture.deps);
     await playUp([manifest], earlier, fixture.deps, { keep: false });
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using kubelet = new Kubelet(later);
     await playUp([manifest], kubelet, later, { keep: false });
     fixture.cri.calls.length = 0;
@@ -351,7 +354,7 @@ describe("two plays of one pod", () => {
     const { cri, files } = fixture;
     const manifest = await podWith(`  containers: [{name: a, ${image}}, {name: b, ${image}}]`);
     await using earlier = new Kubelet(fixture.deps);
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using kubelet = new Kubelet(later);
     let second: Promise<void> | undefined;
     const start = cri.startContainer.bind(cri);
@@ -377,7 +380,7 @@ describe("two plays of one pod", () => {
     const fixture = makeFixture();
     const { cri, files, clock, events } = fixture;
     const manifest = await podWith(spec);
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using earlier = new Kubelet(fixture.deps);
     await using kubelet = new Kubelet(later);
     kubelet.listen({ onEvent: (event) => events.push(event) });
@@ -421,9 +424,7 @@ describe("two plays of one pod", () => {
           throw new ShimError("precondition", "it is exited");
         };
       await files.makeDirectory("/state/uid-1/starting/killed");
-      const later = { ...fixture.deps, playId: "play-2" };
-      await using kubelet = new Kubelet(later);
-      await playUp([await podWith(spec)], kubelet, later, { keep: false });
+      await up({ ...fixture, deps: laterOf(fixture) });
       assert.deepEqual(cri.calls, allCalls.slice(2));
       assert.deepEqual(await files.list("/state/uid-1/starting"), []);
     });
@@ -445,7 +446,7 @@ describe("two plays of one pod", () => {
       return Promise.reject(new ShimError("unknown", "container is already in starting state"));
     };
     await files.makeDirectory("/state/uid-1/starting/killed");
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using kubelet = new Kubelet(later);
     const played = playUp([await podWith(spec)], kubelet, later, { keep: false });
     await clock.advance(1000);
@@ -467,7 +468,7 @@ describe("two plays of one pod", () => {
     await playUp([manifest], earlier, fixture.deps, { keep: false });
     await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
     fixture.cri.exits.clear();
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using kubelet = new Kubelet(later);
     await playUp([manifest], kubelet, later, { keep: false });
     fixture.cri.calls.length = 0;
@@ -483,7 +484,7 @@ describe("two plays of one pod", () => {
     const changed = await podWith(`${spec}  hostname: other\n`);
     await using earlier = new Kubelet(fixture.deps);
     await playUp([manifest], earlier, fixture.deps, { keep: false });
-    const later = { ...fixture.deps, playId: "play-2" };
+    const later = laterOf(fixture);
     await using kubelet = new Kubelet(later);
     let isRestarting = false;
     let isKilling = false;

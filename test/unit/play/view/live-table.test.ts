@@ -109,6 +109,15 @@ test("of more pods than lines, those that are not ready are shown, and the other
   assert.equal(lines.at(-1), "… and 4 more pods, 0 of them not ready");
 });
 
+test("logs go to an output that is no terminal, without colours", async () => {
+  const output = new FakeScreen(false);
+  const { screen, clock, table, first } = await makeTable({ output });
+  table.log({ key: first.manifest.key, container: "a", text: "x\u001B[31mred" });
+  await clock.advance(50);
+  assert.equal(output.take(), "a: xred\n");
+  assert.match(screen.take(), /^POD/);
+});
+
 test("warnings and logs are printed above the table; logs in the container's colour and without commands", async () => {
   const { screen, clock, event, table, first } = await makeTable();
   event("it broke\u001B[2J", "Warning");
@@ -122,15 +131,6 @@ test("warnings and logs are printed above the table; logs in the container's col
   assert.equal(lines[1], "^[36ma:^[0m x^[31mred\\u{1b}[2J\ty^[0m");
   assert.equal(lines[2], "^[33mb:^[0m z");
   assert.match(lines[3] ?? "", /^POD/);
-});
-
-test("logs go to an output that is no terminal, without colours", async () => {
-  const output = new FakeScreen(false);
-  const { screen, clock, table, first } = await makeTable({ output });
-  table.log({ key: first.manifest.key, container: "a", text: "x\u001B[31mred" });
-  await clock.advance(50);
-  assert.equal(output.take(), "a: xred\n");
-  assert.match(screen.take(), /^POD/);
 });
 
 test("without a terminal, events and changes of statuses are plain lines, and repeated ones are not", async () => {
