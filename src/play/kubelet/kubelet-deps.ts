@@ -56,6 +56,4 @@ export interface PodDeps extends PodAccess, ContainerSources, PodEvents {}
 export interface KubeletDeps extends PodAccess, ContainerSources, Ownership, Reports {
   /** The times of containers and of pulls. */
   readonly backOff: BackOffTimes;
-  /** How many pods act at the same time. */
-  readonly parallel?: number;
 }

@@ -19,18 +19,17 @@ export interface KubeletListener {
   onForgotten?(key: Pick<PodKey, "namespace" | "name">): void;
 }
 
-const defaultParallel = 64;
+/** How many pods act at the same time. */
+const parallelPods = 64;
 
 export class Kubelet implements AsyncDisposable {
   readonly #workers = new Map<string, PodWorker>();
   readonly #listeners = new Set<KubeletListener>();
   readonly #stop = new AbortController();
-  readonly #turns: Semaphore;
+  readonly #turns = new Semaphore(parallelPods);
   #watching: Promise<void> | undefined;
 
-  constructor(private readonly deps: KubeletDeps) {
-    this.#turns = new Semaphore(deps.parallel ?? defaultParallel);
-  }
+  constructor(private readonly deps: KubeletDeps) {}
 
   /** The result ends it. */
   listen(listener: KubeletListener): Disposable {

@@ -94,25 +94,15 @@ export class FakeCri implements CriClient {
     if (call === this.failOn) throw new ShimError("timeout", "it was slow");
   }
 
-  execSync(): ReturnType<CriClient["execSync"]> {
-    return Promise.resolve({ stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), exit_code: 0 });
-  }
-
-  execUrl(): Promise<string> {
-    return Promise.resolve("http://127.0.0.1:1/exec");
-  }
-
-  attachUrl(): Promise<string> {
-    return Promise.resolve("http://127.0.0.1:1/attach");
-  }
-
-  portForwardUrl(): Promise<string> {
-    return Promise.resolve("http://127.0.0.1:1/portforward");
-  }
-
-  listContainerStats(): ReturnType<CriClient["listContainerStats"]> {
-    return Promise.resolve([]);
-  }
+  readonly execSync = () =>
+    Promise.resolve({ stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), exit_code: 0 });
+  readonly execUrl = () => Promise.resolve("http://127.0.0.1:1/exec");
+  readonly attachUrl = () => Promise.resolve("http://127.0.0.1:1/attach");
+  readonly portForwardUrl = () => Promise.resolve("http://127.0.0.1:1/portforward");
+  readonly listContainerStats = () => Promise.resolve([]);
+  readonly cgroupDriver = () => Promise.resolve(undefined);
+  readonly podSandboxInfo = () => Promise.resolve({});
+  readonly status = () => Promise.resolve({ status: null, info: {}, runtime_handlers: [], features: null });
 
   async *containerEvents(signal: AbortSignal): ReturnType<CriClient["containerEvents"]> {
     await Promise.resolve();
@@ -147,14 +137,6 @@ export class FakeCri implements CriClient {
   version(): ReturnType<CriClient["version"]> {
     const versions = { version: "0.1.0", runtime_version: "1", runtime_api_version: "v1" };
     return Promise.resolve({ ...versions, runtime_name: "fake" });
-  }
-
-  cgroupDriver(): ReturnType<CriClient["cgroupDriver"]> {
-    return Promise.resolve(undefined);
-  }
-
-  status(): ReturnType<CriClient["status"]> {
-    return Promise.resolve({ status: null, info: {}, runtime_handlers: [], features: null });
   }
 
   imageStatus(image: string): Promise<Image | undefined> {
@@ -204,10 +186,6 @@ export class FakeCri implements CriClient {
     if (sandbox === undefined) return Promise.reject(new ShimError("notFound", "no such sandbox"));
     const network = { ip: this.ip, additional_ips: this.ip === "" ? [] : [{ ip: "fd00::3" }] };
     return Promise.resolve({ ...listedSandbox(sandbox), network, linux: null });
-  }
-
-  podSandboxInfo(): Promise<Readonly<Record<string, string>>> {
-    return Promise.resolve({});
   }
 
   listPodSandboxes(
@@ -326,14 +304,11 @@ function nameOf({ config }: FakeContainer): string {
 }
 
 function eventOf(pod: string): ContainerEventResponse {
-  const metadata = { name: pod, namespace: "default", uid: "", attempt: 0 };
-  const status = { metadata } as ContainerEventResponse["pod_sandbox_status"];
+  const status = { metadata: { name: pod, namespace: "default", uid: "", attempt: 0 } };
   return {
-    container_id: "",
-    container_event_type: ContainerEventType.CONTAINER_STOPPED_EVENT,
-    created_at: "0",
-    pod_sandbox_status: status,
-    containers_statuses: [],
+    ...{ container_id: "", container_event_type: ContainerEventType.CONTAINER_STOPPED_EVENT },
+    ...{ created_at: "0", containers_statuses: [] },
+    pod_sandbox_status: status as ContainerEventResponse["pod_sandbox_status"],
   };
 }
 
@@ -423,13 +398,10 @@ export class FakeFiles implements HostFiles, MountedFiles {
     return Promise.resolve([...new Set(names)].sort());
   }
 
-  replaceFile(path: string, text: string): Promise<void> {
-    return this.writeFile(path, text);
-  }
-
-  readFile(path: string): Promise<string | undefined> {
-    return Promise.resolve(this.texts.get(path));
-  }
+  readonly checkCgroups = () => Promise.resolve();
+  readonly replaceFile = (path: string, text: string) => this.writeFile(path, text);
+  readonly readFile = (path: string) => Promise.resolve(this.texts.get(path));
+  readonly readTail = (path: string) => Promise.resolve(this.texts.get(path) ?? "");
 
   async mountSubPath(volumePath: string, subPath: string, target: string): Promise<string> {
     await this.#record(`mountSubPath ${volumePath} ${subPath} ${target}`);
@@ -460,14 +432,6 @@ export class FakeFiles implements HostFiles, MountedFiles {
       isReplaced: () => Promise.resolve(false),
       [Symbol.asyncDispose]: () => Promise.resolve(),
     });
-  }
-
-  readTail(path: string): Promise<string> {
-    return Promise.resolve(this.texts.get(path) ?? "");
-  }
-
-  checkCgroups(): Promise<void> {
-    return Promise.resolve();
   }
 
   async makeCgroup(cgroup: PodCgroup): Promise<void> {

@@ -10,6 +10,7 @@ import { createServer as createTcpServer, type AddressInfo, type Server as TcpSe
 import { createServer as createTlsServer } from "node:https";
 import { describe, test } from "node:test";
 import { Server as GrpcServer, ServerCredentials, status as grpcStatus } from "@grpc/grpc-js";
+import type { sendUnaryData, ServerUnaryCall } from "@grpc/grpc-js";
 import { type Dial, dialFromHere } from "../../../../src/play/cri/dial.js";
 import { makeHandlers } from "../../../../src/play/probes/run-probes-and-hooks.js";
 import type { HandlerTarget, ProbeOutcome } from "../../../../src/play/probes/handlers.js";
@@ -315,28 +316,19 @@ describe("a probe by gRPC", () => {
   ): Promise<{ port: number; agents: unknown[] } & AsyncDisposable> {
     const server = new GrpcServer();
     const agents: unknown[] = [];
-    const handle: never = ((call: never, done: (error: unknown, answer?: unknown) => void) => {
-      const { request, metadata } = call as {
-        request: { service: string };
-        metadata: { get(name: string): unknown[] };
-      };
+    const check = (
+      { request, metadata }: ServerUnaryCall<{ service: string }, number>,
+      done: sendUnaryData<number>,
+    ): void => {
       agents.push(metadata.get("user-agent")[0]);
       const status = services[request.service];
       if (status === undefined) done({ code: grpcStatus.NOT_FOUND, details: "unknown service é" });
       else done(null, status);
-    }) as never;
-    const definition = {
-      Check: {
-        path: "/grpc.health.v1.Health/Check",
-        requestStream: false,
-        responseStream: false,
-        requestSerialize: () => Buffer.alloc(0),
-        requestDeserialize: (bytes: Buffer) => ({ service: bytes.toString("utf8", 2) }),
-        responseSerialize: (status: number) => (status === 0 ? Buffer.alloc(0) : Buffer.of(8, status)),
-        responseDeserialize: () => 0,
-      },
     };
-    if (Object.keys(services).length > 0) server.addService(definition, { Check: handle });
+    const answer = (status: number): Buffer => (status === 0 ? Buffer.alloc(0) : Buffer.of(8, status));
+    const serviceOf = (bytes: Buffer) => ({ service: bytes.toString("utf8", 2) });
+    if (Object.keys(services).length > 0)
+      server.register("/grpc.health.v1.Health/Check", check, answer, serviceOf, "unary");
     const port = await new Promise<number>((resolve, reject) => {
       server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
         if (error === null) resolve(bound);
