@@ -8,6 +8,8 @@ import { type Fixture, makeFixture, podWith, readOnePod } from "../fake-cri.js";
 
 const image = "image: busybox:1";
 const { signal } = new AbortController();
+const withFields = (fields: string): string => `  containers: [{name: a, ${image}, ${fields}}]`;
+const plain = `  containers: [{name: a, ${image}}]`;
 
 /** Applies a pod and lets the clock stand still afterwards. */
 async function start(t: TestContext, spec: string, prepare: (fixture: Fixture) => void = () => undefined) {
@@ -26,10 +28,13 @@ function stateOf({ containerStatuses: [first] }: PodStatus): string {
   return `${now}${ready ? " ready" : ""} ${restartCount}`;
 }
 
+type Made = Fixture["cri"]["containers" | "sandboxes"][number];
+const attemptsOf = (list: readonly Pick<Made, "config">[]) =>
+  list.map(({ config }) => config.metadata?.attempt);
 const starts = ({ cri }: Fixture): number => cri.calls.filter((call) => call === "startContainer a").length;
 
 test("a container that fails is restarted at once, then after 10 s, 20 s … 300 s", async (t) => {
-  const fixture = await start(t, `  containers: [{name: a, ${image}}]`, ({ cri }) => cri.exits.set("a", 1));
+  const fixture = await start(t, plain, ({ cri }) => cri.exits.set("a", 1));
   const { clock, status } = fixture;
   assert.equal(starts(fixture), 2);
   assert.equal(stateOf(status()), "CrashLoopBackOff 1");
@@ -51,7 +56,7 @@ for (const [direction, stepMs] of [
   test(`a clock that is set ${direction} by an hour restarts nothing, and delays no restart`, async (t) => {
     const fixture = await start(
       t,
-      `  containers: [{name: a, ${image}, livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}]`,
+      withFields(`livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1}`),
       ({ cri }) => cri.exitsInTurn.set("a", [1, 1]),
     );
     const { cri, clock, status } = fixture;
@@ -69,9 +74,7 @@ for (const [direction, stepMs] of [
 }
 
 test("a container that has run for more than 10 minutes begins anew", async (t) => {
-  const fixture = await start(t, `  containers: [{name: a, ${image}}]`, ({ cri }) =>
-    cri.exitsInTurn.set("a", [1, 1]),
-  );
+  const fixture = await start(t, plain, ({ cri }) => cri.exitsInTurn.set("a", [1, 1]));
   const { cri, clock, status } = fixture;
   await clock.advance(10_000);
   assert.equal(stateOf(status()), "running ready 2");
@@ -82,33 +85,19 @@ test("a container that has run for more than 10 minutes begins anew", async (t) 
 });
 
 test("the dead container before the last one is removed with its log", async (t) => {
-  const { cri, files, clock } = await start(t, `  containers: [{name: a, ${image}}]`, ({ cri }) =>
-    cri.exitsInTurn.set("a", [1, 1]),
-  );
+  const { cri, files, clock } = await start(t, plain, ({ cri }) => cri.exitsInTurn.set("a", [1, 1]));
   await clock.advance(10_000);
-  assert.deepEqual(
-    cri.containers.map(({ config }) => config.metadata?.attempt),
-    [1, 2],
-  );
+  assert.deepEqual(attemptsOf(cri.containers), [1, 2]);
   assert.ok(files.calls.includes("removeTree /logs/default_web_uid-1/a/0.log"));
 });
 
 test("of containers that were created and could not be started, one is kept", async (t) => {
-  const { cri, clock } = await start(t, `  containers: [{name: a, ${image}}]`, ({ cri }) =>
-    cri.refusedStarts.add("a"),
-  );
+  const { cri, clock } = await start(t, plain, ({ cri }) => cri.refusedStarts.add("a"));
   for (let tries = 0; tries < 4; tries += 1) await clock.advance(10_000);
-  assert.deepEqual(
-    cri.containers.map(({ config }) => config.metadata?.attempt),
-    [4, 5],
-    "the dead one, and the one that was made since",
-  );
+  assert.deepEqual(attemptsOf(cri.containers), [4, 5], "the dead one, and the one that was made since");
   cri.refusedStarts.clear();
   await clock.advance(10_000);
-  assert.deepEqual(
-    cri.containers.map(({ config }) => config.metadata?.attempt),
-    [5, 6],
-  );
+  assert.deepEqual(attemptsOf(cri.containers), [5, 6]);
 });
 
 for (const [fields, refusal, expected] of [
@@ -147,7 +136,7 @@ for (const hasStopSignals of [true, false]) {
 }
 
 const probe = (kind: string, fields = ""): string =>
-  `  containers: [{name: a, ${image}, ${kind}Probe: {exec: {command: [x]}${fields}}}]`;
+  withFields(`${kind}Probe: {exec: {command: [x]}${fields}}`);
 
 test("an engine elsewhere that vanishes is not taken for a CRI server that does not answer", async (t) => {
   const fixture = await start(
@@ -221,7 +210,9 @@ test("initialDelaySeconds, and a result `unknown`, which counts for nothing", as
 test("a startup probe holds the others back, and is not repeated once it has succeeded", async (t) => {
   const { clock, handlers, status } = await start(
     t,
-    `  containers: [{name: a, ${image}, startupProbe: {tcpSocket: {port: 1}, periodSeconds: 2}, readinessProbe: {tcpSocket: {port: 1}}}]`,
+    withFields(
+      "startupProbe: {tcpSocket: {port: 1}, periodSeconds: 2}, readinessProbe: {tcpSocket: {port: 1}}",
+    ),
     ({ handlers }) => handlers.outcomes.set("a startup", ["failure", "failure", "success"]),
   );
   await clock.advance(3999);
@@ -385,23 +376,16 @@ test("a pull that fails is repeated after the back-off of images", async (t) => 
 });
 
 test("a sandbox that has ended is replaced, and the restart count goes on", async (t) => {
-  const { cri, clock, status } = await start(t, `  containers: [{name: a, ${image}}]`);
+  const { cri, clock, status } = await start(t, plain);
   for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
   cri.end("a", 137);
   await clock.advance(0);
-  assert.deepEqual(
-    cri.sandboxes.map(({ config }) => config.metadata?.attempt),
-    [0, 1],
-  );
+  assert.deepEqual(attemptsOf(cri.sandboxes), [0, 1]);
   assert.equal(stateOf(status()), "running ready 1");
 });
 
 test("without events of the server, the pods are listed each second", async (t) => {
-  const { cri, clock, status } = await start(
-    t,
-    `  containers: [{name: a, ${image}}]`,
-    ({ cri }) => (cri.hasEvents = false),
-  );
+  const { cri, clock, status } = await start(t, plain, ({ cri }) => (cri.hasEvents = false));
   await clock.advance(1000);
   cri.end("a", 1);
   await clock.advance(1000);
@@ -422,17 +406,18 @@ test("terminationMessagePolicy FallbackToLogsOnError: the end of the log is the 
   assert.equal(status().phase, "Failed");
 });
 
-const limited = (memory: string): string =>
-  `  containers: [{name: a, ${image}, resources: {limits: {memory: ${memory}}}}]`;
+const limited = (memory: string): string => withFields(`resources: {limits: {memory: ${memory}}}`);
 
-function withCgroups(): Fixture {
+function withCgroups(t: TestContext): Fixture {
   const fixture = makeFixture();
   const node = { ...fixture.deps.node, podCgroups: { driver: "cgroupfs" } } as const;
-  return { ...fixture, kubelet: new Kubelet({ ...fixture.deps, node }) };
+  const kubelet = new Kubelet({ ...fixture.deps, node });
+  t.after(() => kubelet[Symbol.asyncDispose]());
+  return { ...fixture, kubelet };
 }
 
-test("the cgroup of a pod is made before its sandbox, and removed after it", async () => {
-  const { cri, clock, files, kubelet } = withCgroups();
+test("the cgroup of a pod is made before its sandbox, and removed after it", async (t) => {
+  const { cri, clock, files, kubelet } = withCgroups(t);
   const order: string[] = [];
   for (const calls of [cri.calls, files.calls]) {
     const push = calls.push.bind(calls);
@@ -450,11 +435,10 @@ test("the cgroup of a pod is made before its sandbox, and removed after it", asy
     order.map((entry) => entry.split(" ")[0]),
     ["makeCgroup", "runPodSandbox", "stopPodSandbox", "removePodSandbox", "removeCgroup"],
   );
-  await kubelet[Symbol.asyncDispose]();
 });
 
-test("a changed limit reaches the cgroup of the pod after the old container has ended", async () => {
-  const { cri, clock, files, kubelet } = withCgroups();
+test("a changed limit reaches the cgroup of the pod after the old container has ended", async (t) => {
+  const { cri, clock, files, kubelet } = withCgroups(t);
   await kubelet.apply(await podWith(limited("64Mi")), { failFast: true }).applied;
   const makeCgroup = files.makeCgroup.bind(files);
   files.makeCgroup = async (cgroup) => {
@@ -464,16 +448,14 @@ test("a changed limit reaches the cgroup of the pod after the old container has 
   await kubelet.apply(await podWith(limited("16Mi")), { failFast: true }).applied;
   await clock.advance(0);
   assert.equal(files.cgroups.get("uid-1")?.memoryBytes, 16n * 1024n ** 2n);
-  await kubelet[Symbol.asyncDispose]();
 });
 
-test("a pod whose cgroup cannot be made gets no sandbox", async () => {
-  const { cri, files, kubelet } = withCgroups();
+test("a pod whose cgroup cannot be made gets no sandbox", async (t) => {
+  const { cri, files, kubelet } = withCgroups(t);
   files.failOn = "makeCgroup /dockershim-play/poduid-1";
   const { applied } = kubelet.apply(await podWith(limited("64Mi")), { failFast: true });
   await assert.rejects(applied, /make the cgroup of the pod: the disk broke/);
   assert.deepEqual(cri.calls, []);
-  await kubelet[Symbol.asyncDispose]();
 });
 
 describe("a changed container of a pod that does not restart it", () => {
@@ -506,15 +488,12 @@ describe("a changed container of a pod that does not restart it", () => {
   }
 
   const single = (words: string): string => `${never}  containers: [${one(words)}]`;
+  const onFailure = (words: string): string => single(words).replace("Never", "OnFailure");
   const cases: readonly (readonly [string, readonly [string, string], number])[] = [
     ["a pod that has succeeded", [single("x"), single("y")], 0],
     ["a pod that has failed", [single("x"), single("y")], 1],
     ["a pod of which another container runs", [two("x"), two("y")], 0],
-    [
-      "a pod that restarts only failures",
-      [single("x").replace("Never", "OnFailure"), single("y").replace("Never", "OnFailure")],
-      0,
-    ],
+    ["a pod that restarts only failures", [onFailure("x"), onFailure("y")], 0],
   ];
   for (const again of [false, true]) {
     for (const [what, manifests, exitCode] of cases) {

@@ -207,14 +207,6 @@ for (const how of ["apply", "update"] as const) {
   });
 }
 
-test("ready() can be given up while a stateful set waits for its first pod", async (t) => {
-  const { session } = await started(t, statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"));
-  const limit = new AbortController();
-  const ready = session.ready(limit.signal);
-  limit.abort(new Error("no patience"));
-  await assert.rejects(ready, /no patience/);
-});
-
 test("the first application keeps what it has made when the user does not wait any longer", async () => {
   const { cri, deps, reports } = makeFixture();
   const limit = new AbortController();
@@ -226,19 +218,6 @@ test("the first application keeps what it has made when the user does not wait a
   await assert.rejects(session.apply(await read(pod("a")), options, limit.signal), /1 s are over/);
   assert.deepEqual(sandboxNames({ cri }), ["a"]);
   assert.deepEqual(reports, []);
-});
-
-test("apply() asks once what is there of all its pods, and then for each pod that it makes", async () => {
-  const { cri, deps } = makeFixture();
-  const list = cri.listPodSandboxes.bind(cri);
-  const asked: string[] = [];
-  cri.listPodSandboxes = (labels) => {
-    if (cri.sandboxes.length === 0) asked.push(labels["io.kubernetes.pod.name"] ?? "all");
-    return list(labels);
-  };
-  await using session = new Session(deps);
-  await session.apply(await read(pod("a"), pod("b"), pod("c")), options, signal);
-  assert.deepEqual(asked.sort(), ["a", "all", "b", "c"]);
 });
 
 test("update() makes new pods, changes others, and removes those that are not asked for any more", async (t) => {

@@ -8,8 +8,6 @@ import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
 import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { PlayStore, type StoredPlay, namesToRemove, namesOf } from "../../../../src/play/store/play-store.js";
 import { type HeldClaim, holdClaim, listClaims } from "../../../../src/play/store/play-claims.js";
-import type { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
-import { LiveTable } from "../../../../src/play/view/live-table.js";
 import { supervise } from "../../../../src/play/session/supervisor.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -43,7 +41,6 @@ interface Supervised extends Fixture {
 interface Options {
   readonly fixture?: Fixture;
   readonly prepare?: (store: PlayStore) => Promise<void>;
-  readonly show?: (kubelet: Kubelet) => Disposable;
   readonly report?: (line: string, store: PlayStore) => void;
 }
 
@@ -52,7 +49,7 @@ const shown = (): Disposable => ({ [Symbol.dispose]: () => undefined });
 async function supervised(
   t: TestContext,
   plays: readonly StoredPlay[],
-  { fixture = makeFixture(), prepare, show = shown, report }: Options = {},
+  { fixture = makeFixture(), prepare, report }: Options = {},
 ): Promise<Supervised> {
   const store = await storeOf(t);
   for (const play of plays) await store.save(play);
@@ -69,7 +66,7 @@ async function supervised(
         renewals.push(serial);
         return Promise.resolve();
       },
-      show,
+      show: shown,
       report: (line) => {
         lines.push(line);
         report?.(line, store);
@@ -233,27 +230,6 @@ test("supervise() forgets a play whose pods have all ended", async (t) => {
   await all.running;
   assert.deepEqual(await all.store.list(refuse), []);
   assert.deepEqual(all.sandboxes(), ["a"]);
-});
-
-test("the log of the supervisor has begin, end, duration and failure of pulls", async (t) => {
-  const fixture = makeFixture();
-  const { cri, clock } = fixture;
-  cri.pullErrors.push(new Error("no such host"));
-  let log = "";
-  const screen = { write: (text: string) => (log += text) };
-  const show = (kubelet: Kubelet): Disposable =>
-    kubelet.listen(
-      new LiveTable({ pods: () => kubelet.pods, screen, output: screen, environment: {}, clock }),
-    );
-  const play = await playOf(pod("a").replace("busybox:1", "other:1"));
-  const { lines } = await supervised(t, [play], { fixture, show });
-  await until("the pull fails", () => log.includes("no such host"));
-  await clock.advance(10_000);
-  await until("it runs", () => cri.calls.includes("startContainer c-a"));
-  assert.deepEqual(lines, []);
-  assert.match(log, /^default\/a: Pulling image "other:1"$/m);
-  assert.match(log, /no such host \(after 0/);
-  assert.match(log, /^default\/a: Pulled image "other:1" in 0.*$/m);
 });
 
 test("supervise() refuses to be the second one", async (t) => {
