@@ -1,8 +1,8 @@
 /**
  * Runs test files side by side. Unit tests share processes. Files of integration tests that have an engine or namespaces of
- * their own run beside all others, as many at once as there are processors. Those of the engine that the run was given run one
- * after another: each shim on an engine sees the pods, images and events of all. When the others have ended, their engines take
- * some of these.
+ * their own run beside all others, one more at once than there are processors, for they wait half of the time. Those of the
+ * engine that the run was given run one after another: each shim on an engine sees the pods, images and events of all. When
+ * the others have ended, their engines take some of these.
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -21,7 +21,8 @@ const longest =
  * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
  * their own shims and pods have.
  */
-const movable = /\/(?:engine-faults|idempotence|legacy-pods|lifecycle|namespaces|stuck-pods)\.test\.ts$/;
+const movable =
+  /\/(?:container-settings|engine-faults|idempotence|image-volumes|legacy-pods|lifecycle|namespaces|restart|shadow|streaming-[\w-]+|stuck-pods|switches)\.test\.ts$/;
 
 const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
 
@@ -45,7 +46,7 @@ export async function runQueues(options, means = { run: runProcess, open: openNa
   const hasOthers = shared.length + own.length > 0;
   const queues = [
     shared,
-    ...Array.from({ length: Math.min(processors, own.length) }, () => own),
+    ...Array.from({ length: Math.min(processors + 1, own.length) }, () => own),
     // Many of them wait for a program or a clock for a while.
     ...Array.from({ length: hasOthers ? 1 : processors + 1 }, () => unit),
   ];
