@@ -69,13 +69,6 @@ describe("images", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("five removals at once all succeed", async () => {
-    const { cri } = bed.shim;
-    const { id, one, two } = await twoTags();
-    await Promise.all([one, two, id, one, id].map((image) => cri.RemoveImage({ image: { image } })));
-    assert.equal(await inspectImage(id), undefined);
-  });
-
   test("an image that a container uses, running or not, is refused and keeps all its names", async () => {
     const { cri } = bed.shim;
     const { id, one, two } = await twoTags();

@@ -20,7 +20,6 @@ import {
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
-import { until } from "../support/wait.js";
 
 describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
   const bed = TestBed.ofSuite();
@@ -117,34 +116,6 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     assert.equal((await shim.cri.ImageStatus({ image: { image: `${repository}:2` } })).image, null);
   });
 
-  test("a name that is none is INVALID_ARGUMENT", async () => {
-    // Not UPPER/case: newer engines take it for the image "case" of a registry "UPPER".
-    for (const image of ["", "registry.example/UPPER:1", "a b", "x@sha256:short"]) {
-      await rejectsWith(shim.cri.PullImage({ image: { image } }), "INVALID_ARGUMENT");
-    }
-  });
-
-  test("concurrent pulls of one image share one request, and one that leaves does not end it for the others", async () => {
-    const { cri } = shim;
-    const { reference } = await push(open);
-    proxy.forget();
-    const hold = proxy.holdNext("before", ({ path }) => path.startsWith("/images/create"));
-    const leaver = new AbortController();
-    const left = cri.PullImage({ image: { image: reference } }, { signal: leaver.signal });
-    await hold.held;
-    const others = Array.from({ length: 4 }, () => cri.PullImage({ image: { image: reference } }));
-    // Answered after them: they have arrived.
-    await cri.Version({});
-    await cri.Version({});
-    leaver.abort();
-    await rejectsWith(left, "CANCELLED");
-    hold.release();
-    const ids = (await Promise.all(others)).map(({ image_ref }) => image_ref);
-    assert.equal(new Set(ids).size, 1);
-    const pulls = proxy.requests.filter(({ path }) => path.startsWith("/images/create"));
-    assert.equal(pulls.length, 1);
-  });
-
   test("a registry that stops sending is given up after the progress deadline", async () => {
     // Answers nothing that it is asked for.
     const silent = createServer(() => undefined).listen(0, "127.0.0.1");
@@ -158,44 +129,6 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     } finally {
       silent.closeAllConnections();
       silent.close();
-    }
-  });
-
-  test("verbose Status tells the layers of a pull until it ends", async () => {
-    const { repository, tag } = await push(open);
-    let release: () => void = () => undefined;
-    const released = new Promise<void>((resolve) => (release = resolve));
-    // Holds blobs back, so that the pull waits for its layers.
-    const slow = createServer((request, response) => {
-      const { url = "", method = "GET" } = request;
-      void (async () => {
-        if (url.includes("/blobs/")) await released;
-        const accept = request.headers.accept ?? "*/*";
-        const answer = await fetch(`http://${open.host}${url}`, { method, headers: { Accept: accept } });
-        response.writeHead(answer.status, Object.fromEntries(answer.headers));
-        response.end(Buffer.from(await answer.arrayBuffer()));
-      })();
-    }).listen(0, "127.0.0.1");
-    await once(slow, "listening");
-    const { port } = slow.address() as AddressInfo;
-    const host = `127.0.0.1:${String(port)}`;
-    const image = `${repository.replace(open.host, host)}:${tag}`;
-    bed.onClose(() => removeImage(image));
-    const pulls = async (): Promise<readonly { image: string; layers: readonly { id: string }[] }[]> =>
-      JSON.parse((await shim.cri.Status({ verbose: true })).info["pulls"] ?? "") as never;
-    try {
-      await using opened = await openToEngine(port);
-      assert.ok(opened);
-      const pulled = shim.cri.PullImage({ image: { image } });
-      await until("the layers are told", async () => (await pulls())[0]?.layers.length);
-      assert.equal((await pulls())[0]?.image, image);
-      release();
-      await pulled;
-      assert.deepEqual(await pulls(), []);
-    } finally {
-      release();
-      slow.closeAllConnections();
-      slow.close();
     }
   });
 
