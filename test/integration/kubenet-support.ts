@@ -76,15 +76,26 @@ export async function ask(
     port,
   }: { readonly protocol: "tcp" | "udp"; readonly host: string; readonly port: number },
 ): Promise<string> {
-  const script = {
-    tcp: 'exec 3<> "/dev/tcp/$0/$1" && cat <&3',
-    // Something that doubles packets gives the answer twice.
-    udp: 'exec 3<> "/dev/udp/$0/$1" && printf ? >&3 && dd bs=64k count=1 <&3 && timeout 0.2 dd bs=64k count=1 <&3',
-  }[protocol];
   const enter = netns === undefined ? [] : ["nsenter", `--net=${netns}`, "--"];
-  return run("env", [...enter, "timeout", "3", "bash", "-c", script, host, String(port)]).then(
+  const tcp = 'exec 3<> "/dev/tcp/$0/$1" && cat <&3';
+  // Not connected: the node answers from the address that is nearest to the caller.
+  const udp = `
+    const socket = require("dgram").createSocket(${JSON.stringify(host.includes(":") ? "udp6" : "udp4")});
+    const end = (text) => { process.stdout.write(text); process.exit(0); };
+    let text = "";
+    // Something that doubles packets gives the answer twice.
+    socket.on("message", (data) => { if (text === "") setTimeout(() => end(text), 200); text += data; });
+    socket.on("error", () => end(""));
+    socket.send("?", ${port}, ${JSON.stringify(host)});
+    setTimeout(end, 3000, "");
+  `;
+  const program =
+    protocol === "tcp"
+      ? ["timeout", "3", "bash", "-c", tcp, host, String(port)]
+      : [process.execPath, "-e", udp];
+  return run("env", [...enter, ...program]).then(
     ({ stdout }) => stdout,
-    // Refused, unreachable, or no further packet in time.
+    // Refused, unreachable, or nothing in time.
     (error: unknown) => (error as { readonly stdout?: string }).stdout ?? "",
   );
 }

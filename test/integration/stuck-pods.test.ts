@@ -112,11 +112,10 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
     );
   }
 
-  async function stuckContainers(create: "create" | "start"): Promise<readonly string[]> {
-    const ids: string[] = [];
-    for (let index = 0; index < stuckCount; index += 1)
-      ids.push(await stuckPod[create]({ metadata: { name: bed.newName("stuck"), attempt: 0 } }));
-    return ids;
+  function stuckContainers(create: "create" | "start"): Promise<readonly string[]> {
+    const made = (): Promise<string> =>
+      stuckPod[create]({ metadata: { name: bed.newName("stuck"), attempt: 0 } });
+    return Promise.all(Array.from({ length: stuckCount }, made));
   }
 
   function isOf(ids: readonly string[], ...methods: readonly string[]) {
