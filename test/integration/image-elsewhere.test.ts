@@ -48,7 +48,7 @@ spec:
       image: ${busybox}
       command: [sh, -c, "mount | grep -q 'tmpfs on /memory' && echo page > /disk/index.html && exec httpd -f -p 8080 -h /disk"]
       volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}]
-      livenessProbe: {httpGet: {port: 8080, path: /index.html}, periodSeconds: 1, failureThreshold: 1}
+      livenessProbe: {httpGet: {port: 8080, path: /index.html}, periodSeconds: 1, timeoutSeconds: 4, failureThreshold: 1}
       readinessProbe: {exec: {command: [test, -d, /memory]}, periodSeconds: 1}
 `;
 
@@ -147,7 +147,7 @@ await inNamespaces(import.meta.url, ["dockerd"], () => {
       assert.equal(Object.keys(before).length, 2);
 
       const executed = await pod("exec", "web", "--", "cat", "/disk/index.html");
-      assert.deepEqual([executed.code, executed.stdout], [0, "page\n"]);
+      assert.deepEqual([executed.code, executed.stdout], [0, "page\n"], executed.stderr);
       const copied = await pod("cp", "web:/disk/index.html", join(directory, "page"));
       assert.equal(copied.code, 0, copied.stderr);
       assert.equal(await readFile(join(directory, "page"), "utf8"), "page\n");
