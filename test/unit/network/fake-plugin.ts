@@ -1,3 +1,8 @@
+import { join } from "node:path";
+import { Flusher } from "../../../src/lib/files/flusher.js";
+import type { NetworkSelection } from "../../../src/network/select-plugin.js";
+import { startAsChild } from "../../../src/shim/native/start-program.js";
+import { recordingLog } from "../../fakes/recording-log.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
 
 /** A plugin that succeeds with nothing unless told otherwise. */
@@ -16,6 +21,31 @@ export function fakePlugin(changes: Partial<NetworkPlugin> = {}): NetworkPlugin 
     podCidrChanged: async () => {},
     notReadyReason: () => undefined,
     describe: () => ({}),
+    ...changes,
+  };
+}
+
+/** Values of the flags on a node whose directories are below `at`. */
+export function selection(
+  at: string,
+  name: NetworkSelection["name"],
+  changes: Partial<NetworkSelection> = {},
+): NetworkSelection {
+  return {
+    name,
+    cniConfDir: join(at, "net.d"),
+    cniBinDirs: [join(at, "bin")],
+    cniCacheDir: join(at, "cache"),
+    podCidrs: { flag: [], remembered: [], remember: () => Promise.resolve() },
+    networkPluginMtuBytes: 0,
+    hairpinMode: "hairpin-veth",
+    nonMasqueradeCidr: "10.0.0.0/8",
+    iptablesMode: "auto",
+    podsOfCni: false,
+    start: startAsChild,
+    flusher: new Flusher(recordingLog()),
+    hostPortOwners: () => Promise.resolve([]),
+    knownSandboxes: () => Promise.resolve(undefined),
     ...changes,
   };
 }

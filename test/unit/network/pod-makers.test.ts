@@ -6,9 +6,9 @@ import { describe, test } from "node:test";
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../src/network/libcni/cache.js";
 import { startAsChild, type StartProgram } from "../../../src/shim/native/start-program.js";
 import { selectNetworkPlugin } from "../../../src/network/select-plugin.js";
-import { Flusher } from "../../../src/lib/files/flusher.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { selection } from "./fake-plugin.js";
 import { FakePlugins, oneAddress, sandboxId } from "./cni/fake-plugins.js";
 
 const never = new AbortController().signal;
@@ -91,34 +91,16 @@ async function startedPlugin(
   { directory, binDir }: FakePlugins,
   name: (typeof present)[number],
 ): Promise<NetworkPlugin> {
-  const log = recordingLog();
   await mkdir(join(directory, "net.d"));
   await writeFile(join(directory, "net.d", "10-net.conflist"), JSON.stringify(list));
-  const { plugin } = await selectNetworkPlugin(
-    {
-      name,
-      cniConfDir: join(directory, "net.d"),
-      cniBinDirs: [binDir],
-      cniCacheDir: join(directory, "cache"),
-      // Only kubenet needs one to be started.
-      podCidrs: {
-        flag: name === "kubenet" ? ["10.1.0.0/24"] : [],
-        remembered: [],
-        remember: () => Promise.resolve(),
-      },
-      networkPluginMtuBytes: 1500,
-      hairpinMode: "hairpin-veth",
-      nonMasqueradeCidr: "10.0.0.0/8",
-      iptablesMode: "auto",
-      podsOfCni: false,
-      start: pluginsAlone(binDir),
-      flusher: new Flusher(log),
-      hostPortOwners: () => Promise.resolve([]),
-      knownSandboxes: () => Promise.resolve(undefined),
-      addressDir: join(directory, "networks"),
-    },
-    log,
-  );
+  // Only kubenet needs one to be started.
+  const flag = name === "kubenet" ? ["10.1.0.0/24"] : [];
+  const node = selection(directory, name, {
+    podCidrs: { flag, remembered: [], remember: () => Promise.resolve() },
+    start: pluginsAlone(binDir),
+    addressDir: join(directory, "networks"),
+  });
+  const { plugin } = await selectNetworkPlugin(node, recordingLog());
   // No-op would load a kernel module.
   if (name !== "no-op") await plugin.start(never);
   return plugin;

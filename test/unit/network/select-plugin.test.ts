@@ -2,32 +2,12 @@ import assert from "node:assert/strict";
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
-import { startAsChild } from "../../../src/shim/native/start-program.js";
-import { Flusher } from "../../../src/lib/files/flusher.js";
+import { selectNetworkPlugin } from "../../../src/network/select-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { selection } from "./fake-plugin.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
-
-function selection(at: string, name: NetworkSelection["name"]): NetworkSelection {
-  return {
-    name,
-    cniConfDir: join(at, "net.d"),
-    cniBinDirs: [join(at, "bin")],
-    cniCacheDir: join(at, "cache"),
-    podCidrs: { flag: [], remembered: [], remember: () => Promise.resolve() },
-    networkPluginMtuBytes: 0,
-    hairpinMode: "hairpin-veth",
-    nonMasqueradeCidr: "10.0.0.0/8",
-    iptablesMode: "auto",
-    podsOfCni: false,
-    start: startAsChild,
-    flusher: new Flusher(recordingLog()),
-    hostPortOwners: () => Promise.resolve([]),
-    knownSandboxes: () => Promise.resolve(undefined),
-  };
-}
 
 describe("selectNetworkPlugin()", () => {
   test("auto gives no-op on a node without CNI, and says why", async () => {

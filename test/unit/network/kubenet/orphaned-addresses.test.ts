@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { freeLeakedAddresses } from "../../../../src/network/kubenet/orphaned-addresses.js";
+import {
+  freeLeakedAddresses,
+  type ReadKnownSandboxes,
+} from "../../../../src/network/kubenet/orphaned-addresses.js";
 import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -71,20 +74,21 @@ describe("freeLeakedAddresses()", () => {
     assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
   });
 
-  test("leaves what no record or checkpoint here tells of: it may be a pod of another shim's engine", async () => {
-    await using at = await temporaryDirectory();
-    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
-    assert.deepEqual(await freeLeakedAddresses({ ...options, knownSandboxes: known([], []) }, never), []);
-    assert.deepEqual([tornDown, calls], [[], []]);
-  });
-
-  test("leaves everything on another engine, where all pods of the first one look dead", async () => {
-    await using at = await temporaryDirectory();
-    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
-    const knownSandboxes = async (): Promise<undefined> => undefined;
-    assert.deepEqual(await freeLeakedAddresses({ ...options, knownSandboxes }, never), []);
-    assert.deepEqual([tornDown, calls], [[], []]);
-  });
+  const untouched: readonly (readonly [what: string, known: ReadKnownSandboxes, error?: RegExp])[] = [
+    ["of what no record tells: it may be a pod of another shim's engine", known([], [])],
+    ["on another engine, where all pods of the first one look dead", async () => undefined],
+    ["when nothing tells which pods live", () => Promise.reject(new Error("no engine")), /no engine/],
+  ];
+  for (const [what, knownSandboxes, error] of untouched) {
+    test(`leaves addresses ${what}`, async () => {
+      await using at = await temporaryDirectory();
+      const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
+      const freeing = freeLeakedAddresses({ ...options, knownSandboxes }, never);
+      if (error === undefined) assert.deepEqual(await freeing, []);
+      else await assert.rejects(freeing, error);
+      assert.deepEqual([tornDown, calls], [[], []]);
+    });
+  }
 
   test("leaves the address of a pod that is being set up, whatever is known of its container", async () => {
     await using at = await temporaryDirectory();
@@ -92,13 +96,5 @@ describe("freeLeakedAddresses()", () => {
     const knownSandboxes = known([], [id("d"), id("e")]);
     await freeLeakedAddresses({ ...options, knownSandboxes, settingUp: new Set([id("d")]) }, never);
     assert.deepEqual(tornDown, [id("e")]);
-  });
-
-  test("touches nothing when it cannot be told who lives", async () => {
-    await using at = await temporaryDirectory();
-    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
-    const knownSandboxes = () => Promise.reject(new Error("no engine"));
-    await assert.rejects(freeLeakedAddresses({ ...options, knownSandboxes }, never), /no engine/);
-    assert.deepEqual([tornDown, calls], [[], []]);
   });
 });
