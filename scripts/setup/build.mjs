@@ -13,7 +13,6 @@ const CONFIGURATION = [
   "package.json",
   "package-lock.json",
   join("scripts", "setup", "bundle.mjs"),
-  join("scripts", "setup", "licenses.mjs"),
   join("scripts", "setup", "quick-bundle.mjs"),
   join("scripts", "setup", "quick-training.mjs"),
 ];

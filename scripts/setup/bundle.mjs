@@ -3,9 +3,8 @@
  * the text in memory is without comments and without modules that nothing uses: see docs/run/performance.md.
  */
 import { build, stop } from "esbuild";
-import { writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { licensesOf } from "./licenses.mjs";
 import { writeQuickBundle } from "./quick-bundle.mjs";
 
 /** What is started, and what the set-up imports; by the file in dist. */
@@ -84,4 +83,40 @@ async function write(root, target, log) {
   const inChunks = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
   const inQuick = await writeQuickBundle({ root, target, common, log });
   writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs: [...inChunks, ...inQuick] }));
+}
+
+/** Up to the name of the innermost package. */
+const packageDirectory = /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
+const licenseFile = /^(?:licen[cs]e|copying|notice)/i;
+
+/**
+ * The licenses of npm packages whose code is in the bundle: most of them want their text to go with every copy. One text for all
+ * packages that one of `inputs` belongs to, in the order of their directories.
+ * @param {{ root: string, inputs: Iterable<string> }} options `inputs`: files, relative to `root`
+ */
+function licensesOf({ root, inputs }) {
+  /** @type {Set<string>} */
+  const directories = new Set();
+  for (const input of inputs) {
+    const [directory] = packageDirectory.exec(input) ?? [];
+    if (directory !== undefined) directories.add(directory);
+  }
+  return [...directories]
+    .sort()
+    .map((directory) => licenseOf(join(root, directory)))
+    .join("\n");
+}
+
+/**
+ * A package without such a file names its license in its package.json.
+ * @param {string} directory
+ */
+function licenseOf(directory) {
+  const text = readFileSync(join(directory, "package.json"), "utf8");
+  const { name, version, license } = /** @type {Record<string, unknown>} */ (JSON.parse(text));
+  const files = readdirSync(directory)
+    .filter((file) => licenseFile.test(file))
+    .sort()
+    .map((file) => `\n${readFileSync(join(directory, file), "utf8").trim()}\n`);
+  return `==== ${String(name)} ${String(version)}, ${String(license)}\n${files.join("")}`;
 }

@@ -129,21 +129,10 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     return { ...source.describe(), legacyHostPorts: legacyHostPorts.present };
   }
 
-  async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    this.#settingUp.add(request.sandboxId);
-    try {
-      return await this.#addOrMakeRoom(request, signal);
-    } finally {
-      this.#settingUp.delete(request.sandboxId);
-    }
-  }
-
   /** A full pool mostly holds leaked addresses: they are freed, and the set-up is tried again. */
-  async #addOrMakeRoom(
-    request: PodNetworkRequest,
-    signal: AbortSignal,
-  ): Promise<readonly string[] | undefined> {
+  async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
     const { pods, freeAddresses, log } = this.parts;
+    this.#settingUp.add(request.sandboxId);
     try {
       return await pods.setUpPod(request, signal);
     } catch (error) {
@@ -153,7 +142,9 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
         return false;
       });
       if (!freed) throw error;
-      return pods.setUpPod(request, signal);
+      return await pods.setUpPod(request, signal);
+    } finally {
+      this.#settingUp.delete(request.sandboxId);
     }
   }
 
