@@ -32,42 +32,24 @@ async function setUp(clamping: OomScoreClamping, dockerd?: FakeProcess, pid = "5
 }
 
 describe("HostOomScores.detect()", () => {
+  const clamped0 = engine(0, withoutSysResource);
+  const inUserNamespace = engine(0, all, { userNamespace: 4026532000 });
   const cases: readonly (readonly [
     what: string,
     clamping: OomScoreClamping,
     dockerd: FakeProcess | undefined,
     clamped: number,
   ])[] = [
-    [
-      "auto clamps to the score of an engine without the capability",
-      "auto",
-      engine(0, withoutSysResource),
-      0,
-    ],
+    ["auto clamps to the score of an engine without the capability", "auto", clamped0, 0],
     ["auto clamps to its score when that is negative, too", "auto", engine(-500, withoutSysResource), -500],
-    [
-      "auto clamps to its score in a container that is to die first",
-      "auto",
-      engine(985, withoutSysResource),
-      985,
-    ],
+    ["auto clamps to its score in a container that dies first", "auto", engine(985, withoutSysResource), 985],
     ["auto leaves scores alone with the capability", "auto", engine(-500, all), -998],
-    [
-      "auto clamps where the capability is one of a user namespace",
-      "auto",
-      engine(0, all, { userNamespace: 4026532000 }),
-      0,
-    ],
+    ["auto clamps where the capability is one of a user namespace", "auto", inUserNamespace, 0],
     ["auto leaves scores alone when the engine cannot be seen", "auto", undefined, -998],
-    [
-      "auto leaves scores alone when the pid is another program's",
-      "auto",
-      engine(0, withoutSysResource, { comm: "sh" }),
-      -998,
-    ],
+    ["auto leaves scores alone when the pid is another program's", "auto", { ...clamped0, comm: "sh" }, -998],
     ["always clamps with the capability, too", "always", engine(-500, all), -500],
     ["always clamps to 0 when the engine cannot be seen", "always", undefined, 0],
-    ["never does not clamp", "never", engine(0, withoutSysResource), -998],
+    ["never does not clamp", "never", clamped0, -998],
   ];
   for (const [what, clamping, dockerd, clamped] of cases) {
     test(what, async () => {

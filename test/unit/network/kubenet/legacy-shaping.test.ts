@@ -22,15 +22,13 @@ function shaping(show: () => Answer) {
   return { run, log, shaping: new LegacyShaping(log, run) };
 }
 
-describe("parseFilters()", () => {
-  test("takes no filter of another kind", () => {
-    const other = twoFilters.replaceAll("at 16", "at 20").replaceAll("parent 1:", "parent ffff:");
-    assert.deepEqual(parseFilters(other), []);
-  });
-});
-
 describe("parseFilters() leaves filters of others", () => {
   for (const [what, change] of [
+    ["below another parent", (text: string) => text.replaceAll("parent 1:", "parent ffff:")],
+    [
+      "that match the source",
+      (text: string) => text.replaceAll("at 16", "at 20").replaceAll("at 12", "at 20"),
+    ],
     ["with another priority", (text: string) => text.replaceAll(" pref 1 ", " pref 10 ")],
     [
       "that match a port as well",

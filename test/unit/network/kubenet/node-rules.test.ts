@@ -8,6 +8,7 @@ import type { RunCommand } from "../../../../src/network/iptables/run-command.js
 import { orAbort } from "../../../../src/lib/abort.js";
 import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
+import { turns } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
 
 const { commandsInOrder } = JSON.parse(
@@ -48,7 +49,6 @@ function setUp(answer: (command: RecordedCommand) => Answer, families: AddressFa
 const accepting: Answer = { stdout: "-P FORWARD ACCEPT\n" };
 const dropping: Answer = { stdout: "-P FORWARD DROP\n" };
 const missing: Answer = { exitCode: 1 };
-const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 describe("NodeRules", () => {
   test("lets pods through a FORWARD chain that drops, in the families of the pods", async () => {
@@ -102,7 +102,7 @@ describe("NodeRules", () => {
     const options = { iptables, log, clock, nonMasqueradeCidr: "10.0.0.0/8" };
     const rules = new NodeRules({ ...options, families: () => new Set() });
     const starting = rules.start(never);
-    await turn();
+    await turns(1);
     assert.equal(running, 1);
     rules.stop();
     await starting;
@@ -128,7 +128,7 @@ describe("NodeRules", () => {
     assert.equal(added(), 1);
     present = false;
     clock.pass(60_000);
-    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
+    await turns(20);
     assert.equal(added(), 2);
     rules.stop();
     assert.equal(clock.timers.size, 0);
@@ -142,11 +142,11 @@ describe("NodeRules", () => {
     await rules.start(never);
     assert.match(rules.problem ?? "", /no nat/);
     clock.pass(5000);
-    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
+    await turns(20);
     assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
     fails = false;
     clock.pass(5000);
-    for (let turns = 0; turns < 20 && clock.timers.size === 0; turns += 1) await turn();
+    await turns(20);
     assert.equal(rules.problem, undefined);
     rules.stop();
   });
