@@ -48,43 +48,28 @@ describe("findDockerd()", () => {
     });
   });
 
-  const others: (readonly [what: string, add: (at: Awaited<ReturnType<typeof setUp>>) => Promise<void>])[] = [
-    [
-      "has put a link to the socket in the place of its own",
-      async (at) => {
-        const own = join(at.fake.directory, "own.sock");
-        await symlink(at.socket, own);
-        await at.fake.add(50, { comm: "dockerd", sockets: { 7: own } });
-      },
-    ],
-    [
-      "does not hold the socket",
-      (at) => at.fake.add(50, { comm: "dockerd", otherSockets: { 7: at.socket } }),
-    ],
-    ["is another program", (at) => at.fake.add(50, { comm: "socat", sockets: { 7: at.socket } })],
-    ["listens elsewhere", (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: "/run/other.sock" } })],
-    [
-      "has bound a relative path",
-      (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: "docker.sock" } }),
-    ],
-    [
-      "listens on an abstract socket of that name",
-      (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: `@${at.socket}` } }),
-    ],
-    [
-      "means a file in another mount namespace",
-      (at) =>
-        at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, mountNamespace: 9, root: "/nowhere" }),
-    ],
+  test("ignores a process that has put a link to the socket in the place of its own", async () => {
+    await using at = await setUp();
+    const own = join(at.fake.directory, "own.sock");
+    await symlink(at.socket, own);
+    await at.fake.add(50, { comm: "dockerd", sockets: { 7: own } });
+    assert.equal(await findDockerd(at.fake.proc, at.socket, at.pidFiles), undefined);
+  });
+
+  const others: readonly (readonly [what: string, changes: (socket: string) => FakeProcess])[] = [
+    ["does not hold the socket", (socket) => ({ sockets: {}, otherSockets: { 7: socket } })],
+    ["is another program", () => ({ comm: "socat" })],
+    ["listens elsewhere", () => ({ sockets: { 7: "/run/other.sock" } })],
+    ["has bound a relative path", () => ({ sockets: { 7: "docker.sock" } })],
+    ["listens on an abstract socket of that name", (socket) => ({ sockets: { 7: `@${socket}` } })],
+    ["means a file in another mount namespace", () => ({ mountNamespace: 9, root: "/nowhere" })],
+    ...foreign.map(([what, changes]) => [what, () => changes] as const),
   ];
-  for (const [what, changes] of foreign) {
-    others.push([what, (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes })]);
-  }
-  for (const [what, add] of others) {
+  for (const [what, changes] of others) {
     test(`ignores a process that ${what}, even when the pid file names it`, async () => {
       await using at = await setUp();
       await writeFile(at.pidFiles[0] ?? "", "50");
-      await add(at);
+      await at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes(at.socket) });
       assert.equal(await findDockerd(at.fake.proc, at.socket, at.pidFiles), undefined);
     });
   }

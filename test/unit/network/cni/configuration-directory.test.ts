@@ -67,6 +67,7 @@ const skipped = (): readonly string[] =>
     .map(({ fields }) => String(fields["reason"]));
 
 describe("the choice", () => {
+  const b = { "b.conf": single("b") };
   const rows: readonly (readonly [
     rule: string,
     files: Readonly<Record<string, string>>,
@@ -81,21 +82,13 @@ describe("the choice", () => {
       { "a.conf.bak": single("a"), "b.conflist.swp": list("b") },
       undefined,
     ],
-    ["a list in a .conf file is skipped", { "a.conf": list("a"), "b.conf": single("b") }, "b"],
-    [
-      "a single plugin in a .conflist file is skipped",
-      { "a.conflist": single("a"), "b.conf": single("b") },
-      "b",
-    ],
-    ["broken JSON is skipped", { "a.conf": "{", "b.conf": single("b") }, "b"],
-    [
-      "a list with a missing plugin is skipped",
-      { "a.conflist": list("a", "no"), "b.conf": single("b") },
-      "b",
-    ],
-    ["a list with a bad name is skipped", { "a.conflist": list("a/b"), "b.conf": single("b") }, "b"],
-    ["an empty list is skipped", { "a.conflist": '{"name":"a","plugins":[]}', "b.conf": single("b") }, "b"],
-    ["a list without plugins needs drop-ins", { "a.conflist": '{"name":"a"}', "b.conf": single("b") }, "b"],
+    ["a list in a .conf file is skipped", { "a.conf": list("a"), ...b }, "b"],
+    ["a single plugin in a .conflist file is skipped", { "a.conflist": single("a"), ...b }, "b"],
+    ["broken JSON is skipped", { "a.conf": "{", ...b }, "b"],
+    ["a list with a missing plugin is skipped", { "a.conflist": list("a", "no"), ...b }, "b"],
+    ["a list with a bad name is skipped", { "a.conflist": list("a/b"), ...b }, "b"],
+    ["an empty list is skipped", { "a.conflist": '{"name":"a","plugins":[]}', ...b }, "b"],
+    ["a list without plugins needs drop-ins", { "a.conflist": '{"name":"a"}', ...b }, "b"],
     [
       "the list's version must be one of the plugin's",
       { "a.conf": single("a").replace("0.4.0", "0.2.0") },

@@ -4,6 +4,7 @@ import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
+import { until } from "../../../fakes/turns.js";
 import { debianPlugins, type FakePlugins } from "./kubenet-parts.js";
 
 function setUp(plugins: FakePlugins) {
@@ -65,9 +66,7 @@ describe("KubenetSource", () => {
     assert.equal(source.lastGood()?.name, "kubenet");
     plugins.installed.set("host-local", versions);
     clock.pass(5000);
-    for (let turns = 0; turns < 50 && source.state().network === undefined; turns += 1) {
-      await new Promise((resolve) => void setImmediate(resolve));
-    }
+    await until("the network is back", () => source.state().network !== undefined);
     assert.equal(source.state().network?.name, "kubenet");
     await source.stop();
     assert.equal(clock.timers.size, 0);
