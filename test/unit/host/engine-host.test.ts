@@ -51,40 +51,32 @@ describe("EngineHost", () => {
     return reachLine(found.reach);
   }
 
-  const pending = "not known yet: processes, cgroups, network namespaces";
   const processes = "processes, cgroups, network namespaces";
+  const partly = (proven: string, missing?: string): string =>
+    `${proven}; not known yet: ${processes}${missing === undefined ? "" : `; out of reach: ${missing} (docs/run/remote.md)`}`;
+  const answering = (firstMissingPath: EngineHostDeps["engine"]["firstMissingPath"]) => ({
+    engine: { ...engineThatSees(), firstMissingPath },
+  });
+  const otherKernel = `files, host paths; out of reach: ${processes} (docs/run/remote.md)`;
+  const nothing = partly("no job proven", "files, host paths");
+  const refusing = answering(() => Promise.reject(new Error("denied")));
+  const unused = "nothing of the engine's host (--engine-reach=remote)";
   const cases: readonly (readonly [string, Parameters<typeof reachIn>[0], string])[] = [
-    ["proves what the engine finds", {}, `files, host paths; ${pending}`],
-    [
-      "proves no files that the engine does not find",
-      { seen: ["state"] },
-      `host paths; ${pending}; out of reach: files (docs/run/remote.md)`,
-    ],
-    [
-      "proves no host paths that the engine does not find",
-      { seen: ["root"] },
-      `files; ${pending}; out of reach: host paths (docs/run/remote.md)`,
-    ],
+    ["proves what the engine finds", {}, partly("files, host paths")],
+    ["proves no files that the engine does not find", { seen: ["state"] }, partly("host paths", "files")],
+    ["proves no host paths that the engine does not find", { seen: ["root"] }, partly("files", "host paths")],
     [
       "proves nothing with an engine that finds everything",
-      { engine: { ...engineThatSees(), firstMissingPath: () => Promise.resolve(undefined) } },
-      `no job proven; ${pending}; out of reach: files, host paths (docs/run/remote.md)`,
+      answering(() => Promise.resolve(undefined)),
+      nothing,
     ],
-    [
-      "proves nothing with an engine that refuses to say",
-      { engine: { ...engineThatSees(), firstMissingPath: () => Promise.reject(new Error("denied")) } },
-      `no job proven; ${pending}; out of reach: files, host paths (docs/run/remote.md)`,
-    ],
+    ["proves nothing with an engine that refuses to say", refusing, nothing],
     [
       "knows that processes under another kernel are out of reach",
       { kernelVersion: "6.6.12-linuxkit" },
-      `files, host paths; out of reach: ${processes} (docs/run/remote.md)`,
+      otherKernel,
     ],
-    [
-      "uses nothing that is not wanted",
-      { mode: "remote" },
-      "nothing of the engine's host (--engine-reach=remote)",
-    ],
+    ["uses nothing that is not wanted", { mode: "remote" }, unused],
   ];
   for (const [what, change, line] of cases) {
     test(what, async () => {

@@ -62,6 +62,11 @@ const removal: Removal = {
   capabilityArgs: {},
   subject: "x",
 };
+/** As other programs leave it. */
+const legacyEntry: CacheEntry = {
+  ...{ containerId: id, ifName: "eth0", networkName: "net", config: list.text },
+  ...{ cniArgs: [], capabilityArgs: {}, result: oneAddress },
+};
 const files = (): Promise<string[]> => readdir(join(directory, "results"));
 const deletions = async (): Promise<readonly string[]> =>
   (await fake.order()).filter((call) => call.startsWith("DEL"));
@@ -121,16 +126,9 @@ describe("remove()", () => {
   });
 
   test("finds what another shim remembered, and forgets it", async () => {
-    const entry: CacheEntry = {
-      containerId: id,
-      ifName: "eth0",
-      networkName: "net",
-      config: list.text,
-      cniArgs: [["K8S_POD_NAME", "old"]],
-      // dockershim and cri-dockerd write this when they have lost the checkpoint.
-      capabilityArgs: { portMappings: [] },
-      result: oneAddress,
-    };
+    // dockershim and cri-dockerd write no port mappings when they have lost the checkpoint.
+    const args = { cniArgs: [["K8S_POD_NAME", "old"]] as const, capabilityArgs: { portMappings: [] } };
+    const entry = { ...legacyEntry, ...args };
     const loopback = { ...entry, networkName: "cni-loopback" };
     const ofKubenet = { ...entry, networkName: "kubenet-loopback", ifName: "lo" };
     for (const each of [entry, loopback, ofKubenet]) {
@@ -145,15 +143,9 @@ describe("remove()", () => {
   });
 
   test("uses the single plugin that kubenet of another shim has remembered, whatever the present list is", async () => {
-    const entry: CacheEntry = {
-      containerId: id,
-      ifName: "eth0",
-      networkName: "kubenet",
-      config: '{"cniVersion":"0.1.0","name":"kubenet","type":"two","bridge":"cbr0"}',
-      cniArgs: [],
-      capabilityArgs: {},
-      result: { ip4: { ip: "10.1.2.3/24" }, dns: {} },
-    };
+    const config = '{"cniVersion":"0.1.0","name":"kubenet","type":"two","bridge":"cbr0"}';
+    const result = { ip4: { ip: "10.1.2.3/24" }, dns: {} };
+    const entry = { ...legacyEntry, networkName: "kubenet", config, result };
     await writeFile(join(directory, "legacy", cacheFileName(entry)), formatCacheEntry(entry));
     await attachments.remove({ ...removal, network: list }, never);
     const calls = await fake.calls();
