@@ -24,7 +24,7 @@ import { declaredCapabilities, type NetworkList } from "../libcni/configuration.
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
-import type { NetworkSource } from "./configuration-directory.js";
+import type { NetworkSource } from "./network-source.js";
 import { podAddresses } from "../libcni/result.js";
 import type { StatusProbe } from "./status-probe.js";
 

@@ -1,17 +1,15 @@
 /** The network list of a directory, kept up to date with its files and with the installed plugins. */
 import { messageOf } from "../../lib/errors.js";
-import { CoalescedWork } from "../../lib/sync/coalesced-work.js";
 import type { Logger } from "../../lib/log.js";
-import { systemClock, type Clock } from "../../lib/time.js";
+import type { Clock } from "../../lib/time.js";
 import { readConfigurationFiles, type ConfigurationFile } from "../libcni/configuration-files.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import { DirectoryWatch, type WatchDirectory } from "../../lib/files/directory-watch.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import { PluginVersions } from "../libcni/versions.js";
+import { RefreshedSource, type NetworkState } from "./network-source.js";
 import { binariesOf, validateList } from "../libcni/validate-list.js";
 
-/** How often to check the installed plugins, and the files in case the watch fails. */
-const pollMs = 5000;
 /** Editors and installers write in several steps. */
 const debounceMs = 200;
 
@@ -33,26 +31,19 @@ export interface SkippedFile {
  * loopback alone. Plugins are run only when a file or a binary has changed. Without a valid file the state is
  * a problem, and the last valid list is kept for tear-downs.
  */
-export class ConfigurationDirectory implements NetworkSource {
+export class ConfigurationDirectory extends RefreshedSource {
   readonly #versions: PluginVersions;
   readonly #watch: DirectoryWatch;
-  readonly #clock: Clock;
-  #state: NetworkState;
-  #lastGood: NetworkList | undefined;
   #skipped: readonly SkippedFile[] = [];
   /** The problem and the content of each reported file. */
   #reported = new Map<string, string>();
   #fingerprint: string | undefined;
-  readonly #looks = new CoalescedWork<void>(() => this.#renewAndLook());
-  #stopped = true;
   #stopping = new AbortController();
-  #cancelPoll: () => void = () => undefined;
   #cancelDebounce: () => void = () => undefined;
 
   constructor(private readonly options: ConfigurationDirectoryOptions) {
-    this.#state = { problem: `${options.directory} is being read, its plugins have not answered yet` };
+    super({ problem: `${options.directory} is being read, its plugins have not answered yet` }, options);
     this.#versions = new PluginVersions(options.invoker);
-    this.#clock = options.clock ?? systemClock;
     const { watchDirectory } = options;
     this.#watch = new DirectoryWatch(options.directory, {
       onChange: () => this.#changed(),
@@ -60,32 +51,20 @@ export class ConfigurationDirectory implements NetworkSource {
     });
   }
 
-  async start(_signal: AbortSignal): Promise<void> {
-    this.#stopped = false;
+  override async start(): Promise<void> {
     this.#stopping = new AbortController();
-    await this.refresh();
-    this.#poll();
+    await super.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelPoll();
+  override async stop(): Promise<void> {
     this.#cancelDebounce();
     this.#watch.stop();
     this.#stopping.abort();
-    await this.#looks.settled();
-  }
-
-  state(): NetworkState {
-    return this.#state;
-  }
-
-  lastGood(): NetworkList | undefined {
-    return this.#lastGood;
+    await super.stop();
   }
 
   describe(): Readonly<Record<string, unknown>> {
-    const { network, problem } = this.#state;
+    const { network, problem } = this.state();
     return {
       confDir: this.options.directory,
       binDirs: this.options.invoker.binDirs,
@@ -101,42 +80,22 @@ export class ConfigurationDirectory implements NetworkSource {
     };
   }
 
-  /**
-   * Reads the directory now. Never throws: a failure becomes the state. Calls during a read share the next
-   * one.
-   */
-  async refresh(): Promise<void> {
-    this.#looks.request();
-    await this.#looks.settled();
-  }
-
-  async #renewAndLook(): Promise<void> {
-    // The watch comes first, so that a change after the read is not missed.
-    if (!this.#stopped) await this.#watch.renew();
-    await this.#look();
-  }
-
   #changed(): void {
-    if (this.#stopped) return;
+    if (this.isStopped) return;
     this.#cancelDebounce();
-    this.#cancelDebounce = this.#clock.after(debounceMs, () => void this.refresh());
+    this.#cancelDebounce = this.clock.after(debounceMs, () => void this.refresh());
   }
 
-  #poll(): void {
-    if (this.#stopped) return;
-    this.#cancelPoll = this.#clock.after(pollMs, () => {
-      void this.refresh().then(() => this.#poll());
-    });
-  }
-
-  async #look(): Promise<void> {
+  protected async look(): Promise<void> {
+    // The watch comes first, so that a change after the read is not missed.
+    if (!this.isStopped) await this.#watch.renew();
     const { directory } = this.options;
     let files: readonly ConfigurationFile[];
     try {
       files = await readConfigurationFiles(directory);
     } catch (error) {
       this.#fingerprint = undefined;
-      this.#become({ problem: messageOf(error) }, []);
+      this.#show({ problem: messageOf(error) }, []);
       return;
     }
     const fingerprint = await this.#fingerprintOf(files);
@@ -146,7 +105,7 @@ export class ConfigurationDirectory implements NetworkSource {
     if (this.#stopping.signal.aborted) return;
     this.#fingerprint = worthRetry ? undefined : fingerprint;
     this.#report(files, skipped);
-    this.#become(state, skipped);
+    this.#show(state, skipped);
   }
 
   async #choose(files: readonly ConfigurationFile[]): Promise<Choice> {
@@ -196,16 +155,15 @@ export class ConfigurationDirectory implements NetworkSource {
     return JSON.stringify([contents, await Promise.all(binaries)]);
   }
 
-  #become(state: NetworkState, skipped: readonly SkippedFile[]): void {
+  #show(state: NetworkState, skipped: readonly SkippedFile[]): void {
     const { log } = this.options;
-    const before = this.#state;
-    this.#state = state;
+    const before = this.state();
+    this.become(state);
     this.#skipped = skipped;
     if (state.network === undefined) {
       if (before.problem !== state.problem) log.warn({ reason: state.problem }, "no CNI network");
       return;
     }
-    this.#lastGood = state.network;
     if (before.network?.text !== state.network.text || before.network.source !== state.network.source) {
       const { name: network, source: file, cniVersion } = state.network;
       log.info({ network, file, cniVersion }, "using CNI configuration");
@@ -230,22 +188,4 @@ interface Choice {
   readonly state: NetworkState;
   readonly skipped: readonly SkippedFile[];
   readonly worthRetry: boolean;
-}
-
-/** Has exactly one of the two. */
-export type NetworkState =
-  | { readonly network: NetworkList; readonly problem?: undefined }
-  | { readonly network?: undefined; readonly problem: string };
-
-/** Where the network list comes from: a directory that administrators write to, or the program itself. */
-export interface NetworkSource {
-  /** Resolves when the first state is known, whatever it is. */
-  start(signal: AbortSignal): Promise<void>;
-  stop(): Promise<void>;
-  /** The list for new pods. */
-  state(): NetworkState;
-  /** The last valid list, to tear down pods without a cached one. */
-  lastGood(): NetworkList | undefined;
-  /** Facts for verbose Status. */
-  describe(): Readonly<Record<string, unknown>>;
 }

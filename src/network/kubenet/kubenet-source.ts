@@ -1,12 +1,11 @@
 /** The network list of kubenet, made from the pod CIDR and the installed plugins. */
 import { deadline } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
-import { CoalescedWork } from "../../lib/sync/coalesced-work.js";
 import type { Logger } from "../../lib/log.js";
-import { systemClock, type Clock } from "../../lib/time.js";
-import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
+import type { Clock } from "../../lib/time.js";
+import { parseNetworkList, requireUsable } from "../libcni/configuration.js";
 import type { PluginInvoker } from "../libcni/invoke-plugin.js";
-import type { NetworkSource, NetworkState } from "../cni/configuration-directory.js";
+import { RefreshedSource, type NetworkState } from "../cni/network-source.js";
 import {
   optionalPlugins,
   requiredPlugins,
@@ -28,45 +27,17 @@ export interface KubenetSourceOptions {
 /** dockershim's words, which people search for. */
 const noSubnets = "kubenet does not have netConfig. This is most likely due to lack of PodCIDR";
 
-/** How often to check which plugins are installed. */
-const pollMs = 5000;
 const versionTimeoutMs = 10_000;
 
-export class KubenetSource implements NetworkSource {
-  readonly #clock: Clock;
+export class KubenetSource extends RefreshedSource {
   #subnets: readonly PodSubnet[] = [];
   #mtuBytes = 0;
   #firewall = false;
-  #state: NetworkState = { problem: noSubnets };
-  #lastGood: NetworkList | undefined;
   #missing: readonly OptionalPlugin[] = [];
   #fingerprint: string | undefined;
-  readonly #looks = new CoalescedWork<void>(() => this.#look());
-  #stopped = true;
-  #cancelPoll: () => void = () => undefined;
 
   constructor(private readonly options: KubenetSourceOptions) {
-    this.#clock = options.clock ?? systemClock;
-  }
-
-  async start(): Promise<void> {
-    this.#stopped = false;
-    await this.refresh();
-    this.#poll();
-  }
-
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelPoll();
-    await this.#looks.settled();
-  }
-
-  state(): NetworkState {
-    return this.#state;
-  }
-
-  lastGood(): NetworkList | undefined {
-    return this.#lastGood;
+    super({ problem: noSubnets }, options);
   }
 
   get subnets(): readonly PodSubnet[] {
@@ -74,7 +45,7 @@ export class KubenetSource implements NetworkSource {
   }
 
   describe(): Readonly<Record<string, unknown>> {
-    const { network, problem } = this.#state;
+    const { network, problem } = this.state();
     return {
       binDirs: this.options.invoker.binDirs,
       podCidrs: this.#subnets.map(({ cidr }) => cidr),
@@ -88,7 +59,7 @@ export class KubenetSource implements NetworkSource {
 
   /** Whether the list has the plugin. */
   has(plugin: OptionalPlugin): boolean {
-    return this.#state.network?.plugins.some(({ type }) => type === plugin) === true;
+    return this.state().network?.plugins.some(({ type }) => type === plugin) === true;
   }
 
   /** Changes the given settings. The state is up to date when the promise resolves. */
@@ -108,26 +79,15 @@ export class KubenetSource implements NetworkSource {
     await this.refresh();
   }
 
-  /** Builds the list now. Never throws: a failure becomes the state. */
-  async refresh(): Promise<void> {
-    this.#looks.request();
-    await this.#looks.settled();
-  }
-
-  #poll(): void {
-    if (this.#stopped) return;
-    this.#cancelPoll = this.#clock.after(pollMs, () => void this.refresh().then(() => this.#poll()));
-  }
-
-  async #look(): Promise<void> {
+  protected async look(): Promise<void> {
     const { invoker, versions } = this.options;
     const missing = await this.#missingRequired();
     if (missing !== undefined) {
-      this.#become({ problem: missing });
+      this.become({ problem: missing });
       return;
     }
     if (this.#subnets.length === 0) {
-      this.#become({ problem: noSubnets });
+      this.become({ problem: noSubnets });
       return;
     }
     const wanted = optionalPlugins.filter((type) => type !== "firewall" || this.#firewall);
@@ -138,7 +98,7 @@ export class KubenetSource implements NetworkSource {
     if (fingerprint === this.#fingerprint) return;
     const version = await commonVersion(types, versions, deadline(versionTimeoutMs, "ask for versions"));
     if (version.cniVersion === undefined) {
-      this.#become({ problem: version.problem });
+      this.become({ problem: version.problem });
       return;
     }
     try {
@@ -149,10 +109,10 @@ export class KubenetSource implements NetworkSource {
         hairpinMode: this.options.hairpinMode,
         plugins: new Set(installed),
       });
-      this.#become({ network: requireUsable(parseNetworkList(text, "kubenet")) });
+      this.become({ network: requireUsable(parseNetworkList(text, "kubenet")) });
       this.#fingerprint = fingerprint;
     } catch (error) {
-      this.#become({ problem: messageOf(error) });
+      this.become({ problem: messageOf(error) });
     }
   }
 
@@ -176,16 +136,15 @@ export class KubenetSource implements NetworkSource {
     return JSON.stringify([this.#subnets, this.#mtuBytes, binaries]);
   }
 
-  #become(state: NetworkState): void {
-    const before = this.#state;
-    this.#state = state;
+  protected override become(state: NetworkState): void {
+    const before = this.state();
+    super.become(state);
     if (state.network === undefined) {
       this.#fingerprint = undefined;
       if (before.problem !== state.problem)
         this.options.log.warn({ reason: state.problem }, "kubenet is not ready");
       return;
     }
-    this.#lastGood = state.network;
     if (before.network?.text === state.network.text) return;
     const { cniVersion, plugins } = state.network;
     this.options.log.info(

@@ -13,8 +13,6 @@ import { until } from "../../../fakes/turns.js";
 import { FakePlugins } from "./fake-plugins.js";
 import { golden } from "./golden.js";
 
-const never = new AbortController().signal;
-
 let fake: FakePlugins;
 let directory: string;
 let clock: ManualClock;
@@ -99,7 +97,7 @@ describe("the choice", () => {
   for (const [rule, files, chosen] of rows) {
     test(rule, async () => {
       for (const [name, text] of Object.entries(files)) await put(name, text);
-      await source.start(never);
+      await source.start();
       assert.equal(network(), chosen);
       if (chosen === undefined) assert.match(problem(), /^no (valid )?networks found in /);
     });
@@ -114,7 +112,7 @@ describe("the choice", () => {
       for (const type of ["flannel", "portmap", "multus", "weave-net", "bridge", "host-local", "cilium-cni"])
         await fake.install(type, versions);
       await put(name, JSON.stringify(content));
-      await source.start(never);
+      await source.start();
       assert.equal(problem(), "");
       assert.equal(source.state().network?.cniVersion, "0.1.0");
     });
@@ -125,7 +123,7 @@ describe("the choice", () => {
     await fake.install("loopback");
     await put("99-loopback.conf", loopback);
     await put("99-missing.conflist", '{"name":"lo","plugins":[{"type":"loopback"}]}');
-    await source.start(never);
+    await source.start();
     assert.match(
       problem(),
       /99-loopback\.conf: its only plugin is "loopback", which gives pods no address; .*99-missing\.conflist/,
@@ -136,7 +134,7 @@ describe("the choice", () => {
     await fake.install("loopback");
     await put("10-a.conf", single("a"));
     await put("99-loopback.conf", loopback);
-    await source.start(never);
+    await source.start();
     assert.deepEqual([network(), skipped()], ["a", []]);
     await put("00-loopback.conf", loopback);
     await source.refresh();
@@ -159,7 +157,7 @@ describe("the choice", () => {
     ]) {
       await put(`a/${name}`, JSON.stringify({ type, order: name }));
     }
-    await source.start(never);
+    await source.start();
     const { network: found } = source.state();
     assert.deepEqual(
       found?.plugins.map(({ type }) => type),
@@ -176,7 +174,7 @@ describe("the choice", () => {
 
   test("a missing directory has no network until it is made", async () => {
     await rm(directory, { recursive: true });
-    await source.start(never);
+    await source.start();
     assert.equal(problem(), `no networks found in ${directory}`);
     assert.equal(events.length, 0);
     await mkdir(directory);
@@ -191,7 +189,7 @@ test("a broken file is reported with its position once per content, also behind 
   await put("a.conf", '{\n  "name": oops\n}');
   await put("b.conf", single("b"));
   await put("c.conf", "[");
-  await source.start(never);
+  await source.start();
   assert.equal(network(), "b");
   assert.equal(skipped().length, 2);
   assert.match(skipped()[0]!, /a\.conf": line 2, column 11: expected a value, found "o"$/);
@@ -210,7 +208,7 @@ test("a broken file is reported with its position once per content, also behind 
 
 test("when the last valid file goes, the state is a problem and the last good list is kept for tear-down", async () => {
   await put("a.conf", single("a"));
-  await source.start(never);
+  await source.start();
   await rm(join(directory, "a.conf"));
   await source.refresh();
   assert.equal(problem(), `no networks found in ${directory}`);
@@ -225,7 +223,7 @@ test("when the last valid file goes, the state is a problem and the last good li
 
 test("plugins are asked for their versions once per binary, not once per look", async () => {
   await put("a.conflist", list("a", "bridge", "portmap", "bridge"));
-  await source.start(never);
+  await source.start();
   await source.refresh();
   await put("b.conf", single("b"));
   await source.refresh();
@@ -240,7 +238,7 @@ test("plugins are asked for their versions once per binary, not once per look", 
 
 test("a missing binary is a problem that ends when it is installed", async () => {
   await put("a.conflist", list("a", "bridge", "firewall"));
-  await source.start(never);
+  await source.start();
   assert.match(problem(), /failed to find plugin "firewall" in path \[/);
   await fake.install("firewall");
   clock.pass(5000);
@@ -259,7 +257,7 @@ const helpers: readonly (readonly [string, object])[] = [
 for (const [what, members] of helpers) {
   test(`a missing ${what} plugin is a problem that ends when it is installed`, async () => {
     await put("a.conf", JSON.stringify({ name: "a", cniVersion: "0.4.0", type: "bridge", ...members }));
-    await source.start(never);
+    await source.start();
     assert.match(problem(), /failed to find plugin "helper" in path \[/);
     await fake.install("helper");
     clock.pass(5000);
@@ -275,7 +273,7 @@ describe("cniVersions", () => {
   test("the newest that all plugins speak is used, for DEL as for ADD", async () => {
     await fake.install("portmap", ["0.4.0", "1.0.0"]);
     await put("a.conflist", offering(["1.1.0", "0.4.0", "1.0.0"]));
-    await source.start(never);
+    await source.start();
     const { network: found } = source.state();
     assert.equal(found?.cniVersion, "1.0.0");
     assert.equal(parseNetworkList(found.text, "cache").cniVersion, "1.0.0");
@@ -285,7 +283,7 @@ describe("cniVersions", () => {
     await fake.install("bridge", ["0.4.0"]);
     await fake.install("portmap", ["1.0.0"]);
     await put("a.conflist", offering(["0.4.0", "1.0.0"]));
-    await source.start(never);
+    await source.start();
     assert.match(problem(), /its plugins \[bridge portmap\] have no version in common$/);
     await put("a.conflist", offering(["1.1.0", "1.0.0"]));
     await source.refresh();
@@ -299,7 +297,7 @@ describe("cniVersions", () => {
 test("stop() ends plugins that are being asked and hang", async () => {
   await fake.behave("bridge", "VERSION", `touch '${fake.directory}/asked'; sleep 1000`);
   await put("a.conf", single("a"));
-  const starting = source.start(never);
+  const starting = source.start();
   await until("the plugin is asked", () => existsSync(join(fake.directory, "asked")));
   assert.match(problem(), /is being read, its plugins have not answered yet$/);
   await source.stop();
@@ -310,7 +308,7 @@ test("stop() ends plugins that are being asked and hang", async () => {
 test("a plugin that fails to answer is asked again although nothing has changed", async () => {
   await put("a.conf", single("a"));
   await fake.behave("bridge", "VERSION", "exit 1");
-  await source.start(never);
+  await source.start();
   assert.match(problem(), /CNI plugin "bridge" VERSION: netplugin failed with no error message/);
   await fake.behaveAgain("bridge", "VERSION");
   await source.refresh();
@@ -348,14 +346,14 @@ for (const [what, script, cniVersion, expected] of versionReplies) {
   test(`a plugin ${what}`, async () => {
     await fake.behave("bridge", "VERSION", script);
     await put("a.conf", JSON.stringify({ name: "a", cniVersion, type: "bridge" }));
-    await source.start(never);
+    await source.start();
     if (expected === undefined) assert.equal(network(), "a");
     else assert.match(problem(), expected);
   });
 }
 
 test("an event is followed by a look after a pause, many events by one", async () => {
-  await source.start(never);
+  await source.start();
   await put("a.conf", single("a"));
   for (const notify of [...events, ...events]) notify();
   clock.pass(199);
@@ -366,7 +364,7 @@ test("an event is followed by a look after a pause, many events by one", async (
 });
 
 test("a replaced directory is watched anew", async () => {
-  await source.start(never);
+  await source.start();
   await rename(directory, `${directory}.old`);
   await mkdir(directory);
   await source.refresh();

@@ -1,5 +1,5 @@
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import type { NetworkSource, NetworkState } from "../../../../src/network/cni/configuration-directory.js";
+import type { NetworkSource, NetworkState } from "../../../../src/network/cni/network-source.js";
 
 /** A source that says what the test wants. */
 export class FixedSource implements NetworkSource {
