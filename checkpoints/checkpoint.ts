@@ -71,7 +71,6 @@ export function decodeCheckpoint(bytes: Uint8Array): DecodeResult {
   }
 }
 
-/** Throws `MalformedFile`. */
 function toCheckpoint({ name, namespace, data }: RawCheckpoint): PodSandboxCheckpoint {
   const portMappings = (data.portMappings ?? []).map(fromRaw);
   return {
@@ -95,13 +94,7 @@ function toRaw(mapping: CheckpointPortMapping): RawPortMapping {
   return { protocol, containerPort, hostPort, hostIp };
 }
 
-function fromRaw(mapping: RawPortMapping | null, index: number): CheckpointPortMapping {
-  const name = `port_mappings[${index}]`;
-  if (mapping === null) throw new MalformedFile(`${name} is null`);
-  const { protocol, containerPort, hostPort, hostIp } = mapping;
-  if (protocol === undefined || containerPort === undefined || hostPort === undefined) {
-    throw new MalformedFile(`${name} lacks its protocol or a port`);
-  }
+function fromRaw({ protocol, containerPort, hostPort, hostIp }: RawPortMapping): CheckpointPortMapping {
   return { protocol: protocolOf(protocol), containerPort, hostPort, ...(hostIp === "" ? {} : { hostIp }) };
 }
 

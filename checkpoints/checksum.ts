@@ -4,7 +4,7 @@
  * checksum in dockershim than in cri-dockerd, and each refuses the other's files.
  */
 
-/** A checkpoint as in its file, before validation. Undefined is Go's nil. */
+/** A checkpoint as in its file. Undefined is Go's nil. */
 export interface RawCheckpoint {
   readonly version: string;
   readonly name: string;
@@ -14,14 +14,15 @@ export interface RawCheckpoint {
 
 export interface RawData {
   /** An empty list is not the same as none: they hash differently. */
-  readonly portMappings: readonly (RawPortMapping | null)[] | undefined;
+  readonly portMappings: readonly RawPortMapping[] | undefined;
   readonly hostNetwork: boolean;
 }
 
 export interface RawPortMapping {
-  readonly protocol: string | undefined;
-  readonly containerPort: number | undefined;
-  readonly hostPort: number | undefined;
+  /** As it was written: no program writes another one than tcp, udp and sctp. */
+  readonly protocol: string;
+  readonly containerPort: number;
+  readonly hostPort: number;
   readonly hostIp: string;
 }
 
@@ -86,7 +87,7 @@ export function checksum(checkpoint: RawCheckpoint, flavour: Flavour): number {
  */
 export function recogniseChecksum(checkpoint: RawCheckpoint, found: bigint): Flavour | undefined {
   const { portMappings = [], hostNetwork } = checkpoint.data;
-  const hasHostIp = portMappings.some((mapping) => mapping !== null && mapping.hostIp !== "");
+  const hasHostIp = portMappings.some(({ hostIp }) => hostIp !== "");
   return flavours.find((flavour) => {
     const { fields } = schemes[flavour];
     if ((hasHostIp && !fields.hostIp) || (hostNetwork && !fields.hostNetwork)) return false;
@@ -95,15 +96,13 @@ export function recogniseChecksum(checkpoint: RawCheckpoint, found: bigint): Fla
 }
 
 /** The text that is hashed, as go-spew prints it. */
-export function hashedText(checkpoint: RawCheckpoint, flavour: Flavour): string {
+function hashedText(checkpoint: RawCheckpoint, flavour: Flavour): string {
   const scheme: Scheme = schemes[flavour];
   if (scheme.covers === "data") return `(${scheme.outer}.CheckpointData)${dataText(checkpoint.data, scheme)}`;
   const { version, name, namespace, data } = checkpoint;
-  // go-spew forgets to print the type of the value that it prints next after a nil list entry.
-  const type = scheme.fields.hostNetwork || !endsWithNil(data) ? "(uint64)" : "";
   return (
     `(${scheme.outer}.PodSandboxCheckpoint){Version:(string)${version} Name:(string)${name} ` +
-    `Namespace:(string)${namespace} Data:(*${scheme.outer}.CheckpointData)${dataText(data, scheme)} CheckSum:${type}0}`
+    `Namespace:(string)${namespace} Data:(*${scheme.outer}.CheckpointData)${dataText(data, scheme)} CheckSum:(uint64)0}`
   );
 }
 
@@ -111,28 +110,13 @@ function dataText(data: RawData, scheme: Scheme): string {
   const mappings = data.portMappings?.map((mapping) => mappingText(mapping, scheme)).join(" ");
   const list = `PortMappings:([]*${scheme.inner}.PortMapping)${mappings === undefined ? "<nil>" : `[${mappings}]`}`;
   if (!scheme.fields.hostNetwork) return `{${list}}`;
-  const type = endsWithNil(data) ? "" : "(bool)";
-  return `{${list} HostNetwork:${type}${data.hostNetwork}}`;
+  return `{${list} HostNetwork:(bool)${data.hostNetwork}}`;
 }
 
-function mappingText(mapping: RawPortMapping | null, scheme: Scheme): string {
-  if (mapping === null) return "<nil>";
-  const { protocol, containerPort, hostPort, hostIp } = mapping;
-  const fields = [
-    `Protocol:(*${scheme.inner}.Protocol)${protocol ?? "<nil>"}`,
-    `ContainerPort:(*int32)${integerText(containerPort)}`,
-    `HostPort:(*int32)${integerText(hostPort)}`,
-  ];
-  if (scheme.fields.hostIp) fields.push(`HostIP:(string)${hostIp}`);
-  return `<*>{${fields.join(" ")}}`;
-}
-
-function integerText(value: number | undefined): string {
-  return value === undefined ? "<nil>" : String(value);
-}
-
-function endsWithNil(data: RawData): boolean {
-  return data.portMappings?.at(-1) === null;
+function mappingText({ protocol, containerPort, hostPort, hostIp }: RawPortMapping, scheme: Scheme): string {
+  const ports = `ContainerPort:(*int32)${containerPort} HostPort:(*int32)${hostPort}`;
+  const address = scheme.fields.hostIp ? ` HostIP:(string)${hostIp}` : "";
+  return `<*>{Protocol:(*${scheme.inner}.Protocol)${protocol} ${ports}${address}}`;
 }
 
 function fnv1a(bytes: Uint8Array): number {

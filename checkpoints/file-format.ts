@@ -39,16 +39,10 @@ export function formatFile(checkpoint: RawCheckpoint, checksum: number): string 
   );
 }
 
-function formatMapping(mapping: RawPortMapping | null): string {
-  if (mapping === null) return "null";
-  const { protocol, containerPort, hostPort, hostIp } = mapping;
-  const members = [
-    ...(protocol === undefined ? [] : [`"protocol":${formatString(protocol)}`]),
-    ...(containerPort === undefined ? [] : [`"container_port":${containerPort}`]),
-    ...(hostPort === undefined ? [] : [`"host_port":${hostPort}`]),
-    ...(hostIp === "" ? [] : [`"host_ip":${formatString(hostIp)}`]),
-  ];
-  return `{${members.join(",")}}`;
+function formatMapping({ protocol, containerPort, hostPort, hostIp }: RawPortMapping): string {
+  const address = hostIp === "" ? "" : `,"host_ip":${formatString(hostIp)}`;
+  const ports = `"container_port":${containerPort},"host_port":${hostPort}`;
+  return `{"protocol":${formatString(protocol)},${ports}${address}}`;
 }
 
 /**
@@ -134,20 +128,21 @@ function dataOf(value: Json | undefined, repeated: RepeatedKeys): RawData {
   };
 }
 
-function mappingOf(value: Json, index: number, repeated: RepeatedKeys): RawPortMapping | null {
-  if (value === null) return null;
+/** Refuses nulls in places where the Go programs accept them, and crash later. */
+function mappingOf(value: Json, index: number, repeated: RepeatedKeys): RawPortMapping {
   const name = `port_mappings[${index}]`;
+  if (value === null) throw new MalformedFile(`${name} is null`);
   const fields = fieldsOf(value, name, ["protocol", "container_port", "host_port", "host_ip"], repeated);
   const int32Of = (key: string): number | undefined => {
     const integer = integerOf(fields.get(key), `${name}.${key}`, -(2n ** 31n), 2n ** 31n - 1n);
     return integer === undefined ? undefined : Number(integer);
   };
-  return {
-    protocol: stringOf(fields.get("protocol"), `${name}.protocol`),
-    containerPort: int32Of("container_port"),
-    hostPort: int32Of("host_port"),
-    hostIp: stringOf(fields.get("host_ip"), `${name}.host_ip`) ?? "",
-  };
+  const protocol = stringOf(fields.get("protocol"), `${name}.protocol`);
+  const [containerPort, hostPort] = [int32Of("container_port"), int32Of("host_port")];
+  const hostIp = stringOf(fields.get("host_ip"), `${name}.host_ip`) ?? "";
+  if (protocol === undefined || containerPort === undefined || hostPort === undefined)
+    throw new MalformedFile(`${name} lacks its protocol or a port`);
+  return { protocol, containerPort, hostPort, hostIp };
 }
 
 /** The members of an object that have one of the `known` keys, in any case. Other members are ignored. */

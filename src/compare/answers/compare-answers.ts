@@ -11,7 +11,7 @@ import {
   valueAt,
   volatileFields,
 } from "./answer-shape.js";
-import { findIntended } from "./find-intended.js";
+import { findIntended } from "./intended-differences.js";
 import type { ServerKind } from "./server-kind.js";
 
 export interface Difference {

@@ -77,40 +77,30 @@ export interface CheckpointFact {
 
 export interface NetworkFacts {
   readonly configurationDirectory: string;
-  readonly hasConfigurationDirectory: boolean;
   /** The networks of its files, in order, and what is wrong with them. */
   readonly configurations: readonly {
     readonly path: string;
     readonly network: string | undefined;
-    readonly plugins: readonly string[];
     readonly problem: string | undefined;
   }[];
   readonly binDirectories: readonly { readonly path: string; readonly programs: number }[];
-  /** Cached results by the id of their container. */
-  readonly cached: ReadonlyMap<string, { readonly path: string; readonly network: string }>;
-}
-
-export interface MountFact {
-  readonly source: string;
-  readonly destination: string;
-  readonly readOnly: boolean;
+  /** The network of each cached result, by the id of its container. */
+  readonly cached: ReadonlyMap<string, string>;
 }
 
 export interface ContainerFact {
   readonly id: string;
   readonly name: string;
   readonly image: string;
-  readonly imageId: string;
   readonly isRunning: boolean;
   /** Why the engine reported no more of it than its list: then other fields are empty. */
   readonly notInspected: string | undefined;
-  readonly mounts: readonly MountFact[];
+  /** The paths on the host. */
+  readonly mounts: readonly string[];
   readonly logDriver: string;
-  readonly logOptions: Readonly<Record<string, string>>;
   readonly runtime: string;
   readonly networkMode: string;
   readonly privileged: boolean;
-  readonly restartCount: number | undefined;
   readonly labels: Readonly<Record<string, string>>;
   readonly isMadeHere: boolean;
   /** What is at the log path of the pod's container. */
@@ -142,11 +132,7 @@ export interface EngineFacts {
   readonly foreign: readonly ContainerFact[];
   readonly outside: readonly ContainerFact[];
   /** Names of images that no registry is known to have. */
-  readonly localImages: readonly {
-    readonly id: string;
-    readonly names: readonly string[];
-    readonly bytes: number;
-  }[];
+  readonly localImages: readonly { readonly id: string; readonly names: readonly string[] }[];
 }
 
 /** Something that names Docker's socket or files. */

@@ -91,14 +91,6 @@ export class NodeFiles {
     }
   }
 
-  async isDirectory(path: string): Promise<boolean> {
-    try {
-      return (await lstat(this.local(await this.resolve(path)))).isDirectory();
-    } catch {
-      return false;
-    }
-  }
-
   /** The target of the link at `path`, whose directory may be reached over links. */
   async linkTarget(path: string): Promise<string | undefined> {
     const parts = partsOf(path);

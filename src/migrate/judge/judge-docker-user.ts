@@ -14,19 +14,15 @@ const ids = { socket: "docker-socket", files: "docker-files", logs: "pod-logs", 
 
 const byUse: Readonly<Record<DockerUser["use"], (target: Target) => Judgement>> = {
   socket: (target) =>
-    usesDocker(target)
-      ? {
-          level: "note",
-          text: "reaches Docker's socket",
-          reason: "the engine stays, with the same containers and names",
-          next: "",
-        }
-      : {
-          level: "blocked",
-          text: "reaches Docker's socket",
-          reason: "no pod is to be seen there afterwards",
-          next: "give it the CRI socket, or another tool",
-        },
+    ({
+      text: "reaches Docker's socket",
+      ...(usesDocker(target)
+        ? { level: "note", reason: "the engine stays, with the same containers and names", next: "" }
+        : {
+            ...{ level: "blocked", reason: "no pod is to be seen there afterwards" },
+            next: "give it the CRI socket, or another tool",
+          }),
+    }) as const,
   files: (target) => {
     const text = "reads Docker's directory";
     if (!usesDocker(target)) {

@@ -96,24 +96,16 @@ function judgeCgroups(
   const driver = flag?.value ?? configured?.value ?? "cgroupfs";
   const asks = minor !== undefined && minor >= asksForDriverMinor && target !== "dockershim-in-tree";
   if (usesDocker(target) && kubelet.service !== undefined && driver !== cgroupDriver) {
-    if (asks)
-      add({
-        id: "cgroup-driver",
-        level: "note",
-        text: `the kubelet's files say cgroup driver ${driver}, the engine has ${cgroupDriver}`,
-        reason: "this kubelet asks the runtime and takes the engine's",
-        next: `set cgroupDriver: ${cgroupDriver}, so that the file says what is in use`,
-        source: place,
-      });
-    else
-      add({
-        id: "cgroup-driver",
-        level: "blocked",
-        text: `the kubelet has cgroup driver ${driver}, the engine has ${cgroupDriver}`,
-        reason: "with different drivers the kubelet does not start, or pods are outside of their limits",
-        next: `set cgroupDriver: ${cgroupDriver} in the kubelet's configuration`,
-        source: place,
-      });
+    add({
+      id: "cgroup-driver",
+      level: asks ? "note" : "blocked",
+      text: `the kubelet${asks ? "'s files say" : " has"} cgroup driver ${driver}, the engine has ${cgroupDriver}`,
+      reason: asks
+        ? "this kubelet asks the runtime and takes the engine's"
+        : "with different drivers the kubelet does not start, or pods are outside of their limits",
+      next: `set cgroupDriver: ${cgroupDriver}${asks ? ", so that the file says what is in use" : " in the kubelet's configuration"}`,
+      source: place,
+    });
   }
   if (cgroupVersion === 1 && minor !== undefined && minor >= refusesCgroupV1Minor) {
     const permitted = kubelet.settings.get("failCgroupV1")?.value === "false";

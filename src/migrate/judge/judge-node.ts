@@ -126,38 +126,28 @@ export function judgeSurroundings(
     });
   for (const { id, names } of engine.localImages) {
     const subject = `image ${names[0] ?? id}`;
-    if (!usesDocker(target))
-      found.push({
-        id: "image-local",
-        level: "lost",
-        subject,
-        source: `${source}: GET /images/json`,
-        text: "it exists only on this node",
-        reason: `no registry is known to have it, and ${targetNames[target]} does not read Docker's images`,
-        next: "docker push it, or docker save it and import the file",
-      });
-    else if (target !== "dockershim")
-      found.push({
-        id: "image-local",
-        level: "change",
-        subject,
-        source: `${source}: GET /images/json`,
-        text: "it exists only on this node, and the kubelet may remove it when the disk fills",
-        reason: "this program pins such images, the target does not",
-        next: "docker push it, or keep a container of it (docker create)",
-      });
-    else
-      found.push({
-        id: "image-local",
-        level: "note",
-        subject,
-        source: `${source}: GET /images/json`,
-        text: "it exists only on this node, and is pinned: kubelets from 1.29 on keep it",
-        reason: "it was built or loaded here",
-        next: "",
-      });
+    found.push({ id: "image-local", subject, source: `${source}: GET /images/json`, ...localImage(target) });
   }
   return found;
+}
+
+/** What becomes of an image that exists only on this node. */
+function localImage(target: Target): Pick<Finding, "level" | "text" | "reason" | "next"> {
+  const text = "it exists only on this node";
+  if (!usesDocker(target)) {
+    const reason = `no registry is known to have it, and ${targetNames[target]} does not read Docker's images`;
+    return { level: "lost", text, reason, next: "docker push it, or docker save it and import the file" };
+  }
+  if (target === "dockershim") {
+    const pinned = `${text}, and is pinned: kubelets from 1.29 on keep it`;
+    return { level: "note", text: pinned, reason: "it was built or loaded here", next: "" };
+  }
+  return {
+    level: "change",
+    text: `${text}, and the kubelet may remove it when the disk fills`,
+    reason: "this program pins such images, the target does not",
+    next: "docker push it, or keep a container of it (docker create)",
+  };
 }
 
 /** The answers of a containerd image store have the origin of an image since Docker Engine 29. */

@@ -63,7 +63,7 @@ export function networkOf({ network }: Pick<MigrationFacts, "network">, pod: Pod
   const mode = pod.sandbox?.networkMode ?? "";
   if (mode === "host") return "host";
   if (pod.record !== undefined && pod.record.plugin !== "" && mode === "none") return pod.record.plugin;
-  if (mode === "none") return network.cached.get(pod.sandboxId)?.network === "kubenet" ? "kubenet" : "cni";
+  if (mode === "none") return network.cached.get(pod.sandboxId) === "kubenet" ? "kubenet" : "cni";
   return mode === "default" || mode === "bridge" ? "docker" : "unknown";
 }
 

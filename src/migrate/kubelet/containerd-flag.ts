@@ -2,8 +2,9 @@
  * The kubelet's flag `--containerd`, which leads its cAdvisor to the names of containers. Pure.
  */
 import { options } from "../../shim/config/options.js";
-import type { FlagFact, ServiceFacts } from "../facts/facts.js";
+import type { FlagFact, MigrationFacts } from "../facts/facts.js";
 import { lastFlag } from "./flags.js";
+import { runsThisProgram, socketPath } from "./target.js";
 
 export const containerdFlag = "containerd";
 /** Kubelets before it ask Docker. */
@@ -24,18 +25,6 @@ export function lacksContainerdFlag(flags: readonly FlagFact[], path: string): b
 }
 
 /** The flags of the unit that runs this program. */
-export function shimFlags({
-  dockershim,
-  criDocker,
-}: {
-  readonly dockershim: ServiceFacts | undefined;
-  readonly criDocker: ServiceFacts | undefined;
-}): readonly FlagFact[] {
-  // A drop-in may run this program in the unit of cri-dockerd.
-  const inTheirs = criDocker?.command.words[0]?.text.endsWith("/dockershim") === true;
-  return (inTheirs ? criDocker : dockershim)?.flags ?? [];
-}
-
-function socketPath(text: string): string {
-  return text.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
+export function shimFlags({ dockershim, criDocker }: MigrationFacts["services"]): readonly FlagFact[] {
+  return (runsThisProgram(criDocker) ? criDocker : dockershim)?.flags ?? [];
 }

@@ -1,5 +1,5 @@
 /** The runtimes that a node can have, and which one a kubelet uses. */
-import type { FlagFact, MigrationFacts } from "../facts/facts.js";
+import type { FlagFact, MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { lastFlag } from "./flags.js";
 
 /**
@@ -83,6 +83,11 @@ export function socketPath(endpoint: string): string {
   return endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
 }
 
+/** A drop-in may run this program in the unit of cri-dockerd. */
+export function runsThisProgram(service: ServiceFacts | undefined): boolean {
+  return service?.command.words[0]?.text.endsWith("/dockershim") === true;
+}
+
 function atSocket(
   { services }: Pick<MigrationFacts, "services">,
   endpoint: string,
@@ -95,9 +100,7 @@ function atSocket(
   const own = lastFlag(services.dockershim?.flags ?? [], "container-runtime-endpoint")?.value;
   if (path === "/run/dockershim.sock" || (own !== undefined && path === socketPath(own)))
     return found("dockershim");
-  // A drop-in may run this program in the unit of cri-dockerd.
-  const program = services.criDocker?.command.words[0]?.text ?? "";
   if (path.endsWith("/cri-dockerd.sock"))
-    return found(program.endsWith("/dockershim") ? "dockershim" : "cri-dockerd");
+    return found(runsThisProgram(services.criDocker) ? "dockershim" : "cri-dockerd");
   return found("unknown");
 }

@@ -64,7 +64,7 @@ export function usersAmongContainers(engine: EngineFacts): readonly DockerUser[]
   const { dockerRootDir } = engine.facts;
   const containers = [...engine.pods.flatMap((pod) => pod.containers), ...engine.outside];
   return containers.flatMap((container): readonly DockerUser[] => {
-    const used = container.mounts.flatMap(({ source }) =>
+    const used = container.mounts.flatMap((source) =>
       usesOf(source, dockerRootDir).map((use) => ({ use, source })),
     );
     const agent = agentOf(container.image, container.name);
@@ -140,16 +140,13 @@ export async function usersAmongManifests(
     if (reading.kind !== "read") continue;
     const { parseDocument } = await import("../../lib/yaml.js");
     const document = parseDocument(reading.text);
-    const [error] = document.errors;
-    if (error !== undefined) {
-      problems.push({ place: path, text: error.message.split("\n")[0] ?? "is not YAML" });
-      continue;
-    }
     let manifest: ManifestShape | null;
     try {
+      const [error] = document.errors;
+      if (error !== undefined) throw error;
       manifest = document.toJS({ maxAliasCount: 100 }) as ManifestShape | null;
-    } catch (thrown) {
-      problems.push({ place: path, text: messageOf(thrown) });
+    } catch (error) {
+      problems.push({ place: path, text: messageOf(error).split("\n")[0] ?? "" });
       continue;
     }
     const paths = hostPaths(manifest?.spec?.volumes);

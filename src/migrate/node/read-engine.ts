@@ -5,7 +5,6 @@ import {
   isMadeHere,
   logPathLabel,
   mayInheritPodType,
-  restartCountLabel,
   sandboxIdLabel,
   sandboxType,
   typeLabel,
@@ -49,11 +48,8 @@ export async function readEngine(sources: EngineSources, signal: AbortSignal): P
     if (failed[0] !== undefined && failed.length === inspectsAtOnce) throw failed[0];
     for (const [index, answer] of answers.entries()) {
       const one = batch[index];
-      if (answer instanceof ShimError && one !== undefined)
-        containers.push(await toListedContainer(sources, one, answer.message));
       // Else removed since it was listed.
-      else if (answer !== undefined && !(answer instanceof ShimError))
-        containers.push(await toContainer(sources, answer));
+      if (answer !== undefined && one !== undefined) containers.push(await toContainer(sources, one, answer));
     }
   }
   const images = await engine.listImages(signal);
@@ -76,57 +72,36 @@ async function inspect(
   }
 }
 
-/** What the list of containers has of one. */
-async function toListedContainer(
+/** An error in place of the inspect: what the list has of it. */
+async function toContainer(
   { files, limits }: EngineSources,
   listed: ListedContainer,
-  notInspected: string,
+  answer: Snapshot | ShimError,
 ): Promise<ContainerFact> {
-  const { id, labels, imageName, imageId, status } = listed;
+  const isInspected = !(answer instanceof ShimError);
+  const { id, labels } = isInspected ? answer : listed;
+  const ofAnswer = isInspected
+    ? {
+        name: answer.name,
+        image: answer.imageName,
+        isRunning: answer.state.running,
+        mounts: answer.mounts.map(({ source }) => source),
+      }
+    : {
+        ...{ name: listedName(listed) || id, image: listed.imageName, mounts: [] },
+        isRunning: listed.status === "running",
+      };
+  const { logDriver, runtime, networkMode, privileged } = isInspected ? answer : notInspected;
   return {
-    id,
-    labels,
-    imageId,
-    notInspected,
-    mounts: [],
-    logDriver: "",
-    logOptions: {},
-    runtime: "",
-    name: listedName(listed) || id,
-    image: imageName,
-    isRunning: status === "running",
-    networkMode: "",
-    privileged: false,
-    restartCount: undefined,
+    ...{ id, labels, ...ofAnswer, logDriver, runtime, networkMode, privileged },
+    notInspected: isInspected ? undefined : answer.message,
     isMadeHere: isMadeHere(labels),
     log: await logAt(files, labels[logPathLabel] ?? ""),
     hasLimitsRecord: limits.has(id),
   };
 }
 
-async function toContainer({ files, limits }: EngineSources, snapshot: Snapshot): Promise<ContainerFact> {
-  const { id, name, labels, mounts, state } = snapshot;
-  const restarts = Number(labels[restartCountLabel] ?? Number.NaN);
-  return {
-    id,
-    name,
-    labels,
-    notInspected: undefined,
-    image: snapshot.imageName,
-    imageId: snapshot.imageId,
-    isRunning: state.running,
-    mounts: mounts.map(({ source, destination, readOnly }) => ({ source, destination, readOnly })),
-    logDriver: snapshot.logDriver,
-    logOptions: snapshot.logOptions,
-    runtime: snapshot.runtime,
-    networkMode: snapshot.networkMode,
-    privileged: snapshot.privileged,
-    restartCount: Number.isInteger(restarts) ? restarts : undefined,
-    isMadeHere: isMadeHere(labels),
-    log: await logAt(files, labels[logPathLabel] ?? ""),
-    hasLimitsRecord: limits.has(id),
-  };
-}
+const notInspected = { logDriver: "", runtime: "", networkMode: "", privileged: false };
 
 async function logAt(files: NodeFiles, path: string): Promise<ContainerFact["log"]> {
   if (!path.startsWith("/")) return "none";
@@ -193,6 +168,6 @@ export function shownName(container: ContainerFact): string {
 function localImages(images: readonly ListedImage[]): EngineFacts["localImages"] {
   return images
     .filter(({ hasRegistry, repoTags }) => !hasRegistry && repoTags.length > 0)
-    .map(({ id, repoTags, size }) => ({ id, names: repoTags, bytes: size }))
+    .map(({ id, repoTags }) => ({ id, names: repoTags }))
     .sort((a, b) => ((a.names[0] ?? "") < (b.names[0] ?? "") ? -1 : 1));
 }

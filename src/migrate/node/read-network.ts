@@ -26,24 +26,22 @@ export async function readNetwork(
     configurations = (await readConfigurationFiles(local)).map(({ path, list, problem }) => ({
       path: join(configurationDirectory, basename(path)),
       network: list?.name,
-      plugins: (list?.plugins ?? []).map(({ type }) => type),
       problem: problem?.replaceAll(local, configurationDirectory),
     }));
   } catch (error) {
     const problem = messageOf(error).replaceAll(local, configurationDirectory);
-    configurations = [{ path: configurationDirectory, network: undefined, plugins: [], problem }];
+    configurations = [{ path: configurationDirectory, network: undefined, problem }];
   }
-  const cached = new Map<string, { path: string; network: string }>();
+  const cached = new Map<string, string>();
   const directories = [...cacheDirectories.map((path) => join(path, "results")), ...legacyResultDirs];
   for (const directory of new Set(directories)) {
     for (const name of await files.names(directory)) {
       const [, network = "", id] = /^(.+)-([0-9a-f]{64})-[^-]+$/.exec(name) ?? [];
-      if (id !== undefined && network !== "") cached.set(id, { path: join(directory, name), network });
+      if (id !== undefined && network !== "") cached.set(id, network);
     }
   }
   return {
     configurationDirectory,
-    hasConfigurationDirectory: await files.isDirectory(configurationDirectory),
     configurations,
     binDirectories: await Promise.all(
       binDirectories.map(async (path) => ({ path, programs: (await files.names(path)).length })),
@@ -106,30 +104,28 @@ export async function readRecords(
   readonly problems: readonly Problem[];
 }> {
   const pods = new Map<string, PodRecordFact>();
-  const problems: Problem[] = [];
-  for (const name of await files.names(join(stateDirectory, "pods"))) {
-    if (!name.endsWith(".json") || name.startsWith(".")) continue;
-    const path = join(stateDirectory, "pods", name);
-    const reading = await files.read(path);
-    try {
-      const record = reading.kind === "read" ? (JSON.parse(reading.text) as PodRecordShape) : undefined;
-      pods.set(name.slice(0, -".json".length), { path, plugin: pluginOf(record) });
-    } catch {
-      problems.push({ place: path, text: notJson });
-    }
-  }
   const limits = new Set<string>();
-  for (const name of await files.names(join(stateDirectory, "containers"))) {
-    if (!name.endsWith(".json") || name.startsWith(".")) continue;
-    const path = join(stateDirectory, "containers", name);
-    const reading = await files.read(path);
-    try {
-      if (reading.kind === "read" && hasLimits(JSON.parse(reading.text) as ContainerRecordShape))
-        limits.add(name.slice(0, -".json".length));
-    } catch {
-      problems.push({ place: path, text: notJson });
+  const problems: Problem[] = [];
+  /** `take` throws for a value that this program does not write. */
+  const readEach = async (kind: string, take: (id: string, path: string, record: unknown) => void) => {
+    for (const name of await files.names(join(stateDirectory, kind))) {
+      if (!name.endsWith(".json") || name.startsWith(".")) continue;
+      const path = join(stateDirectory, kind, name);
+      const reading = await files.read(path);
+      try {
+        const record: unknown = reading.kind === "read" ? JSON.parse(reading.text) : undefined;
+        take(name.slice(0, -".json".length), path, record);
+      } catch {
+        problems.push({ place: path, text: notJson });
+      }
     }
-  }
+  };
+  await readEach("pods", (id, path, record) => {
+    pods.set(id, { path, plugin: pluginOf(record as PodRecordShape | undefined) });
+  });
+  await readEach("containers", (id, _path, record) => {
+    if (hasLimits(record as ContainerRecordShape | undefined)) limits.add(id);
+  });
   return { pods, limits, problems };
 }
 
@@ -142,7 +138,7 @@ interface ContainerRecordShape {
 }
 
 /** Throws for a value that this program does not write. */
-function hasLimits(record: ContainerRecordShape | null): boolean {
+function hasLimits(record: ContainerRecordShape | null | undefined): boolean {
   const { unified = {}, hugepages = [] } = record?.cgroup ?? {};
   return needsCgroup({
     unified,

@@ -10,6 +10,7 @@ import {
   defaultSockets,
   type KubeletRuntime,
   lastInTreeMinor,
+  runsThisProgram,
   socketPath,
   type Target,
 } from "../kubelet/target.js";
@@ -94,7 +95,7 @@ export async function makePlan(
   if (notUnderstood.length === 0)
     notUnderstood.push(...(await editKubeletFlags(files, service, change.containerdFlag)));
   const notes: string[] = [];
-  if (target === "dockershim" && services.dockershim === undefined && !servedByCriDockerUnit(facts)) {
+  if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker)) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
@@ -133,15 +134,10 @@ function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: nu
     throw precondition("there is no cri-docker.service here: install cri-dockerd first");
 }
 
-/** A drop-in of cri-docker.service that runs this program. */
-function servedByCriDockerUnit({ services }: MigrationFacts): boolean {
-  return services.criDocker?.command.words[0]?.text.endsWith("/dockershim") === true;
-}
-
 function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
   const { services } = facts;
   if (target === "dockershim-in-tree") return "";
-  if (target === "cri-dockerd" || servedByCriDockerUnit(facts)) {
+  if (target === "cri-dockerd" || runsThisProgram(services.criDocker)) {
     const given = lastFlag(services.criDocker?.flags ?? [], "container-runtime-endpoint")?.value;
     if (given?.startsWith("unix:///") === true) return given;
     const socket = services.criDockerSocket;
@@ -203,23 +199,19 @@ function commandsFor(
   endpoint: string,
   hasEdits: boolean,
 ): readonly string[] {
-  const sameUnit = servedByCriDockerUnit(facts);
+  const sameUnit = runsThisProgram(facts.services.criDocker);
   const socketUnit = facts.services.criDockerSocket === undefined ? "" : " cri-docker.socket";
-  const disable =
-    from === "cri-dockerd" || (from === "dockershim" && sameUnit)
-      ? `systemctl disable --now cri-docker.service${socketUnit}`
-      : "systemctl disable --now dockershim.service";
-  const enable =
-    to === "cri-dockerd" || (to === "dockershim" && sameUnit)
-      ? `systemctl enable --now cri-docker.service${socketUnit}`
-      : "systemctl enable --now dockershim.service";
+  const isServed = (runtime: KubeletRuntime["runtime"]): boolean =>
+    runtime === "cri-dockerd" || runtime === "dockershim";
+  const unitsOf = (runtime: KubeletRuntime["runtime"]): string =>
+    runtime === "cri-dockerd" || sameUnit ? `cri-docker.service${socketUnit}` : "dockershim.service";
   const socket = to === "dockershim-in-tree" ? "/var/run/dockershim.sock" : endpoint;
   return [
     "systemctl stop kubelet.service",
     ...(hasEdits ? [applyDiff] : []),
-    ...(from !== to && (from === "cri-dockerd" || from === "dockershim") ? [disable] : []),
+    ...(from !== to && isServed(from) ? [`systemctl disable --now ${unitsOf(from)}`] : []),
     "systemctl daemon-reload",
-    ...(to === "cri-dockerd" || to === "dockershim" ? [enable] : []),
+    ...(isServed(to) ? [`systemctl enable --now ${unitsOf(to)}`] : []),
     "systemctl start kubelet.service",
     ...(facts.kubelet.isKubeadm
       ? [

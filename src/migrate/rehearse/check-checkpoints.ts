@@ -5,7 +5,7 @@ import type { Flavour } from "../../../checkpoints/checksum.js";
 import { flavourName } from "../../../checkpoints/files-at-rest.js";
 import { maximumFileBytes } from "../../../checkpoints/file-format.js";
 import { readRegularFile } from "../../lib/files/state-files.js";
-import type { Finding } from "./verdict.js";
+import type { Problem } from "./verdict.js";
 
 export interface ExpectedCheckpoint {
   readonly id: string;
@@ -19,8 +19,8 @@ export interface ExpectedCheckpoint {
 export async function checkCheckpoints(
   directory: string,
   expected: readonly ExpectedCheckpoint[],
-): Promise<readonly Omit<Finding, "step">[]> {
-  const problems: Omit<Finding, "step">[] = [];
+): Promise<readonly Problem[]> {
+  const problems: Problem[] = [];
   for (const { id, subject, namespace, name, flavour } of expected) {
     const reading = await readRegularFile(join(directory, id), maximumFileBytes);
     const add = (text: string): void => void problems.push({ subject, text: `its checkpoint ${text}` });

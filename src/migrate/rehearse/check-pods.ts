@@ -6,9 +6,7 @@ import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { containerSubject, type MadePod, podSubject, rehearsalLabel } from "./scratch-pods.js";
 import { readStatuses, type Statuses } from "./statuses.js";
-import type { Finding } from "./verdict.js";
-
-type Problem = Omit<Finding, "step">;
+import type { Problem } from "./verdict.js";
 
 /** As a kubelet lists and asks. `before`: what the engine said of each container when the pods were made. */
 export async function checkAnswers(

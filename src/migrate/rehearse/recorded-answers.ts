@@ -6,9 +6,8 @@ import { ContainerState } from "../../domain/cri.js";
 import type { Labels } from "../../domain/labels.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
 import type { Statuses } from "./statuses.js";
-import type { Finding } from "./verdict.js";
+import type { Problem } from "./verdict.js";
 
-type Problem = Omit<Finding, "step">;
 type Volatile = NonNullable<CompareOptions["volatile"]>;
 
 const ofAnotherTime = "the time of the rehearsal";

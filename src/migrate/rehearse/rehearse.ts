@@ -31,7 +31,7 @@ import {
   sandboxesOf,
 } from "./scratch-pods.js";
 import { compareStatuses, readStatuses, type Statuses } from "./statuses.js";
-import type { Finding, StepName, Verdict } from "./verdict.js";
+import type { Finding, Problem, StepName, Verdict } from "./verdict.js";
 
 /** A server that runs for a while. */
 export interface RunningServer {
@@ -72,14 +72,14 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
   if (!parts.anyway) await refuseOtherPods(engine, signal);
   const findings: Finding[] = [];
   const steps: { name: StepName; did: string }[] = [];
-  const note = (step: StepName, found: readonly Omit<Finding, "step">[]): void => {
+  const note = (step: StepName, found: readonly Problem[]): void => {
     findings.push(...found.map((one) => ({ step, ...one })));
   };
   let pods: readonly MadePod[] = [];
   let ended = 0;
   try {
     // So that the pause image is there.
-    await withProgram(parts, signal, async (cri) => {
+    await withServer(await parts.startProgram(signal), signal, async (cri) => {
       await makeNew(cri, { directory, image: node.pauseImage, only: "pod" }, signal);
     });
     pods = await makePods(parts, note, signal);
@@ -88,7 +88,7 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     const ids = [...pods.map(({ id }) => id), ...containers.map(({ id }) => id)];
     const before = await snapshots(engine, ids, signal);
 
-    const { made, statuses } = await withProgram(parts, signal, async (cri) => {
+    const { made, statuses } = await withServer(await parts.startProgram(signal), signal, async (cri) => {
       const relisted = await whileRelisting(pods, cri, signal, async () => {
         const first = await checkAnswers(pods, cri, before, signal);
         note("switch", first.problems);
@@ -125,7 +125,10 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
 
     // All that are left, also the pods of which only a part could be made.
     const rest = await sandboxesOf(engine, directory, signal);
-    note("remove", await withProgram(parts, signal, (cri) => removePods(cri, rest, signal)));
+    note(
+      "remove",
+      await withServer(await parts.startProgram(signal), signal, (cri) => removePods(cri, rest, signal)),
+    );
     const directories = [ownCheckpoints(parts), parts.criDockerdCheckpoints];
     // cri-dockerd does not know the files of this program.
     const kept = asked.removed.map((id) => join(ownCheckpoints(parts), id));
@@ -170,7 +173,7 @@ async function refuseOtherPods(engine: ContainerCalls, signal: AbortSignal): Pro
   );
 }
 
-type Note = (step: StepName, found: readonly Omit<Finding, "step">[]) => void;
+type Note = (step: StepName, found: readonly Problem[]) => void;
 
 async function makePods(parts: RehearsalParts, note: Note, signal: AbortSignal): Promise<readonly MadePod[]> {
   const { recorded, engine, node, directory, checkpoints, networks } = parts;
@@ -187,20 +190,19 @@ async function makePods(parts: RehearsalParts, note: Note, signal: AbortSignal):
   return pods;
 }
 
-async function withProgram<T>(
-  parts: RehearsalParts,
+async function withServer<T>(
+  server: RunningServer,
   signal: AbortSignal,
   work: (cri: CriConnection) => Promise<T>,
 ): Promise<T> {
-  const server = await parts.startProgram(signal);
+  const cri = await connectToServer(server.endpoint, signal).catch(async (error: unknown) => {
+    await server.stop();
+    throw error;
+  });
   try {
-    const cri = await connectToServer(server.endpoint, signal);
-    try {
-      return await work(cri);
-    } finally {
-      cri.close();
-    }
+    return await work(cri);
   } finally {
+    cri.close();
     await server.stop();
   }
 }
@@ -223,7 +225,7 @@ async function askOther(
   signal: AbortSignal,
 ): Promise<{
   readonly did: string;
-  readonly problems: readonly Omit<Finding, "step">[];
+  readonly problems: readonly Problem[];
   /** Sandboxes. */
   readonly removed: readonly string[];
 }> {
@@ -231,30 +233,22 @@ async function askOther(
   if (parts.startOther === undefined)
     return { did: `${rules}; neither of them was run`, problems: [], removed: [] };
   await convertFiles([ownCheckpoints(parts)], { to: "criDockerd", output: parts.criDockerdCheckpoints });
-  const server = await parts.startOther(signal);
-  try {
-    const cri = await connectToServer(server.endpoint, signal);
-    try {
-      const { items } = await cri.call("ListPodSandbox", { filter: { state: { state: 0 } } }, { signal });
-      const ready = new Set(items.map(({ id }) => id));
-      const missing = pods
-        .filter(({ id }) => !ready.has(id))
-        .map((pod) => ({ subject: podSubject(pod), text: "cri-dockerd does not list it as ready" }));
-      const servers = { left: "dockershim", right: "cri-dockerd" } as const;
-      const different = compareStatuses(ours, await readStatuses(pods, cri, signal), servers);
-      const ids = [...byOther.map(({ id }) => id), ...(made.sandbox === undefined ? [] : [made.sandbox.id])];
-      const failed = await removePods(cri, ids, signal);
-      return {
-        removed: ids,
-        did: `${rules}; checkpoints were converted; cri-dockerd was asked for all pods, and removed ${ids.length}`,
-        problems: [...missing, ...different, ...failed],
-      };
-    } finally {
-      cri.close();
-    }
-  } finally {
-    await server.stop();
-  }
+  return withServer(await parts.startOther(signal), signal, async (cri) => {
+    const { items } = await cri.call("ListPodSandbox", { filter: { state: { state: 0 } } }, { signal });
+    const ready = new Set(items.map(({ id }) => id));
+    const missing = pods
+      .filter(({ id }) => !ready.has(id))
+      .map((pod) => ({ subject: podSubject(pod), text: "cri-dockerd does not list it as ready" }));
+    const servers = { left: "dockershim", right: "cri-dockerd" } as const;
+    const different = compareStatuses(ours, await readStatuses(pods, cri, signal), servers);
+    const ids = [...byOther.map(({ id }) => id), ...(made.sandbox === undefined ? [] : [made.sandbox.id])];
+    const failed = await removePods(cri, ids, signal);
+    return {
+      removed: ids,
+      did: `${rules}; checkpoints were converted; cri-dockerd was asked for all pods, and removed ${ids.length}`,
+      problems: [...missing, ...different, ...failed],
+    };
+  });
 }
 
 function ownCheckpoints({ directory }: RehearsalParts): string {
@@ -293,7 +287,7 @@ async function snapshots(
 function changed(
   before: ReadonlyMap<string, Snapshot>,
   after: ReadonlyMap<string, Snapshot>,
-): readonly Omit<Finding, "step">[] {
+): readonly Problem[] {
   return [...before].flatMap(([id, { name, state }]) => {
     const now = after.get(id)?.state;
     const isSame = now?.started === state.started && now.pid === state.pid && now.status === state.status;

@@ -4,9 +4,7 @@ import type { CriConnection } from "../../client/cri-connection.js";
 import { ContainerState, PodSandboxState } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
-import type { Finding } from "./verdict.js";
-
-type Problem = Omit<Finding, "step">;
+import type { Problem } from "./verdict.js";
 
 const everyMs = 200;
 

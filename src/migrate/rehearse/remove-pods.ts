@@ -6,9 +6,7 @@ import { namesIn } from "../../lib/files/directories.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import type { PodNetworks } from "./pod-networks.js";
 import { rehearsalLabel } from "./scratch-pods.js";
-import type { Finding } from "./verdict.js";
-
-type Problem = Omit<Finding, "step">;
+import type { Problem } from "./verdict.js";
 
 /** Stops and removes sandboxes by their ids. */
 export async function removePods(

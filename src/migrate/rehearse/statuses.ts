@@ -4,7 +4,7 @@ import { compareAnswers, type CompareOptions } from "../../compare/answers/compa
 import type { Container, PodSandbox } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
-import type { Finding } from "./verdict.js";
+import type { Problem } from "./verdict.js";
 
 interface Answer<Message> {
   readonly subject: string;
@@ -68,7 +68,7 @@ export function compareStatuses(
   first: Statuses,
   second: Statuses,
   servers?: CompareOptions["servers"],
-): readonly Omit<Finding, "step">[] {
+): readonly Problem[] {
   const options = { volatile, ...(servers === undefined ? {} : { servers }) };
   return [
     ...[...first.pods].map(([id, one]) => ({ rpc: "PodSandboxStatus", one, other: second.pods.get(id) })),

@@ -14,6 +14,9 @@ export interface Finding {
   readonly text: string;
 }
 
+/** A finding of the step that is under way. */
+export type Problem = Omit<Finding, "step">;
+
 export interface Verdict {
   readonly recording: string;
   readonly as: string;

@@ -1,6 +1,6 @@
 /** The command of a service: `ExecStart=` with the variables of `Environment=` and `EnvironmentFile=`. */
+import { join } from "node:path/posix";
 import type { NodeFiles } from "../files/node-files.js";
-import { matchingPaths } from "./matching-paths.js";
 import { listValues, type LoadedUnit } from "./load-unit.js";
 import { logicalLines, type Problem, type UnitEntry } from "./unit-file.js";
 import { expandWords, type PlacedWord, splitWords, type Variable } from "./words.js";
@@ -95,4 +95,40 @@ function readEnvironmentFile(
     variables.set(name, { value, file, line });
     return [];
   });
+}
+
+/**
+ * `*`, `?` and `[…]` within one component, as glob(7). Paths that exist, sorted. A path without wildcards is answered as it
+ * is, there or not.
+ */
+async function matchingPaths(files: NodeFiles, pattern: string): Promise<readonly string[]> {
+  if (!/[*?[]/.test(pattern)) return [pattern];
+  let paths: readonly string[] = ["/"];
+  for (const part of pattern.split("/").filter((one) => one !== "")) {
+    const next = paths.map(async (path): Promise<readonly string[]> => {
+      if (!/[*?[]/.test(part)) return [join(path, part)];
+      const expression = expressionOf(part);
+      const names = await files.names(path);
+      return names.filter((name) => expression.test(name)).map((name) => join(path, name));
+    });
+    paths = (await Promise.all(next)).flat();
+  }
+  const kinds = await Promise.all(paths.map((path) => files.kindOf(path)));
+  return paths.filter((_path, index) => kinds[index] !== "absent");
+}
+
+/** A leading dot is matched by a dot alone. */
+function expressionOf(part: string): RegExp {
+  const source = part.replaceAll(/\[[^\]]+\]|[^]/g, (token) => {
+    if (token === "*") return ".*";
+    if (token === "?") return ".";
+    if (token.length === 1) return token.replace(/[.+^${}()|[\]\\/-]/, "\\$&");
+    return token.replace(/^\[!/, "[^").replaceAll("\\", "\\\\");
+  });
+  try {
+    return new RegExp(`^${part.startsWith(".") ? "" : "(?!\\.)"}${source}$`, "s");
+  } catch {
+    // A range such as [z-a] matches nothing.
+    return /^(?!)/;
+  }
 }

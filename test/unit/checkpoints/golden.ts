@@ -48,21 +48,15 @@ export const { vectors: olderVectors } = load("checkpoint-older-flavours.json") 
 /** One TCP port, 8080 of the host. */
 export const oneMapping = vectors.find(({ name }) => name === "one tcp mapping")!;
 
-export function rawOf(data: Vector["data"]): RawCheckpoint {
-  const portMappings = data.port_mappings?.map((json) =>
-    json === null
-      ? null
-      : {
-          protocol: json.protocol,
-          containerPort: json.container_port,
-          hostPort: json.host_port,
-          hostIp: json.host_ip ?? "",
-        },
-  );
+export function rawOf({ port_mappings, host_network }: Vector["data"]): RawCheckpoint {
+  const portMappings = port_mappings?.map((json) => ({
+    protocol: json?.protocol ?? "",
+    containerPort: json?.container_port ?? 0,
+    hostPort: json?.host_port ?? 0,
+    hostIp: json?.host_ip ?? "",
+  }));
   return {
-    version: "v1",
-    name: "p",
-    namespace: "n",
-    data: { portMappings, hostNetwork: data.host_network === true },
+    ...{ version: "v1", name: "p", namespace: "n" },
+    data: { portMappings, hostNetwork: host_network === true },
   };
 }
