@@ -5,38 +5,22 @@ import type { Difference } from "../../../../src/compare/answers/compare-answers
 import { diffPage, diffReport } from "../../../../src/compare/diff/diff-report.js";
 import type { ServerKind } from "../../../../src/compare/answers/server-kind.js";
 
-function server(kind: ServerKind): AskedServer {
-  return {
-    socket: `/run/${kind}.sock`,
-    kind,
-    criVersion: "v1",
-    runtimeName: "docker",
-    runtimeVersion: "28.5.2",
-    ask: () => Promise.reject(new Error("not asked")),
-    close: () => undefined,
-  };
-}
+const server = (kind: ServerKind): AskedServer => ({
+  ...{ socket: `/run/${kind}.sock`, kind, criVersion: "v1", runtimeName: "docker", runtimeVersion: "28.5.2" },
+  ask: () => Promise.reject(new Error("not asked")),
+  close: () => undefined,
+});
 
 const servers = { left: server("dockershim"), right: server("cri-dockerd") };
 const asked = { questions: 9, pods: 1, containers: 2, images: 0 };
 
-function difference(more: Partial<Difference> = {}): Difference {
-  return {
-    rpc: "PodSandboxStatus",
-    subject: "pod shop/web p1",
-    field: "status.network.ip",
-    left: "10.0.0.1",
-    right: null,
-    ...more,
-  };
-}
+const difference = (more: Partial<Difference> = {}): Difference => ({
+  ...{ rpc: "PodSandboxStatus", subject: "pod shop/web p1", field: "status.network.ip" },
+  ...{ left: "10.0.0.1", right: null, ...more },
+});
 
 const intended = difference({
-  rpc: "Version",
-  subject: "server",
-  field: "runtime_api_version",
-  left: "1.51.0",
-  right: "v1",
+  ...{ rpc: "Version", subject: "server", field: "runtime_api_version", left: "1.51.0", right: "v1" },
   intended: { key: "api-version", reason: "kubelets parse it" },
 });
 
@@ -55,31 +39,29 @@ describe("diffPage()", () => {
     ]);
     assert.equal(
       text,
-      [
-        "left   /run/dockershim.sock: this program, docker 28.5.2, CRI v1",
-        "right  /run/cri-dockerd.sock: cri-dockerd, docker 28.5.2, CRI v1",
-        "asked  9 questions about 1 pod, 2 containers, 0 images",
-        "",
-        "PodSandboxStatus",
-        "  pod shop/web p1",
-        "    status.network.ip",
-        "      left   10.0.0.1",
-        "      right  -",
-        "    status.state",
-        "      left   0",
-        "      right  1",
-        "  pod shop/db p2",
-        "    status.network.ip",
-        "      left   10.0.0.1",
-        "      right  -",
-        "",
-        "Intended differences (docs/understand/differences.md, by key):",
-        "     2  api-version: Version `runtime_api_version`",
-        "        kubelets parse it",
-        "",
-        "3 differences, and 2 intended.",
-        "",
-      ].join("\n"),
+      `left   /run/dockershim.sock: this program, docker 28.5.2, CRI v1
+right  /run/cri-dockerd.sock: cri-dockerd, docker 28.5.2, CRI v1
+asked  9 questions about 1 pod, 2 containers, 0 images
+
+PodSandboxStatus
+  pod shop/web p1
+    status.network.ip
+      left   10.0.0.1
+      right  -
+    status.state
+      left   0
+      right  1
+  pod shop/db p2
+    status.network.ip
+      left   10.0.0.1
+      right  -
+
+Intended differences (docs/understand/differences.md, by key):
+     2  api-version: Version \`runtime_api_version\`
+        kubelets parse it
+
+3 differences, and 2 intended.
+`,
     );
   });
 

@@ -8,9 +8,7 @@ import { isKind } from "../../../../src/lib/errors.js";
 
 const { signal } = new AbortController();
 
-interface FakeServer extends AskedServer {
-  readonly calls: readonly string[];
-}
+type FakeServer = AskedServer & { readonly calls: readonly string[] };
 
 /** Answers by RPC; an RPC without an answer is not offered. */
 function server(
@@ -19,18 +17,17 @@ function server(
 ): FakeServer {
   const calls: string[] = [];
   return {
-    socket: `/run/${kind}.sock`,
-    kind,
-    criVersion: "v1",
-    runtimeName: "fake",
-    runtimeVersion: "1",
-    calls,
+    ...{
+      socket: `/run/${kind}.sock`,
+      kind,
+      criVersion: "v1",
+      runtimeName: "fake",
+      runtimeVersion: "1",
+      calls,
+    },
     ask: (rpc, request) => {
-      calls.push(
-        [rpc, ...Object.values(request).map((value) => (typeof value === "string" ? value : ""))]
-          .join(" ")
-          .trim(),
-      );
+      const words = Object.values(request).filter((value) => typeof value === "string");
+      calls.push([rpc, ...words].join(" ").trim());
       const notOffered = { error: { code: 12, message: `no ${rpc}` } };
       return Promise.resolve(answers[rpc]?.(request as Record<string, string>) ?? notOffered);
     },
@@ -54,6 +51,8 @@ function brief(differences: readonly Difference[]): string[] {
 }
 
 const status = (id: string): object => ({ status: pod(id) });
+const diff = (left: AskedServer, right: AskedServer, options = {}) =>
+  diffServers({ left, right }, { settleMs: 0, ...options }, signal);
 
 describe("diffServers()", () => {
   test("asks for the status of every pod and container of either, and each image by id and name", async () => {
@@ -66,7 +65,7 @@ describe("diffServers()", () => {
     });
     const left = server(answers(["p1", "p2"]));
     const right = server(answers(["p2", "p3"]));
-    const { asked } = await diffServers({ left, right }, { settleMs: 0 }, signal);
+    const { asked } = await diff(left, right);
     assert.deepEqual({ ...asked, questions: 0 }, { questions: 0, pods: 3, containers: 1, images: 1 });
     for (const { calls } of [left, right]) {
       for (const id of ["p1", "p2", "p3"]) assert.ok(calls.includes(`PodSandboxStatus ${id}`), id);
@@ -77,31 +76,28 @@ describe("diffServers()", () => {
   test("asks again once, so that a pod that came between the two calls is no difference", async () => {
     const left = podServer([[], [pod("p1")]], status);
     const right = podServer([[pod("p1")]], status);
-    const { differences } = await diffServers({ left, right }, { settleMs: 0 }, signal);
+    const { differences } = await diff(left, right);
     assert.deepEqual(differences, []);
   });
 
   test("reports what differs the second time, too, and no status that the list explains", async () => {
     const left = podServer([[]], () => notFound);
     const right = podServer([[pod("p1")]], status);
-    const { differences } = await diffServers({ left, right }, { settleMs: 0 }, signal);
+    const { differences } = await diff(left, right);
     assert.deepEqual(brief(differences), ["ListPodSandbox | pod shop/web p1 | items[]"]);
     assert.equal(left.calls.filter((call) => call === "ListPodSandbox").length, 2);
   });
 
   test("a pod that went away on both sides is no difference", async () => {
     let gone = false;
-    const statusOf = (id: string): object => {
-      if (gone) return notFound;
-      return status(id);
-    };
+    const statusOf = (id: string): object => (gone ? notFound : status(id));
     const left = podServer([[pod("p1")]], (id) => {
       const answer = statusOf(id);
       gone = true;
       return answer;
     });
     const right = podServer([[pod("p1")]], statusOf);
-    const { differences } = await diffServers({ left, right }, { settleMs: 0 }, signal);
+    const { differences } = await diff(left, right);
     assert.deepEqual(differences, []);
   });
 
@@ -110,7 +106,7 @@ describe("diffServers()", () => {
     for (const code of [12, 4]) {
       const left = podServer([pods], status);
       const right = podServer([pods], () => ({ error: { code, message: "not today" } }));
-      const { differences } = await diffServers({ left, right }, { settleMs: 0 }, signal);
+      const { differences } = await diff(left, right);
       assert.deepEqual(brief(differences), ["PodSandboxStatus | server | error"]);
       assert.deepEqual(
         [...new Set(right.calls.filter((call) => call.startsWith("PodSandboxStatus")))],
@@ -134,12 +130,11 @@ describe("diffServers()", () => {
         ContainerStatus: () => ({ status: { id: "c1" } }),
       });
     const [left, right] = [of("a"), of("b")];
-    const options = { pod: { namespace: "shop", name: "web" }, settleMs: 0 };
-    const { differences } = await diffServers({ left, right }, options, signal);
+    const { differences } = await diff(left, right, { pod: { namespace: "shop", name: "web" } });
     assert.deepEqual(brief(differences), ["ListContainers | container app c1 | containers[].image_ref"]);
     assert.ok(!left.calls.some((call) => /p2|c2|^Version|Images/.test(call)), left.calls.join());
     await assert.rejects(
-      diffServers({ left, right }, { pod: { namespace: "shop", name: "none" } }, signal),
+      diff(left, right, { pod: { namespace: "shop", name: "none" } }),
       (error) => isKind(error, "notFound") && /neither server lists it/.test(error.message),
     );
   });
@@ -161,7 +156,7 @@ describe("diffServers()", () => {
         return left.ask(...question);
       },
     };
-    await diffServers({ left: slow, right: left }, { settleMs: 0 }, signal);
+    await diff(slow, left);
     assert.equal(most, 8);
   });
 });

@@ -10,29 +10,21 @@ import { silentLogger } from "../../../../src/lib/log.js";
 import { clientPreface, flags, frame, integer, settings, types } from "../../grpc/http2-writer.js";
 import { callStream, callUnary, connectClient, startEchoServer, temporaryDirectory } from "../grpc-peers.js";
 
-interface Kept extends ObservedCall {
-  readonly requestBytes: readonly Buffer[];
-  readonly responseBytes: readonly Buffer[];
-}
+type Observed = ReturnType<typeof observe>;
 
-interface Observed {
-  readonly observer: CallObserver;
-  readonly calls: Kept[];
-  readonly givenUp: string[];
-  readonly budget: Budget;
-}
+/** A call whose messages are copied: they may be used during `onCall` alone. */
+const kept = (call: ObservedCall) => ({
+  ...call,
+  requestBytes: call.requests.map(({ bytes }) => Buffer.from(bytes)),
+  responseBytes: call.responses.map(({ bytes }) => Buffer.from(bytes)),
+});
 
-function observe(budget = new Budget(64 * 1024 * 1024)): Observed {
-  const calls: Kept[] = [];
+function observe(budget = new Budget(64 * 1024 * 1024)) {
+  const calls: ReturnType<typeof kept>[] = [];
   const givenUp: string[] = [];
   const observer = new CallObserver({
     budget,
-    onCall: (call) =>
-      calls.push({
-        ...call,
-        requestBytes: call.requests.map(({ bytes }) => Buffer.from(bytes)),
-        responseBytes: call.responses.map(({ bytes }) => Buffer.from(bytes)),
-      }),
+    onCall: (call) => calls.push(kept(call)),
     onGivenUp: (reason) => givenUp.push(reason),
     now: () => performance.now(),
   });

@@ -10,14 +10,7 @@ test("replay() keeps the order of a pod's calls, maps ids and directories, and r
   assert.deepEqual(report.differences, []);
   assert.deepEqual(
     endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc !== "ImageStatus" && rpc !== "StopContainer"),
-    [
-      "RunPodSandbox",
-      "CreateContainer",
-      "StartContainer",
-      "ContainerStatus",
-      "StopPodSandbox",
-      "RemovePodSandbox",
-    ],
+    "RunPodSandbox CreateContainer StartContainer ContainerStatus StopPodSandbox RemovePodSandbox".split(" "),
   );
   const requests = new Map(endpoint.asked);
   const created = requests.get("CreateContainer") as {
@@ -40,37 +33,42 @@ test("replay() keeps the order of a pod's calls, maps ids and directories, and r
   });
 });
 
-test("replay() reports answers that differ", async (t) => {
+test("replay() reports answers that differ, and names images that are missing", async (t) => {
   const { report } = await play(t, server(2));
   assert.deepEqual(fieldsOf(report), ["ContainerStatus status.state"]);
-});
-
-test("replay() names images that are missing", async (t) => {
   const { replayed } = await play(t, answering(server(), { ImageStatus: { image: null } }));
   assert.deepEqual(replayed.missingImages, ["busybox"]);
 });
 
-test("replay() removes its pods when it is interrupted", async (t) => {
-  const endpoint = server();
-  const stop = new AbortController();
-  const { ask } = endpoint;
-  const interrupting: Server = {
-    ...endpoint,
-    ask: (rpc, request) => {
-      if (rpc === "StartContainer") stop.abort();
-      return ask(rpc, request);
-    },
-  };
-  const calls = [...podCalls, { ...podCalls[0], at: 1000, ms: 1, rpc: "Version", request: {} }];
-  const playing = play(t, interrupting, { calls, signal: stop.signal });
-  await playing.catch((error: unknown) => {
-    assert.match(String(error), /all pods were removed/);
+for (const [what, when, calls] of [
+  [
+    "its pods when it is interrupted",
+    "StartContainer",
+    [...podCalls, { at: 1000, ms: 1, rpc: "Version", request: {} }],
+  ],
+  ["the pod that is made while it is interrupted", "RunPodSandbox", podCalls.slice(0, 1)],
+] as const) {
+  test(`replay() removes ${what}`, async (t) => {
+    const endpoint = server();
+    const stop = new AbortController();
+    const interrupting: Server = {
+      ...endpoint,
+      ask: async (rpc, request, signal) => {
+        if (rpc === when) stop.abort();
+        const answer = await endpoint.ask(rpc, request);
+        if (when === "RunPodSandbox") signal?.throwIfAborted();
+        return answer;
+      },
+    };
+    await play(t, interrupting, { calls, signal: stop.signal }).catch((error: unknown) => {
+      assert.match(String(error), /all pods were removed/);
+    });
+    assert.deepEqual(
+      endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc.endsWith("PodSandbox")),
+      ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
+    );
   });
-  assert.deepEqual(
-    endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc.endsWith("PodSandbox")),
-    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
-  );
-});
+}
 
 test("replay() changes no pod that it has not made, also where the recorded call failed", async (t) => {
   const endpoint = server();
@@ -85,25 +83,6 @@ test("replay() changes no pod that it has not made, also where the recorded call
     ["ContainerStatus"],
   );
   assert.deepEqual(Object.values(replayed.notPlayed), [4]);
-});
-
-test("replay() removes the pod that is made while it is interrupted", async (t) => {
-  const endpoint = server();
-  const stop = new AbortController();
-  const interrupting: Server = {
-    ...endpoint,
-    ask: async (rpc, request, signal) => {
-      if (rpc === "RunPodSandbox") stop.abort();
-      const answer = await endpoint.ask(rpc, request);
-      signal?.throwIfAborted();
-      return answer;
-    },
-  };
-  await play(t, interrupting, { calls: podCalls.slice(0, 1), signal: stop.signal }).catch(() => undefined);
-  assert.deepEqual(
-    endpoint.asked.map(([rpc]) => rpc),
-    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
-  );
 });
 
 test("byStart() puts calls into the order of their begin", async () => {
