@@ -1,6 +1,7 @@
 /** What a replay does with each RPC. Those without a rule are left out, and counted. */
 import type { VolatileField } from "../answers/answer-shape.js";
 import type { RecordedCall } from "../record/recording.js";
+import { readOnlyRpcs } from "../shadow/shadow-comparison.js";
 
 /**
  * `play`: changes a pod, so only those that the replay made. `compare`: the whole answers are compared. `ask`:
@@ -8,47 +9,27 @@ import type { RecordedCall } from "../record/recording.js";
  */
 export type ReplayRule = "play" | "compare" | "ask";
 
-const rules: Readonly<Record<ReplayRule, readonly string[]>> = {
-  play: [
-    "RunPodSandbox",
-    "StopPodSandbox",
-    "RemovePodSandbox",
-    "CreateContainer",
-    "StartContainer",
-    "StopContainer",
-    "RemoveContainer",
-    "UpdateContainerResources",
-    "UpdatePodSandboxResources",
-    "ReopenContainerLog",
-    "ExecSync",
-    "PullImage",
-    "RemoveImage",
-  ],
-  compare: [
-    "Version",
-    "Status",
-    "ListPodSandbox",
-    "PodSandboxStatus",
-    "ListContainers",
-    "ContainerStatus",
-    "ContainerStats",
-    "ListContainerStats",
-    "PodSandboxStats",
-    "ListPodSandboxStats",
-    "ListMetricDescriptors",
-    "ListPodSandboxMetrics",
-    "ImageStatus",
-    "ListImages",
-  ],
-  ask: ["Exec", "Attach", "PortForward", "ImageFsInfo", "RuntimeConfig"],
-};
-
-const ruleByRpc: ReadonlyMap<string, ReplayRule> = new Map(
-  (["play", "compare", "ask"] as const).flatMap((rule) => rules[rule].map((rpc) => [rpc, rule] as const)),
-);
+const changing: readonly string[] = [
+  "RunPodSandbox",
+  "StopPodSandbox",
+  "RemovePodSandbox",
+  "CreateContainer",
+  "StartContainer",
+  "StopContainer",
+  "RemoveContainer",
+  "UpdateContainerResources",
+  "UpdatePodSandboxResources",
+  "ReopenContainerLog",
+  "ExecSync",
+  "PullImage",
+  "RemoveImage",
+];
+const asked: readonly string[] = ["Exec", "Attach", "PortForward", "ImageFsInfo", "RuntimeConfig"];
 
 export function replayRule(rpc: string): ReplayRule | undefined {
-  return ruleByRpc.get(rpc);
+  if (changing.includes(rpc)) return "play";
+  if (asked.includes(rpc)) return "ask";
+  return readOnlyRpcs.has(rpc) ? "compare" : undefined;
 }
 
 /** Streams of the entries of a list: the RPC that answers the whole list, and both names of the field. */

@@ -1,6 +1,7 @@
 /** What a recording and a replay of it call differently: ids, directories, paths of the recorded node. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { isMessage, textAt } from "../answers/answer-shape.js";
 import type { RecordedCall } from "../record/recording.js";
 
 type Message = Readonly<Record<string, unknown>>;
@@ -40,7 +41,7 @@ export class ReplayTarget {
   /** To be called with each answer that names a new object. */
   learn({ rpc, request, response }: RecordedCall, answer: Message): void {
     const name = rpc === "RunPodSandbox" ? "pod_sandbox_id" : rpc === "CreateContainer" ? "container_id" : "";
-    const [recorded, actual] = [textOf(response, name), textOf(answer, name)];
+    const [recorded, actual] = [textAt(response, name), textAt(answer, name)];
     if (recorded === "" || actual === "") return;
     this.#ids.set(recorded, actual);
     const config = request?.["config"];
@@ -59,12 +60,12 @@ export class ReplayTarget {
    * for each call, in the order of their begin.
    */
   podOf({ rpc, request, response }: RecordedCall): string {
-    if (rpc === "RunPodSandbox") return textOf(response, "pod_sandbox_id");
+    if (rpc === "RunPodSandbox") return textAt(response, "pod_sandbox_id");
     if (rpc === "CreateContainer") {
-      this.#pods.set(textOf(response, "container_id"), textOf(request, "pod_sandbox_id"));
+      this.#pods.set(textAt(response, "container_id"), textAt(request, "pod_sandbox_id"));
     }
-    const container = textOf(request, "container_id");
-    return textOf(request, "pod_sandbox_id") || this.#pods.get(container) || container;
+    const container = textAt(request, "container_id");
+    return textAt(request, "pod_sandbox_id") || this.#pods.get(container) || container;
   }
 
   /** Ids in the request that this replay has not made. */
@@ -77,17 +78,17 @@ export class ReplayTarget {
   /** The request for this node. */
   request({ rpc, request = {}, response }: RecordedCall): Message {
     const own = this.#ownIds(request) as Message;
-    if (rpc === "RunPodSandbox") return this.#podRequest(own);
-    if (rpc === "PullImage") return { ...own, auth: null, sandbox_config: null };
-    if (rpc !== "CreateContainer") return own;
     const { config, sandbox_config: pod } = own;
+    if (rpc === "PullImage") return { ...own, auth: null, sandbox_config: null };
     if (!isMessage(config)) return own;
+    if (rpc === "RunPodSandbox") return { ...own, config: this.#podConfig(config) };
+    if (rpc !== "CreateContainer") return own;
     const mounts = arrayOf(config["mounts"]);
-    const present = mounts.filter((mount) => textOf(mount, "host_path") === "" || this.#isPresent(mount));
+    const present = mounts.filter((mount) => textAt(mount, "host_path") === "" || this.#isPresent(mount));
     const leftOut = mounts.filter((mount) => !present.includes(mount));
     this.#leftOut.set(
-      textOf(response, "container_id"),
-      new Set(leftOut.map((mount) => textOf(mount, "container_path"))),
+      textAt(response, "container_id"),
+      new Set(leftOut.map((mount) => textAt(mount, "container_path"))),
     );
     return {
       ...own,
@@ -99,13 +100,15 @@ export class ReplayTarget {
   /** The recorded answer as it would be here. Of lists, only objects that the replay made. */
   expected(rpc: string, response: Message): Message {
     const containers = arrayOf(response["containers"]).length;
-    const made = this.#onlyRequestedLabels(this.#onlyMade(response)) as Message;
+    const made = this.#onlyRequestedLabels(
+      mapLists(response, (entry) => this.#ids.has(idOf(entry)), this.isComparedImage),
+    ) as Message;
     const own = this.#ownDirectories(this.#ownIds(made)) as Message;
     const { status } = own;
     if (rpc !== "ContainerStatus" || containers > 0 || !isMessage(status)) return own;
-    const leftOut = this.#leftOut.get(textOf(response["status"], "id"));
+    const leftOut = this.#leftOut.get(textAt(response["status"], "id"));
     const mounts = arrayOf(status["mounts"]).filter(
-      (mount) => !leftOut?.has(textOf(mount, "container_path")),
+      (mount) => !leftOut?.has(textAt(mount, "container_path")),
     );
     return { ...own, status: { ...status, mounts } };
   }
@@ -117,15 +120,11 @@ export class ReplayTarget {
     return this.#onlyRequestedLabels(own) as Message;
   }
 
-  #onlyMade(response: Message): Message {
-    return mapLists(response, (entry) => this.#ids.has(idOf(entry)), this.isComparedImage);
-  }
-
   /** Docker adds the labels of the image, which dockershim and cri-dockerd show and this program does not. */
   #onlyRequestedLabels(value: unknown): unknown {
     if (Array.isArray(value)) return value.map((entry) => this.#onlyRequestedLabels(entry));
     if (!isMessage(value) || Buffer.isBuffer(value)) return value;
-    const keys = this.#requestedLabels.get(textOf(value, "id"));
+    const keys = this.#requestedLabels.get(textAt(value, "id"));
     return Object.fromEntries(
       Object.entries(value).map(([name, entry]) => {
         if (name !== "labels" || keys === undefined || !isMessage(entry))
@@ -139,14 +138,9 @@ export class ReplayTarget {
     );
   }
 
-  #podRequest(request: Message): Message {
-    const { config } = request;
-    return isMessage(config) ? { ...request, config: this.#podConfig(config) } : request;
-  }
-
   /** Logs go to the replay's directory, and the cgroups of the recorded node's kubelet are not made here. */
   #podConfig(config: Message): Message {
-    const recorded = textOf(config, "log_directory");
+    const recorded = textAt(config, "log_directory");
     const { linux } = config;
     return {
       ...config,
@@ -156,16 +150,13 @@ export class ReplayTarget {
   }
 
   #logDirectory(recorded: string): string {
-    let own = this.#logDirectories.get(recorded);
-    if (own === undefined) {
-      own = join(this.directory, String(this.#logDirectories.size));
-      this.#logDirectories.set(recorded, own);
-    }
+    const own = this.#logDirectories.get(recorded) ?? join(this.directory, String(this.#logDirectories.size));
+    this.#logDirectories.set(recorded, own);
     return own;
   }
 
   #isPresent(mount: Message): boolean {
-    const path = textOf(mount, "host_path");
+    const path = textAt(mount, "host_path");
     if (this.exists(path)) return true;
     // The engine would make it, on a node to which it does not belong.
     this.missingPaths.add(path);
@@ -202,12 +193,12 @@ function mapLists(
 }
 
 function idOf(entry: Message): string {
-  return textOf(entry, "id") || textOf(entry["attributes"], "id") || textOf(entry, "pod_sandbox_id");
+  return textAt(entry, "id") || textAt(entry["attributes"], "id") || textAt(entry, "pod_sandbox_id");
 }
 
 /** The protocol has bytes there; recordings have the number of the secret. */
 function environment(entry: Message): Message {
-  return { ...entry, value: Buffer.from(textOf(entry, "value")) };
+  return { ...entry, value: Buffer.from(textAt(entry, "value")) };
 }
 
 function mapTexts(value: unknown, change: (text: string) => string): unknown {
@@ -219,13 +210,4 @@ function mapTexts(value: unknown, change: (text: string) => string): unknown {
 
 function arrayOf(value: unknown): readonly Message[] {
   return Array.isArray(value) ? value.filter(isMessage) : [];
-}
-
-export function textOf(message: unknown, name: string): string {
-  const value = isMessage(message) ? message[name] : undefined;
-  return typeof value === "string" ? value : "";
-}
-
-function isMessage(value: unknown): value is Message {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

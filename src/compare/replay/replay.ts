@@ -3,12 +3,13 @@ import { mkdir } from "node:fs/promises";
 import type { UnaryRpc } from "../../client/cri-connection.js";
 import { sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
+import { textAt } from "../answers/answer-shape.js";
 import type { AskedServer } from "../answers/asked-server.js";
 import type { CompareOptions, Difference } from "../answers/compare-answers.js";
 import type { RecordedCall } from "../record/recording.js";
 import { ReplayImages } from "./replay-images.js";
 import { asList, concernsOnePod, ofOtherObjects, replayRule } from "./replay-rules.js";
-import { ReplayTarget, textOf } from "./replay-target.js";
+import { ReplayTarget } from "./replay-target.js";
 import type { ReportBuilder } from "../shadow/shadow-report.js";
 
 export interface ReplayOptions {
@@ -138,7 +139,7 @@ class Replay {
       return;
     }
     let request = this.#target.request(call);
-    const image = textOf(request["image"], "image");
+    const image = textAt(request["image"], "image");
     if (rpc === "RemoveImage" && !(await this.#images.mayRemove(image, signal))) {
       this.#skip("RemoveImage of an image that the replay has not pulled");
       return;
@@ -146,7 +147,7 @@ class Replay {
     if (rpc === "PullImage") await this.#images.beforePull(signal);
     if (rpc === "RunPodSandbox" || rpc === "CreateContainer") {
       const config = rpc === "RunPodSandbox" ? request["config"] : request["sandbox_config"];
-      const logs = textOf(config, "log_directory");
+      const logs = textAt(config, "log_directory");
       if (logs !== "") await mkdir(logs, { recursive: true, mode: 0o700 });
     }
     if (rpc === "CreateContainer") {
@@ -159,10 +160,10 @@ class Replay {
     const answer = await endpoint.ask(rpc as UnaryRpc, request, limit);
     this.#played += 1;
     if (rpc === "PullImage") await this.#images.afterPull(image, signal);
-    const sandbox = rpc === "RunPodSandbox" ? textOf(answer, "pod_sandbox_id") : "";
+    const sandbox = rpc === "RunPodSandbox" ? textAt(answer, "pod_sandbox_id") : "";
     if (sandbox !== "") this.#sandboxes.add(sandbox);
     if (rpc === "RemovePodSandbox" && !("error" in answer))
-      this.#sandboxes.delete(textOf(request, "pod_sandbox_id"));
+      this.#sandboxes.delete(textAt(request, "pod_sandbox_id"));
     this.#target.learn(call, answer as Readonly<Record<string, unknown>>);
     this.#compare(call, answer as Readonly<Record<string, unknown>>);
   }
@@ -170,9 +171,9 @@ class Replay {
   /** By the name that the pod has, where the recorded id is of an image that this node does not have. */
   async #withImage(request: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
     const { config } = request as { config?: { image?: Readonly<Record<string, unknown>> } };
-    const id = textOf(config?.image, "image");
+    const id = textAt(config?.image, "image");
     if (id === "" || (await this.#hasImage(id))) return request;
-    const name = textOf(config?.image, "user_specified_image");
+    const name = textAt(config?.image, "user_specified_image");
     if (name !== "" && (await this.#hasImage(name))) {
       return { ...request, config: { ...config, image: { ...config?.image, image: name } } };
     }
@@ -188,7 +189,6 @@ class Replay {
     const { compare, report } = this.options;
     const compareOptions = { ...this.options.compareOptions, volatile: ofOtherObjects };
     const { rpc, error, response = {} } = call;
-    const isCreation = rpc === "RunPodSandbox" || rpc === "CreateContainer";
     const left =
       error === undefined ? this.#target.expected(rpc, response) : { error: this.#target.error(error) };
     // Ids of new objects differ, and output is not in the recording.
@@ -199,7 +199,7 @@ class Replay {
     counts.observed += 1;
     counts.compared += 1;
     const differences =
-      isEqual || (isChange && (isCreation || rpc !== "ExecSync"))
+      isEqual || (isChange && rpc !== "ExecSync")
         ? []
         : compare(rpc, withoutOutput(left), withoutOutput(this.#target.actual(answer)), {
             ...compareOptions,

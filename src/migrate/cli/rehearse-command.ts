@@ -24,7 +24,6 @@ import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { criDockerdCheckpoints } from "../../shim/state/state-directory.js";
-import type { RehearseOptions } from "./rehearse-options.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 import {
   isOverNetwork,
@@ -32,6 +31,7 @@ import {
   networkInside,
   networkListDirectory,
   prepareInside,
+  type RehearseOptions,
   runInside,
 } from "./rehearse-namespaces.js";
 

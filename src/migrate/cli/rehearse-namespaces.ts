@@ -17,7 +17,6 @@ import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { silentLogger } from "../../lib/log.js";
 import { criDockerdCheckpoints } from "../../shim/state/state-directory.js";
 import type { ProcessIo } from "../../cli/process-io.js";
-import type { RehearseOptions } from "./rehearse-options.js";
 
 /** Set in the program inside; the value is the network plugin. Servers refuse unknown names that begin with DOCKERSHIM_. */
 const insideVariable = "_DOCKERSHIM_REHEARSAL_NETWORK";
@@ -25,6 +24,22 @@ const insideVariable = "_DOCKERSHIM_REHEARSAL_NETWORK";
 const largestExitCode = 2;
 /** Directories of CNI plugins and of cri-dockerd: those of the host are neither seen nor changed inside. */
 const ownDirectories = ["/var/lib/cni", dirname(criDockerdCheckpoints)] as const;
+
+/** What the command is given. */
+export interface RehearseOptions {
+  readonly recording: string;
+  /** By the recording when it is not given. */
+  readonly as?: "dockershim" | "cri-dockerd";
+  readonly dockerEndpoint?: string;
+  readonly networkPlugin: "auto" | NetworkPluginName;
+  /** Where the network list is; an example of its own when it is not given. */
+  readonly cniConfDir?: string;
+  readonly cniBinDirs: readonly string[];
+  /** Path of a cri-dockerd to ask in the end. */
+  readonly criDockerd?: string;
+  readonly anyway: boolean;
+  readonly format: "page" | "json";
+}
 
 export type NamespacesIo = Pick<ProcessIo, "environment" | "signal" | "self" | "argv">;
 

@@ -9,7 +9,6 @@ export const dockershimFlags: readonly string[] = [
   ...["network-plugin", "cni-conf-dir", "cni-bin-dir", "cni-cache-dir", "network-plugin-mtu"],
   ...["docker-endpoint", "image-pull-progress-deadline", "experimental-dockershim-root-directory"],
 ];
-const withoutDockershimMinor = 24;
 /** From here on there is one kind of runtime, and the endpoint is a field of the configuration. */
 const withoutRuntimeFlagMinor = 27;
 
@@ -73,8 +72,8 @@ export function kubeletChange(
       if (lastFlag(flags, name) === undefined) change.set(name, value);
     return { flags: change, configEndpoint: undefined, containerdFlag: ofCadvisor };
   }
-  if (minor >= withoutDockershimMinor) for (const name of dockershimFlags) remove(name);
-  if (minor < withoutDockershimMinor) change.set("container-runtime", "remote");
+  if (minor >= firstMinorWithoutDocker) for (const name of dockershimFlags) remove(name);
+  if (minor < firstMinorWithoutDocker) change.set("container-runtime", "remote");
   else if (minor < withoutRuntimeFlagMinor && lastFlag(flags, "container-runtime")?.value === "docker")
     remove("container-runtime");
   else if (minor >= withoutRuntimeFlagMinor) remove("container-runtime");

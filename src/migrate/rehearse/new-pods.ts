@@ -5,8 +5,9 @@ import type { CriConnection } from "../../client/cri-connection.js";
 import { messageOf } from "../../lib/errors.js";
 import { type MadePod, rehearsalLabel } from "./scratch-pods.js";
 import { streamOnce } from "./stream-once.js";
-import type { Finding } from "./verdict.js";
+import type { Problem } from "./verdict.js";
 
+const missing = ["/dockershim-no-such-program"];
 const closedPort = 9;
 const sessionMs = 30_000;
 
@@ -26,7 +27,7 @@ export interface NewResult {
   /** The new pod that stays. */
   readonly sandbox?: { readonly id: string; readonly namespace: string; readonly name: string };
   readonly did: string;
-  readonly problems: readonly Omit<Finding, "step">[];
+  readonly problems: readonly Problem[];
 }
 
 export async function makeNew(
@@ -37,7 +38,7 @@ export async function makeNew(
   const { directory, image, adopted, only } = options;
   const ids: string[] = [];
   const did: string[] = [];
-  const problems: Omit<Finding, "step">[] = [];
+  const problems: Problem[] = [];
   const labels = { [rehearsalLabel]: directory };
   const limited = (): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(sessionMs)]);
   const attempt = async (what: string, work: () => Promise<void>): Promise<void> => {
@@ -76,9 +77,7 @@ export async function makeNew(
     return id;
   };
 
-  let sandboxId = "";
-  const { pod_sandbox_id } = await cri.call("RunPodSandbox", { config }, { signal });
-  sandboxId = pod_sandbox_id;
+  const { pod_sandbox_id: sandboxId } = await cri.call("RunPodSandbox", { config }, { signal });
   if (only === "pod") {
     await cri.call("StopPodSandbox", { pod_sandbox_id: sandboxId }, { signal });
     await cri.call("RemovePodSandbox", { pod_sandbox_id: sandboxId }, { signal });
@@ -92,29 +91,20 @@ export async function makeNew(
   });
   await attempt("an exec", async () => {
     // The image has no program that ends by itself: the answer to a missing one shows that exec works.
-    const { exit_code } = await cri.call(
-      "ExecSync",
-      { container_id: id, cmd: ["/dockershim-no-such-program"], timeout: "10" },
-      { signal },
-    );
+    const request = { container_id: id, cmd: missing, timeout: "10" };
+    const { exit_code } = await cri.call("ExecSync", request, { signal });
     if (exit_code !== 126 && exit_code !== 127)
       throw new Error(`exit code ${exit_code} for a missing program`);
   });
   await attempt("a streamed exec", async () => {
-    const { url } = await cri.call(
-      "Exec",
-      { container_id: id, cmd: ["/dockershim-no-such-program"], stdout: true, stderr: true },
-      { signal },
-    );
+    const request = { container_id: id, cmd: missing, stdout: true, stderr: true };
+    const { url } = await cri.call("Exec", request, { signal });
     await streamOnce(url, /exit code 12[67]|no such file/, limited());
   });
   await attempt("a port-forward", async () => {
     // No process listens there: the refusal comes from inside of the pod.
-    const { url } = await cri.call(
-      "PortForward",
-      { pod_sandbox_id: sandboxId, port: [closedPort] },
-      { signal },
-    );
+    const request = { pod_sandbox_id: sandboxId, port: [closedPort] };
+    const { url } = await cri.call("PortForward", request, { signal });
     await streamOnce(url, /refused/, limited());
   });
   await attempt("a log", async () => {

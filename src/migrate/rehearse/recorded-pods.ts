@@ -1,6 +1,6 @@
 /** The pods that run at the end of a recording, from the calls that made them. */
 import { criMethods } from "../../client/cri-messages.js";
-import { isMessage } from "../../compare/answers/answer-shape.js";
+import { isMessage, textAt } from "../../compare/answers/answer-shape.js";
 import type { RecordedCall } from "../../compare/record/recording.js";
 import { type ServerKind, serverKind } from "../../compare/answers/server-kind.js";
 import type {
@@ -83,8 +83,8 @@ export async function readRecordedPods(
   let status: Json = {};
   for await (const { rpc, request = {}, response, error, at, ms } of calls) {
     if (error !== undefined || response === undefined) continue;
-    const sandboxId = idIn(request, "pod_sandbox_id");
-    const container = podOf.get(idIn(request, "container_id"))?.containers;
+    const sandboxId = textAt(request, "pod_sandbox_id");
+    const container = podOf.get(textAt(request, "container_id"))?.containers;
     const keep = (known: Known | undefined, answers: LastAnswers): void => {
       // An answer to a call that began before the end of a change may be older than the change.
       if (known !== undefined && at >= known.changedAt) known.answers = { ...known.answers, ...answers };
@@ -97,51 +97,41 @@ export async function readRecordedPods(
         keep(pods.get(sandboxId), { status: response });
         break;
       case "ContainerStatus":
-        keep(container?.get(idIn(request, "container_id")), { status: response });
+        keep(container?.get(textAt(request, "container_id")), { status: response });
         break;
       case "ListContainers":
         for (const item of asList(response["containers"])) {
-          const id = idIn(item, "id");
+          const id = textAt(item, "id");
           keep(podOf.get(id)?.containers.get(id), { listed: item });
         }
         break;
       case "RunPodSandbox": {
         const { config } = complete(rpc, request) as RunPodSandboxRequest;
         if (!config?.metadata) break;
-        if (pods.size >= maximumPods) {
-          throw new ShimError(
-            "exhausted",
-            `the recording has more than ${maximumPods} pods; use a shorter one`,
-          );
-        }
-        const id = idIn(response, "pod_sandbox_id");
+        if (pods.size >= maximumPods) throw tooMany(maximumPods, "pods");
+        const id = textAt(response, "pod_sandbox_id");
         pods.set(id, { id, config, containers: new Map(), answers: {}, changedAt: at + ms });
         break;
       }
       case "CreateContainer": {
         const { config } = complete(rpc, request) as CreateContainerRequest;
         const pod = pods.get(sandboxId);
-        const id = idIn(response, "container_id");
+        const id = textAt(response, "container_id");
         if (pod === undefined || !config?.metadata) break;
-        if (podOf.size >= maximumContainers) {
-          throw new ShimError(
-            "exhausted",
-            `the recording has more than ${maximumContainers} containers; use a shorter one`,
-          );
-        }
+        if (podOf.size >= maximumContainers) throw tooMany(maximumContainers, "containers");
         pod.containers.set(id, { id, config, started: false, answers: {}, changedAt: at + ms });
         podOf.set(id, pod);
         break;
       }
       case "StartContainer":
       case "StopContainer": {
-        const found = container?.get(idIn(request, "container_id"));
+        const found = container?.get(textAt(request, "container_id"));
         if (found === undefined) break;
         Object.assign(found, { started: rpc === "StartContainer", answers: {}, changedAt: at + ms });
         break;
       }
       case "RemoveContainer":
-        container?.delete(idIn(request, "container_id"));
+        container?.delete(textAt(request, "container_id"));
         break;
       case "StopPodSandbox":
       case "RemovePodSandbox":
@@ -150,7 +140,7 @@ export async function readRecordedPods(
         break;
       case "ListPodSandbox":
         for (const item of asList(response["items"])) {
-          const id = idIn(item, "id");
+          const id = textAt(item, "id");
           keep(pods.get(id), { listed: item });
           if (listed.size < maximumIds) listed.add(id);
         }
@@ -163,6 +153,10 @@ export async function readRecordedPods(
     pods: [...pods.values()].map((pod) => ({ ...pod, containers: [...pod.containers.values()] })),
     unmade: made.length,
   };
+}
+
+function tooMany(most: number, what: string): ShimError {
+  return new ShimError("exhausted", `the recording has more than ${most} ${what}; use a shorter one`);
 }
 
 /** A recorded message with the defaults of all members that the recording leaves out. */
@@ -198,11 +192,6 @@ function environment(entry: unknown): unknown {
   if (!isMessage(entry)) return entry;
   const { value } = entry;
   return { ...entry, value: typeof value === "string" ? Buffer.from(value) : withBytes(value) };
-}
-
-function idIn(message: Json, key: string): string {
-  const id = message[key];
-  return typeof id === "string" ? id : "";
 }
 
 function asList(value: unknown): readonly Json[] {
