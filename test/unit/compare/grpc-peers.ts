@@ -1,21 +1,22 @@
-/** A gRPC server and client that echo bytes, for tests of what stands between them. */
+/** A gRPC server and client that echo bytes, for tests of what stands between them, and calls as they come through. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { CriVersion } from "../../../src/client/cri-connection.js";
+import { criMethods } from "../../../src/client/cri-messages.js";
+import type { PipedCall } from "../../../src/compare/relay/call-pipe.js";
 import {
   Client,
-  credentials,
   Metadata,
   Server,
   ServerCredentials,
-  status,
+  type ServiceError,
+  credentials,
   type handleServerStreamingCall,
   type handleUnaryCall,
-  type ServiceError,
+  status,
 } from "@grpc/grpc-js";
-import type { CriVersion } from "../../../src/client/cri-connection.js";
-import { criMethods } from "../../../src/client/cri-messages.js";
 
 export const bytesAsTheyAre = (bytes: Buffer): Buffer => bytes;
 export const method = (name: string): string => `/test.Service/${name}`;
@@ -175,5 +176,27 @@ export async function serveCri(
     stop: () => {
       server.forceShutdown();
     },
+  };
+}
+
+export function piped(
+  rpc: string,
+  request: object,
+  response: object,
+  given: Partial<PipedCall> = {},
+): PipedCall {
+  const method = criMethods().get(rpc);
+  assert.ok(method);
+  return {
+    path: method.path,
+    requests: [{ bytes: method.requestSerialize(request), compressed: false }],
+    responses: [{ bytes: method.responseSerialize(response), compressed: false }],
+    isTruncated: false,
+    status: { code: 0, message: "OK" },
+    end: "answered",
+    startedMs: 100,
+    endedMs: 112.345678,
+    unobserved: { dropped: 0, givenUp: 0 },
+    ...given,
   };
 }

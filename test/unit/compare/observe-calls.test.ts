@@ -9,8 +9,7 @@ import { createRecording } from "../../../src/compare/record/recorder.js";
 import { recordingFormat } from "../../../src/compare/record/recording.js";
 import { relayPaths } from "../../../src/compare/relay/relay-link.js";
 import { silentLogger } from "../../../src/lib/log.js";
-import { temporaryDirectory } from "./grpc-peers.js";
-import { piped } from "./piped-call.js";
+import { temporaryDirectory, piped } from "./grpc-peers.js";
 
 /** Of a relay that lives: the link leads to it. */
 async function bench(t: TestContext): Promise<RecordTask> {

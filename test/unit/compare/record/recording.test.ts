@@ -11,8 +11,7 @@ import {
   type RecordingHeader,
 } from "../../../../src/compare/record/recording.js";
 import { Redactor } from "../../../../src/compare/record/redact.js";
-import { temporaryDirectory } from "../grpc-peers.js";
-import { piped } from "../piped-call.js";
+import { temporaryDirectory, piped } from "../grpc-peers.js";
 
 const header: RecordingHeader = {
   format: recordingFormat,

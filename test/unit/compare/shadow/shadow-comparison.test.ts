@@ -6,7 +6,7 @@ import { newReport } from "../../../../src/compare/observe-calls.js";
 import { Redactor } from "../../../../src/compare/record/redact.js";
 import { ShadowComparison, type Ask } from "../../../../src/compare/shadow/shadow-comparison.js";
 import { ReportBuilder } from "../../../../src/compare/shadow/shadow-report.js";
-import { piped } from "../piped-call.js";
+import { piped } from "../grpc-peers.js";
 
 function bench(answers: { primary?: Ask; shadow: Ask; compareOptions?: CompareOptions }) {
   const paths = { listen: "/l", relay: "/r", primary: "/p" };
