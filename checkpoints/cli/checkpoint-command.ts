@@ -17,7 +17,6 @@ import { criDockerdCheckpoints } from "../../src/shim/state/state-directory.js";
 import type { ProcessIo } from "../../src/cli/process-io.js";
 import type { CheckpointOptions, CheckpointProgram, CheckpointTask } from "./checkpoint-options.js";
 import {
-  convertedJson,
   convertedPage,
   listedJson,
   listedPage,
@@ -46,24 +45,18 @@ export async function runCheckpoint(
     const paths = usualDirectories.map((path) => JSON.stringify(path)).join(" nor ");
     throw new ShimError("precondition", `there is neither ${paths}; name a directory with --directory`);
   }
-  const print = (page: () => string, json: () => object): void => {
-    io.writeOut(format === "json" ? `${JSON.stringify(json(), undefined, 2)}\n` : page());
+  const print = (page: string, json: object): void => {
+    io.writeOut(format === "json" ? `${JSON.stringify(json, undefined, 2)}\n` : page);
   };
   switch (task.kind) {
     case "ls": {
       const files = await readFilesAtRest(directories);
-      print(
-        () => listedPage(files),
-        () => listedJson(files),
-      );
+      print(listedPage(files), listedJson(files));
       return 0;
     }
     case "verify": {
       const files = await readFilesAtRest(directories);
-      print(
-        () => verifiedPage(files),
-        () => listedJson(files),
-      );
+      print(verifiedPage(files), listedJson(files));
       return files.corrupt.length > 0 ? 2 : 0;
     }
     case "convert": {
@@ -73,20 +66,14 @@ export async function runCheckpoint(
         to: flavourOf(to),
         ...(output === undefined ? {} : { output }),
       });
-      print(
-        () => convertedPage(files, to),
-        () => convertedJson(files),
-      );
+      print(convertedPage(files, to), { files });
       return 0;
     }
     case "repair": {
       const { dryRun, anyway } = task;
       if (!anyway && !dryRun) await refuseServed(directories);
       const files = await repair(task, directories, { usualDirectories, environment: io.environment });
-      print(
-        () => repairedPage(files, { dryRun }),
-        () => repairedJson(files, { dryRun }),
-      );
+      print(repairedPage(files, { dryRun }), repairedJson(files, { dryRun }));
       return files.some(({ source }) => source === "none" || dryRun) ? 2 : 0;
     }
   }

@@ -94,10 +94,6 @@ export function listedJson({ intact, corrupt }: FilesAtRest): object {
   };
 }
 
-export function convertedJson(files: readonly ConvertedFile[]): object {
-  return { files };
-}
-
 export function repairedJson(
   files: readonly RepairedFile[],
   { dryRun }: { readonly dryRun: boolean },

@@ -11,27 +11,15 @@ import {
 } from "../relay/observed-relay.js";
 import { createRecording } from "../record/recorder.js";
 import { recordingFormat, recordingVersion, type RecordingHeader } from "../record/recording.js";
-import { checkLink, refuseLoop, relayPaths } from "../relay/relay-link.js";
+import { checkLink, refuseLoop, type RelayPaths, relayPaths } from "../relay/relay-link.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { createLogger, type Logger } from "../../lib/log.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 
-export interface RecordOptions {
-  readonly primary: string;
-  readonly listen: string;
-  readonly output: string;
-  readonly durationMs: number | undefined;
-  readonly limitBytes: number;
-  readonly withOutput: boolean;
-}
-
-export interface ShadowOptions {
-  readonly primary: string;
-  readonly listen: string;
-  readonly endpoint: string;
-  readonly report: string;
-}
+type Sockets = Pick<RelayPaths, "primary" | "listen">;
+export type RecordOptions = Sockets & Omit<RecordTask, "kind" | "paths" | "startedMs">;
+export type ShadowOptions = Sockets & Pick<ShadowTask, "endpoint" | "report">;
 
 type RelayIo = Pick<ProcessIo, "writeOut" | "signal" | "self">;
 
@@ -51,10 +39,12 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   const done = new Promise<void>((ended) => {
     full = ended;
   });
-  const relay = await orRemove(
-    output,
-    startObservedRelay({ ...commandsOf(io, task), paths, log, onDone: full }),
-  );
+  const started = startObservedRelay({ ...commandsOf(io, task), paths, log, onDone: full });
+  // When the relay does not start, nothing is left of what was made for it.
+  const relay = await started.catch(async (error: unknown) => {
+    await rm(output, { force: true });
+    throw error;
+  });
   io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
   await endOf(io.signal, durationMs, done);
   if (!(await finish(relay, log))) {
@@ -108,16 +98,6 @@ async function isSameFile(left: string, right: string): Promise<boolean> {
   if (left === right) return true;
   const [first, second] = await Promise.all([left, right].map((path) => realpath(path).catch(() => "")));
   return first !== "" && first === second;
-}
-
-/** When the relay does not start, nothing is left of what was made for it. */
-async function orRemove<T>(file: string, started: Promise<T>): Promise<T> {
-  try {
-    return await started;
-  } catch (error) {
-    await rm(file, { force: true });
-    throw error;
-  }
 }
 
 function commandsOf(
