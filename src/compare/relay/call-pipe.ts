@@ -28,18 +28,9 @@ const lengthBytes = 4;
 const largestCallBytes = 128 * 1024 * 1024;
 
 export function encodeCall(call: ObservedCall, unobserved: Unobserved): Buffer {
-  const { path, isTruncated, status, end, startedMs, endedMs, requests, responses } = call;
-  const head: Head = {
-    path,
-    isTruncated,
-    status,
-    end,
-    startedMs,
-    endedMs,
-    requests: requests.map(headOf),
-    responses: responses.map(headOf),
-    unobserved,
-  };
+  const { requests, responses, ...rest } = call;
+  const heads = { requests: requests.map(headOf), responses: responses.map(headOf) };
+  const head: Head = { ...rest, ...heads, unobserved };
   const text = Buffer.from(JSON.stringify(head));
   const bodies = [...requests, ...responses].map(({ bytes }) => bytes);
   const lengths = Buffer.alloc(2 * lengthBytes);

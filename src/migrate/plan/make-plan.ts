@@ -38,16 +38,10 @@ export interface MigrationPlan {
 /** The step that `--write` does itself. */
 export const applyDiff = "apply this diff: patch -p1 -d /";
 
-export interface PlanOptions {
-  readonly target: PlanTarget;
-  /** Path of this program on the node. */
-  readonly program: string;
-}
-
-/** Throws `precondition` where the target cannot work, or where a fact is missing that decides the edits. */
+/** `program`: its path on the node. Throws `precondition` where the target cannot work, or where a fact is missing that decides the edits. */
 export async function makePlan(
   facts: MigrationFacts,
-  { target, program }: PlanOptions,
+  { target, program }: { readonly target: PlanTarget; readonly program: string },
 ): Promise<MigrationPlan> {
   const { kubelet, services } = facts;
   const { service, version } = kubelet;
