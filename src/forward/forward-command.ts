@@ -7,13 +7,13 @@ import { streamsSocketSuffix } from "../play/cri/dial.js";
 import { createEngine, engineEndpoint } from "../shim/app/open-engine.js";
 import { resolveConfig } from "../shim/config/resolve.js";
 import { formatEndpoint } from "../shim/engine/http/endpoint.js";
+import { linkAbort } from "../lib/abort.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
 import { shownText } from "../lib/shown-text.js";
 import { bindUnixSocket } from "../lib/unix-socket.js";
-import type { Engine } from "../shim/ports/engine.js";
-import { bridge } from "./exec-bridge.js";
+import type { Engine, ExecCalls } from "../shim/ports/engine.js";
 import type { ProcessIo } from "../cli/process-io.js";
 
 export interface ForwardOptions {
@@ -33,6 +33,8 @@ type ForwardIo = Pick<ProcessIo, "environment" | "readFile" | "isSocket" | "writ
 const served = "unix:///var/run/dockershim.sock";
 /** The line of an address. */
 const longestLineBytes = 300;
+/** What is kept of the standard error of a process in the container. */
+const longestTextBytes = 2048;
 
 /** Until `signal` aborts; the exit code is 0 then. */
 export async function runForward(options: ForwardOptions, io: ForwardIo): Promise<number> {
@@ -144,4 +146,63 @@ async function readAddress(socket: Socket): Promise<string> {
     if (end + 1 < chunk.length) socket.unshift(chunk.subarray(end + 1));
     return Buffer.concat(chunks).toString();
   }
+}
+
+/**
+ * Joins a socket to a process in the container, until the process has ended, or the socket is closed. The end of the socket's input is passed on alone, and who reads
+ * slowly makes the other side wait. Rejects with what the process has said when it failed.
+ */
+export async function bridge(
+  engine: Pick<ExecCalls, "createExec" | "startExec" | "inspectExec">,
+  container: string,
+  command: readonly string[],
+  socket: Socket,
+  signal: AbortSignal,
+): Promise<void> {
+  const options = { command, tty: false, stdin: true, stdout: true, stderr: true };
+  const id = await engine.createExec(container, options, signal);
+  const streams = await engine.startExec(id, options, signal);
+  using _ = linkAbort(signal, () => socket.destroy());
+  const onClose = (): void => {
+    streams.close();
+  };
+  socket.once("close", onClose);
+  if (socket.destroyed) onClose();
+  let said = "";
+  try {
+    socket.pipe(streams.input);
+    await streams.readOutput((stream, data) => {
+      if (stream === "stderr") {
+        said = (said + data.toString()).slice(0, longestTextBytes);
+        return undefined;
+      }
+      return socket.write(data) ? undefined : drainOf(socket);
+    });
+  } catch (error) {
+    // The client has left, and needs no more.
+    if (socket.destroyed) return;
+    throw error;
+  } finally {
+    socket.off("close", onClose);
+    streams.close();
+    socket.end();
+  }
+  if (said !== "") {
+    throw new ShimError(
+      "unavailable",
+      `in container "${container}": ${said.trim().replaceAll(/\s*\n\s*/g, " ")}`,
+    );
+  }
+}
+
+function drainOf(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      socket.off("drain", done);
+      socket.off("close", done);
+      resolve();
+    };
+    socket.once("drain", done);
+    socket.once("close", done);
+  });
 }

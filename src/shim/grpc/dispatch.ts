@@ -11,7 +11,7 @@ import type { Call } from "../../lib/call.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Rpc, Rpcs } from "./handlers.js";
-import type { Instrument } from "./instrument.js";
+import type { IncomingCall, Instrument, Outcome } from "./instrument.js";
 import { UndecodableRequest, type Method } from "./codec/method.js";
 
 /** What kubelets and crictl accept, and what this server does. */
@@ -23,65 +23,53 @@ export function registerMethod(
   method: Method,
   { rpcs, instrument, log }: { rpcs: Rpcs; instrument: Instrument; log: Logger },
 ): void {
-  const listenerOf = method.responseStream ? streamListener : unaryListener;
-  server.register<object, Buffer>(
-    method.path,
-    listenerOf(method, rpcs.get(method.name), instrument, log),
-    (bytes) => bytes, // Answers are encoded before, where an error is still logged and classified.
-    (bytes) => decode(method, bytes),
-    method.responseStream ? "serverStream" : "unary",
-  );
-}
-
-function unaryListener(
-  method: Method,
-  rpc: Rpc | undefined,
-  instrument: Instrument,
-  log: Logger,
-): handleUnaryCall<object, Buffer> {
-  return (incoming, answer) => {
+  const { name, responseStream: isStream } = method;
+  const rpc = rpcs.get(name);
+  /** Runs a call, and answers by `respond`. */
+  const run = <T>(
+    incoming: IncomingCall & { readonly request: object },
+    work: (rpc: Rpc, call: Call) => Promise<T>,
+    respond: (outcome: Outcome<T>) => void,
+  ): void => {
     const { request } = incoming;
-    const handle =
-      rpc === undefined
-        ? undefined
-        : async (call: Call): Promise<Buffer> =>
-            encode(method, (await rpc.handle(request, call, noStream)) as object);
+    const handle = rpc === undefined ? undefined : (call: Call) => work(rpc, call);
     instrument
-      .run(incoming, { name: method.name, rpc, request, handle, isStream: false })
-      .then((outcome) => {
-        if (outcome.ok) answer(null, outcome.value);
-        else answer(outcome.status);
-      })
+      .run(incoming, { name, rpc, request, handle, isStream })
+      .then(respond)
       .catch((error: unknown) => {
-        log.error({ rpc: method.name, err: messageOf(error) }, "cannot send a response");
+        const action = isStream ? "cannot close a stream" : "cannot send a response";
+        log.error({ rpc: name, err: messageOf(error) }, action);
       });
   };
-}
-
-function streamListener(
-  method: Method,
-  rpc: Rpc | undefined,
-  instrument: Instrument,
-  log: Logger,
-): handleServerStreamingCall<object, Buffer> {
-  return (incoming) => {
-    const { request } = incoming;
-    const handle =
-      rpc === undefined
-        ? undefined
-        : (call: Call): Promise<unknown> =>
-            rpc.handle(request, call, (message) => write(incoming, encode(method, message), call.signal));
-    instrument
-      .run(incoming, { name: method.name, rpc, request, handle, isStream: true })
-      .then((outcome) => {
+  const unary: handleUnaryCall<object, Buffer> = (incoming, answer) => {
+    run(
+      incoming,
+      async ({ handle }, call) => encode(method, (await handle(incoming.request, call, noStream)) as object),
+      (outcome) => {
+        if (outcome.ok) answer(null, outcome.value);
+        else answer(outcome.status);
+      },
+    );
+  };
+  const stream: handleServerStreamingCall<object, Buffer> = (incoming) => {
+    run(
+      incoming,
+      ({ handle }, call) =>
+        handle(incoming.request, call, (message) => write(incoming, encode(method, message), call.signal)),
+      (outcome) => {
         if (outcome.ok) incoming.end();
         // grpc-js takes the status of a stream from an error event with code and details.
         else incoming.emit("error", outcome.status);
-      })
-      .catch((error: unknown) => {
-        log.error({ rpc: method.name, err: messageOf(error) }, "cannot close a stream");
-      });
+      },
+    );
   };
+  server.register<object, Buffer>(
+    method.path,
+    isStream ? stream : unary,
+    (bytes) => bytes, // Answers are encoded before, where an error is still logged and classified.
+    (bytes) => decode(method, bytes),
+    isStream ? "serverStream" : "unary",
+  );
 }
 
 function noStream(): Promise<void> {

@@ -45,14 +45,11 @@ export type Outcome<T> =
 
 /** Runs the calls of one server and knows those in flight. */
 export class Instrument {
-  readonly #options: InstrumentOptions;
   readonly #inFlight = new Map<AbortController, { readonly isStream: boolean }>();
   #requests = 0;
   #idleListeners: (() => void)[] = [];
 
-  constructor(options: InstrumentOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: InstrumentOptions) {}
 
   /** Never rejects: each throw of the handler becomes an outcome. */
   async run<T>(incoming: IncomingCall, work: Work<T>): Promise<Outcome<T>> {
@@ -71,7 +68,7 @@ export class Instrument {
     const subjectOf =
       request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofUnimplemented);
     const subject = subjectOf(request);
-    const log = this.#options.log.child({ rpc, req: this.#requests, ...subject });
+    const log = this.options.log.child({ rpc, req: this.#requests, ...subject });
     const call: Call = { rpc, signal: controller.signal, log };
     if (subject.pod !== undefined) call.pod = subject.pod;
     log[readOnly ? "debug" : "info"]("started");
@@ -116,7 +113,7 @@ export class Instrument {
     if (error === undefined) call.log[readOnly ? "debug" : "info"]({ code, ms }, "answered");
     else logFailure(call, readOnly, error, { ...error.fields, code, ms, err: statusOf(error).details });
     try {
-      this.#options.observe?.({ rpc: call.rpc, code, ms: exactMs });
+      this.options.observe?.({ rpc: call.rpc, code, ms: exactMs });
     } catch (observerError) {
       call.log.error({ err: classify(observerError).message }, "call observer failed");
     }

@@ -83,7 +83,8 @@ function spdyPortForward(session: PortForwardSession, opening: Opening): Refusal
   const protocol = negotiateSpdy(opening.request.headers, spdyPortForwardProtocols);
   if (typeof protocol !== "string") return protocol;
   switchToSpdy(opening.socket, protocol);
-  forwardOverSpdy(session, opening.socket, { head: opening.head, opening, protocol: `SPDY ${protocol}` });
+  const forward = spdyForward(session, opening.socket, opening.head, opening);
+  openPortForward(forward, opening, `SPDY ${protocol}`);
   return undefined;
 }
 
@@ -107,47 +108,33 @@ function webSocketPortForward(session: PortForwardSession, opening: Opening): Re
   const refusal = protocol === tunnelProtocol ? undefined : refusePorts(protocol, session);
   if (refusal !== undefined) return refusal;
   opening.webSockets.accept(opening.request, { ...opening, protocol }, (ws) => {
+    const shown = `WebSocket ${protocol}`.trimEnd();
     if (protocol === tunnelProtocol) {
       const transport = createWebSocketStream(ws);
       transport.on("error", () => undefined); // The SPDY connection handles it.
-      forwardOverSpdy(session, transport, {
-        head: Buffer.alloc(0),
-        opening,
-        protocol: `WebSocket ${protocol}`,
-      });
-      return;
+      openPortForward(spdyForward(session, transport, Buffer.alloc(0), opening), opening, shown);
+    } else {
+      openPortForward(new WebSocketPortForward(ws, protocol, session), opening, shown);
     }
-    const forward = new WebSocketPortForward(ws, protocol, session);
-    opening.opened({
-      protocol: `WebSocket ${protocol}`.trimEnd(),
-      ended: runPortForward(forward, opening),
-    });
   });
   return undefined;
 }
 
-function forwardOverSpdy(
-  session: PortForwardSession,
-  transport: Duplex,
-  {
-    head,
-    opening,
-    protocol,
-  }: { readonly head: Buffer; readonly opening: Opening; readonly protocol: string },
-): void {
-  const pairTimeoutMs = opening.streamCreationTimeoutMs;
-  const forward = new SpdyPortForward(transport, { session, head, pairTimeoutMs });
-  opening.opened({ protocol, ended: runPortForward(forward, opening) });
+/** `head`: what was read of the transport behind the upgrade request. */
+function spdyForward(session: PortForwardSession, transport: Duplex, head: Buffer, opening: Opening) {
+  return new SpdyPortForward(transport, { session, head, pairTimeoutMs: opening.streamCreationTimeoutMs });
 }
 
-function runPortForward(
+function openPortForward(
   forward: { readonly connection: ClientConnection; run(signal: AbortSignal): Promise<void> },
   opening: Opening,
-): Promise<undefined> {
-  return whileConnected(forward.connection, opening, async (signal) => {
+  protocol: string,
+): void {
+  const ended = whileConnected(forward.connection, opening, async (signal) => {
     await forward.run(signal);
     return undefined;
   });
+  opening.opened({ protocol, ended });
 }
 
 function isProtocol<Protocol extends string>(negotiated: Protocol | Refusal): negotiated is Protocol {

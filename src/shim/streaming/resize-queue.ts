@@ -1,4 +1,5 @@
 /** Sizes of the client's terminal: a sequence of JSON objects in chunks of any size. */
+import type { Readable } from "node:stream";
 import type { TerminalSize } from "../ports/streaming.js";
 
 /** A size takes 30 bytes. */
@@ -54,6 +55,14 @@ export class ResizeQueue implements AsyncIterable<TerminalSize> {
   #latest: TerminalSize | undefined;
   #ended = false;
   #wake: (() => void) | undefined;
+
+  /** Takes the sizes that the client sends on a stream. */
+  readFrom(stream: Readable | undefined): void {
+    const parser = new ResizeParser();
+    stream?.on("data", (chunk: Buffer) => {
+      for (const size of parser.parse(chunk)) this.put(size);
+    });
+  }
 
   put(size: TerminalSize): void {
     if (this.#ended) return;

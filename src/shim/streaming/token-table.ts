@@ -2,9 +2,9 @@
 import { createHash, randomBytes } from "node:crypto";
 import { ShimError } from "../../lib/errors.js";
 
-export const tokenLifetimeMs = 60_000;
+const tokenLifetimeMs = 60_000;
 /** As in the kubelet's own server. */
-export const maxOpenTokens = 1000;
+const maxOpenTokens = 1000;
 const tokenBytes = 32;
 
 export interface TokenTableOptions {

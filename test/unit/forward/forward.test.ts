@@ -9,7 +9,7 @@ import { buffer, text } from "node:stream/consumers";
 import { test } from "node:test";
 import { dialStreamsOf, streamsSocketSuffix } from "../../../src/play/cri/dial.js";
 import { runDial } from "../../../src/forward/dial-command.js";
-import { bridge } from "../../../src/forward/exec-bridge.js";
+import { bridge } from "../../../src/forward/forward-command.js";
 import { messageOf } from "../../../src/lib/errors.js";
 import type { ExecCalls, TakeOutput } from "../../../src/shim/ports/engine.js";
 

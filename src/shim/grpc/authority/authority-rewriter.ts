@@ -30,27 +30,27 @@ import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from
 /**
  * What the HTTP/2 library is given for a chunk of the client. An error that it throws ends the connection.
  */
-export type Rewrite = (chunk: Buffer) => readonly Buffer[];
+type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
-export interface AcceptOptions {
+interface AcceptOptions {
   /**
    * Hands the connection over: what was read of it, and how to change that and all that follows, if at all.
    */
   readonly handOver: (opening: Buffer, rewrite: Rewrite | undefined) => void;
   readonly log: Logger;
-  /** How long a client may take to send preface and SETTINGS, and to complete a frame or a header block. */
-  readonly openingTimeoutMs?: number;
   /** How long to wait for the acknowledgement of our SETTINGS, when the first request came before it. */
   readonly acknowledgementTimeoutMs?: number;
 }
 
+/** How long a client may take to send preface and SETTINGS, and to complete a frame or a header block. */
+const openingTimeoutMs = 10_000;
 /** Acknowledgements of PINGs for a client that does not read them. */
 const unsentBytes = 16 * 1024;
 
 /** Reads a connection that has just been accepted, until it is handed over or closed. */
 export function acceptConnection(
   socket: Socket,
-  { handOver, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100 }: AcceptOptions,
+  { handOver, log, acknowledgementTimeoutMs = 100 }: AcceptOptions,
 ): void {
   const opening = new ConnectionOpening();
   let handshakeTimer: NodeJS.Timeout | undefined = setTimeout(onHandshakeTimeout, openingTimeoutMs);

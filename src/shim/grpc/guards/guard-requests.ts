@@ -1,6 +1,6 @@
 /**
  * What is done to requests before grpc-js handles them. Each rule says what goes wrong without it;
- * guard-requests.test.ts and server.test.ts show it.
+ * guards.test.ts and server.test.ts show it.
  */
 import type { Http2Server, Http2Session, IncomingHttpHeaders } from "node:http2";
 

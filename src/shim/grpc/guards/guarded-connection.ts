@@ -2,7 +2,7 @@
  * A client's connection as the HTTP/2 library reads and writes it. It ends two kinds of connections that
  * would keep one of the 500 places, and its descriptor: that of a client that resets requests without end
  * (hostile-http2.test.ts, "requests that are reset at once"), and that of a client that does not read
- * (guarded-connection.test.ts).
+ * (guards.test.ts).
  *
  * A socket that the library gets itself is read in native code, where a flood of PINGs ends the process with
  * an assertion (Node.js 20.20): hostile-http2.test.ts, "a flood of PINGs". Behind this stream nghttp2 closes

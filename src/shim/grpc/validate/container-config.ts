@@ -1,15 +1,25 @@
 /** The configuration of a new container. */
-import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../../domain/cri.js";
+import {
+  MountPropagation,
+  Signal,
+  type ContainerConfig,
+  type Device,
+  type KeyValue,
+  type Mount,
+} from "../../../domain/cri.js";
 import type { ValidContainerConfig } from "../../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
-import { invalidField } from "../../../domain/field-errors.js";
+import { climbs } from "../../plan/paths.js";
+import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
 import {
   absolutePath,
   argument,
   argumentSize,
   at,
+  atMost,
   enumValue,
+  noNul,
   notEmpty,
   present,
   program,
@@ -18,9 +28,10 @@ import {
 } from "./fields.js";
 import { imageName } from "./images.js";
 import { containerMetadata, labels } from "./metadata.js";
-import { mount } from "./mounts.js";
 import { containerResources } from "./resources.js";
 import { containerSecurityContext } from "./security-context.js";
+
+const maxSubPathCharacters = 4096;
 
 export function containerConfig(given: ContainerConfig | null): ValidContainerConfig {
   const config = present("config", given);
@@ -74,4 +85,46 @@ function device(given: Device, index: number): void {
   if (!/^[rwm]{1,3}$/.test(given.permissions)) {
     throw invalidField(`${field}.permissions`, "must be one or more of r, w and m", given.permissions);
   }
+}
+
+/** A path of the node, or an image. */
+function mount(field: string, given: Mount): void {
+  absolutePath(`${field}.container_path`, given.container_path);
+  enumValue(`${field}.propagation`, given.propagation, MountPropagation);
+  // Kubelets of some versions send the message empty for mounts that are no image volumes.
+  const isImage = given.image !== null && given.image.image !== "";
+  if (isImage) imageVolume(field, given);
+  // `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there, also that of a path
+  // that has it already.
+  else absolutePath(`${field}.host_path`, given.host_path);
+  if (given.uidMappings.length > 0)
+    throw unsupportedField(`${field}.uidMappings`, "Docker cannot map the ids of a mount");
+  if (given.gidMappings.length > 0)
+    throw unsupportedField(`${field}.gidMappings`, "Docker cannot map the ids of a mount");
+  if (given.mount_options.length > 0) {
+    const options = given.mount_options.join(",");
+    throw unsupportedField(`${field}.mount_options`, "Docker takes no options for mounts", options);
+  }
+  if (!given.recursive_read_only) return;
+  if (!given.readonly) throw invalidField(`${field}.recursive_read_only`, "needs readonly");
+  if (given.propagation !== MountPropagation.PROPAGATION_PRIVATE) {
+    throw invalidField(`${field}.recursive_read_only`, "needs propagation PRIVATE");
+  }
+}
+
+function imageVolume(field: string, given: Mount): void {
+  imageName(`${field}.image`, given.image);
+  if (given.host_path !== "") {
+    throw invalidField(`${field}.host_path`, "must be empty for an image volume", given.host_path);
+  }
+  if (!given.readonly) throw invalidField(`${field}.readonly`, "an image volume can only be read");
+  if (given.propagation !== MountPropagation.PROPAGATION_PRIVATE) {
+    throw invalidField(`${field}.propagation`, "an image volume has no mounts to propagate");
+  }
+  const subPath = given.image_sub_path;
+  const subPathField = `${field}.image_sub_path`;
+  noNul(subPathField, subPath);
+  atMost(subPathField, subPath, maxSubPathCharacters);
+  if (subPath.startsWith("/")) throw invalidField(subPathField, "is not a relative path", subPath);
+  if (climbs(subPath)) throw invalidField(subPathField, 'leads out of the image by ".."', subPath);
 }

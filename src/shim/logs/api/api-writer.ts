@@ -28,8 +28,6 @@ import {
 } from "./replay.js";
 
 const retryMs = { first: 200, longest: 5_000 };
-const recordMs = 60_000;
-const recordBytes = 16 * 1024 * 1024;
 /** After so many restarts in a row there is a pause before the next one, as after other failures. */
 const promptRestarts = 8;
 /** Entries of two streams may be stored slightly out of order. */
@@ -65,8 +63,6 @@ export class ApiWriter implements LogWriter {
   #isCheckDue = true;
   readonly #stopListening: () => void;
   readonly #marker: GapMarker;
-  #recordedMs = 0;
-  #unrecordedBytes = 0;
   #isFinishing = false;
   #running: Promise<void> | undefined;
 
@@ -114,7 +110,7 @@ export class ApiWriter implements LogWriter {
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
     await this.output.lock.run(async () => {
-      if (this.#unrecordedBytes > 0) await this.#record();
+      if (this.output.hasUnrecorded) await this.output.save(this.#position);
       await this.output.close();
     });
   }
@@ -237,10 +233,7 @@ export class ApiWriter implements LogWriter {
     if (this.#resume.kind === "gap") await this.#announceGap(fresh, signal);
     await this.output.appendWithRetries(fresh, signal, async (part) => {
       this.#resume = { kind: "behind", last: lastLine(part) };
-      this.#unrecordedBytes += part.length;
-      const now = performance.now();
-      const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
-      if (isDue || this.#unrecordedBytes > recordBytes) await this.#record();
+      await this.output.saveWhenDue(this.#position);
     });
   }
 
@@ -256,12 +249,6 @@ export class ApiWriter implements LogWriter {
   /** The notice was recorded before, so that it is written once although the process is killed in between. */
   async #writeNotice(signal: AbortSignal): Promise<void> {
     await retryWrite(() => this.output.lock.run(() => this.#marker.write()), signal);
-  }
-
-  async #record(): Promise<void> {
-    this.#recordedMs = performance.now();
-    this.#unrecordedBytes = 0;
-    await this.output.save(this.#position);
   }
 
   async #finished(): Promise<void> {

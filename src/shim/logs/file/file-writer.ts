@@ -20,9 +20,6 @@ const floodEvents = 32;
 const retryMs = 1_000;
 /** The interval of polls while the kernel has no watch left. */
 const watchPollMs = 1_000;
-/** The position is recorded after so many bytes, and at this interval. */
-const recordBytes = 16 * 1024 * 1024;
-const recordMs = 60_000;
 
 export class FileWriter implements LogWriter {
   readonly #reader: JsonFileReader;
@@ -40,8 +37,6 @@ export class FileWriter implements LogWriter {
   #isCaughtUp = false;
   #events = 0;
   #timer: NodeJS.Timeout | undefined;
-  #unrecordedBytes = 0;
-  #recordedMs = 0;
   #phase: "following" | "finishing" | "finished" | "closed" = "following";
   readonly #run: Turn = (buffers) => this.output.lock.run(() => this.#turn(buffers));
   readonly #end: Promise<void>;
@@ -93,7 +88,6 @@ export class FileWriter implements LogWriter {
     return this.output.lock.run(async () => {
       await this.#skipAll();
       await this.output.reopen(this.#position);
-      this.#unrecordedBytes = 0;
     });
   }
 
@@ -103,7 +97,7 @@ export class FileWriter implements LogWriter {
     this.#watch.stop();
     clearTimeout(this.#timer);
     await this.output.lock.run(async () => {
-      if (wasOpen && this.#unrecordedBytes > 0) await this.output.save(this.#position);
+      if (wasOpen && this.output.hasUnrecorded) await this.output.save(this.#position);
       await this.#release();
     });
     this.#resolveEnd();
@@ -145,9 +139,9 @@ export class FileWriter implements LogWriter {
     let outcome: Outcome;
     try {
       outcome = await this.#copyChunk(this.#large ?? buffers);
-      this.#reports.readable();
+      this.#reports.over("unreadable");
     } catch (error) {
-      this.#reports.unreadable(messageOf(error));
+      this.#reports.report("unreadable", { err: messageOf(error) });
       outcome = "blocked";
     }
     this.#isCaughtUp = outcome === "caughtUp" || outcome === "end";
@@ -191,7 +185,7 @@ export class FileWriter implements LogWriter {
     const input = buffers.input.subarray(0, bytes);
     formatEntries(input, buffers.output, Number.MAX_SAFE_INTEGER, formatted);
     const { consumed, produced } = formatted;
-    if (formatted.damaged > 0) this.#reports.damagedEntries(formatted.damaged);
+    if (formatted.damaged > 0) this.#reports.report("damagedEntries", { entries: formatted.damaged });
     if (consumed === 0) {
       if (bytes < buffers.input.length) return this.#atEnd();
       this.#enlarge(buffers.input.length);
@@ -211,12 +205,10 @@ export class FileWriter implements LogWriter {
         formatEntries(input, buffers.output, lines, formatted);
         this.#reader.advance(formatted.consumed);
       }
-      this.#unrecordedBytes += appended.bytes;
       return "blocked";
     }
     this.#reader.advance(consumed);
-    this.#unrecordedBytes += produced;
-    await this.#recordNowAndThen();
+    await this.output.saveWhenDue(this.#position);
     return bytes === buffers.input.length ? "more" : "caughtUp";
   }
 
@@ -249,7 +241,7 @@ export class FileWriter implements LogWriter {
   async #searchLast(): Promise<void> {
     if (!this.#written.search()) {
       this.#written.forget();
-      this.#reports.changedFile();
+      this.#reports.report("changedFile");
     }
     await this.#reader.close();
   }
@@ -270,27 +262,18 @@ export class FileWriter implements LogWriter {
       await this.#searchLast();
       return "more";
     }
-    if (step === "damaged") this.#reports.damagedArchive(this.#reader.damage);
+    if (step === "damaged") this.#reports.report("damagedArchive", { err: this.#reader.damage });
     if (step !== "next") this.#noteGap();
     this.#mayHaveRotated = true;
     // The old file may be removed soon: the new one is to be recorded at once.
-    this.#recordedMs = 0;
+    this.output.saveSoon();
     return "more";
-  }
-
-  async #recordNowAndThen(): Promise<void> {
-    const now = performance.now();
-    const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
-    if (!isDue && this.#unrecordedBytes < recordBytes) return;
-    this.#recordedMs = now;
-    this.#unrecordedBytes = 0;
-    await this.output.save(this.#position);
   }
 
   #enlarge(bytes: number): void {
     if (bytes >= longestEntryBytes) {
       this.#reader.advance(bytes);
-      this.#reports.damagedEntries(1);
+      this.#reports.report("damagedEntries", { entries: 1 });
       this.#large = undefined;
       return;
     }
@@ -317,7 +300,7 @@ export class FileWriter implements LogWriter {
       try {
         await held.close();
       } catch (error) {
-        this.#reports.notClosed(messageOf(error));
+        this.#reports.report("notClosed", { err: messageOf(error) });
       }
     }
   }

@@ -20,6 +20,9 @@ interface OpenOptions {
 }
 
 const retryMs = 1_000;
+/** Writers record their position after so many bytes, and at this interval. */
+const recordBytes = 16 * 1024 * 1024;
+const recordMs = 60_000;
 
 export class LogOutput {
   /** The writer holds it during all calls but `appendWithRetries`, which takes it, and `endHistory`. */
@@ -27,6 +30,10 @@ export class LogOutput {
   #sink: LogSink | undefined;
   #record: LogRecord;
   #hasReported = false;
+  /** Appended since the position was recorded. */
+  #unrecordedBytes = 0;
+  /** When `saveWhenDue` has recorded; undefined: its next call does. */
+  #savedMs: number | undefined;
   readonly #writes = new Lock();
 
   constructor(
@@ -124,6 +131,7 @@ export class LogOutput {
   async append(data: Buffer): Promise<Appended> {
     if (this.#sink === undefined) throw new ShimError("internal", "the log file is not open");
     const appended = await this.#sink.append(data);
+    this.#unrecordedBytes += appended.bytes;
     const { containerId, path } = this.#record;
     if (appended.error !== undefined && !this.#hasReported) {
       this.#hasReported = true;
@@ -157,12 +165,31 @@ export class LogOutput {
     }
   }
 
+  get hasUnrecorded(): boolean {
+    return this.#unrecordedBytes > 0;
+  }
+
+  /** As `save`, at most once a minute unless much was written. */
+  async saveWhenDue(position: SourcePosition): Promise<void> {
+    const now = performance.now();
+    const isDue = this.#savedMs === undefined || now - this.#savedMs > recordMs;
+    if (!isDue && this.#unrecordedBytes < recordBytes) return;
+    this.#savedMs = now;
+    await this.save(position);
+  }
+
+  /** `saveWhenDue` records when it is called next. */
+  saveSoon(): void {
+    this.#savedMs = undefined;
+  }
+
   /** Records `position` as that of the file's present end. */
   async save(
     position: SourcePosition,
     changes: Partial<Pick<LogRecord, "source" | "finished" | "gaps">> = {},
   ): Promise<void> {
     const sink = this.#sink;
+    this.#unrecordedBytes = 0;
     this.#record = {
       ...this.#record,
       ...changes,

@@ -5,7 +5,7 @@ import { endOf } from "../../../lib/streams.js";
 import type { CommandSession } from "../../ports/streaming.js";
 import { clientGone, probeIntervalMs } from "../client-connection.js";
 import type { CommandClient } from "../command-session.js";
-import { ResizeParser, ResizeQueue } from "../resize-queue.js";
+import { ResizeQueue } from "../resize-queue.js";
 import { resetStatus } from "../../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
@@ -68,10 +68,7 @@ export class SpdyCommand {
     ).map((type) => this.#streams.get(type));
     // Clients send no data on these, but their half-close must be read.
     for (const output of [error, stdout, stderr]) output?.resume();
-    const parser = new ResizeParser();
-    resize?.on("data", (chunk: Buffer) => {
-      for (const size of parser.parse(chunk)) this.#resizes.put(size);
-    });
+    this.#resizes.readFrom(resize);
     const outputs = [stdout, stderr].map((stream) => stream && detachedWritable(stream));
     return {
       connection: this.connection,

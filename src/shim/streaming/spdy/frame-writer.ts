@@ -28,9 +28,6 @@ interface Pending {
  * then take turns.
  */
 export class FrameWriter {
-  readonly #transport: Duplex;
-  readonly #controlLimitBytes: number;
-  readonly #onControlBacklog: (backlog: "full" | "gone") => void;
   /** Pending writes by stream, in the order of their turns. */
   readonly #queue = new Map<number, Pending>();
   /** Writes in the buffer of the transport. */
@@ -46,13 +43,10 @@ export class FrameWriter {
    * `onControlBacklog`: "full" when the transport buffers more than `controlLimitBytes` of control frames.
    */
   constructor(
-    transport: Duplex,
-    controlLimitBytes: number,
-    onControlBacklog: (backlog: "full" | "gone") => void,
+    private readonly transport: Duplex,
+    private readonly controlLimitBytes: number,
+    private readonly onControlBacklog: (backlog: "full" | "gone") => void,
   ) {
-    this.#transport = transport;
-    this.#controlLimitBytes = controlLimitBytes;
-    this.#onControlBacklog = onControlBacklog;
     transport.on("drain", this.#onDrain);
   }
 
@@ -63,19 +57,19 @@ export class FrameWriter {
 
   /** Sends all frames that `work` writes together: the replies to several frames are one system call. */
   together(work: () => void): void {
-    this.#transport.cork();
+    this.transport.cork();
     try {
       work();
     } finally {
-      this.#transport.uncork();
+      this.transport.uncork();
     }
   }
 
   control(frame: Buffer): void {
-    if (!this.#transport.writable) return;
-    if (this.#transport.write(frame)) return;
+    if (!this.transport.writable) return;
+    if (this.transport.write(frame)) return;
     this.#controlBytes += frame.length;
-    if (this.#controlBytes > this.#controlLimitBytes) this.#onControlBacklog("full");
+    if (this.#controlBytes > this.controlLimitBytes) this.onControlBacklog("full");
   }
 
   /** Sends `chunks` and calls `done` when the transport took them. One call at a time for a stream. */
@@ -99,7 +93,7 @@ export class FrameWriter {
 
   /** Writes nothing any more. The streams cancel their pending writes. */
   stop(): void {
-    this.#transport.off("drain", this.#onDrain);
+    this.transport.off("drain", this.#onDrain);
   }
 
   #add(pending: Pending): void {
@@ -110,7 +104,7 @@ export class FrameWriter {
   #drained(): void {
     if (this.#controlBytes > 0) {
       this.#controlBytes = 0;
-      this.#onControlBacklog("gone");
+      this.onControlBacklog("gone");
     }
     const taken = [...this.#handedOver.values()];
     this.#handedOver.clear();
@@ -119,7 +113,7 @@ export class FrameWriter {
   }
 
   #pump(): void {
-    const transport = this.#transport;
+    const transport = this.transport;
     // `done` may add the next write of its stream.
     if (this.#pumping || this.#isFull()) return;
     this.#pumping = true;
@@ -141,7 +135,7 @@ export class FrameWriter {
   }
 
   #isFull(): boolean {
-    return this.#transport.writableNeedDrain;
+    return this.transport.writableNeedDrain;
   }
 
   #writeFrame({ streamId, chunks, fin }: Pending): void {
@@ -149,11 +143,11 @@ export class FrameWriter {
     this.#lastDataMs = performance.now();
     const header = dataFrameHeader(streamId, length, { fin });
     if (length <= copiedBytes) {
-      this.#transport.write(Buffer.concat([header, ...payload]));
+      this.transport.write(Buffer.concat([header, ...payload]));
       return;
     }
-    this.#transport.write(header);
-    for (const bytes of payload) this.#transport.write(bytes);
+    this.transport.write(header);
+    for (const bytes of payload) this.transport.write(bytes);
   }
 }
 

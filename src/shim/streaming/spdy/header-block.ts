@@ -5,8 +5,58 @@
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../../lib/errors.js";
 import { violation } from "../../../lib/spdy/frames.js";
-import { headerDictionary, headerDictionaryId } from "./header-dictionary.js";
 import type { SpdyLimits } from "./limits.js";
+
+/** Each preceded by its length, 32 bits. */
+const countedWords = [
+  ..."options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges".split(
+    " ",
+  ),
+  ..."age allow authorization cache-control connection content-base content-encoding content-language".split(
+    " ",
+  ),
+  ..."content-length content-location content-md5 content-range content-type date etag expect expires from".split(
+    " ",
+  ),
+  ..."host if-match if-modified-since if-none-match if-range if-unmodified-since last-modified location".split(
+    " ",
+  ),
+  ..."max-forwards pragma proxy-authenticate proxy-authorization range referer retry-after server te".split(
+    " ",
+  ),
+  ..."trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get status".split(
+    " ",
+  ),
+  ...["200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"],
+];
+
+/** Follows without separators. */
+const plainWords = [
+  ...[
+    100, 101, 201, 202, 205, 206, 300, 302, 303, 304, 305, 306, 307, 402, 405, 406, 407, 408, 409, 410, 411,
+  ],
+  ...[412, 413, 414, 415, 416, 417, 502, 504, 505],
+  ...["203 Non-Authoritative Information", "204 No Content", "301 Moved Permanently", "400 Bad Request"],
+  ...["401 Unauthorized", "403 Forbidden", "404 Not Found", "500 Internal Server Error"],
+  ...["501 Not Implemented", "503 Service Unavailable", "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec"],
+  ...[" 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT", "chunked,text/html,image/png,image/jpg,image/gif,"],
+  ...[
+    "application/xml,application/xhtml+xml,text/plain,text/javascript,public",
+    "privatemax-age=gzip,deflate,",
+  ],
+  ...["sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."],
+];
+
+/** The initial dictionary of both compressors of a SPDY/3 connection: a constant of the protocol. */
+export const headerDictionary: Buffer = Buffer.concat([
+  ...countedWords.map((word) =>
+    Buffer.concat([Buffer.of(0, 0, 0, word.length), Buffer.from(word, "latin1")]),
+  ),
+  Buffer.from(plainWords.join(""), "latin1"),
+]);
+
+/** Its Adler-32, which names it at the beginning of a compressed stream. */
+export const headerDictionaryId = Buffer.of(0xe3, 0xc6, 0xa7, 0xc2);
 
 export type Headers = ReadonlyMap<string, string>;
 
@@ -19,16 +69,13 @@ const nothing = Buffer.alloc(0);
 
 /** Reads the header blocks of a client in their order. Not to be used after a violation. */
 export class HeaderBlockReader {
-  readonly #limits: HeaderLimits;
   /** The output to which the next block may refer; undefined before the first block. */
   #window: Buffer | undefined;
 
-  constructor(limits: HeaderLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: Pick<SpdyLimits, "inflatedHeaderBytes" | "headerCount">) {}
 
   read(block: Buffer): Headers {
-    return parseHeaders(this.#inflate(block), this.#limits);
+    return parseHeaders(this.#inflate(block), this.limits);
   }
 
   /**
@@ -52,18 +99,16 @@ export class HeaderBlockReader {
       return inflateRawSync(deflated, {
         ...(window.length > 0 ? { dictionary: window } : {}),
         finishFlush: constants.Z_SYNC_FLUSH,
-        maxOutputLength: this.#limits.inflatedHeaderBytes,
+        maxOutputLength: this.limits.inflatedHeaderBytes,
         chunkSize: outputChunkBytes,
       });
     } catch (error) {
       if (error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE")
-        throw violation(`a header block of more than ${this.#limits.inflatedHeaderBytes} bytes`);
+        throw violation(`a header block of more than ${this.limits.inflatedHeaderBytes} bytes`);
       throw violation(`a header block that cannot be inflated: ${messageOf(error)}`);
     }
   }
 }
-
-export type HeaderLimits = Pick<SpdyLimits, "inflatedHeaderBytes" | "headerCount">;
 
 /** Headers of real clients fit into one. */
 const outputChunkBytes = 1024;
@@ -82,7 +127,7 @@ function readZlibHeader(block: Buffer): { readonly window: Buffer; readonly defl
 }
 
 /** A count, then name and value of each header; count and lengths have 32 bits. */
-function parseHeaders(block: Buffer, limits: HeaderLimits): Headers {
+function parseHeaders(block: Buffer, { headerCount }: Pick<SpdyLimits, "headerCount">): Headers {
   let offset = 0;
   const readNumber = (): number => {
     if (block.length - offset < 4) throw violation("a header block that ends too early");
@@ -97,7 +142,7 @@ function parseHeaders(block: Buffer, limits: HeaderLimits): Headers {
   };
 
   const count = readNumber();
-  if (count > limits.headerCount) throw violation(`a header block of ${count} headers`);
+  if (count > headerCount) throw violation(`a header block of ${count} headers`);
   const headers = new Map<string, string>();
   for (let index = 0; index < count; index += 1) {
     const name = readText();

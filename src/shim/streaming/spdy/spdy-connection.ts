@@ -22,7 +22,6 @@ import {
 } from "../../../lib/spdy/frames.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "./header-block.js";
 import { defaultSpdyLimits, type SpdyLimits } from "./limits.js";
-
 import { ConnectionStream, type SpdyStream, type StreamLink } from "./spdy-stream.js";
 import { ReadGate, Transport } from "./transport.js";
 

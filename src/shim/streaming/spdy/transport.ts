@@ -1,7 +1,7 @@
 /** The transport of a SPDY connection: a socket, or the Duplex of a WebSocket; its pauses and its end. */
 import type { Duplex } from "node:stream";
 
-export interface TransportEvents {
+interface TransportEvents {
   readonly onData: (chunk: Buffer) => void;
   /** The client has disconnected, or can send no more. Not after `end()`. */
   readonly onGone: () => void;
@@ -10,15 +10,16 @@ export interface TransportEvents {
 export class Transport {
   /** Resolves when it is closed and all listeners are removed. */
   readonly closed: Promise<void>;
-  readonly #duplex: Duplex;
-  readonly #lingerMs: number;
   #mode: "reading" | "paused" | "ended" = "reading";
   #linger: NodeJS.Timeout | undefined;
 
   /** Events follow after the constructor has returned; the first data is `head`, which was read before. */
-  constructor(duplex: Duplex, head: Buffer | undefined, lingerMs: number, events: TransportEvents) {
-    this.#duplex = duplex;
-    this.#lingerMs = lingerMs;
+  constructor(
+    private readonly duplex: Duplex,
+    head: Buffer | undefined,
+    private readonly lingerMs: number,
+    events: TransportEvents,
+  ) {
     let resolveClosed: () => void = () => undefined;
     this.closed = new Promise((resolve) => (resolveClosed = resolve));
     const onData = (chunk: Buffer): void => {
@@ -50,13 +51,13 @@ export class Transport {
   pause(): void {
     if (this.#mode !== "reading") return;
     this.#mode = "paused";
-    this.#duplex.pause();
+    this.duplex.pause();
   }
 
   resume(): void {
     if (this.#mode !== "paused") return;
     this.#mode = "reading";
-    this.#duplex.resume();
+    this.duplex.resume();
   }
 
   /**
@@ -66,54 +67,45 @@ export class Transport {
   end(): void {
     if (this.#mode === "ended") return;
     this.#mode = "ended";
-    this.#duplex.end();
-    this.#duplex.resume();
+    this.duplex.end();
+    this.duplex.resume();
     this.#linger = setTimeout(() => {
-      this.#duplex.destroy();
-    }, this.#lingerMs);
+      this.duplex.destroy();
+    }, this.lingerMs);
   }
 
   destroy(): void {
     this.#mode = "ended";
-    this.#duplex.destroy();
+    this.duplex.destroy();
   }
-}
-
-export interface Pausable {
-  pause(): unknown;
-  resume(): unknown;
 }
 
 /** Pauses a connection for as long as there is any reason. */
 export class ReadGate {
-  readonly #transport: Pausable;
-  readonly #probeMs: number;
-  readonly #probe: () => void;
   readonly #reasons = new Set<unknown>();
   #timer: NodeJS.Timeout | undefined;
   #disposed = false;
 
   /** `probe` is called every `probeMs` while the gate is closed, as only a write then detects a lost peer. */
-  constructor(transport: Pausable, probeMs: number, probe: () => void) {
-    this.#transport = transport;
-    this.#probeMs = probeMs;
-    this.#probe = probe;
-  }
+  constructor(
+    private readonly transport: Pick<Transport, "pause" | "resume">,
+    private readonly probeMs: number,
+    private readonly probe: () => void,
+  ) {}
 
   close(reason: unknown): void {
     if (this.#disposed) return;
     this.#reasons.add(reason);
     if (this.#timer !== undefined) return;
-    this.#transport.pause();
-    this.#timer = setInterval(this.#probe, this.#probeMs);
-    this.#timer.unref();
+    this.transport.pause();
+    this.#timer = setInterval(this.probe, this.probeMs).unref();
   }
 
   /** Removes the reason. After the last one the transport resumes. */
   open(reason: unknown): void {
     if (!this.#reasons.delete(reason) || this.#reasons.size > 0) return;
     this.#stopProbing();
-    this.#transport.resume();
+    this.transport.resume();
   }
 
   /** Ignores all reasons, and stops probing. */

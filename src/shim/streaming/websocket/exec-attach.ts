@@ -5,7 +5,7 @@ import { endOf } from "../../../lib/streams.js";
 import type { CommandSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
 import type { CommandClient, StatusForm } from "../command-session.js";
-import { ResizeParser, ResizeQueue } from "../resize-queue.js";
+import { ResizeQueue } from "../resize-queue.js";
 import { WebSocketChannels } from "./channels.js";
 
 const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4 } as const;
@@ -44,10 +44,7 @@ export function openWebSocketCommand(
   const channels = new WebSocketChannels(ws, { codec, halfClose });
   const resizes = new ResizeQueue();
   if (session.tty) {
-    const parser = new ResizeParser();
-    channels.readable(channel.resize).on("data", (chunk: Buffer) => {
-      for (const size of parser.parse(chunk)) resizes.put(size);
-    });
+    resizes.readFrom(channels.readable(channel.resize));
     void channels.closed.then(() => resizes.end());
   } else {
     resizes.end();

@@ -4,11 +4,12 @@ import { constants, createDeflate } from "node:zlib";
 import fc from "fast-check";
 import { isKind } from "../../../../src/lib/errors.js";
 import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
-import { EmptyHeaderBlocks, HeaderBlockReader } from "../../../../src/shim/streaming/spdy/header-block.js";
 import {
+  EmptyHeaderBlocks,
+  HeaderBlockReader,
   headerDictionary,
   headerDictionaryId,
-} from "../../../../src/shim/streaming/spdy/header-dictionary.js";
+} from "../../../../src/shim/streaming/spdy/header-block.js";
 import { defaultSpdyLimits } from "../../../../src/shim/streaming/spdy/limits.js";
 import { BlockWriter, inflateBlocks, number, plainBlock, type HeaderList } from "./spdy-client.js";
 

@@ -2,10 +2,7 @@
 import { constants, createInflate, deflateRawSync } from "node:zlib";
 import type { Duplex } from "node:stream";
 import { controlFrame, dataFrameHeader, frameFlag, frameType } from "../../../../src/lib/spdy/frames.js";
-import {
-  headerDictionary,
-  headerDictionaryId,
-} from "../../../../src/shim/streaming/spdy/header-dictionary.js";
+import { headerDictionary, headerDictionaryId } from "../../../../src/shim/streaming/spdy/header-block.js";
 
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 
