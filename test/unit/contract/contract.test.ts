@@ -1,10 +1,9 @@
 /** Every RPC and every request field of the CRI is either acted upon, or the docs say why not. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
-import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { fieldReads } from "./field-reads.js";
 import { allRpcs, fieldsOf, repository } from "./request-messages.js";
 
@@ -76,38 +75,5 @@ describe("the contract of the CRI", () => {
       [],
       "rows for fields that the contract does not have",
     );
-  });
-});
-
-describe("fieldReads()", () => {
-  test("finds reads of every form, and does not take making a message, or another type's field, for one", async () => {
-    await using directory = await temporaryDirectory();
-    const file = join(directory.path, "sample.ts");
-    const cri = join(repository, "src", "domain", "cri.js");
-    writeFileSync(
-      file,
-      `import type { DNSConfig, ImageSpec, KeyValue, Mount, PodSandboxConfig, StatusRequest } from ${JSON.stringify(cri)};
-      export const access = (mount: Mount) => mount.container_path;
-      export const optional = (mount?: Pick<Mount, "host_path">) => mount?.host_path;
-      export const binding = ({ readonly: only }: Mount) => only;
-      export const parameter = ({ image: { user_specified_image } }: { image: ImageSpec }) => user_specified_image;
-      export const names = (dns: DNSConfig) => (["servers", "searches"] as const).map((name) => dns[name]);
-      export const made = (): StatusRequest => ({ verbose: true });
-      export const other = (entry: { key: string }) => entry.key;
-      const handed = (of: { readonly hostname: string }) => of.hostname;
-      export const hand = (config: PodSandboxConfig) => handed(config);
-      const ignored = (of: { readonly log_directory: string }) => of;
-      export const ignore = (config: PodSandboxConfig) => ignored(config);
-      export const spread = (entry: KeyValue) => ({ ...entry });`,
-    );
-    assert.deepEqual([...fieldReads([file])].sort(), [
-      "DNSConfig.searches",
-      "DNSConfig.servers",
-      "ImageSpec.user_specified_image",
-      "Mount.container_path",
-      "Mount.host_path",
-      "Mount.readonly",
-      "PodSandboxConfig.hostname",
-    ]);
   });
 });

@@ -1,4 +1,4 @@
-import type { Logger } from "../../../src/lib/log.js";
+import { createLogger, type Logger } from "../../../src/lib/log.js";
 
 export interface LogRecord {
   readonly level: string;
@@ -6,31 +6,14 @@ export interface LogRecord {
   readonly [key: string]: unknown;
 }
 
-/** A logger that keeps its records. */
+const levels: Readonly<Record<string, string>> = { 20: "debug", 30: "info", 40: "warn", 50: "error" };
+
+/** A logger that keeps its records, without their times. */
 export function recordingLogger(): { readonly log: Logger; readonly records: LogRecord[] } {
   const records: LogRecord[] = [];
-  const make = (bindings: Record<string, unknown>): Logger => {
-    const write =
-      (level: string) =>
-      (first: unknown, second?: unknown): void => {
-        const fields = typeof first === "object" ? first : {};
-        records.push({
-          ...bindings,
-          ...fields,
-          level,
-          msg: String(typeof first === "string" ? first : second),
-        });
-      };
-    return {
-      trace: write("trace"),
-      debug: write("debug"),
-      info: write("info"),
-      warn: write("warn"),
-      error: write("error"),
-      fatal: write("fatal"),
-      isLevelEnabled: () => true,
-      child: (more: Record<string, unknown>) => make({ ...bindings, ...more }),
-    } as Logger;
+  const write = (line: string): void => {
+    const { time: _, level, ...record } = JSON.parse(line) as LogRecord & Record<"time", unknown>;
+    records.push({ ...record, level: levels[level] ?? "" } as LogRecord);
   };
-  return { log: make({}), records };
+  return { log: createLogger("debug", { write }), records };
 }

@@ -1,5 +1,3 @@
-import type { Reach } from "../../../src/domain/reach.js";
-import { fakeReach } from "../../fakes/reach.js";
 import assert from "node:assert/strict";
 import {
   existsSync,
@@ -14,9 +12,10 @@ import {
 import { open, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import type { Snapshot } from "../../../src/domain/snapshot.js";
+import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
+import { fakeReach } from "../../fakes/reach.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { turns, until } from "../../fakes/turns.js";
@@ -26,85 +25,137 @@ import { containerId, openLogWriters } from "./log-bench.js";
 
 const slowly = { first: 3_600_000, longest: 3_600_000 };
 const atOnce = { first: 1, longest: 2 };
+const { signal } = new AbortController();
 
-/** A running container with one line in Docker's file, and a log path whose directory is a file. */
-class BlockedLog implements AsyncDisposable {
+/** One container with Docker's file, the engine's logs API for it, and processes that write its log. */
+class Bed implements AsyncDisposable {
   readonly log = recordingLog();
-  readonly path: string;
-  readonly container: ReturnType<typeof containerSnapshot>;
-  writers!: ContainerLogWriters;
+  readonly host = { reach: fakeReach(true) };
+  readonly docker: FakeDockerLog;
+  readonly target: { readonly directory: string; readonly path: string };
+  /** How often the logs API was read to its end. */
+  reads = 0;
+  readonly #writers: ContainerLogWriters[] = [];
 
   constructor(private readonly root: Awaited<ReturnType<typeof temporaryDirectory>>) {
-    const docker = dockerLogIn(root.path);
-    docker.write([{ stream: "stdout", text: "line\n" }]);
-    this.container = containerSnapshot(containerId, idOf("cd"), {
-      state: { status: "running", running: true },
-      logDriver: "json-file",
-      logPath: docker.path,
-    });
+    mkdirSync(join(root.path, "docker"));
     mkdirSync(join(root.path, "pod"));
-    this.path = join(root.path, "pod", "main", "0.log");
-    writeFileSync(dirname(this.path), "not a directory");
+    this.docker = new FakeDockerLog(join(root.path, "docker", `${containerId}-json.log`));
+    this.target = { directory: join(root.path, "pod"), path: join(root.path, "pod", "main", "0.log") };
   }
 
-  static async open(retry: typeof atOnce): Promise<BlockedLog> {
-    const blocked = new BlockedLog(await temporaryDirectory());
-    const { root, log, path } = blocked;
-    blocked.writers = await openLogWriters(root.path, log, {}, retry);
-    await blocked.writers.created(containerId, { directory: join(root.path, "pod"), path });
-    return blocked;
-  }
-
-  unblock(): void {
-    rmSync(dirname(this.path));
+  static async open(): Promise<Bed> {
+    return new Bed(await temporaryDirectory());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.writers.stop();
+    for (const writers of this.#writers) await writers.stop();
+    assert.equal(this.openCount, 0, "files that stay open");
     await this.root[Symbol.asyncDispose]();
   }
-}
 
-function dockerLogIn(root: string): FakeDockerLog {
-  mkdirSync(join(root, "docker"));
-  return new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
-}
+  /** The writers of a process; with `created` those of the one that created the container. */
+  async process({ created = true, times = slowly } = {}): Promise<ContainerLogWriters> {
+    const engine = this.#engine;
+    const writers = await openLogWriters(this.root.path, this.log, { engine, host: () => this.host }, times);
+    this.#writers.push(writers);
+    if (created) await writers.created(containerId, this.target);
+    return writers;
+  }
 
-async function untilWritten(path: string): Promise<void> {
-  while (!existsSync(path) || readFileSync(path, "utf8") === "") {
-    await new Promise((resolve) => setTimeout(resolve, 1));
+  get #engine(): FakeEngine {
+    const engine = new FakeEngine();
+    engine.containerLogs = (_id, { sinceSeconds }) =>
+      Promise.resolve({
+        readOutput: async (take) => {
+          for (const line of this.docker.expected) {
+            if (Date.parse(line.slice(0, 19) + "Z") / 1000 < sinceSeconds) continue;
+            const [time = "", stream = "", , ...words] = line.split(" ");
+            await take(stream as "stdout", Buffer.from(`${time} ${words.join(" ")}`), true);
+          }
+        },
+        close: () => (this.reads += 1),
+      });
+    return engine;
+  }
+
+  at(state: Partial<Snapshot["state"]>): Snapshot {
+    const changes = { logDriver: "json-file", logPath: this.docker.path };
+    const container = containerSnapshot(containerId, idOf("cd"), changes);
+    return { ...container, state: { ...container.state, running: state.status === "running", ...state } };
+  }
+
+  get running(): Snapshot {
+    return this.at({ status: "running" });
+  }
+
+  get exited(): Snapshot {
+    return this.at({ status: "exited", finished: 1n });
+  }
+
+  write(...lines: readonly string[]): void {
+    for (const line of lines) this.docker.write([{ stream: "stdout", text: `${line}\n` }]);
+  }
+
+  get written(): string {
+    return existsSync(this.target.path) ? readFileSync(this.target.path, "utf8") : "";
+  }
+
+  async untilWritten(): Promise<void> {
+    await until("the log is written", () => this.written === this.docker.expected.join(""));
+  }
+
+  get record(): string {
+    return readFileSync(join(this.root.path, "logs", `${containerId}.json`), "utf8");
+  }
+
+  /** How often this process has the log file open. */
+  get openCount(): number {
+    const targets = readdirSync("/proc/self/fd").map((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`);
+      } catch {
+        return "";
+      }
+    });
+    return targets.filter((path) => path === this.target.path).length;
   }
 }
 
-describe("ContainerLogWriters", () => {
-  test("a log that cannot be opened is retried, and reported once", async () => {
-    await using bench = await BlockedLog.open(atOnce);
-    const { writers, container, path, log } = bench;
-    await writers.observe(container);
+describe("a log that cannot be opened", () => {
+  /** The directory of the log is a file, until it is removed. */
+  async function blocked(bed: Bed, times: typeof atOnce) {
+    bed.write("line");
+    writeFileSync(dirname(bed.target.path), "not a directory");
+    const writers = await bed.process({ times });
+    await writers.observe(bed.running);
+    return { writers, unblock: () => rmSync(dirname(bed.target.path)) };
+  }
+
+  test("is retried, and reported once", async () => {
+    await using bed = await Bed.open();
+    const { unblock } = await blocked(bed, atOnce);
     await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.equal(log.lines.filter(({ level }) => level === "error").length, 1);
-    bench.unblock();
-    await untilWritten(path);
-    assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
+    assert.equal(bed.log.lines.filter(({ level }) => level === "error").length, 1);
+    unblock();
+    await bed.untilWritten();
   });
 
-  test("reopen() opens the log of a running container that could not be opened before", async () => {
-    await using bench = await BlockedLog.open(slowly);
-    const { writers, container, path } = bench;
-    await writers.observe(container);
-    bench.unblock();
+  test("is opened by reopen() while its container runs", async () => {
+    await using bed = await Bed.open();
+    const { writers, unblock } = await blocked(bed, slowly);
+    unblock();
     await writers.reopen(containerId);
-    await untilWritten(path);
+    await bed.untilWritten();
   });
 
-  test("the log of a removed container is not retried", async () => {
-    await using bench = await BlockedLog.open(atOnce);
-    const { writers, container, path } = bench;
-    await writers.observe(container);
+  test("is not retried when its container is removed", async () => {
+    await using bed = await Bed.open();
+    const { writers, unblock } = await blocked(bed, atOnce);
     await writers.remove(containerId);
-    bench.unblock();
+    unblock();
     await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.equal(existsSync(path), false);
+    assert.equal(existsSync(bed.target.path), false);
   });
 });
 
@@ -145,13 +196,11 @@ test("with four log files that hang, the logs of other containers stand still, a
   const removed = await logOf("6");
   t.mock.timers.enable({ apis: ["setTimeout"] });
   for (const { container } of [ended, removed]) {
-    await writers.beforeStart(container, new AbortController().signal);
+    await writers.beforeStart(container, signal);
     await writers.observe(container);
   }
-  const exit = writers.observe({
-    ...ended.container,
-    state: { ...ended.container.state, status: "exited", running: false },
-  });
+  const state = { ...ended.container.state, status: "exited", running: false } as const;
+  const exit = writers.observe({ ...ended.container, state });
   const removal = writers.remove(removed.container.id);
   await turns(20);
   t.mock.timers.tick(5_000);
@@ -175,8 +224,9 @@ test("--container-log-format=docker is that of the CRI where a link to the engin
     assert.equal(await writers.created(idOf(name), target), true);
     assert.equal(writers.ownerOf(idOf(name)), "shim");
   }
+  const warnings = log.lines.filter(({ level }) => level === "warn");
   assert.deepEqual(
-    log.lines.filter(({ level }) => level === "warn").map(({ message }) => /out of reach/.test(message)),
+    warnings.map(({ message }) => /out of reach/.test(message)),
     [true],
   );
   host.reach = fakeReach(true);
@@ -185,200 +235,108 @@ test("--container-log-format=docker is that of the CRI where a link to the engin
   await writers.stop();
 });
 
-/** The engine's logs API for a file of Docker's. */
-function engineOf(
-  docker: FakeDockerLog,
-  onRead: () => void = () => undefined,
-): Pick<FakeEngine, "containerLogs" | "attachContainer" | "inspectContainer"> {
-  const engine = new FakeEngine();
-  engine.containerLogs = (_id, { sinceSeconds }) =>
-    Promise.resolve({
-      readOutput: async (take) => {
-        for (const line of docker.expected) {
-          if (Date.parse(line.slice(0, 19) + "Z") / 1000 < sinceSeconds) continue;
-          const [time = "", stream = "", , ...words] = line.split(" ");
-          await take(stream as "stdout", Buffer.from(`${time} ${words.join(" ")}`), true);
-        }
-      },
-      close: onRead,
-    });
-  return engine;
-}
-
-/**
- * The log files when two lines are written from Docker's file, then `meanwhile` happens, and a third line
- * comes when that file is out of reach; with `isSilentFirst` that is so only at the second of two starts.
- * `lines`: what the container has written.
- */
-async function logsAcrossSources(
-  meanwhile: (writers: ContainerLogWriters, path: string) => Promise<void> = () => Promise.resolve(),
-  { isSilentFirst = false } = {},
-): Promise<{ readonly files: Readonly<Record<string, string>>; readonly lines: readonly string[] }> {
-  await using directory = await temporaryDirectory();
-  const root = directory.path;
-  const docker = dockerLogIn(root);
-  const log = recordingLog();
-  const target = { directory: join(root, "pod"), path: join(root, "pod", "0.log") };
-  const state = { status: "exited", running: false, finished: 1n } as const;
-  const ended = { state, logDriver: "json-file", logPath: docker.path };
-  const container = containerSnapshot(containerId, idOf("cd"), ended);
-  const running = { ...container, state: { ...container.state, status: "running", running: true } } as const;
-  let reads = 0;
-  const engine = engineOf(docker, () => (reads += 1));
-  const open = (local: boolean): Promise<ContainerLogWriters> =>
-    openLogWriters(root, log, { engine, host: () => ({ reach: fakeReach(local) }) });
-  const first = await open(true);
-  await first.created(containerId, target);
-  docker.write([{ stream: "stdout", text: "one\n" }]);
-  docker.write([{ stream: "stdout", text: "two\n" }]);
-  await first.observe(running);
-  const isWritten = () => readFileSync(target.path, "utf8") === docker.expected.join("");
-  await until("both are written", () => existsSync(target.path) && isWritten());
-  await meanwhile(first, target.path);
-  await first.stop();
-  if (isSilentFirst) {
-    const silent = await open(false);
-    await silent.observe(running);
-    // The first one shows that the last line is not the first of its second.
-    await until("the last line was found", () => reads >= 2);
-    await silent.stop();
-  }
-  docker.write([{ stream: "stdout", text: "three\n" }]);
-  const second = await open(false);
-  await second.observe(container);
-  await second.stop();
-  const names = readdirSync(target.directory);
-  const files = names.map((name) => [name, readFileSync(join(target.directory, name), "utf8")] as const);
-  return { files: Object.fromEntries(files), lines: docker.expected };
-}
-
 describe("a log continues behind its last line when Docker's file cannot be read any more", () => {
   const rotated = "0.log.20260102-150405";
   const rotate = async (writers: ContainerLogWriters, path: string): Promise<void> => {
     renameSync(path, join(dirname(path), rotated));
     await writers.reopen(containerId);
   };
-
-  test("in the same file", async () => {
-    const { files, lines } = await logsAcrossSources();
-    assert.deepEqual(files, { "0.log": lines.join("") });
+  const rotateAndRemove: typeof rotate = async (writers, path) => {
+    await rotate(writers, path);
+    rmSync(join(dirname(path), rotated));
+  };
+  const inRotated = ([one = "", two = "", three = ""]: readonly string[]) => ({
+    [rotated]: one + two,
+    "0.log": three,
   });
+  const inOne = (lines: readonly string[]) => ({ "0.log": lines.join("") });
 
-  test("in a new file that was empty, by the last line of the rotated one", async () => {
-    const { files, lines } = await logsAcrossSources(rotate);
-    assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
-  });
-
-  test("in a new file that was still empty at the start after that", async () => {
-    const { files, lines } = await logsAcrossSources(rotate, { isSilentFirst: true });
-    assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
-  });
-
-  test("with all lines of the engine when the rotated file is gone", async () => {
-    const { files, lines } = await logsAcrossSources(async (writers, path) => {
-      await rotate(writers, path);
-      rmSync(join(dirname(path), rotated));
+  for (const [name, meanwhile, expected, isSilentFirst] of [
+    ["in the same file", undefined, inOne, false],
+    ["in a new file that was empty, by the last line of the rotated one", rotate, inRotated, false],
+    ["in a new file that was still empty at the start after that", rotate, inRotated, true],
+    ["with all lines of the engine when the rotated file is gone", rotateAndRemove, inOne, false],
+  ] as const) {
+    test(name, async () => {
+      await using bed = await Bed.open();
+      const first = await bed.process();
+      bed.write("one", "two");
+      await first.observe(bed.running);
+      await bed.untilWritten();
+      await meanwhile?.(first, bed.target.path);
+      await first.stop();
+      bed.host.reach = fakeReach(false);
+      if (isSilentFirst) {
+        const silent = await bed.process({ created: false });
+        await silent.observe(bed.running);
+        // The first one shows that the last line is not the first of its second.
+        await until("the last line was found", () => bed.reads >= 2);
+        await silent.stop();
+      }
+      bed.write("three");
+      const second = await bed.process({ created: false });
+      await second.observe(bed.exited);
+      await second.stop();
+      const directory = dirname(bed.target.path);
+      const files = readdirSync(directory).map((file) => [file, readFileSync(join(directory, file), "utf8")]);
+      assert.deepEqual(Object.fromEntries(files), expected(bed.docker.expected));
     });
-    assert.deepEqual(files, { "0.log": lines.join("") });
-  });
+  }
 });
 
-interface PreparedLog {
-  readonly writers: ContainerLogWriters;
-  readonly docker: FakeDockerLog;
-  readonly path: string;
-  readonly host: { reach: Reach };
-  readonly at: (state: Partial<Snapshot["state"]>) => Snapshot;
-}
-
-/** A container that was not started yet, with its log opened by `beforeStart`. */
-async function preparedLog(root: string): Promise<PreparedLog> {
-  const docker = dockerLogIn(root);
-  // Docker sets the path of its file at the start.
-  const created = containerSnapshot(containerId, idOf("cd"), {
-    state: { status: "created", running: false },
-    logDriver: "json-file",
-    logPath: "",
-  });
-  const path = join(root, "pod", "main", "0.log");
-  const engine = engineOf(docker);
-  const host = { reach: fakeReach(true) };
-  const writers = await openLogWriters(root, recordingLog(), { engine, host: () => host });
-  await writers.created(containerId, { directory: join(root, "pod"), path });
-  await writers.beforeStart(created, new AbortController().signal);
-  const at = (state: Partial<Snapshot["state"]>): Snapshot => ({
-    ...created,
-    logPath: docker.path,
-    state: { ...created.state, ...state },
-  });
-  return { writers, docker, path, host, at };
-}
-
-/** How often this process has the file open. */
-function openCount(path: string): number {
-  return readdirSync("/proc/self/fd").filter((fd) => {
-    try {
-      return readlinkSync(`/proc/self/fd/${fd}`) === path;
-    } catch {
-      return false;
-    }
-  }).length;
-}
-
 describe("the log that was opened before the start of its container", () => {
+  /** Docker sets the path of its file at the start. */
+  async function prepared(bed: Bed): Promise<ContainerLogWriters> {
+    const writers = await bed.process();
+    await writers.beforeStart({ ...bed.at({ status: "created" }), logPath: "" }, signal);
+    assert.equal(bed.openCount, 1);
+    return writers;
+  }
+
   test("is continued from Docker's file, not opened again, and recorded once", async () => {
-    await using root = await temporaryDirectory();
-    const { writers, docker, path, at } = await preparedLog(root.path);
-    const recorded = (): string => readFileSync(join(root.path, "logs", `${containerId}.json`), "utf8");
-    assert.equal(openCount(path), 1);
-    assert.match(recorded(), /"inode":""/);
-    docker.write([]);
-    await writers.observe(at({ status: "running", running: true }));
-    assert.equal(openCount(path), 1);
-    assert.match(recorded(), /"source":"file".*"inode":"\d+"/);
-    docker.write([{ stream: "stdout", text: "line\n" }]);
-    await untilWritten(path);
-    await writers.stop();
-    assert.equal(openCount(path), 0);
+    await using bed = await Bed.open();
+    const writers = await prepared(bed);
+    assert.match(bed.record, /"inode":""/);
+    await writers.observe(bed.running);
+    assert.equal(bed.openCount, 1);
+    assert.match(bed.record, /"source":"file".*"inode":"\d+"/);
+    bed.write("line");
+    await bed.untilWritten();
   });
 
   test("has all output of a container that ended before it was seen to run", async () => {
-    await using root = await temporaryDirectory();
-    const { writers, docker, path, at } = await preparedLog(root.path);
-    docker.write([{ stream: "stdout", text: "line\n" }]);
-    await writers.observe(at({ status: "exited", exitCode: 1 }));
-    assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
-    assert.equal(openCount(path), 0);
+    await using bed = await Bed.open();
+    const writers = await prepared(bed);
+    bed.write("line");
+    await writers.observe(bed.at({ status: "exited", exitCode: 1 }));
+    assert.equal(bed.written, bed.docker.expected.join(""));
+    assert.equal(bed.openCount, 0);
   });
 
   test("is opened again for another start: its file may be gone", async () => {
-    await using root = await temporaryDirectory();
-    const { writers, docker, path, at } = await preparedLog(root.path);
-    rmSync(path);
-    await writers.beforeStart(at({}), new AbortController().signal);
-    assert.equal(openCount(path), 1);
-    docker.write([{ stream: "stdout", text: "line\n" }]);
-    await writers.observe(at({ status: "running", running: true }));
-    await untilWritten(path);
-    await writers.stop();
-    assert.equal(openCount(path), 0);
+    await using bed = await Bed.open();
+    const writers = await prepared(bed);
+    rmSync(bed.target.path);
+    await writers.beforeStart(bed.at({ status: "created" }), signal);
+    assert.equal(bed.openCount, 1);
+    bed.write("line");
+    await writers.observe(bed.running);
+    await bed.untilWritten();
   });
 
   test("is closed when the start has failed", async () => {
-    await using root = await temporaryDirectory();
-    const { writers, path, at } = await preparedLog(root.path);
-    await writers.observe(at({ exitCode: 127 }));
-    assert.equal(openCount(path), 0);
+    await using bed = await Bed.open();
+    const writers = await prepared(bed);
+    await writers.observe(bed.at({ status: "created", exitCode: 127 }));
+    assert.equal(bed.openCount, 0);
   });
 
   test("is continued from the logs API when the engine's files are out of reach after the start", async () => {
-    await using root = await temporaryDirectory();
-    const { writers, docker, path, host, at } = await preparedLog(root.path);
-    host.reach = fakeReach(false);
-    docker.write([{ stream: "stdout", text: "line\n" }]);
-    await writers.observe(at({ status: "running", running: true }));
-    await untilWritten(path);
-    await writers.stop();
-    assert.equal(openCount(path), 0);
+    await using bed = await Bed.open();
+    const writers = await prepared(bed);
+    bed.host.reach = fakeReach(false);
+    bed.write("line");
+    await writers.observe(bed.running);
+    await bed.untilWritten();
   });
 });

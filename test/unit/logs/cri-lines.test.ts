@@ -63,15 +63,20 @@ describe("TimedLineAssembler", () => {
       return Buffer.from(`${at} ${text}${tag === "F" ? "\n" : ""}`, "latin1");
     });
 
-  test("reads messages without frames, in pieces of any size", () => {
-    for (let seed = 1; seed <= 20; seed += 1) {
-      const lines = new LineBuffer();
-      const assembler = new TimedLineAssembler("stdout", lines);
-      for (const piece of piecesOf(Buffer.concat(messages), randomOf(seed))) assembler.push(piece);
-      assembler.end();
-      assert.equal(lines.take().toString("latin1"), expected, `seed ${String(seed)}`);
-    }
-  });
+  for (const frames of [true, false]) {
+    test(`reads messages ${frames ? "in" : "without"} frames, in pieces of any size`, () => {
+      for (let seed = 1; seed <= 20; seed += 1) {
+        const lines = new LineBuffer();
+        const assembler = new TimedLineAssembler("stdout", lines);
+        const random = randomOf(seed);
+        for (const part of frames ? messages : [Buffer.concat(messages)]) {
+          for (const piece of piecesOf(part, random)) assembler.push(piece);
+          assembler.end();
+        }
+        assert.equal(lines.take().toString("latin1"), expected, `seed ${String(seed)}`);
+      }
+    });
+  }
 
   test("the end of a message ends a long line when the engine loses its newline", () => {
     const lines = new LineBuffer();

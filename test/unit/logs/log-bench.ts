@@ -8,6 +8,7 @@ import { ContainerLogWriters, type LogWritersDeps } from "../../../src/shim/logs
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
 import type { BackoffTimes } from "../../../src/lib/sync/backoff.js";
+import type { LogWriter } from "../../../src/shim/logs/log-source.js";
 import type { Written } from "../../../src/shim/logs/sink/log-sink.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { idOf } from "../../fakes/snapshots.js";
@@ -31,7 +32,7 @@ export class LogFiles implements AsyncDisposable {
   readonly directory: string;
   records!: LogRecords;
   output!: LogOutput;
-  writer: { close(): Promise<void> } | undefined;
+  writer: Pick<LogWriter, "close"> | undefined;
 
   constructor(private readonly root: Awaited<ReturnType<typeof temporaryDirectory>>) {
     this.directory = root.path;
@@ -80,6 +81,19 @@ export class LogFiles implements AsyncDisposable {
   }
 }
 
+/** A log with a writer that can be started as by a new process. */
+export abstract class WrittenLog extends LogFiles {
+  declare writer: Pick<LogWriter, "finish" | "close" | "reopen">;
+
+  abstract start(): Promise<void>;
+
+  /** Writes all that there is, as a process does that starts after the end of the container. */
+  async run(): Promise<void> {
+    await this.start();
+    await this.writer.finish();
+  }
+}
+
 /** All logs of a process, with its records in `root`. */
 export async function openLogWriters(
   root: string,
@@ -96,9 +110,8 @@ export async function openLogWriters(
 }
 
 /** A log that is written from Docker's file. */
-export class LogBench extends LogFiles {
+export class LogBench extends WrittenLog {
   readonly docker: FakeDockerLog;
-  declare writer: FileWriter;
 
   constructor(
     root: Awaited<ReturnType<typeof temporaryDirectory>>,
@@ -118,7 +131,7 @@ export class LogBench extends LogFiles {
   async start(): Promise<void> {
     this.saved.length = 0;
     const written = await this.openOutput();
-    this.writer = new FileWriter(
+    const writer = new FileWriter(
       this.output,
       written,
       {
@@ -131,7 +144,8 @@ export class LogBench extends LogFiles {
       }),
       this.log,
     );
-    this.writer.start();
+    writer.start();
+    this.writer = writer;
   }
 
   /** Leaves what a kill could leave: a random record since the start, and a possible size of the log then. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { turns } from "../../fakes/turns.js";
-import { TurnQueue, type TurnBuffers } from "../../../src/shim/logs/turn-queue.js";
+import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
 
 test("a turn that throws is reported, and those behind it have theirs", async () => {
   const errors: unknown[] = [];
@@ -46,29 +46,4 @@ test("four turns at a time: one with more to do goes behind those that wait, and
   repeat("fifth", 1);
   await turns(5);
   assert.equal(order.at(-1), "d");
-});
-
-test("buffers are used again by the next turns, and let go when none comes for long", async (context) => {
-  context.mock.timers.enable({ apis: ["setTimeout"] });
-  const queue = new TurnQueue((error) => assert.ifError(error), 2);
-  const burst = async (): Promise<ReadonlySet<TurnBuffers>> => {
-    const used = new Set<TurnBuffers>();
-    let together = (): void => undefined;
-    const both = new Promise<void>((resolve) => (together = resolve));
-    for (let count = 0; count < 2; count += 1) {
-      queue.add(async (buffers) => {
-        used.add(buffers);
-        if (used.size === 2) together();
-        await both;
-        return false;
-      });
-    }
-    await both;
-    await new Promise((resolve) => setImmediate(resolve));
-    return used;
-  };
-  const first = await burst();
-  assert.ok([...(await burst())].every((buffers) => first.has(buffers)));
-  context.mock.timers.tick(60_000);
-  assert.ok([...(await burst())].every((buffers) => !first.has(buffers)));
 });

@@ -30,26 +30,24 @@ describe("ResizeParser", () => {
     test(`reads ${name}`, () => assert.deepEqual(parse(...chunks), expected));
   }
 
+  const side = fc.integer({ min: 1, max: 65_535 });
+  const sides = fc.record({ Width: side, Height: side });
+
   test("reads any bytes without throwing, however they are cut", () => {
-    const side = fc.integer({ min: 1, max: 65_535 });
-    const text = fc.oneof(
+    const chunk = fc.oneof(
       fc.string(),
-      fc.record({ Width: side, Height: side }).map((value) => JSON.stringify(value)),
+      sides.map((value) => JSON.stringify(value)),
     );
-    fc.assert(fc.property(fc.array(text), (chunks) => void parse(...chunks)));
+    fc.assert(fc.property(fc.array(chunk), (chunks) => void parse(...chunks)));
   });
 
   test("gives the same sizes wherever the bytes are cut", () => {
-    const side = fc.integer({ min: 1, max: 65_535 });
-    const sizes = fc.array(fc.record({ Width: side, Height: side }), { maxLength: 5 });
     fc.assert(
-      fc.property(sizes, fc.integer({ min: 1, max: 9 }), (values, step) => {
+      fc.property(fc.array(sides, { maxLength: 5 }), fc.integer({ min: 1, max: 9 }), (values, step) => {
         const whole = values.map((value) => JSON.stringify(value)).join("\n");
         const cut = whole.match(new RegExp(`[^]{1,${String(step)}}`, "g")) ?? [];
-        assert.deepEqual(
-          parse(...cut),
-          values.map(({ Width, Height }) => ({ columns: Width, rows: Height })),
-        );
+        const expected = values.map(({ Width, Height }) => ({ columns: Width, rows: Height }));
+        assert.deepEqual(parse(...cut), expected);
       }),
     );
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { describe, mock, test } from "node:test";
+import { describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { isKind } from "../../../src/lib/errors.js";
 import { whileConnected } from "../../../src/shim/streaming/client-connection.js";
@@ -10,36 +10,177 @@ import { cat, connectedPair, fakeCommand, fakePod, sleepForever } from "../../fa
 import { until } from "../../fakes/turns.js";
 import { startStreamingBed } from "../../support/streaming-bed.js";
 import {
+  commandProtocols,
   openSpdy,
   openWebSocket,
   sendRaw,
   spdyRequest,
-  commandProtocols,
 } from "../../support/streaming-client.js";
 
+/** A client of a command with stdin and stdout. */
+interface Client {
+  /** The status of the command, at its end. */
+  readonly status: Promise<string>;
+  send(input: Buffer): void;
+  endInput(): void;
+  /** Bytes of the input that are not sent. */
+  readonly unsent: number;
+  /** Bytes of the output. */
+  readonly received: number;
+  pause(): void;
+  resume(): void;
+  leave(): void;
+}
+
+async function overSpdy(url: string): Promise<Client> {
+  const client = await openSpdy(url);
+  const error = client.open({ streamType: "error" });
+  const stdin = client.open({ streamType: "stdin" });
+  const stdout = client.open({ streamType: "stdout" });
+  let received = 0;
+  stdout.received.on("data", (chunk: Buffer) => (received += chunk.length));
+  return {
+    status: error.text(),
+    send: (input) => stdin.write(input),
+    endInput: () => void stdin.end(),
+    get unsent() {
+      return client.socket.writableLength;
+    },
+    get received() {
+      return received;
+    },
+    pause: () => client.socket.pause(),
+    resume: () => client.socket.resume(),
+    leave: () => client.socket.destroy(),
+  };
+}
+
+async function overWebSocket(url: string): Promise<Client> {
+  const client = await openWebSocket(url, "v5.channel.k8s.io");
+  return {
+    status: client.closed.then(() => client.channel(3)),
+    send: (input) => void client.ws.send(Buffer.concat([Buffer.of(0), input])),
+    endInput: () => void client.ws.send(Buffer.of(255, 0)),
+    get unsent() {
+      return client.ws.bufferedAmount;
+    },
+    get received() {
+      const output = client.messages.filter((message) => message[0] === 1);
+      return output.reduce((sum, { length }) => sum + length - 1, 0);
+    },
+    pause: () => void client.ws.pause(),
+    resume: () => void client.ws.resume(),
+    leave: () => void client.ws.terminate(),
+  };
+}
+
+/** More than all buffers of the way together, sockets included. */
+const flood = 40 * 1024 * 1024;
+const held = 20 * 1024 * 1024;
+
+/** Waits until a number has stopped to change. */
+async function settled(value: () => number): Promise<void> {
+  for (let before = -1; before !== value();) {
+    before = value();
+    await pause(150);
+  }
+}
+
+/** A command that reads its input when `read` is fulfilled, and has exit code 0 when it got all of the flood. */
+function lazy(read: Promise<unknown>): ReturnType<typeof fakeCommand> {
+  return fakeCommand(
+    async ({ stdin }, signal) => {
+      await Promise.race([read, once(signal, "abort")]);
+      let bytes = 0;
+      const write = (chunk: Buffer, _encoding: BufferEncoding, done: () => void): void => {
+        bytes += chunk.length;
+        done();
+      };
+      await pipeline(stdin!, new Writable({ write }), { signal });
+      return bytes === flood ? 0 : 1;
+    },
+    { stderr: false },
+  );
+}
+
+for (const [transport, open] of [
+  ["SPDY", overSpdy],
+  ["WebSocket", overWebSocket],
+] as const) {
+  describe(`a command over ${transport}`, () => {
+    test("is ended when it is idle, with a status for the client", async () => {
+      await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
+      const session = fakeCommand(sleepForever, { stderr: false });
+      const { status } = await open(bed.server.offer(session));
+      assert.match(await status, /error executing command in container: closed after 60ms without traffic/);
+      await bed.empty();
+      assert.ok(isKind(session.abortedBy, "timeout"));
+    });
+
+    test("is ended when the client disconnects", async () => {
+      await using bed = await startStreamingBed();
+      const session = fakeCommand(sleepForever, { stderr: false });
+      const client = await open(bed.server.offer(session));
+      await until("it runs", () => session.running === 1);
+      client.leave();
+      await bed.empty();
+      assert.ok(isKind(session.abortedBy, "cancelled"));
+    });
+
+    test("sends a client that does not read no more than buffers hold, and all of it once it reads", async () => {
+      await using bed = await startStreamingBed();
+      let taken = 0;
+      const chunk = Buffer.alloc(64 * 1024);
+      const source = new Readable({
+        read() {
+          taken += chunk.length;
+          this.push(taken > flood ? null : chunk);
+        },
+      });
+      const session = fakeCommand(
+        async ({ stdout }) => {
+          await pipeline(source, stdout!);
+          return 0;
+        },
+        { stderr: false },
+      );
+      const client = await open(bed.server.offer(session));
+      client.pause();
+      await settled(() => taken);
+      assert.ok(taken < held, `${String(taken)} bytes taken`);
+      client.resume();
+      assert.match(await client.status, /Success/);
+      await bed.empty();
+      assert.equal(client.received, flood);
+    });
+
+    test("that does not read is sent no more than buffers hold, and all of it once it reads", async () => {
+      await using bed = await startStreamingBed();
+      let start!: () => void;
+      const session = lazy(new Promise<void>((resolve) => (start = resolve)));
+      const client = await open(bed.server.offer(session));
+      for (let sent = 0; sent < flood; sent += 1024 * 1024) client.send(Buffer.alloc(1024 * 1024));
+      client.endInput();
+      await settled(() => client.unsent);
+      assert.ok(client.unsent > flood - held, `${String(client.unsent)} bytes left`);
+      start();
+      assert.match(await client.status, /Success/);
+    });
+
+    test("that does not read is ended when the client disconnects", async () => {
+      await using bed = await startStreamingBed();
+      const session = lazy(new Promise(() => undefined));
+      const client = await open(bed.server.offer(session));
+      for (let sent = 0; sent < 4; sent += 1) client.send(Buffer.alloc(1024 * 1024));
+      await settled(() => client.unsent);
+      client.leave();
+      await bed.empty();
+      assert.equal(session.running, 0);
+    });
+  });
+}
+
 describe("an idle session", () => {
-  test("is ended, with a status for the client, over SPDY", async () => {
-    await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
-    const session = fakeCommand(sleepForever, { stdin: false, stderr: false });
-    const client = await openSpdy(bed.server.offer(session));
-    const error = client.open({ streamType: "error" });
-    client.open({ streamType: "stdout" });
-    assert.match(
-      await error.text(),
-      /error executing command in container: closed after 60ms without traffic/,
-    );
-    await bed.empty();
-    assert.ok(isKind(session.abortedBy, "timeout"));
-  });
-
-  test("is ended, with a status for the client, over WebSocket", async () => {
-    await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
-    const client = await openWebSocket(bed.server.offer(fakeCommand(sleepForever)), "v5.channel.k8s.io");
-    await client.closed;
-    assert.match(client.channel(3), /closed after 60ms without traffic/);
-    await bed.empty();
-  });
-
   test("is ended although the client sends pings", async () => {
     await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
     const client = await openWebSocket(bed.server.offer(fakeCommand(sleepForever)), "v5.channel.k8s.io");
@@ -56,242 +197,83 @@ describe("an idle session", () => {
   });
 });
 
-/** A source that counts its bytes. */
-function countedSource(bytes: number): { readable: Readable; taken: () => number } {
-  let taken = 0;
-  const chunk = Buffer.alloc(64 * 1024);
-  const readable = new Readable({
-    read() {
-      taken += chunk.length;
-      this.push(taken > bytes ? null : chunk);
+test("a session that ignores its signal is ended by its streams, after the grace period", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let destroyed = false;
+  let finish!: () => void;
+  const work = new Promise<void>((resolve) => (finish = resolve));
+  const connection = {
+    closed: new Promise<void>(() => undefined),
+    failure: undefined,
+    lastActivityMs: 0,
+    destroy() {
+      destroyed = true;
+      finish();
     },
-  });
-  return { readable, taken: () => taken };
-}
-
-/** More than all buffers of the way together, sockets included. */
-const flood = 40 * 1024 * 1024;
-const held = 20 * 1024 * 1024;
-
-/** Waits until a number has stopped to change. */
-async function settled(value: () => number): Promise<void> {
-  for (let before = -1; before !== value();) {
-    before = value();
-    await pause(150);
-  }
-}
-
-describe("a client that does not read", () => {
-  test("is sent no more than buffers hold, over SPDY, and all of it once it reads", async () => {
-    await using bed = await startStreamingBed();
-    const source = countedSource(flood);
-    const session = fakeCommand(
-      async ({ stdout }) => {
-        await pipeline(source.readable, stdout!);
-        return 0;
-      },
-      { stdin: false, stderr: false },
-    );
-    const client = await openSpdy(bed.server.offer(session));
-    client.socket.pause();
-    client.open({ streamType: "error" });
-    const stdout = client.open({ streamType: "stdout" });
-    await settled(source.taken);
-    assert.ok(source.taken() < held, `${String(source.taken())} bytes taken`);
-    let received = 0;
-    stdout.received.on("data", (chunk: Buffer) => (received += chunk.length));
-    client.socket.resume();
-    await client.closed;
-    assert.equal(received, flood);
-    await bed.empty();
-  });
-
-  test("is sent no more than buffers hold, over WebSocket, and all of it once it reads", async () => {
-    await using bed = await startStreamingBed();
-    const source = countedSource(flood);
-    const session = fakeCommand(async ({ stdout }) => {
-      await pipeline(source.readable, stdout!);
-      return 0;
-    });
-    const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
-    client.ws.pause();
-    await settled(source.taken);
-    assert.ok(source.taken() < held, `${String(source.taken())} bytes taken`);
-    client.ws.resume();
-    await client.closed;
-    const received = client.messages
-      .filter((message) => message[0] === 1)
-      .reduce((sum, { length }) => sum + length - 1, 0);
-    assert.equal(received, flood);
-    assert.match(client.channel(3), /Success/);
-    await bed.empty();
-  });
+  };
+  const stop = new AbortController();
+  const ended = whileConnected(connection, { idleTimeoutMs: 0, stop: stop.signal }, () => work);
+  stop.abort();
+  t.mock.timers.tick(9_999);
+  assert.equal(destroyed, false);
+  t.mock.timers.tick(1);
+  await ended;
 });
 
-describe("a command that does not read", () => {
-  const lazy = (read: Promise<unknown>): ReturnType<typeof fakeCommand> =>
-    fakeCommand(
-      async ({ stdin }, signal) => {
-        await Promise.race([read, once(signal, "abort")]);
-        let bytes = 0;
-        const sink = new Writable({
-          write(chunk: Buffer, _encoding, done) {
-            bytes += chunk.length;
-            done();
-          },
-        });
-        await pipeline(stdin!, sink, { signal });
-        return bytes === flood ? 0 : 1;
-      },
-      { stderr: false },
-    );
-
-  test("is sent no more than buffers hold, over SPDY, and all of it once it reads", async () => {
-    await using bed = await startStreamingBed();
-    let start!: () => void;
-    const session = lazy(new Promise<void>((resolve) => (start = resolve)));
-    const client = await openSpdy(bed.server.offer(session));
-    const error = client.open({ streamType: "error" });
-    const stdin = client.open({ streamType: "stdin" });
-    client.open({ streamType: "stdout" });
-    for (let sent = 0; sent < flood; sent += 1024 * 1024) stdin.write(Buffer.alloc(1024 * 1024));
-    stdin.end();
-    await settled(() => client.socket.writableLength);
-    assert.ok(
-      client.socket.writableLength > flood - held,
-      `${String(client.socket.writableLength)} bytes left`,
-    );
-    start();
-    assert.match(await error.text(), /Success/);
-  });
-
-  test("is sent no more than buffers hold, over WebSocket, and all of it once it reads", async () => {
-    await using bed = await startStreamingBed();
-    let start!: () => void;
-    const session = lazy(new Promise<void>((resolve) => (start = resolve)));
-    const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
-    for (let sent = 0; sent < flood; sent += 1024 * 1024) client.ws.send(Buffer.alloc(1024 * 1024 + 1));
-    client.ws.send(Buffer.from([255, 0]));
-    await settled(() => client.ws.bufferedAmount);
-    assert.ok(client.ws.bufferedAmount > flood - held, `${String(client.ws.bufferedAmount)} bytes left`);
-    start();
-    await client.closed;
-    assert.match(client.channel(3), /Success/);
-  });
-
-  test("is ended when the client disconnects while it is not read, over WebSocket", async () => {
-    await using bed = await startStreamingBed();
-    const session = lazy(new Promise(() => undefined));
-    const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
-    for (let sent = 0; sent < 4; sent += 1) client.ws.send(Buffer.alloc(1024 * 1024 + 1));
-    await settled(() => client.ws.bufferedAmount);
-    client.ws.terminate();
-    await bed.empty();
-    assert.equal(session.running, 0);
-  });
-});
-
-describe("a session that ignores its signal", () => {
-  test("is ended by its streams, after the grace period", async () => {
-    mock.timers.enable({ apis: ["setTimeout"] });
-    try {
-      let destroyed = false;
-      let finish!: () => void;
-      const work = new Promise<void>((resolve) => (finish = resolve));
-      const connection = {
-        closed: new Promise<void>(() => undefined),
-        failure: undefined,
-        lastActivityMs: 0,
-        destroy() {
-          destroyed = true;
-          finish();
-        },
-      };
-      const stop = new AbortController();
-      const ended = whileConnected(connection, { idleTimeoutMs: 0, stop: stop.signal }, () => work);
-      stop.abort();
-      mock.timers.tick(9_999);
-      assert.equal(destroyed, false);
-      mock.timers.tick(1);
-      await ended;
-    } finally {
-      mock.timers.reset();
+test("sessions whose clients disconnect at random points leave no session, no connection and no token", async () => {
+  await using bed = await startStreamingBed({ streamCreationTimeoutMs: 200 });
+  const commands = Array.from({ length: 60 }, () => fakeCommand(cat(), { stderr: false }));
+  const pods = Array.from({ length: 40 }, () =>
+    fakePod(async () => {
+      const [ours, theirs] = connectedPair();
+      theirs.pipe(theirs);
+      return ours;
+    }),
+  );
+  let seed = 7;
+  const random = (below: number): number => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return Math.floor((seed / 2_147_483_648) * below);
+  };
+  const leave = async (steps: readonly (() => unknown)[], end: () => unknown): Promise<void> => {
+    for (const step of steps.slice(0, random(steps.length + 1))) {
+      step();
+      if (random(2) === 0) await pause(random(4));
     }
-  });
-});
-
-describe("sessions whose clients disconnect at random points", () => {
-  test("leave no session, no connection and no token", async () => {
-    await using bed = await startStreamingBed({ streamCreationTimeoutMs: 200 });
-    const commands = Array.from({ length: 60 }, () => fakeCommand(cat()));
-    const pods = Array.from({ length: 40 }, () =>
-      fakePod(async () => {
-        const [ours, theirs] = connectedPair();
-        theirs.pipe(theirs);
-        return ours;
-      }),
+    end();
+  };
+  const viaSpdy = async (url: string, protocols?: readonly string[]): Promise<void> => {
+    const client = await openSpdy(url, protocols);
+    const port = { port: "80", requestID: "1" };
+    const types = protocols === undefined ? ["error", "stdout", "stdin"] : ["error", "data"];
+    const input = 2 * types.length - 1;
+    await leave(
+      [
+        ...types.map((streamType) => () => client.open({ streamType, ...port })),
+        () => client.streams.get(input)!.write("x".repeat(random(100_000))),
+        () => client.streams.get(input)!.end(),
+      ],
+      () => (random(2) === 0 ? client.socket.destroy() : client.socket.end()),
     );
-    let seed = 7;
-    const random = (below: number): number => {
-      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
-      return Math.floor((seed / 2_147_483_648) * below);
-    };
-    const leave = async (steps: readonly (() => unknown)[], end: () => unknown): Promise<void> => {
-      for (const step of steps.slice(0, random(steps.length + 1))) {
-        step();
-        if (random(2) === 0) await pause(random(4));
-      }
-      end();
-    };
-    const viaSpdy = async (url: string): Promise<void> => {
-      if (random(8) === 0) {
-        (
-          await sendRaw(url, spdyRequest(url, commandProtocols).slice(0, 3)).catch(() => undefined)
-        )?.socket.destroy();
-        return;
-      }
-      const client = await openSpdy(url);
-      const stdin = (): unknown => client.streams.get(3);
-      await leave(
-        [
-          () => client.open({ streamType: "error" }),
-          () => client.open({ streamType: "stdin" }),
-          () => client.open({ streamType: "stdout" }),
-          () => client.open({ streamType: "stderr" }),
-          () => (stdin() as { write(data: string): void }).write("x".repeat(random(100_000))),
-          () => (stdin() as { end(): void }).end(),
-        ],
-        () => (random(2) === 0 ? client.socket.destroy() : client.socket.end()),
-      );
-    };
-    const viaWebSocket = async (url: string): Promise<void> => {
-      const client = await openWebSocket(url, "v5.channel.k8s.io");
-      await leave(
-        [() => client.ws.send(Buffer.alloc(random(100_000))), () => client.ws.send(Buffer.from([255, 0]))],
-        () => (random(2) === 0 ? client.ws.terminate() : client.ws.close()),
-      );
-    };
-    const forwarding = async (url: string): Promise<void> => {
-      const client = await openSpdy(url, ["portforward.k8s.io"]);
-      await leave(
-        [
-          () => client.open({ streamType: "error", port: "80", requestID: "1" }),
-          () => client.open({ streamType: "data", port: "80", requestID: "1" }),
-          () => client.streams.get(3)!.write("x".repeat(random(100_000))),
-          () => client.streams.get(3)!.end(),
-        ],
-        () => (random(2) === 0 ? client.socket.destroy() : client.socket.end()),
-      );
-    };
-    await Promise.all([
-      ...commands.map((session, index) =>
-        (index % 2 === 0 ? viaSpdy : viaWebSocket)(bed.server.offer(session)),
-      ),
-      ...pods.map((pod) => forwarding(bed.server.offer(pod))),
-    ]);
-    await bed.empty();
-    assert.ok(commands.every(({ running }) => running === 0));
-    await until("the pods' connections ended", () => pods.every(({ open }) => open.size === 0));
-    assert.equal(bed.server.offers, 0);
-  });
+  };
+  const viaWebSocket = async (url: string): Promise<void> => {
+    const { ws } = await openWebSocket(url, "v5.channel.k8s.io");
+    await leave([() => ws.send(Buffer.alloc(random(100_000))), () => ws.send(Buffer.from([255, 0]))], () =>
+      random(2) === 0 ? ws.terminate() : ws.close(),
+    );
+  };
+  const half = async (url: string): Promise<void> => {
+    const lines = spdyRequest(url, commandProtocols).slice(0, 3);
+    (await sendRaw(url, lines).catch(() => undefined))?.socket.destroy();
+  };
+  await Promise.all([
+    ...commands.map((session, index) =>
+      [viaSpdy, viaWebSocket, viaSpdy, viaWebSocket, half][index % 5]!(bed.server.offer(session)),
+    ),
+    ...pods.map((pod) => viaSpdy(bed.server.offer(pod), ["portforward.k8s.io"])),
+  ]);
+  await bed.empty();
+  assert.ok(commands.every(({ running }) => running === 0));
+  await until("the pods' connections ended", () => pods.every(({ open }) => open.size === 0));
+  assert.equal(bed.server.offers, 0);
 });

@@ -40,13 +40,20 @@ function environment(key: string, value: string | Uint8Array) {
   return { key, value: Buffer.from(value) };
 }
 
+const securityParts = {
+  namespace_options: namespaces(),
+  apparmor: { profile_type: 0, localhost_ref: "" },
+  selinux_options: { user: "", role: "", type: "", level: "" },
+} as const;
+const noCapabilities = { add_capabilities: [], drop_capabilities: [], add_ambient_capabilities: [] };
+
 /** Requests that are in order. A row changes fields of one of them. */
 const valid: Readonly<Record<string, object>> = {
   RunPodSandbox: {
     config: podConfig({
       dns_config: { servers: ["1.1.1.1"], searches: ["a"], options: ["ndots:5"] },
       port_mappings: [{ ...port }, { ...port }] as never,
-      linux: sandboxLinux({ security_context: sandboxSecurity({ namespace_options: namespaces() }) }),
+      linux: sandboxLinux({ security_context: sandboxSecurity(securityParts) }),
     }),
     runtime_handler: "",
   },
@@ -57,8 +64,8 @@ const valid: Readonly<Record<string, object>> = {
       devices: [device()],
       envs: [environment("A", "b")],
       linux: containerLinux({
-        resources: containerResources({}),
-        security_context: containerSecurity({ namespace_options: namespaces() }),
+        resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "0" }] }),
+        security_context: containerSecurity({ ...securityParts, capabilities: noCapabilities }),
       }),
     }),
     sandbox_config: podConfig({ log_directory: "/var/log/pods/p" }),
@@ -147,14 +154,8 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     [`${security}.seccomp.profile_type`, [seccomp(unknown, "")]],
     [`${security}.seccomp.localhost_ref`, [seccomp(2, "p"), seccomp(2, "/var/lib/kubelet/seccomp/../x")]],
     [`${security}.seccomp_profile_path`, ["whatever", "localhost//var/lib/kubelet/seccomp/../../x.json"]],
-    [
-      `${security}.apparmor.localhost_ref`,
-      [fields({ [`${security}.apparmor`]: { profile_type: 2, localhost_ref: "" } })],
-    ],
-    [
-      `${security}.selinux_options.level`,
-      [fields({ [`${security}.selinux_options`]: { user: "", role: "", type: "", level: "a b" } })],
-    ],
+    [`${security}.apparmor.localhost_ref`, [fields({ [`${security}.apparmor.profile_type`]: 2 })]],
+    [`${security}.selinux_options.level`, ["a b"]],
   ],
   CreateContainer: [
     ["pod_sandbox_id", [""]],
@@ -225,21 +226,14 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ],
     [`${security}.run_as_group`, [{ value: "1" }]],
     [`${security}.supplemental_groups_policy`, [unknown]],
-    [
-      `${security}.namespace_options.target_id`,
-      [fields({ [`${security}.namespace_options`]: namespaces({ pid: 3 }) })],
-    ],
+    [`${security}.namespace_options.target_id`, [fields({ [`${security}.namespace_options.pid`]: 3 })]],
     [
       `${security}.namespace_options.ipc`,
       [fields({ [`${security}.namespace_options`]: namespaces({ ipc: 3, target_id: "x" }) })],
     ],
     [`${security}.masked_paths[0]`, ["proc"]],
-    [`${security}.capabilities.add_capabilities[0]`, [capabilities({ add_capabilities: ["SYS ADMIN"] })]],
-    [
-      `${security}.capabilities.add_ambient_capabilities`,
-      [capabilities({ add_ambient_capabilities: ["CHOWN"] })],
-      "unsupported",
-    ],
+    [`${security}.capabilities.add_capabilities[0]`, ["SYS ADMIN"]],
+    [`${security}.capabilities.add_ambient_capabilities`, [["CHOWN"]], "unsupported"],
     [`${resources}.memory_limit_in_bytes`, ["-2"]],
     [`${resources}.cpu_shares`, ["-1"]],
     [`${resources}.cpu_period`, ["1000001"]],
@@ -254,8 +248,8 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
         }),
       ],
     ],
-    [`${resources}.hugepage_limits[0].page_size`, [hugepages("2Mi", "0"), hugepages("../2MB", "0")]],
-    [`${resources}.hugepage_limits[0].limit`, [hugepages("2MB", "18446744073709551616")]],
+    [`${resources}.hugepage_limits[0].page_size`, ["2Mi", "../2MB"]],
+    [`${resources}.hugepage_limits[0].limit`, ["18446744073709551616"]],
     [`${resources}.unified`, [{ "../memory.high": "1" }, { "cgroup.procs": "1" }]],
   ],
   StopPodSandbox: [["pod_sandbox_id", [""]]],
@@ -296,15 +290,6 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
 
 function seccomp(type: number, localhost: string): Fields {
   return fields({ [`${security}.seccomp`]: { profile_type: type, localhost_ref: localhost } });
-}
-
-function capabilities(changes: object): Fields {
-  const none = { add_capabilities: [], drop_capabilities: [], add_ambient_capabilities: [] };
-  return fields({ [`${security}.capabilities`]: { ...none, ...changes } });
-}
-
-function hugepages(page_size: string, limit: string): Fields {
-  return fields({ [`${resources}.hugepage_limits`]: [{ page_size, limit }] });
 }
 
 describe("validateRequest() refuses, naming the field", () => {
@@ -370,11 +355,14 @@ describe("validateRequest() lets pass", () => {
       },
       "no log directory": { "config.log_path": "x", "sandbox_config.log_directory": "" },
       "an image by id": { "config.image": image(`sha256:${"ab".repeat(32)}`) },
-      "capabilities with and without prefix": capabilities({
-        add_capabilities: ["CAP_CHOWN"],
-        drop_capabilities: ["ALL"],
-      }).values,
-      "what kubelets send about hugepages": hugepages("1GB", "0").values,
+      "capabilities with and without prefix": {
+        [`${security}.capabilities`]: {
+          ...noCapabilities,
+          add_capabilities: ["CAP_CHOWN"],
+          drop_capabilities: ["ALL"],
+        },
+      },
+      "what kubelets send about hugepages": { [`${resources}.hugepage_limits[0].page_size`]: "1GB" },
       "a directory of an image as a volume": {
         "config.mounts[1]": imageMount({ image_sub_path: "a/..b/./c" }),
       },

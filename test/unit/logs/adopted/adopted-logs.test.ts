@@ -107,7 +107,33 @@ class World implements AsyncDisposable {
   }
 
   rename(): void {
-    renameSync(this.target.path, join(this.target.directory, rotated));
+    renameSync(this.target.path, this.rotatedPath);
+  }
+
+  /** The name that a rotation gives the log. */
+  get rotatedPath(): string {
+    return join(this.target.directory, rotated);
+  }
+
+  get recordPath(): string {
+    return join(this.root, "logs", `${containerId}.json`);
+  }
+
+  /** The history is being written to it. */
+  get temporaryPath(): string {
+    return join(this.target.directory, ".0.log.history");
+  }
+
+  /** A writer of the history alone, with the log that it belongs to. */
+  async historyWriter(queue: TurnQueue, maximumBytes?: number) {
+    await this.recordConversion();
+    rmSync(this.rotatedPath);
+    const records = await this.records();
+    const output = new LogOutput(records.get(containerId)!, records, this.log);
+    await output.open({ create: true });
+    const source = { path: this.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
+    const { history } = output.record;
+    return { output, history: new HistoryWriter(output, history!, source, queue, this.log, maximumBytes) };
   }
 
   /** All files in the directory of the log, in order, the log itself last. None of them is a link. */
@@ -127,7 +153,7 @@ class World implements AsyncDisposable {
   }
 
   get isPending(): boolean {
-    const text = readFileSync(join(this.root, "logs", `${containerId}.json`), "utf8");
+    const text = readFileSync(this.recordPath, "utf8");
     return (JSON.parse(text) as { history: unknown }).history !== null;
   }
 
@@ -168,19 +194,7 @@ describe("--adopted-logs=convert", () => {
       [rotated]: docker.expected.slice(0, 50).join(""),
       "0.log": docker.expected.slice(50).join(""),
     });
-    assert.equal(lstatSync(join(world.target.directory, rotated)).mode & 0o7777, 0o640);
-  });
-
-  test("a converted log rotates as all other logs", async () => {
-    await using world = await World.open();
-    world.write(10);
-    const writers = await world.converted();
-    for (let round = 0; round < 3; round += 1) {
-      world.write(10);
-      renameSync(world.target.path, `${world.target.path}.20260102-15040${String(6 + round)}`);
-      await writers.reopen(containerId);
-    }
-    await world.assertWholeAtEnd(writers);
+    assert.equal(lstatSync(world.rotatedPath).mode & 0o7777, 0o640);
   });
 
   test("a rotation without a rename writes the history to a new file", async () => {
@@ -210,32 +224,26 @@ describe("--adopted-logs=convert", () => {
     await world.assertWholeAtEnd(writers);
   });
 
+  const removeLink = (world: World): void => rmSync(world.rotatedPath);
   const kills: readonly (readonly [string, (world: World) => void])[] = [
     ["of dockershim and the kubelet before the link is removed", () => undefined],
     [
       "before the link is removed, and the kubelet renames it back",
-      (world) => {
-        renameSync(join(world.target.directory, rotated), world.target.path);
-      },
+      (world) => renameSync(world.rotatedPath, world.target.path),
     ],
-    [
-      "when the link is removed",
-      (world) => {
-        rmSync(join(world.target.directory, rotated));
-      },
-    ],
+    ["when the link is removed", removeLink],
     [
       "when half of the history is written",
       (world) => {
-        rmSync(join(world.target.directory, rotated));
-        writeFileSync(join(world.target.directory, ".0.log.history"), world.docker.expected[0] ?? "");
+        removeLink(world);
+        writeFileSync(world.temporaryPath, world.docker.expected[0] ?? "");
       },
     ],
     [
       "when the history is written and not recorded",
       (world) => {
-        rmSync(join(world.target.directory, rotated));
-        writeFileSync(join(world.target.directory, rotated), world.docker.expected.slice(0, 20).join(""));
+        removeLink(world);
+        writeFileSync(world.rotatedPath, world.docker.expected.slice(0, 20).join(""));
       },
     ],
   ];
@@ -264,7 +272,7 @@ describe("--adopted-logs=convert", () => {
     world.write(20);
     await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
     await first.stop();
-    renameSync(join(world.target.directory, rotated), world.target.path);
+    renameSync(world.rotatedPath, world.target.path);
     const second = await world.writers();
     await second.observe(world.running);
     world.write(5);
@@ -278,7 +286,7 @@ describe("--adopted-logs=convert", () => {
     world.write(20);
     world.rename();
     const first = await world.writers();
-    const path = join(world.root, "logs", `${containerId}.json`);
+    const path = world.recordPath;
     const converted = await convertedRecord(world.running, world.target);
     await first.convert(world.running, world.target);
     await world.untilWhole();
@@ -287,7 +295,7 @@ describe("--adopted-logs=convert", () => {
     await first.stop();
     const record = JSON.parse(readFileSync(path, "utf8")) as object;
     writeFileSync(path, JSON.stringify({ ...record, former: null, history: converted.history }));
-    renameSync(join(world.target.directory, rotated), world.target.path);
+    renameSync(world.rotatedPath, world.target.path);
     for (const status of ["running", "running", "exited"] as const) {
       const next = await world.writers();
       await next.observe(world[status]);
@@ -307,12 +315,12 @@ describe("--adopted-logs=convert", () => {
     await using world = await World.open();
     world.write(20);
     await world.recordConversion();
-    const path = join(world.root, "logs", `${containerId}.json`);
+    const path = world.recordPath;
     const pending = JSON.parse(readFileSync(path, "utf8")) as { history: unknown };
     const first = await world.writers();
     await first.observe(world.exited);
     await first.stop();
-    rmSync(join(world.target.directory, rotated), { force: true });
+    rmSync(world.rotatedPath, { force: true });
     const record = JSON.parse(readFileSync(path, "utf8")) as { finished: boolean };
     assert.equal(record.finished, true);
     writeFileSync(path, JSON.stringify({ ...record, history: pending.history }));
@@ -347,22 +355,14 @@ describe("--adopted-logs=convert", () => {
     world.write(20);
     const writers = await world.converted();
     await writers.remove(containerId);
-    assert.equal(existsSync(join(world.target.directory, ".0.log.history")), false);
-    assert.equal(existsSync(join(world.root, "logs", `${containerId}.json`)), false);
+    assert.equal(existsSync(world.temporaryPath), false);
+    assert.equal(existsSync(world.recordPath), false);
   });
 
   test("a very long history is cut, with a notice in its first line", async () => {
     await using world = await World.open();
     world.write(200);
-    world.rename();
-    const records = await world.records();
-    await records.put(await convertedRecord(world.running, world.target));
-    rmSync(join(world.target.directory, rotated));
-    const output = new LogOutput(records.get(containerId)!, records, world.log);
-    await output.open({ create: true });
-    const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
-    const queue = new TurnQueue(assert.ifError);
-    const history = new HistoryWriter(output, output.record.history!, source, queue, world.log, 1000);
+    const { output, history } = await world.historyWriter(new TurnQueue(assert.ifError), 1000);
     history.start();
     await world.untilWhole();
     await history.stop();
@@ -384,15 +384,9 @@ describe("--adopted-logs=convert", () => {
     world.write(20);
     world.docker.rotate();
     world.write(20);
-    world.rename();
-    const records = await world.records();
-    await records.put(await convertedRecord(world.running, world.target));
-    rmSync(join(world.target.directory, rotated));
-    const output = new LogOutput(records.get(containerId)!, records, world.log);
-    await output.open({ create: true });
-    const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
     const queue = new ManualQueue(assert.ifError);
-    new HistoryWriter(output, output.record.history!, source, queue, world.log).start();
+    const { output, history } = await world.historyWriter(queue);
+    history.start();
     await queue.turn();
     // It is still open.
     rmSync(`${world.docker.path}.2`);
@@ -416,40 +410,29 @@ describe("--adopted-logs=convert", () => {
     world.rename();
     const writers = await world.writers();
     // A directory at the path of the file.
-    mkdirSync(join(world.target.directory, ".0.log.history"));
+    mkdirSync(world.temporaryPath);
     await writers.convert(world.running, world.target);
     const reports = (): number => world.log.lines.filter(({ level }) => level === "warn").length;
     await until("the report", () => reports() > 0);
-    rmSync(join(world.target.directory, ".0.log.history"), { recursive: true });
+    rmSync(world.temporaryPath, { recursive: true });
     renameSync(world.target.path, `${world.target.path}.20260102-150406`);
     await writers.reopen(containerId);
     await world.assertWholeAtEnd(writers);
   });
 
+  const foreign = `/var/lib/docker/containers/${idOf("ee")}/x-json.log`;
+  const replace = (make: (path: string) => void) => (world: World) => {
+    rmSync(world.target.path);
+    make(world.target.path);
+  };
   const refusals: readonly (readonly [string, (world: World) => void, RegExp])[] = [
     [
       "a link to the file of another container",
-      (world) => {
-        rmSync(world.target.path);
-        symlinkSync(`/var/lib/docker/containers/${idOf("ee")}/x-json.log`, world.target.path);
-      },
+      replace((path) => symlinkSync(foreign, path)),
       /is not a link to the engine's file/,
     ],
-    [
-      "a file",
-      (world) => {
-        rmSync(world.target.path);
-        writeFileSync(world.target.path, "foreign\n");
-      },
-      /is not a link to the engine's file/,
-    ],
-    [
-      "a link whose file is gone",
-      (world) => {
-        rmSync(world.docker.path);
-      },
-      /is out of reach/,
-    ],
+    ["a file", replace((path) => writeFileSync(path, "foreign\n")), /is not a link to the engine's file/],
+    ["a link whose file is gone", (world) => rmSync(world.docker.path), /is out of reach/],
   ];
   for (const [name, prepare, message] of refusals) {
     test(`${name} is left unchanged, and nothing is recorded`, async () => {

@@ -8,7 +8,7 @@ import { gapNotice } from "../../../../src/shim/logs/gaps.js";
 import { recordFromFile } from "../../../../src/shim/logs/lost-record.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
-import { containerId, LogFiles, randomOf } from "../log-bench.js";
+import { containerId, randomOf, WrittenLog } from "../log-bench.js";
 
 interface Message {
   readonly stream: "stdout";
@@ -38,6 +38,11 @@ class FakeLog {
     for (const wake of this.#wake.splice(0)) wake();
   }
 
+  /** Lines that have their number as text, so many seconds apart. */
+  writeLines(from: number, to: number, seconds = 1): void {
+    for (let line = from; line < to; line += 1) this.write(1_770_000_000 + line * seconds, String(line));
+  }
+
   writeAt(time: string, text: string): void {
     const second = Math.floor(Date.parse(`${time.slice(0, 19)}Z`) / 1000);
     this.messages.push({ second, text: `${time} ${text}\n` });
@@ -65,9 +70,8 @@ class FakeLog {
   }
 }
 
-class ApiBench extends LogFiles {
+class ApiBench extends WrittenLog {
   readonly source = new FakeLog();
-  declare writer: ApiWriter;
   /** Reports a clock that was set back, as ClockSteps does. */
   setBack: () => void = () => undefined;
 
@@ -97,8 +101,9 @@ class ApiBench extends LogFiles {
     };
     const clockSteps = { onSetBack: (listener: () => void) => ((this.setBack = listener), () => undefined) };
     const source = { engine, containerId, tty: false, logDriver: "local", clockSteps };
-    this.writer = new ApiWriter(this.output, written, source, this.log);
-    this.writer.start();
+    const writer = new ApiWriter(this.output, written, source, this.log);
+    writer.start();
+    this.writer = writer;
   }
 }
 
@@ -109,11 +114,9 @@ describe("ApiWriter", () => {
       bench.source.writeAt("2026-02-02T02:40:00.000000001Z", text);
     };
     for (const text of ["a", "b", "b"]) write(text);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     write("c");
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     const texts = linesOf(readFileSync(bench.path)).map((line) => line.trimEnd().split(" ").at(-1));
     assert.deepEqual(texts, ["a", "b", "b", "b", "c"]);
   });
@@ -135,13 +138,11 @@ describe("ApiWriter", () => {
           for (let line = 0; line < count; line += 1) bench.source.write((second += 1), String(line));
         };
         write(20);
-        await bench.start();
-        await bench.writer.finish();
+        await bench.run();
         second -= back;
         write(lines);
         for (let round = 0; round < 4; round += 1) {
-          await bench.start();
-          await bench.writer.finish();
+          await bench.run();
           assert.equal(bench.written, bench.source.expected.join(""), `${String(back)}: ${String(round)}`);
           write(2);
         }
@@ -168,8 +169,7 @@ describe("ApiWriter", () => {
           const record = readFileSync(bench.recordPath, "utf8");
           const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
           bench.source.write(second, "after the record");
-          await bench.start();
-          await bench.writer.finish();
+          await bench.run();
           await bench.writer.close();
           const log = readFileSync(bench.path);
           writeFileSync(bench.recordPath, record);
@@ -186,7 +186,7 @@ describe("ApiWriter", () => {
     test(`a clock that is set back while the log is followed: every line once, with ${name}`, async () => {
       await using bench = await ApiBench.open();
       bench.source.filtersEach = filtersEach;
-      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+      bench.source.writeLines(0, 10);
       await bench.start();
       const isWhole = (): boolean => bench.written === bench.source.expected.join("");
       await until("the first lines", isWhole);
@@ -208,22 +208,13 @@ describe("ApiWriter", () => {
 
   test("a clock that is set back, and older lines that the engine has dropped: a gap, and all lines that are left", async () => {
     await using bench = await ApiBench.open();
-    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-    await bench.start();
-    await bench.writer.finish();
+    bench.source.writeLines(0, 10);
+    await bench.run();
     for (let line = 0; line < 10; line += 1) bench.source.write(1_769_000_000 + line, String(line));
     bench.source.messages.splice(0, 13);
     for (let round = 0; round < 2; round += 1) {
-      await bench.start();
-      await bench.writer.finish();
-      const lines = linesOf(readFileSync(bench.path));
-      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(13)];
-      assert.deepEqual(
-        lines.filter((line) => !line.includes("gap 1")),
-        kept,
-        JSON.stringify(lines.slice(8)),
-      );
-      assert.equal(lines.length, kept.length + 1);
+      await bench.run();
+      assertOneGap(bench, 10, 13);
     }
   });
 
@@ -236,24 +227,6 @@ describe("ApiWriter", () => {
     const before = bench.source.requests;
     await bench.writer.finish();
     assert.equal(bench.source.requests, before + 1);
-  });
-
-  test("marks where the engine has dropped lines, and loses no other line", async () => {
-    await using bench = await ApiBench.open();
-    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-    await bench.start();
-    await bench.writer.finish();
-    for (let line = 10; line < 30; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-    bench.source.messages.splice(0, 20);
-    await bench.start();
-    await bench.writer.finish();
-    const lines = bench.written.trimEnd().split("\n");
-    assert.equal(lines.filter((line) => line.includes("gap 1 of this log")).length, 1);
-    const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(20)];
-    assert.deepEqual(
-      lines.filter((line) => !line.includes("gap 1")).map((line) => `${line}\n`),
-      kept,
-    );
   });
 
   for (const [name, seconds] of [
@@ -279,26 +252,19 @@ describe("ApiWriter", () => {
       await bench.start();
       await until("the lines are dropped", () => isDropped);
       await until("the last new line", () => bench.written.endsWith(bench.source.expected.at(-1) ?? ""));
-      const lines = linesOf(readFileSync(bench.path));
-      assert.match(lines[seconds.length] ?? "", /gap 1 of this log/);
-      assert.deepEqual(
-        lines.filter((line) => !line.includes("gap 1")),
-        bench.source.expected,
-      );
+      assertOneGap(bench, seconds.length, seconds.length);
       await bench.writer.finish();
     });
   }
 
   test("marks nothing when the engine has dropped only written lines", async () => {
     await using bench = await ApiBench.open();
-    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
-    await bench.start();
-    await bench.writer.finish();
-    for (let line = 10; line < 20; line += 1) bench.source.write(1_770_000_000, String(line));
+    bench.source.writeLines(0, 10, 0);
+    await bench.run();
+    bench.source.writeLines(10, 20, 0);
     bench.source.messages.splice(0, 5);
     for (let time = 0; time < 2; time += 1) {
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       assert.equal(bench.written, bench.source.expected.join(""));
     }
     assert.deepEqual(bench.log.lines, []);
@@ -307,9 +273,8 @@ describe("ApiWriter", () => {
   for (const written of [1, 10]) {
     test(`continues after ${String(written)} lines when the record was lost, also when they are from Docker's file`, async () => {
       await using bench = await ApiBench.open();
-      for (let line = 0; line < written; line += 1) bench.source.write(1_770_000_000, String(line));
-      await bench.start();
-      await bench.writer.finish();
+      bench.source.writeLines(0, written, 0);
+      await bench.run();
       // Docker's file has times without trailing zeros; a kill has left half a line.
       const last = "2026-02-02T02:40:00.00001Z stdout F ten\n";
       writeFileSync(bench.path, `${bench.written}${last}2026-02-0`);
@@ -317,8 +282,7 @@ describe("ApiWriter", () => {
       bench.source.write(1_770_000_001, "next");
       rmSync(bench.recordPath);
       await bench.recover();
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       const texts = linesOf(readFileSync(bench.path)).map((line) => line.split(" ").slice(1).join(" "));
       const lines = Array.from({ length: written }, (_, line) => `stdout F ${String(line)}\n`);
       assert.deepEqual(texts, [...lines, "stdout F ten\n", "stdout F next\n"]);
@@ -328,8 +292,7 @@ describe("ApiWriter", () => {
 
   test("loses no line behind a gap notice with a time of Docker's file when the record was lost", async () => {
     await using bench = await ApiBench.open();
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     // Docker's file has times without trailing zeros.
     const notice = gapNotice("2026-02-02T02:40:00.00001Z", 1);
     writeFileSync(bench.path, notice);
@@ -338,8 +301,7 @@ describe("ApiWriter", () => {
     bench.source.writeAt("2026-02-02T02:40:00.000010001Z", "second");
     rmSync(bench.recordPath);
     await bench.recover();
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.deepEqual(linesOf(readFileSync(bench.path)), [
       notice,
       "2026-02-02T02:40:00.000010000Z stdout F first\n",
@@ -368,20 +330,13 @@ describe("ApiWriter", () => {
       await using bench = await ApiBench.open();
       const second = (line: number): number => 1_770_000_000 + Math.floor(line / 4);
       for (let line = 0; line < 10; line += 1) bench.source.write(second(line), String(line));
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       for (let line = 10; line < 20; line += 1) bench.source.write(second(line), String(line));
       bench.source.messages.splice(from, to - from);
       bench.saved.splice(0, bench.saved.length - 1);
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       const whole = readFileSync(bench.path);
-      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(to)];
-      assert.deepEqual(
-        linesOf(whole).filter((line) => !line.includes("gap 1 of this log")),
-        kept,
-      );
-      assert.equal(linesOf(whole).length, kept.length + 1);
+      assertOneGap(bench, 10, to);
       const versions = [...bench.saved];
       for (const [index, version] of versions.entries()) {
         // As if it had been killed between two records, after it had written that much.
@@ -389,8 +344,7 @@ describe("ApiWriter", () => {
         for (const size of cutsOf(whole, version.sink.size, until)) {
           writeFileSync(bench.recordPath, JSON.stringify(version));
           writeFileSync(bench.path, whole.subarray(0, size));
-          await bench.start();
-          await bench.writer.finish();
+          await bench.run();
           assert.equal(
             bench.written,
             whole.toString(),
@@ -401,6 +355,14 @@ describe("ApiWriter", () => {
     });
   }
 });
+
+/** The log lacks the lines of the source from one up to another, and has a notice in their place. */
+function assertOneGap(bench: ApiBench, from: number, to: number): void {
+  const { expected } = bench.source;
+  const lines = linesOf(readFileSync(bench.path));
+  assert.match(lines[from] ?? "", /gap 1 of this log/);
+  assert.deepEqual(lines.toSpliced(from, 1), [...expected.slice(0, from), ...expected.slice(to)]);
+}
 
 function linesOf(log: Buffer): string[] {
   return log.toString().match(/.*\n/g) ?? [];

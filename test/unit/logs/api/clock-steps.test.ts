@@ -33,16 +33,4 @@ describe("ClockSteps", () => {
     t.mock.timers.tick(1000);
     assert.deepEqual(calls, [1, 2]);
   });
-
-  test("does nothing without listeners", (t) => {
-    const present = clocks(t);
-    const steps = new ClockSteps(1000);
-    const calls: string[] = [];
-    steps.onSetBack(() => calls.push("first"))();
-    present.offset = -60_000;
-    t.mock.timers.tick(5000);
-    steps.onSetBack(() => calls.push("second"));
-    t.mock.timers.tick(5000);
-    assert.deepEqual(calls, []);
-  });
 });

@@ -55,8 +55,7 @@ describe("FileWriter", () => {
         bench.docker.rotate();
         bench.docker.write([line(`${String(count)}a`), line(`${String(count)}b`)]);
       }
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       assert.equal(bench.written, bench.docker.expected.join(""));
     });
   }
@@ -70,8 +69,7 @@ describe("FileWriter", () => {
       bench.docker.rotate();
       bench.docker.write([line(text)]);
     }
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     const lines = bench.written.trimEnd().split("\n");
     assert.deepEqual(
       lines.map((one) => one.replace(/^\S+ /, "").replace(/missing.*(\(.*\)).*/, "missing $1")),
@@ -101,8 +99,7 @@ describe("FileWriter", () => {
         bench.docker.write([line("newest")]);
         damage(`${bench.docker.path}.${String(age)}.gz`);
         for (let start = 0; start < 2; start += 1) {
-          await bench.start();
-          await bench.writer.finish();
+          await bench.run();
         }
         const texts = bench.written.trimEnd().split("\n");
         assert.equal(texts.filter((one) => one.includes("gap 1 of this log")).length, 1);
@@ -129,8 +126,7 @@ describe("FileWriter", () => {
     bench.docker.rotate();
     writeFileSync(`${bench.docker.path}.1.gz`, gzipSync(Buffer.alloc(200 * 1024 * 1024, " ")));
     bench.docker.write([line("last")]);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.match(bench.written, /gap 1 of this log.*\n\S+ stdout F last\n$/);
   });
 
@@ -142,8 +138,7 @@ describe("FileWriter", () => {
     await bench.writer.finish();
     empty();
     bench.docker.write([line("4")]);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.match(bench.written, /gap 1/, "a restart cannot tell");
     const content = bench.written.split("\n").filter((one) => !one.includes("dockershim:"));
     assert.equal(content.join("\n"), bench.docker.expected.join(""));
@@ -170,8 +165,7 @@ describe("FileWriter", () => {
     bench.docker.write([line("new")]);
     await bench.writer.finish();
     renameSync(`${bench.path}.1`, bench.path);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.equal(bench.written, bench.docker.expected.join(""));
   });
 
@@ -182,8 +176,7 @@ describe("FileWriter", () => {
     await bench.writer.close();
     renameSync(bench.path, `${bench.path}.1`);
     bench.docker.write([line("more")]);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.deepEqual(readdirSync(dirname(bench.path)), ["0.log.1"]);
     assert.equal(readFileSync(`${bench.path}.1`, "utf8"), bench.docker.expected.join(""));
   });
@@ -195,8 +188,7 @@ describe("FileWriter", () => {
     await bench.writer.finish();
     rmSync(bench.path);
     bench.docker.write([line("there")]);
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     assert.equal(bench.written, bench.docker.expected.slice(1).join(""));
   });
 
@@ -221,8 +213,7 @@ describe("FileWriter", () => {
       await killedBehindRecord(bench);
       // In place, as `truncate` and agents do it.
       writeFileSync(bench.path, bench.docker.expected.slice(40 - kept, 40).join(""));
-      await bench.start();
-      await bench.writer.finish();
+      await bench.run();
       assert.equal(bench.written, bench.docker.expected.slice(40 - kept).join(""));
     });
   }
@@ -231,8 +222,7 @@ describe("FileWriter", () => {
     await using bench = await LogBench.open();
     await killedBehindRecord(bench);
     appendFileSync(bench.path, "2026-01-02T15:04:05Z stdout F a foreign line\n");
-    await bench.start();
-    await bench.writer.finish();
+    await bench.run();
     for (const one of bench.docker.expected) assert.ok(bench.written.includes(one), one);
     const reports = bench.log.lines.filter(({ message }) => message.includes("another program changed"));
     assert.equal(reports.length, 1);

@@ -21,10 +21,34 @@ function format(
 }
 
 describe("formatEntries()", () => {
+  /** The text of an entry as JSON, and its line. */
+  const texts: readonly (readonly [name: string, log: string, line: string])[] = [
+    ["a line", "hello\\n", "F hello"],
+    ["a piece of a line", "hello", "P hello"],
+    ["an empty line, also the end of a line of whole pieces", "\\n", "F "],
+    [
+      "a text that looks like the end of an entry",
+      String.raw`\",\"stream\":\"stderr\",\"time\":\"1\"}\n`,
+      'F ","stream":"stderr","time":"1"}',
+    ],
+    [
+      "escapes",
+      String.raw`\t\r\"\\\/\b\f\u0001\u003c\u00e9\u2028\ufffd\ud83d\ude00\n`,
+      'F \t\r"\\/\b\f\u0001<é\u2028\ufffd😀',
+    ],
+    ["text that ends with a backslash", "\\\\n", "P \\n"],
+    [
+      "a long text with an escape in it",
+      `${"y".repeat(500)}\\"${"z".repeat(500)}\\n`,
+      `F ${"y".repeat(500)}"${"z".repeat(500)}`,
+    ],
+    ["a whole piece of 16 KiB", "y".repeat(16_384), `P ${"y".repeat(16_384)}`],
+  ];
   const entries: readonly (readonly [name: string, json: string, line: string])[] = [
-    ["a line", `{"log":"hello\\n","stream":"stdout","time":"${time}"}`, `${time} stdout F hello`],
-    ["a piece of a line", `{"log":"hello","stream":"stderr","time":"${time}"}`, `${time} stderr P hello`],
-    ["an empty line", `{"log":"\\n","stream":"stdout","time":"${time}"}`, `${time} stdout F `],
+    ...texts.map(
+      ([name, log, line]) =>
+        [name, `{"log":"${log}","stream":"stderr","time":"${time}"}`, `${time} stderr ${line}`] as const,
+    ),
     ["no text at all", `{"stream":"stdout","time":"${time}"}`, `${time} stdout P `],
     [
       "attributes, also with quotes and other times",
@@ -32,34 +56,9 @@ describe("formatEntries()", () => {
       `${time} stdout F x`,
     ],
     [
-      "a text that looks like the end of an entry",
-      `{"log":"\\",\\"stream\\":\\"stderr\\",\\"time\\":\\"1\\"}\\n","stream":"stdout","time":"${time}"}`,
-      `${time} stdout F ","stream":"stderr","time":"1"}`,
-    ],
-    [
-      "escapes",
-      `{"log":"\\t\\r\\"\\\\\\/\\b\\f\\u0001\\u003c\\u00e9\\u2028\\ufffd\\ud83d\\ude00\\n","stream":"stdout","time":"${time}"}`,
-      `${time} stdout F \t\r"\\/\b\f\u0001<é\u2028\ufffd😀`,
-    ],
-    [
-      "text that ends with a backslash",
-      `{"log":"\\\\n","stream":"stdout","time":"${time}"}`,
-      `${time} stdout P \\n`,
-    ],
-    [
       "a short time, and one with a zone",
       `{"log":"x\\n","stream":"stdout","time":"2026-01-02T15:04:05+01:00"}`,
       "2026-01-02T15:04:05+01:00 stdout F x",
-    ],
-    [
-      "a long text with an escape in it",
-      `{"log":"${"y".repeat(500)}\\"${"z".repeat(500)}\\n","stream":"stdout","time":"${time}"}`,
-      `${time} stdout F ${"y".repeat(500)}"${"z".repeat(500)}`,
-    ],
-    [
-      "a whole piece of 16 KiB",
-      `{"log":"${"y".repeat(16_384)}","stream":"stdout","time":"${time}"}`,
-      `${time} stdout P ${"y".repeat(16_384)}`,
     ],
     [
       "an entry behind half of another",

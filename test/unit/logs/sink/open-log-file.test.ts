@@ -28,13 +28,6 @@ describe("openLogFile()", () => {
     assert.equal(lstatSync(path).mode & 0o7777, 0o640);
   });
 
-  test("makes nothing without create", async () => {
-    await using root = await temporaryDirectory();
-    const path = join(root.path, "pod", "0.log");
-    assert.equal(await openLogFile({ directory: root.path, path }, { create: false }), undefined);
-    assert.equal(existsSync(dirname(path)), false);
-  });
-
   const refused: readonly (readonly [string, (root: string, path: string) => void, RegExp])[] = [
     [
       "a directory that is a link to elsewhere",

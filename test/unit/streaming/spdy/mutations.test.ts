@@ -37,35 +37,27 @@ function session(): Buffer {
   ]);
 }
 
-type Mutation = {
-  readonly at: number;
-  readonly how: "flip" | "set" | "insert" | "drop" | "repeat" | "cut";
-  readonly value: number;
-};
-const mutation: fc.Arbitrary<Mutation> = fc.record({
-  at: fc.nat(100_000),
-  how: fc.constantFrom("flip", "flip", "set", "set", "insert", "drop", "repeat", "cut"),
-  value: fc.nat(255),
-});
+/** What takes the place of the bytes from one on, by a random number below 256. */
+const changes = {
+  flip: (after: Buffer, value: number) => [Buffer.of(after[0]! ^ (1 << (value % 8))), after.subarray(1)],
+  set: (after: Buffer, value: number) => [Buffer.of(value), after.subarray(1)],
+  insert: (after: Buffer, value: number) => [Buffer.alloc(1 + (value % 20), value), after],
+  drop: (after: Buffer, value: number) => [after.subarray(1 + (value % 20))],
+  repeat: (after: Buffer, value: number) => [after.subarray(0, value), after],
+  cut: () => [],
+} as const;
+const how = fc.constantFrom<keyof typeof changes>(
+  ...(["flip", "set", "insert", "drop", "repeat", "cut"] as const),
+);
+const mutation = fc.record({ at: fc.nat(100_000), how, value: fc.nat(255) });
 
-function mutate(bytes: Buffer, { at, how, value }: Mutation): Buffer {
+function mutate(
+  bytes: Buffer,
+  { at, how, value }: typeof mutation extends fc.Arbitrary<infer T> ? T : never,
+): Buffer {
   if (bytes.length === 0) return bytes;
   const place = at % bytes.length;
-  const [before, after] = [bytes.subarray(0, place), bytes.subarray(place)];
-  switch (how) {
-    case "flip":
-      return Buffer.concat([before, Buffer.of(after[0]! ^ (1 << (value % 8))), after.subarray(1)]);
-    case "set":
-      return Buffer.concat([before, Buffer.of(value), after.subarray(1)]);
-    case "insert":
-      return Buffer.concat([before, Buffer.alloc(1 + (value % 20), value), after]);
-    case "drop":
-      return Buffer.concat([before, after.subarray(1 + (value % 20))]);
-    case "repeat":
-      return Buffer.concat([before, after.subarray(0, value), after]);
-    case "cut":
-      return before;
-  }
+  return Buffer.concat([bytes.subarray(0, place), ...changes[how](bytes.subarray(place), value)]);
 }
 
 /** Uses of a stream by a session. */
