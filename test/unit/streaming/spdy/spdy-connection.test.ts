@@ -237,7 +237,7 @@ describe("a SPDY connection ends", () => {
   });
 
   test("with close() at once when its signal aborts", async (t) => {
-    const { client, connection, streams, far } = await opened(t, 1);
+    const { connection, streams, far } = await opened(t, 1);
     far.pause();
     streams[0]!.write(Buffer.alloc(3_000_000));
     const controller = new AbortController();
