@@ -121,7 +121,12 @@ function webSocketPortForward(session: PortForwardSession, opening: Opening): Re
 }
 
 /** `head`: what was read of the transport behind the upgrade request. */
-function spdyForward(session: PortForwardSession, transport: Duplex, head: Buffer, opening: Opening) {
+function spdyForward(
+  session: PortForwardSession,
+  transport: Duplex,
+  head: Buffer,
+  opening: Opening,
+): SpdyPortForward {
   return new SpdyPortForward(transport, { session, head, pairTimeoutMs: opening.streamCreationTimeoutMs });
 }
 
