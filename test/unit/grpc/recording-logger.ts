@@ -13,7 +13,7 @@ export function recordingLogger(): { readonly log: Logger; readonly records: Log
   const records: LogRecord[] = [];
   const write = (line: string): void => {
     const { time: _, level, ...record } = JSON.parse(line) as LogRecord & Record<"time", unknown>;
-    records.push({ ...record, level: levels[level] ?? "" } as LogRecord);
+    records.push({ ...record, level: levels[level] ?? "" });
   };
   return { log: createLogger("debug", { write }), records };
 }

@@ -42,7 +42,7 @@ async function overSpdy(url: string): Promise<Client> {
   return {
     status: error.text(),
     send: (input) => stdin.write(input),
-    endInput: () => void stdin.end(),
+    endInput: () => stdin.end(),
     get unsent() {
       return client.socket.writableLength;
     },
@@ -59,8 +59,8 @@ async function overWebSocket(url: string): Promise<Client> {
   const client = await openWebSocket(url, "v5.channel.k8s.io");
   return {
     status: client.closed.then(() => client.channel(3)),
-    send: (input) => void client.ws.send(Buffer.concat([Buffer.of(0), input])),
-    endInput: () => void client.ws.send(Buffer.of(255, 0)),
+    send: (input) => client.ws.send(Buffer.concat([Buffer.of(0), input])),
+    endInput: () => client.ws.send(Buffer.of(255, 0)),
     get unsent() {
       return client.ws.bufferedAmount;
     },
@@ -68,9 +68,9 @@ async function overWebSocket(url: string): Promise<Client> {
       const output = client.messages.filter((message) => message[0] === 1);
       return output.reduce((sum, { length }) => sum + length - 1, 0);
     },
-    pause: () => void client.ws.pause(),
-    resume: () => void client.ws.resume(),
-    leave: () => void client.ws.terminate(),
+    pause: () => client.ws.pause(),
+    resume: () => client.ws.resume(),
+    leave: () => client.ws.terminate(),
   };
 }
 
