@@ -51,6 +51,10 @@ interface Difference {
   readonly only?: LegacyShim;
 }
 
+function differs(id: string, field: string, theirs: unknown, ours: unknown, only?: LegacyShim): Difference {
+  return { id, field, theirs, ours, ...(only === undefined ? {} : { only }) };
+}
+
 const fullPod = {
   hostname: "web",
   labels: { app: "web", "io.kubernetes.pod.name": "web" },
@@ -69,44 +73,29 @@ const cniOnSystemd: Partial<SandboxContext> = {
   network: { name: "cni", dockerNetworkMode: "none", dockerPublishesPorts: false },
 };
 
-const noLogFile = {
-  id: "pause-log",
-  field: "HostConfig.LogConfig",
-  theirs: undefined,
-  ours: { Type: "none" },
-};
-const noHealthcheck = {
-  id: "pause-healthcheck",
-  field: "Healthcheck",
-  theirs: undefined,
-  ours: { Test: ["NONE"] },
-};
-const newPrivileges = {
-  id: "new-privileges",
-  field: "HostConfig.SecurityOpt",
-  theirs: ["seccomp=unconfined"],
-  ours: ["no-new-privileges=false", "seccomp=unconfined"],
-};
-const privilegedSandbox = {
-  id: "sandbox-privileged",
-  field: "HostConfig.Privileged",
-  theirs: undefined,
-  ours: true,
-  only: "dockershim",
-} as const;
-const cgroupNamespace = {
-  id: "cgroup-namespace",
-  field: "HostConfig.CgroupnsMode",
-  theirs: undefined,
-  ours: "host",
-};
+const noLogFile = differs("pause-log", "HostConfig.LogConfig", undefined, { Type: "none" });
+const noHealthcheck = differs("pause-healthcheck", "Healthcheck", undefined, { Test: ["NONE"] });
+const newPrivileges = differs(
+  "new-privileges",
+  "HostConfig.SecurityOpt",
+  ["seccomp=unconfined"],
+  ["no-new-privileges=false", "seccomp=unconfined"],
+);
+const privilegedSandbox = differs(
+  "sandbox-privileged",
+  "HostConfig.Privileged",
+  undefined,
+  true,
+  "dockershim",
+);
+const cgroupNamespace = differs("cgroup-namespace", "HostConfig.CgroupnsMode", undefined, "host");
 const publishedPorts = {
   "53/udp": [{ HostIp: "127.0.0.1", HostPort: "53" }],
   "80/tcp": [{ HostPort: "8080" }, { HostPort: "8081" }],
 };
 const unpublished = [
-  { id: "inert-ports", field: "HostConfig.PortBindings", theirs: publishedPorts, ours: undefined },
-  { id: "inert-ports", field: "ExposedPorts", theirs: { "53/udp": {}, "80/tcp": {} }, ours: undefined },
+  differs("inert-ports", "HostConfig.PortBindings", publishedPorts, undefined),
+  differs("inert-ports", "ExposedPorts", { "53/udp": {}, "80/tcp": {} }, undefined),
 ];
 const joined = `container:${sandboxId}`;
 
@@ -133,7 +122,7 @@ const cases: readonly Case[] = [
       noLogFile,
       noHealthcheck,
       cgroupNamespace,
-      { id: "sandbox-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: "default" },
+      differs("sandbox-without-linux", "HostConfig.NetworkMode", undefined, "default"),
     ],
   },
   {
@@ -161,12 +150,7 @@ const cases: readonly Case[] = [
       cgroupNamespace,
       privilegedSandbox,
       ...unpublished,
-      {
-        id: "host-sysctls",
-        field: "HostConfig.Sysctls",
-        theirs: { "net.core.somaxconn": "1024" },
-        ours: undefined,
-      },
+      differs("host-sysctls", "HostConfig.Sysctls", { "net.core.somaxconn": "1024" }, undefined),
     ],
   },
   {
@@ -186,30 +170,25 @@ const cases: readonly Case[] = [
       ),
     differences: [
       cgroupNamespace,
-      {
-        id: "typed-mounts",
-        field: "HostConfig.Binds",
-        theirs: ["/h:/c", "/h2:/c2:ro,Z,rslave", "/h3:/c3:rshared"],
-        ours: undefined,
-      },
-      {
-        id: "typed-mounts",
-        field: "HostConfig.Mounts",
-        theirs: undefined,
-        ours: [
-          { Type: "bind", Source: "/h", Target: "/c" },
-          {
-            Type: "bind",
-            Source: "/h2",
-            Target: "/c2",
-            ReadOnly: true,
-            BindOptions: { Propagation: "rslave" },
-          },
-          { Type: "bind", Source: "/h3", Target: "/c3", BindOptions: { Propagation: "rshared" } },
-        ],
-      },
-      { id: "cpusets", field: "HostConfig.CpusetCpus", theirs: undefined, ours: "0-1", only: "dockershim" },
-      { id: "cpusets", field: "HostConfig.CpusetMems", theirs: undefined, ours: "0", only: "dockershim" },
+      differs(
+        "typed-mounts",
+        "HostConfig.Binds",
+        ["/h:/c", "/h2:/c2:ro,Z,rslave", "/h3:/c3:rshared"],
+        undefined,
+      ),
+      differs("typed-mounts", "HostConfig.Mounts", undefined, [
+        { Type: "bind", Source: "/h", Target: "/c" },
+        {
+          Type: "bind",
+          Source: "/h2",
+          Target: "/c2",
+          ReadOnly: true,
+          BindOptions: { Propagation: "rslave" },
+        },
+        { Type: "bind", Source: "/h3", Target: "/c3", BindOptions: { Propagation: "rshared" } },
+      ]),
+      differs("cpusets", "HostConfig.CpusetCpus", undefined, "0-1", "dockershim"),
+      differs("cpusets", "HostConfig.CpusetMems", undefined, "0", "dockershim"),
     ],
   },
   {
@@ -228,12 +207,7 @@ const cases: readonly Case[] = [
     differences: [
       newPrivileges,
       cgroupNamespace,
-      {
-        id: "no-log-path",
-        field: "Labels.io.kubernetes.container.logpath",
-        theirs: "/var/log/pods/web-0",
-        ours: undefined,
-      },
+      differs("no-log-path", "Labels.io.kubernetes.container.logpath", "/var/log/pods/web-0", undefined),
     ],
   },
   {
@@ -242,10 +216,10 @@ const cases: readonly Case[] = [
     differences: [
       newPrivileges,
       cgroupNamespace,
-      { id: "container-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: joined },
-      { id: "container-without-linux", field: "HostConfig.IpcMode", theirs: undefined, ours: joined },
-      { id: "container-without-linux", field: "HostConfig.PidMode", theirs: undefined, ours: joined },
-      { id: "image-required", field: "Image", theirs: undefined, ours: "busybox" },
+      differs("container-without-linux", "HostConfig.NetworkMode", undefined, joined),
+      differs("container-without-linux", "HostConfig.IpcMode", undefined, joined),
+      differs("container-without-linux", "HostConfig.PidMode", undefined, joined),
+      differs("image-required", "Image", undefined, "busybox"),
     ],
   },
   {
@@ -263,9 +237,7 @@ const cases: readonly Case[] = [
         noResources,
         nodeFacts(),
       ),
-    differences: [
-      { id: "memory-update", field: "MemorySwap", theirs: undefined, ours: 4, only: "dockershim" },
-    ],
+    differences: [differs("memory-update", "MemorySwap", undefined, 4, "dockershim")],
   },
 ];
 

@@ -1,5 +1,5 @@
 /** Requests for which the bodies of test/golden/create-bodies.json were recorded. */
-import { containerResources as resources } from "../../fakes/requests.js";
+import { containerResources as resources, imageSpec } from "../../fakes/requests.js";
 import {
   containerConfig,
   containerLinux,
@@ -37,13 +37,7 @@ export const recordedContainer = (
   security: Parameters<typeof containerSecurity>[0] = {},
 ): ReturnType<typeof containerConfig> =>
   containerConfig({
-    image: {
-      image: `sha256:${"ab".repeat(32)}`,
-      annotations: {},
-      user_specified_image: "",
-      runtime_handler: "",
-      image_ref: "",
-    },
+    image: imageSpec(`sha256:${"ab".repeat(32)}`),
     command: ["/bin/sh", "-c"],
     args: ["sleep 1"],
     working_dir: "/w",
