@@ -2,30 +2,20 @@ import { existsSync } from "node:fs";
 import { Readable } from "node:stream";
 import { orAbort } from "../../src/lib/abort.js";
 import { ShimError } from "../../src/lib/errors.js";
-import type { CreateBody, DockerResources } from "../../src/domain/create-body.js";
+import type { CreateBody } from "../../src/domain/create-body.js";
 import type { Labels } from "../../src/domain/labels.js";
 import type { NodeFacts } from "../../src/domain/node-facts.js";
 import type { EngineReading } from "../../src/domain/resource-reading.js";
-import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../../src/domain/snapshot.js";
 import type {
-  ArchiveStat,
-  AttachOptions,
-  ContainerFilter,
-  ContainerPath,
   Engine,
   EngineEvent,
   EngineVersion,
   ExecOptions,
-  ExecState,
-  LogOptions,
-  LogStream,
-  PingLimits,
   ProcessStreams,
   PullProgress,
   RegistryCredentials,
   VolumeSnapshot,
 } from "../../src/shim/ports/engine.js";
-import type { TerminalSize } from "../../src/shim/ports/streaming.js";
 import { FakeContainers } from "./fake-containers.js";
 import { FakeEvents } from "./fake-events.js";
 import { FakeExecs } from "./fake-execs.js";
@@ -123,55 +113,42 @@ export class FakeEngine implements Engine {
     return false;
   }
 
-  async ping(limits: PingLimits, signal: AbortSignal): Promise<void> {
-    await this.#call("ping", [limits], signal, () => undefined);
-  }
+  ping: Engine["ping"] = (limits, signal) => this.#call("ping", [limits], signal, () => undefined);
 
   async version(signal: AbortSignal): Promise<EngineVersion> {
     const { engineVersion: version, engineApiVersion: apiVersion } = this.facts;
     return this.#call("version", [], signal, () => ({ version, apiVersion }));
   }
 
-  async connect(signal: AbortSignal): Promise<NodeFacts> {
-    return this.#call("connect", [], signal, () => this.facts);
-  }
+  connect: Engine["connect"] = (signal) => this.#call("connect", [], signal, () => this.facts);
 
-  async hasDefaultNetwork(signal: AbortSignal): Promise<boolean> {
-    return this.#call("hasDefaultNetwork", [], signal, () => true);
-  }
+  hasDefaultNetwork: Engine["hasDefaultNetwork"] = (signal) =>
+    this.#call("hasDefaultNetwork", [], signal, () => true);
 
   /** Finds what is on this machine: paths of tests. */
-  async firstMissingPath(paths: readonly string[], signal: AbortSignal): Promise<string | undefined> {
-    return this.#call("firstMissingPath", [paths], signal, () => paths.find((path) => !existsSync(path)));
-  }
+  firstMissingPath: Engine["firstMissingPath"] = (paths, signal) =>
+    this.#call("firstMissingPath", [paths], signal, () => paths.find((path) => !existsSync(path)));
 
-  async listContainers(
-    filter: ContainerFilter,
-    signal: AbortSignal,
-    onProgress?: () => void,
-  ): Promise<readonly ListedContainer[]> {
-    return this.#call("listContainers", [filter], signal, () => {
+  listContainers: Engine["listContainers"] = (filter, signal, onProgress) =>
+    this.#call("listContainers", [filter], signal, () => {
       onProgress?.();
       return this.containers.list(filter);
     });
-  }
 
-  async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
-    return this.#call("inspectContainer", [id], signal, () => {
+  inspectContainer: Engine["inspectContainer"] = (id, signal) =>
+    this.#call("inspectContainer", [id], signal, () => {
       const failure = this.inspectFailure(id);
       if (failure !== undefined) throw failure;
       return this.containers.inspect(id);
     });
-  }
 
-  async createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
-    return this.#goingOn(signal, (uncancelled) =>
+  createContainer: Engine["createContainer"] = (name, body, signal) =>
+    this.#goingOn(signal, (uncancelled) =>
       this.#call("createContainer", [name, body], uncancelled, () => this.containers.create(name, body)),
     );
-  }
 
-  async startContainer(id: string, signal: AbortSignal): Promise<"started" | "already"> {
-    return this.#goingOn(signal, (uncancelled) =>
+  startContainer: Engine["startContainer"] = (id, signal) =>
+    this.#goingOn(signal, (uncancelled) =>
       this.#call("startContainer", [id], uncancelled, () => {
         const known = this.containers.find(id);
         const failure = known === undefined ? undefined : this.startFailure(known.name, known.body);
@@ -180,29 +157,16 @@ export class FakeEngine implements Engine {
         throw failure;
       }),
     );
-  }
 
-  async stopContainer(
-    id: string,
-    graceSeconds: number,
-    signal: AbortSignal,
-  ): Promise<"stopped" | "already" | "missing"> {
-    return this.#call("stopContainer", [id, graceSeconds], signal, () =>
-      this.containers.stop(id, graceSeconds),
-    );
-  }
+  stopContainer: Engine["stopContainer"] = (id, graceSeconds, signal) =>
+    this.#call("stopContainer", [id, graceSeconds], signal, () => this.containers.stop(id, graceSeconds));
 
-  async killContainer(
-    id: string,
-    signalName: string,
-    signal: AbortSignal,
-  ): Promise<"killed" | "notRunning" | "missing"> {
-    return this.#call("killContainer", [id, signalName], signal, () => {
+  killContainer: Engine["killContainer"] = (id, signalName, signal) =>
+    this.#call("killContainer", [id, signalName], signal, () => {
       const outcome = this.containers.stop(id, 0);
       if (outcome === "missing") return "missing";
       return outcome === "stopped" ? "killed" : "notRunning";
     });
-  }
 
   async removeContainer(
     id: string,
@@ -212,64 +176,48 @@ export class FakeEngine implements Engine {
     return this.#call("removeContainer", [id, options], signal, () => this.containers.remove(id, options));
   }
 
-  async containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined> {
-    return this.#call("containerStats", [id], signal, () => this.readings.get(id));
-  }
+  containerStats: Engine["containerStats"] = (id, signal) =>
+    this.#call("containerStats", [id], signal, () => this.readings.get(id));
 
-  async writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined> {
-    return this.#call("writableLayerBytes", [id], signal, () =>
+  writableLayerBytes: Engine["writableLayerBytes"] = (id, signal) =>
+    this.#call("writableLayerBytes", [id], signal, () =>
       this.containers.inspect(id) === undefined ? undefined : 4096,
     );
-  }
 
-  async updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
-    await this.#call("updateContainer", [id, resources], signal, () => {
+  updateContainer: Engine["updateContainer"] = (id, resources, signal) =>
+    this.#call("updateContainer", [id, resources], signal, () => {
       this.containers.update(id, resources);
     });
-  }
 
-  async createCheckpoint(
-    id: string,
-    to: { readonly checkpointId: string; readonly directory: string },
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#call("createCheckpoint", [id, to], signal, () => {
+  createCheckpoint: Engine["createCheckpoint"] = (id, to, signal) =>
+    this.#call("createCheckpoint", [id, to], signal, () => {
       this.containers.get(id);
     });
-  }
 
   /** Nothing was kept. */
-  async containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream> {
-    return this.#call("containerLogs", [id, options], signal, () => ({
+  containerLogs: Engine["containerLogs"] = (id, options, signal) =>
+    this.#call("containerLogs", [id, options], signal, () => ({
       readOutput: () => Promise.resolve(),
       close: () => undefined,
     }));
-  }
 
-  async getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined> {
-    return this.#call("getArchive", [id, path], signal, () => {
+  getArchive: Engine["getArchive"] = (id, path, signal) =>
+    this.#call("getArchive", [id, path], signal, () => {
       const tar = this.archives.get(`${id}:${path}`);
       return tar === undefined ? undefined : Readable.from([tar]);
     });
-  }
 
-  async readContainerFile(
-    id: string,
-    path: string,
-    limitBytes: number,
-    signal: AbortSignal,
-  ): Promise<Buffer | undefined> {
-    return this.#call("readContainerFile", [id, path], signal, () => {
+  readContainerFile: Engine["readContainerFile"] = (id, path, limitBytes, signal) =>
+    this.#call("readContainerFile", [id, path], signal, () => {
       const image = this.images.find(this.containers.get(id).imageId);
       const content = image?.files[path];
       if (content === undefined) return undefined;
       if (content.length > limitBytes) throw new ShimError("invalid", `file "${path}" is too large`);
       return Buffer.from(content);
     });
-  }
 
-  async statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined> {
-    return this.#call("statArchive", [id, path], signal, () => {
+  statArchive: Engine["statArchive"] = (id, path, signal) =>
+    this.#call("statArchive", [id, path], signal, () => {
       const { body, imageId } = this.containers.get(id);
       const directory = { name: path, size: 0, isDirectory: true, linkTarget: "" };
       if (body.HostConfig.Mounts?.some((mount) => mount.Target === path) === true) return directory;
@@ -284,7 +232,6 @@ export class FakeEngine implements Engine {
         ? undefined
         : { name: path, size: tar.length, isDirectory: false, linkTarget: "" };
     });
-  }
 
   async putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void> {
     const content = Buffer.isBuffer(tar) ? tar : Buffer.concat((await tar.toArray()) as Buffer[]);
@@ -293,31 +240,20 @@ export class FakeEngine implements Engine {
     });
   }
 
-  async copyDirectory(
-    from: ContainerPath,
-    to: ContainerPath,
-    options: Parameters<Engine["copyDirectory"]>[2],
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#call("copyDirectory", [from, to, options.leaveOut], signal, () => {
+  copyDirectory: Engine["copyDirectory"] = (from, to, options, signal) =>
+    this.#call("copyDirectory", [from, to, options.leaveOut], signal, () => {
       const [source, target] = [this.containers.get(from.id), this.containers.get(to.id)];
       const volume = target.body.HostConfig.Mounts?.find((mount) => mount.Target === to.path)?.Source ?? "";
       this.containers.volumes.set(volume, { ...this.containers.volumes.get(volume), copyOf: source.imageId });
     });
-  }
 
-  async listVolumes(
-    label: { readonly key: string; readonly value: string },
-    signal: AbortSignal,
-  ): Promise<readonly string[]> {
-    return this.#call("listVolumes", [label], signal, () => this.containers.listVolumes(label));
-  }
+  listVolumes: Engine["listVolumes"] = (label, signal) =>
+    this.#call("listVolumes", [label], signal, () => this.containers.listVolumes(label));
 
-  async inspectVolume(name: string, signal: AbortSignal): Promise<VolumeSnapshot | undefined> {
-    return this.#call("inspectVolume", [name], signal, () =>
+  inspectVolume: Engine["inspectVolume"] = (name, signal) =>
+    this.#call("inspectVolume", [name], signal, () =>
       this.containers.volumes.has(name) ? volumeSnapshot(name) : undefined,
     );
-  }
 
   async createVolume(name: string, labels: Labels, signal: AbortSignal): Promise<VolumeSnapshot> {
     return this.#call("createVolume", [name, labels], signal, () => {
@@ -326,88 +262,70 @@ export class FakeEngine implements Engine {
     });
   }
 
-  async removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing"> {
-    return this.#call("removeVolume", [name], signal, () => this.containers.removeVolume(name));
-  }
+  removeVolume: Engine["removeVolume"] = (name, signal) =>
+    this.#call("removeVolume", [name], signal, () => this.containers.removeVolume(name));
 
-  async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
-    return this.#call("createExec", [containerId, options], signal, () => {
+  createExec: Engine["createExec"] = (containerId, options, signal) =>
+    this.#call("createExec", [containerId, options], signal, () => {
       if (!this.containers.require(containerId).state.running) {
         throw new ShimError("precondition", `Container ${containerId} is not running`, { status: 409 });
       }
       return this.execs.create(containerId, options);
     });
-  }
 
   async startExec(execId: string, options: ExecOptions, signal: AbortSignal): Promise<ProcessStreams> {
     return this.#call("startExec", [execId, options], signal, () => this.execs.start(execId, signal));
   }
 
-  async resizeExec(execId: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
-    await this.#call("resizeExec", [execId, size], signal, () => {
+  resizeExec: Engine["resizeExec"] = (execId, size, signal) =>
+    this.#call("resizeExec", [execId, size], signal, () => {
       this.execs.resize(execId, size);
     });
-  }
 
   /** The first process is what `execs.script` says for the command `["attach"]`. */
-  async attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams> {
-    return this.#call("attachContainer", [id, options], signal, () =>
+  attachContainer: Engine["attachContainer"] = (id, options, signal) =>
+    this.#call("attachContainer", [id, options], signal, () =>
       this.execs.start(this.execs.create(id, { ...options, command: ["attach"] }), signal),
     );
-  }
 
-  async resizeContainer(id: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
-    await this.#call("resizeContainer", [id, size], signal, () => undefined);
-  }
+  resizeContainer: Engine["resizeContainer"] = (id, size, signal) =>
+    this.#call("resizeContainer", [id, size], signal, () => undefined);
 
-  async inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined> {
-    return this.#call("inspectExec", [execId], signal, () => this.execs.inspect(execId));
-  }
+  inspectExec: Engine["inspectExec"] = (execId, signal) =>
+    this.#call("inspectExec", [execId], signal, () => this.execs.inspect(execId));
 
-  async listImages(signal: AbortSignal): Promise<readonly ListedImage[]> {
-    return this.#call("listImages", [], signal, () => this.images.list());
-  }
+  listImages: Engine["listImages"] = (signal) =>
+    this.#call("listImages", [], signal, () => this.images.list());
 
-  async inspectImage(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
-    return this.#call("inspectImage", [reference], signal, () => this.images.inspect(reference));
-  }
+  inspectImage: Engine["inspectImage"] = (reference, signal) =>
+    this.#call("inspectImage", [reference], signal, () => this.images.inspect(reference));
 
-  async imageHistory(id: string, signal: AbortSignal): Promise<readonly Readonly<Record<string, unknown>>[]> {
-    return this.#call("imageHistory", [id], signal, () => {
+  imageHistory: Engine["imageHistory"] = (id, signal) =>
+    this.#call("imageHistory", [id], signal, () => {
       if (this.images.find(id) === undefined) throw new ShimError("notFound", `No such image: ${id}`);
       return [
         { Created: 1_700_000_100, CreatedBy: "CMD sh", Comment: "", Size: 0 },
         { Created: 1_700_000_000, CreatedBy: "ADD rootfs", Comment: "first", Size: 1000 },
       ];
     });
-  }
 
-  async pullImage(
-    reference: string,
-    credentials: RegistryCredentials | undefined,
-    onProgress: (progress: PullProgress) => void,
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#call("pullImage", [reference, credentials], signal, () =>
+  pullImage: Engine["pullImage"] = (reference, credentials, onProgress, signal) =>
+    this.#call("pullImage", [reference, credentials], signal, () =>
       this.onPull(reference, credentials, onProgress, signal),
     );
-  }
 
-  async removeImage(reference: string, signal: AbortSignal): Promise<"removed" | "missing"> {
-    return this.#call("removeImage", [reference], signal, () => this.images.remove(reference));
-  }
+  removeImage: Engine["removeImage"] = (reference, signal) =>
+    this.#call("removeImage", [reference], signal, () => this.images.remove(reference));
 
-  async loadImage(archive: Buffer, signal: AbortSignal): Promise<void> {
-    await this.#call("loadImage", [archive.length], signal, () => {
+  loadImage: Engine["loadImage"] = (archive, signal) =>
+    this.#call("loadImage", [archive.length], signal, () => {
       this.images.add({ tags: [`loaded:${archive.length}`] });
     });
-  }
 
-  async imageDiskUsage(signal: AbortSignal): Promise<number | undefined> {
-    return this.#call("imageDiskUsage", [], signal, () =>
+  imageDiskUsage: Engine["imageDiskUsage"] = (signal) =>
+    this.#call("imageDiskUsage", [], signal, () =>
       this.images.list().reduce((sum, { size }) => sum + size, 0),
     );
-  }
 
   async *events(
     labelKey: string,

@@ -5,15 +5,10 @@ import type {
   CdiSpecDocument,
   CgroupSettings,
   CheckpointContent,
-  FileSystemUsage,
   FoundMount,
-  FoundPaths,
   HostAccess,
-  LayerDirectory,
-  LogLink,
   OpenFileLimits,
   PathProblem,
-  PathsToFind,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
 import type { Reach } from "../../src/domain/reach.js";
@@ -56,13 +51,12 @@ export class FakeHost implements HostAccess {
     return fakeReach(this.local);
   }
 
-  async writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean> {
-    return this.#do("writeResolvConf", [sandbox.id, content], signal, () => {
+  writeResolvConf: HostAccess["writeResolvConf"] = (sandbox, content, signal) =>
+    this.#do("writeResolvConf", [sandbox.id, content], signal, () => {
       const isOther = this.resolvConfs.get(sandbox.id) !== content;
       this.resolvConfs.set(sandbox.id, content);
       return isOther;
     });
-  }
 
   openNetworkNamespace(): undefined {
     return undefined;
@@ -73,41 +67,36 @@ export class FakeHost implements HostAccess {
     return { netns: `/proc/${state.pid}/ns/net`, netnsIdentity: `namespace of ${state.pid}` };
   }
 
-  async killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
-    return this.#do("killProcessTree", [containerId, pid], signal, () => this.local && this.onKill(pid));
-  }
+  killProcessTree: HostAccess["killProcessTree"] = (containerId, pid, signal) =>
+    this.#do("killProcessTree", [containerId, pid], signal, () => this.local && this.onKill(pid));
 
-  async linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void> {
-    await this.#do("linkLog", [link, container.id], signal, () => {
+  linkLog: HostAccess["linkLog"] = (link, container, signal) =>
+    this.#do("linkLog", [link, container.id], signal, () => {
       this.links.set(link, container.id);
     });
-  }
 
-  async restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean> {
-    return this.#do("restoreLogLink", [link, container.id], signal, () => {
+  restoreLogLink: HostAccess["restoreLogLink"] = (link, container, signal) =>
+    this.#do("restoreLogLink", [link, container.id], signal, () => {
       if (this.logFiles.has(link)) return false;
       this.links.set(link, container.id);
       return true;
     });
-  }
 
-  async unlinkLog(link: string, containerId: string): Promise<void> {
-    await this.#do("unlinkLog", [link], undefined, () => {
+  unlinkLog: HostAccess["unlinkLog"] = (link, containerId) =>
+    this.#do("unlinkLog", [link], undefined, () => {
       if (this.links.get(link) === containerId) this.links.delete(link);
     });
-  }
 
   /** All links are alike here. */
-  async deadLogLinks(directory: string): Promise<readonly LogLink[]> {
-    return this.#do("deadLogLinks", [directory], undefined, () =>
+  deadLogLinks: HostAccess["deadLogLinks"] = (directory) =>
+    this.#do("deadLogLinks", [directory], undefined, () =>
       [...this.links]
         .filter(([path]) => path.startsWith(`${directory}/`))
         .map(([path, containerId]) => ({ path, containerId })),
     );
-  }
 
-  async applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void> {
-    await this.#do("applyCgroup", [container.id, settings], signal, () => {
+  applyCgroup: HostAccess["applyCgroup"] = (container, settings, signal) =>
+    this.#do("applyCgroup", [container.id, settings], signal, () => {
       if (!this.local) throw new ShimError("unsupported", "the cgroup is out of reach");
       const present = this.cgroups.get(container.id);
       this.cgroups.set(
@@ -115,19 +104,13 @@ export class FakeHost implements HostAccess {
         present === undefined ? settings : mergeCgroupSettings(present, settings),
       );
     });
-  }
 
   presentCgroup({ id }: Snapshot): Promise<CgroupSettings | undefined> {
     return Promise.resolve(this.local ? this.cgroups.get(id) : undefined);
   }
 
-  async setScopeProperties(
-    { id }: Snapshot,
-    assignments: readonly string[],
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#do("setScopeProperties", [id, assignments], signal, () => undefined);
-  }
+  setScopeProperties: HostAccess["setScopeProperties"] = ({ id }, assignments, signal) =>
+    this.#do("setScopeProperties", [id, assignments], signal, () => undefined);
 
   unitsLoaded(): Promise<string | undefined> {
     return Promise.resolve(this.unitsMark);
@@ -155,25 +138,17 @@ export class FakeHost implements HostAccess {
   }
 
   /** A layer has the paths that `paths` has below it. */
-  async layerDirectories(
-    layers: readonly string[],
-    path: string,
-  ): Promise<readonly LayerDirectory[] | undefined> {
-    return this.#do("layerDirectories", [layers, path], undefined, () => {
+  layerDirectories: HostAccess["layerDirectories"] = (layers, path) =>
+    this.#do("layerDirectories", [layers, path], undefined, () => {
       if (!this.local) return undefined;
       const directories = layers.map((layer) => (path === "" ? layer : `${layer}/${path}`));
       const found = directories.filter((one) => path === "" || this.paths.get(one) === "directory");
       return found.map((one) => ({ path: one, shortPath: undefined }));
     });
-  }
 
   /** `paths` is what there is; `pathProblems` are those of others. */
-  async findPaths(
-    paths: PathsToFind,
-    _sandboxId: string,
-    signal: AbortSignal,
-  ): Promise<FoundPaths | undefined> {
-    return this.#do("findPaths", [paths], signal, () => {
+  findPaths: HostAccess["findPaths"] = (paths, _sandboxId, signal) =>
+    this.#do("findPaths", [paths], signal, () => {
       if (!this.local) return undefined;
       const find = (path: string, absent: FoundMount): readonly [string, FoundMount] => {
         const found = this.pathProblems.get(path) ?? (this.paths.has(path) ? "present" : absent);
@@ -186,36 +161,31 @@ export class FakeHost implements HostAccess {
         devices: new Map(paths.devices.map((path) => [path, this.pathProblems.get(path) ?? [path]])),
       };
     });
-  }
 
-  async readNodeFile(path: string, limitBytes: number): Promise<string> {
-    return this.#do("readNodeFile", [path, limitBytes], undefined, () => {
+  readNodeFile: HostAccess["readNodeFile"] = (path, limitBytes) =>
+    this.#do("readNodeFile", [path, limitBytes], undefined, () => {
       const content = this.nodeFiles.get(path);
       if (content === undefined) throw new ShimError("notFound", `read "${path}": no such file`);
       return content;
     });
-  }
 
-  async loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {
-    return this.#do("loadedAppArmorProfiles", [], undefined, () => this.appArmorProfiles);
-  }
+  loadedAppArmorProfiles: HostAccess["loadedAppArmorProfiles"] = () =>
+    this.#do("loadedAppArmorProfiles", [], undefined, () => this.appArmorProfiles);
 
-  async openFileLimits({ id, state }: Snapshot): Promise<OpenFileLimits | undefined> {
-    return this.#do("openFileLimits", [id], undefined, () =>
+  openFileLimits: HostAccess["openFileLimits"] = ({ id, state }) =>
+    this.#do("openFileLimits", [id], undefined, () =>
       this.local && state.running ? this.fileLimits : undefined,
     );
-  }
 
-  async readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
-    return this.#do("readCdiSpecs", [], undefined, () => this.cdiSpecs);
-  }
+  readCdiSpecs: HostAccess["readCdiSpecs"] = () =>
+    this.#do("readCdiSpecs", [], undefined, () => this.cdiSpecs);
 
   async imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {
     return Promise.resolve(this.imageRoot ?? dockerRootDir);
   }
 
-  async fileSystemUsage(path: string): Promise<FileSystemUsage> {
-    return this.#do("fileSystemUsage", [path], undefined, () => ({
+  fileSystemUsage: HostAccess["fileSystemUsage"] = (path) =>
+    this.#do("fileSystemUsage", [path], undefined, () => ({
       ...{
         device: "/dev/sda1",
         usedBytes: 5000,
@@ -225,7 +195,6 @@ export class FakeHost implements HostAccess {
         freeInodes: 40,
       },
     }));
-  }
 
   #do<T>(
     verb: keyof HostAccess,

@@ -1,9 +1,4 @@
-import type {
-  NetworkPlugin,
-  PodNetworkReference,
-  PodNetworkRequest,
-  PodNetworkTearDown,
-} from "../../src/shim/ports/network-plugin.js";
+import type { NetworkPlugin, PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { Journal } from "./journal.js";
 
 /** A network plugin that gives addresses and takes them back; noted as `network.<verb>`. */
@@ -22,9 +17,7 @@ export class FakeNetwork implements NetworkPlugin {
 
   constructor(private readonly journal = new Journal()) {}
 
-  async start(signal: AbortSignal): Promise<void> {
-    await this.#do("start", [], signal, () => undefined);
-  }
+  start: NetworkPlugin["start"] = (signal) => this.#do("start", [], signal, () => undefined);
 
   async engineFound(): Promise<void> {
     // Nothing depends on it.
@@ -34,29 +27,25 @@ export class FakeNetwork implements NetworkPlugin {
     return Promise.resolve();
   }
 
-  async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    return this.#do("setUpPod", [request], signal, () => {
+  setUpPod: NetworkPlugin["setUpPod"] = (request, signal) =>
+    this.#do("setUpPod", [request], signal, () => {
       this.pods.set(request.sandboxId, request);
       return this.addresses;
     });
-  }
 
-  async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    await this.#do("tearDownPod", [request], signal, () => {
+  tearDownPod: NetworkPlugin["tearDownPod"] = (request, signal) =>
+    this.#do("tearDownPod", [request], signal, () => {
       if (this.tearDownFailure !== undefined) throw this.tearDownFailure;
       this.pods.delete(request.sandboxId);
     });
-  }
 
-  async podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
-    return this.#do("podAddresses", [reference], undefined, () =>
+  podAddresses: NetworkPlugin["podAddresses"] = (reference) =>
+    this.#do("podAddresses", [reference], undefined, () =>
       this.pods.has(reference.sandboxId) ? this.addresses : undefined,
     );
-  }
 
-  async podCidrChanged(cidrs: readonly string[]): Promise<void> {
-    await this.#do("podCidrChanged", [cidrs], undefined, () => undefined);
-  }
+  podCidrChanged: NetworkPlugin["podCidrChanged"] = (cidrs) =>
+    this.#do("podCidrChanged", [cidrs], undefined, () => undefined);
 
   notReadyReason(): string | undefined {
     return this.problem;

@@ -7,25 +7,16 @@ export class MemoryCheckpoints implements CheckpointStore {
 
   constructor(private readonly journal = new Journal()) {}
 
-  async put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void> {
-    await this.#do("put", [id, checkpoint], () => this.stored.set(id, checkpoint));
-  }
+  put: CheckpointStore["put"] = (id, checkpoint) =>
+    this.#do("put", [id, checkpoint], () => void this.stored.set(id, checkpoint));
 
-  async flushed(id: string): Promise<void> {
-    await this.#do("flushed", [id], () => undefined);
-  }
+  flushed: CheckpointStore["flushed"] = (id) => this.#do("flushed", [id], () => undefined);
 
-  async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
-    return this.#do("get", [id], () => this.stored.get(id));
-  }
+  get: CheckpointStore["get"] = (id) => this.#do("get", [id], () => this.stored.get(id));
 
-  async remove(id: string): Promise<void> {
-    await this.#do("remove", [id], () => this.stored.delete(id));
-  }
+  remove: CheckpointStore["remove"] = (id) => this.#do("remove", [id], () => void this.stored.delete(id));
 
-  async list(): Promise<readonly string[]> {
-    return this.#do("list", [], () => [...this.stored.keys()]);
-  }
+  list: CheckpointStore["list"] = () => this.#do("list", [], () => [...this.stored.keys()]);
 
   #do<T>(verb: keyof CheckpointStore, args: readonly unknown[], work: () => T): Promise<T> {
     return this.journal.do("checkpoints", verb, args, work);

@@ -32,7 +32,6 @@ import { turns, until } from "../../../fakes/turns.js";
 const shim = shimOfEachTest();
 
 const name = "k8s_main_web_default_uid-1_0";
-const foreignBody = { Image: "busybox", Labels: {}, HostConfig: {} };
 const hugepages = {
   linux: {
     resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
