@@ -1,7 +1,6 @@
 /** A container of a pod as the CRI sees it, derived from Docker's snapshot. */
 import { containerStateOf } from "./container-state.js";
-import type { ContainerState } from "./cri.js";
-import { type Container as ContainerItem } from "./cri.js";
+import type { ContainerState, Container as ContainerItem } from "./cri.js";
 import {
   containerNameLabel,
   containerType,

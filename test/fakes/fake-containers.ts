@@ -1,9 +1,8 @@
-import type { ContainerFilter } from "../../src/shim/ports/engine.js";
+import type { ContainerFilter, EngineEvent } from "../../src/shim/ports/engine.js";
 import { createHash } from "node:crypto";
 import { ShimError } from "../../src/lib/errors.js";
 import { type CreateBody, type DockerResources, scopePropertyPrefix } from "../../src/domain/create-body.js";
 import type { DockerStatus, ListedContainer, Snapshot } from "../../src/domain/snapshot.js";
-import type { EngineEvent } from "../../src/shim/ports/engine.js";
 import { madeLabels, type Labels } from "../../src/domain/labels.js";
 import type { FakeImages } from "./fake-images.js";
 import { createdAt, snapshotOf } from "./snapshots.js";

@@ -1,9 +1,6 @@
-import type { ErrorFields } from "../../lib/errors.js";
-import { ShimError } from "../../lib/errors.js";
-import type { Container, ContainerEntry } from "../../domain/container.js";
-import { toContainer } from "../../domain/container.js";
-import type { Labels } from "../../domain/labels.js";
-import { podUidLabel, sandboxIdLabel, typeLabel } from "../../domain/labels.js";
+import { type ErrorFields, ShimError } from "../../lib/errors.js";
+import { type Container, type ContainerEntry, toContainer } from "../../domain/container.js";
+import { type Labels, podUidLabel, sandboxIdLabel, typeLabel } from "../../domain/labels.js";
 import type { Sandbox, SandboxEntry, SandboxRecord, SandboxSource } from "../../domain/sandbox.js";
 import { toSandbox, toSandboxEntry } from "../../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../../domain/snapshot.js";

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { NamespaceMode, PodSandboxState } from "../../../src/domain/cri.js";
-import type { SandboxRecord } from "../../../src/domain/sandbox.js";
-import { toSandbox } from "../../../src/domain/sandbox.js";
+import { type SandboxRecord, toSandbox } from "../../../src/domain/sandbox.js";
 import { containerSnapshot, createdAt, idOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 
 const id = idOf("5a");

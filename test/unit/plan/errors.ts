@@ -1,5 +1,4 @@
-import type { ErrorKind } from "../../../src/lib/errors.js";
-import { ShimError } from "../../../src/lib/errors.js";
+import { type ErrorKind, ShimError } from "../../../src/lib/errors.js";
 
 /** For assert.throws: a ShimError of this kind whose message matches. */
 export function refusal(kind: ErrorKind, message: RegExp): (error: unknown) => boolean {

@@ -4,13 +4,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
-import {
-  createContainer,
-  listedSandboxes,
-  runContainer,
-  runSandbox,
-  startContainer,
-} from "../../fakes/pods.js";
+import { listedSandboxes, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../fakes/services.js";
 
@@ -27,15 +21,6 @@ async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string
 }
 
 describe("repairAfterStart()", () => {
-  test("links the logs of running containers that have no link", async () => {
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
-    await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 }, log_path: "two/0.log" });
-    shim.world.host.links.clear();
-    await repairAfterStart(shim.services);
-    assert.deepEqual([...shim.world.host.links.values()], [id]);
-  });
-
   test("logs which log files have an unknown origin", async () => {
     const { host } = shim.world;
     const id = await runContainer(shim, await runSandbox(shim));

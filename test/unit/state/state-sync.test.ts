@@ -105,18 +105,6 @@ describe("StateSync start", () => {
 });
 
 describe("StateSync while live", () => {
-  test("follows what others do, told by events", async () => {
-    await using harness = await Harness.live();
-    const { engine } = harness;
-    const id = harness.sandbox("a");
-    await until("it is seen running", () => harness.statusOf(id) === "running");
-    engine.containers.exit(id, 1);
-    await until("it is seen exited", () => harness.statusOf(id) === "exited");
-    engine.containers.remove(id, { force: false });
-    await until("it is gone", () => harness.statusOf(id) === undefined);
-    assert.equal(harness.changes.at(-1), `${id.slice(0, 4)} gone`);
-  });
-
   test("a resync heals lost events", async () => {
     await using harness = new Harness({ resyncIntervalMs: 5 });
     const { engine } = harness;

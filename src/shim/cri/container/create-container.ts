@@ -6,11 +6,9 @@ import { longestProgramBytes, programTooLong } from "../../../domain/program-pat
 import type { ValidContainerConfig, ValidCreateContainer } from "../../../domain/requests.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
-import type { ContainerPlan } from "../../plan/container-plan.js";
-import { containerNeeds, planContainer } from "../../plan/container-plan.js";
+import { type ContainerPlan, containerNeeds, planContainer } from "../../plan/container-plan.js";
 import { gatherContainerInputs } from "./container-inputs.js";
-import { createOrRecover } from "../../recovery/create-or-recover.js";
-import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
+import { createOrRecover, type ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
 import { checkTarget } from "./target-container.js";
 import type { Handler, Services } from "../services.js";

@@ -27,15 +27,6 @@ describe("stopContainer()", () => {
     assert.deepEqual(await listedContainers(shim), { [id]: 2 });
   });
 
-  test("shows the exit of a container whose start and end were not seen yet", async () => {
-    const id = await createContainer(shim, await runSandbox(shim));
-    shim.engine.events$.policy = () => [];
-    shim.engine.containers.start(id);
-    shim.engine.containers.exit(id, 3);
-    await stop(shim, id);
-    assert.equal(shim.services.state.model.snapshot(id)?.state.exitCode, 3);
-  });
-
   test("succeeds for a container that was never started, and for an unknown id", async () => {
     const created = await createContainer(shim, await runSandbox(shim));
     await stop(shim, created);

@@ -267,21 +267,6 @@ describe("listImages() and imageStatus()", () => {
     assert.equal((await list(shim, "app:2")).length, 1);
   });
 
-  test("ask the engine while the link is not live", async () => {
-    await using shim = await shimWithImage();
-    await list(shim, null);
-    await status(shim, "app");
-    shim.engine.down();
-    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
-    await rejectsWith(list(shim, null), "unavailable");
-    await rejectsWith(status(shim, "app"), "unavailable");
-    shim.engine.images.lose(id);
-    shim.engine.up();
-    await until("the engine is back", () => shim.services.state.link.state.phase === "live");
-    assert.equal((await status(shim, "app")).image, null);
-    assert.deepEqual(await list(shim, "app"), []);
-  });
-
   test("forget an image that a create did not find", async () => {
     await using shim = await shimWithImage();
     const sandbox = await runSandbox(shim);

@@ -116,12 +116,6 @@ describe("version()", () => {
     });
     assert.deepEqual(shim.world.journal.names(), []);
   });
-
-  test("fails unavailable without an engine", async () => {
-    shim.engine.down();
-    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
-    await rejectsWith(shim.rpcs.Version({ version: "" }, shim.call()), "unavailable");
-  });
 });
 
 describe("runtimeConfig()", () => {

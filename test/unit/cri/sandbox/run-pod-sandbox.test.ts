@@ -134,16 +134,6 @@ describe("runPodSandbox() undoes everything", () => {
     });
   }
 
-  test("when the last write of the record fails", async () => {
-    const { journal } = shim.world;
-    journal.afterStep = (step) => {
-      if (nameOf(step) === "network.setUpPod")
-        journal.failNext("records.write", new ShimError("unavailable", "disk full"));
-    };
-    await rejectsWith(runSandbox(shim), "unavailable", /disk full/);
-    assertNothingLeft(shim);
-  });
-
   test("in reverse order", async () => {
     const { journal } = shim.world;
     journal.failNext("network.setUpPod", new ShimError("unknown", "planned fault"));
@@ -215,25 +205,6 @@ describe("runPodSandbox() undoes everything", () => {
       { [id]: 1 },
       "it runs, but it must not be taken for a ready one",
     );
-    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
-    assertNothingLeft(shim);
-  });
-
-  test("and keeps checkpoint and record of a network that cannot be torn down, so that the kubelet does it", async () => {
-    const { journal, network } = shim.world;
-    journal.afterStep = (step) => {
-      if (nameOf(step) !== "network.setUpPod") return;
-      journal.failNext("records.write", new ShimError("unavailable", "disk full"));
-    };
-    network.tearDownFailure = new ShimError("unknown", "no such plugin");
-    await rejectsWith(runSandbox(shim), "unavailable", /disk full/);
-    journal.afterStep = undefined;
-    const listed = Object.entries(await listedSandboxes(shim));
-    const found = listed.map(([, state]) => state);
-    assert.deepEqual(found, [1]);
-    const id = listed[0]?.[0] ?? "";
-    network.tearDownFailure = undefined;
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
     await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
     assertNothingLeft(shim);
   });

@@ -1,6 +1,5 @@
 /** Tables of metrics: name, help, and the function that takes the samples from a subject. */
-import type { Answer, Metric, MetricDescriptor } from "../../../../domain/cri.js";
-import { MetricType } from "../../../../domain/cri.js";
+import { type Answer, type Metric, type MetricDescriptor, MetricType } from "../../../../domain/cri.js";
 import type { Nanoseconds } from "../../../../lib/time.js";
 
 /** The labels of every metric. Existing dashboards use these names of cAdvisor. */
