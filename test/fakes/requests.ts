@@ -117,6 +117,14 @@ export function containerResources(changes: Partial<LinuxContainerResources> = {
   };
 }
 
+/** With a limit that Docker cannot set. */
+export const hugepages = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
 export function containerConfig(changes: Partial<ValidContainerConfig> = {}): ValidContainerConfig {
   return {
     metadata: { name: "main", attempt: 0 },

@@ -3,17 +3,11 @@ import { describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { ShimError } from "../../../src/lib/errors.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
-import { containerResources } from "../../fakes/requests.js";
+import { hugepages } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
 
 const limits = [{ pageSize: "2MB", limitBytes: 4_194_304n }];
-const withLimits = {
-  linux: {
-    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
-    security_context: null,
-  },
-};
 
 function hasLimits(shim: TestShim, id: string): boolean {
   return shim.world.host.cgroups.get(id)?.hugepages[0]?.limitBytes === limits[0]?.limitBytes;
@@ -25,7 +19,7 @@ function written(shim: TestShim): number {
 
 /** A container that another program has started while a call holds its lock, until `end`. */
 async function startedWhileLocked(shim: TestShim) {
-  const id = await createContainer(shim, await runSandbox(shim), withLimits);
+  const id = await createContainer(shim, await runSandbox(shim), hugepages);
   let end!: () => void;
   const ended = new Promise<void>((resolve) => (end = resolve));
   const held = shim.services.locks.containers.run(id, shim.call().signal, () => ended);
@@ -37,7 +31,7 @@ async function startedWhileLocked(shim: TestShim) {
 describe("limits that Docker cannot set", () => {
   test("are given to a container that was started by a shim that did not live to set them", async () => {
     await using first = await TestShim.start();
-    const id = await createContainer(first, await runSandbox(first), withLimits);
+    const id = await createContainer(first, await runSandbox(first), hugepages);
     first.engine.events$.policy = () => [];
     first.engine.containers.start(id);
     assert.equal(hasLimits(first, id), false);
@@ -48,7 +42,7 @@ describe("limits that Docker cannot set", () => {
 
   test("are applied after a start by another program, and again after a restart", async () => {
     await using shim = await TestShim.start();
-    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    const id = await createContainer(shim, await runSandbox(shim), hugepages);
     shim.engine.containers.start(id);
     await until("it has them", () => hasLimits(shim, id));
     shim.world.host.cgroups.clear(); // A cgroup lives as long as its container runs.
@@ -78,7 +72,7 @@ describe("limits that Docker cannot set", () => {
 
   test("are written once by StartContainer, and not again however often the container is inspected", async () => {
     await using shim = await TestShim.start();
-    const id = await runContainer(shim, await runSandbox(shim), "main", withLimits);
+    const id = await runContainer(shim, await runSandbox(shim), "main", hugepages);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
     await shim.services.locks.containers.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
     assert.equal(written(shim), 1);
@@ -86,7 +80,7 @@ describe("limits that Docker cannot set", () => {
 
   test("that cannot be set do not end a container that runs: one error, and another try at the next start", async () => {
     await using first = await TestShim.start();
-    const id = await runContainer(first, await runSandbox(first), "main", withLimits);
+    const id = await runContainer(first, await runSandbox(first), "main", hugepages);
     first.world.host.cgroups.clear();
     first.world.journal.failNext("host.applyCgroup", new ShimError("unavailable", "read-only file system"));
     await using second = await first.restart();

@@ -19,11 +19,11 @@ import {
   startContainer,
 } from "../../../fakes/pods.js";
 import {
-  containerResources,
   containerSecurity,
   imageSpec,
   namespaceOptions,
   runRequest,
+  hugepages,
 } from "../../../fakes/requests.js";
 import { mount } from "../../plan/builders.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
@@ -32,12 +32,6 @@ import { turns, until } from "../../../fakes/turns.js";
 const shim = shimOfEachTest();
 
 const name = "k8s_main_web_default_uid-1_0";
-const hugepages = {
-  linux: {
-    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
-    security_context: null,
-  },
-};
 
 describe("createContainer()", () => {
   test("makes a container that is in the list when the call returns", async () => {

@@ -11,19 +11,13 @@ import {
   runSandbox,
   startContainer,
 } from "../../../fakes/pods.js";
-import { containerResources } from "../../../fakes/requests.js";
+import { containerResources, hugepages } from "../../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
 const shim = shimOfEachTest();
 
 const link = "/var/log/pods/default_web_uid-1/main/0.log";
-const hugepages = {
-  linux: {
-    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
-    security_context: null,
-  },
-};
 
 async function created(
   shim: TestShim,

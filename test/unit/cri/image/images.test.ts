@@ -113,11 +113,10 @@ describe("imageStatus()", () => {
 });
 
 describe("an image", () => {
-  const run = (shim: TestShim, image: string, labels = {}): string =>
-    shim.engine.containers.create("foreign", { Image: image, Labels: labels, HostConfig: {} });
-  const add = (shim: TestShim, image: Omit<NewImage, "id">): void => {
+  const run = (shim: TestShim, image: string, labels = {}, name = "foreign"): string =>
+    shim.engine.containers.create(name, { Image: image, Labels: labels, HostConfig: {} });
+  const add = (shim: TestShim, image: Omit<NewImage, "id">): string =>
     shim.engine.images.add({ id, ...image });
-  };
   const pulled = { tags: ["app:latest"], digests: [`app@${digest}`] };
 
   /** As list and status have it, which must agree. */
@@ -128,44 +127,23 @@ describe("an image", () => {
     return listed;
   }
 
+  const ended = ({ engine: { containers } }: TestShim, container: string): string => {
+    containers.start(container);
+    containers.exit(container, 0);
+    return container;
+  };
+  const ofPod = { "io.kubernetes.docker.type": "container" };
   const cases: Readonly<Record<string, [expected: boolean, (shim: TestShim) => unknown]>> = {
     "that was pulled": [false, (shim) => add(shim, pulled)],
     "that was built or loaded, and never pulled or pushed": [true, (shim) => add(shim, { tags: ["app:1"] })],
-    "that a pull of its tag has left with a digest": [
-      false,
-      (shim) => add(shim, { digests: [`app@${digest}`] }),
-    ],
+    "that a pull of its tag has left": [false, (shim) => add(shim, { digests: [`app@${digest}`] })],
     "that a build has left without a name": [false, (shim) => add(shim, {})],
-    "without a name that a container outside of pods uses": [
-      true,
-      (shim) => {
-        add(shim, {});
-        run(shim, id);
-      },
-    ],
-    "that a container outside of pods uses": [
-      true,
-      (shim) => {
-        add(shim, pulled);
-        run(shim, id);
-      },
-    ],
-    "that a container outside of pods uses which has ended": [
-      true,
-      (shim) => {
-        add(shim, pulled);
-        const container = run(shim, id);
-        shim.engine.containers.start(container);
-        shim.engine.containers.exit(container, 0);
-      },
-    ],
+    "without a name that a container outside of pods uses": [true, (shim) => [add(shim, {}), run(shim, id)]],
+    "that a container outside of pods uses": [true, (shim) => [add(shim, pulled), run(shim, id)]],
+    "that an ended one uses": [true, (shim) => [add(shim, pulled), ended(shim, run(shim, id))]],
     "that a container of another shim's pod uses": [
       false,
-      (shim) => {
-        add(shim, pulled);
-        const labels = { "io.kubernetes.docker.type": "container" };
-        shim.engine.containers.create("k8s_a_b_c_d_0", { Image: id, Labels: labels, HostConfig: {} });
-      },
+      (shim) => [add(shim, pulled), run(shim, id, ofPod, "k8s_a_b_c_d_0")],
     ],
   };
   for (const [what, [expected, prepare]] of Object.entries(cases)) {
