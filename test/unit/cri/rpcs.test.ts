@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test, describe } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
-import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { rejectsWith, runContainer, runSandbox, createContainer } from "../../fakes/pods.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
@@ -45,29 +44,6 @@ test("a sandbox that only a checkpoint knows is listed without filter, and with 
   const empty = { id: "", state: null, label_selector: {} };
   for (const filter of [null, empty]) assert.ok((await list(filter)).includes(id));
   assert.equal(await list({ ...empty, state: { state: 0 } }), "");
-});
-
-test("calls that change something are logged at info, all others at debug", () => {
-  const changing = Object.entries(table).filter(([, { readOnly }]) => !readOnly);
-  assert.deepEqual(changing.map(([name]) => name).sort(), [
-    "Attach",
-    "CheckpointContainer",
-    "CreateContainer",
-    "Exec",
-    "PortForward",
-    "PullImage",
-    "RemoveContainer",
-    "RemoveImage",
-    "RemovePodSandbox",
-    "ReopenContainerLog",
-    "RunPodSandbox",
-    "StartContainer",
-    "StopContainer",
-    "StopPodSandbox",
-    "UpdateContainerResources",
-    "UpdatePodSandboxResources",
-    "UpdateRuntimeConfig",
-  ]);
 });
 
 const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
