@@ -101,17 +101,18 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
   });
 
-  for (const id of ["../../etc/passwd", "web", "", "F".repeat(64), "e".repeat(63), `${"e".repeat(64)}/..`]) {
-    test(`lets "${id}" reach neither the plugin, nor a file, nor the engine`, async () => {
-      await runSandbox(shim);
-      shim.world.journal.clear();
+  test("lets text that is no id reach neither the plugin, nor a file, nor the engine", async () => {
+    await runSandbox(shim);
+    shim.world.journal.clear();
+    const long = "e".repeat(64);
+    for (const id of ["../../etc/passwd", "web", "", "F".repeat(64), long.slice(1), `${long}/..`]) {
       await stop(shim, id);
       await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
       await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
       await shim.rpcs.RemoveContainer({ container_id: id }, shim.call());
-      assert.deepEqual(shim.world.journal.names(), []);
-    });
-  }
+      assert.deepEqual(shim.world.journal.names(), [], id);
+    }
+  });
 
   test("succeeds for an unknown id and that of a container, and changes nothing", async () => {
     const container = await runContainer(shim, await runSandbox(shim));

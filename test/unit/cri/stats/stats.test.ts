@@ -221,25 +221,24 @@ describe("statistics of pods", () => {
         containers.push(await runContainer(shim, sandbox, name));
       }
       const steps: string[] = [];
-      const readEach = async function* <Reading>(
-        ids: readonly string[],
-        reading: Reading,
-      ): AsyncGenerator<readonly [string, Reading]> {
-        for (const id of ids) {
+      const readEach = async function* <Reading>(items: Iterable<string>, reading: Reading) {
+        for (const id of items) {
           steps.push(`read ${id}`);
           yield await Promise.resolve([id, reading] as const);
         }
       };
+      const pod = { resources: undefined, interfaces: undefined, containers: new Map() };
+      const { resources } = engineReading(1000);
       const source: Pick<StatsSource, "readPods" | "readContainers"> = {
         readPods: (pods) =>
           readEach(
             pods.map(({ sandbox }) => sandbox.id),
-            { resources: undefined, interfaces: undefined, containers: new Map() },
+            pod,
           ),
         readContainers: (snapshots) =>
           readEach(
             snapshots.map(({ id }) => id),
-            engineReading(1000).resources,
+            resources,
           ),
       };
       const services = {
@@ -250,12 +249,11 @@ describe("statistics of pods", () => {
         steps.push(`encode ${attributes?.id ?? ""}`);
         return Buffer.alloc(0);
       };
-      const list =
-        rpc === "ListContainerStats"
-          ? encodeEach(listContainerStats({ filter: null }, services, shim.call()), encode)
-          : encodeEach(listPodSandboxStats({ filter: null }, services, shim.call()), encode);
-      await list;
-      const ids = rpc === "ListContainerStats" ? containers : sandboxes;
+      const isOfContainers = rpc === "ListContainerStats";
+      await (isOfContainers
+        ? encodeEach(listContainerStats({ filter: null }, services, shim.call()), encode)
+        : encodeEach(listPodSandboxStats({ filter: null }, services, shim.call()), encode));
+      const ids = isOfContainers ? containers : sandboxes;
       assert.deepEqual(
         steps,
         ids.flatMap((id) => [`read ${id}`, `encode ${id}`]),
