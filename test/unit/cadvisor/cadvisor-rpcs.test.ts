@@ -5,7 +5,7 @@ import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor
 import type { ValidContainerConfig } from "../../../src/domain/requests.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { createContainer, rejectsWith, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
-import { runRequest } from "../../fakes/requests.js";
+import { imageSpec, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot, type SnapshotChanges } from "../../fakes/snapshots.js";
 import { turns, until } from "../../fakes/turns.js";
@@ -33,8 +33,8 @@ function asked(shim: TestShim) {
 
 /** Of a kubelet: by the image's id, with the name beside it when the kubelet is new enough. */
 function kubeletImage(shim: TestShim, user_specified_image: string): Pick<ValidContainerConfig, "image"> {
-  const image = shim.engine.images.find("busybox:latest")?.id ?? "";
-  return { image: { image, annotations: {}, user_specified_image, runtime_handler: "", image_ref: "" } };
+  const id = shim.engine.images.find("busybox:latest")?.id ?? "";
+  return { image: { ...imageSpec(id), user_specified_image } };
 }
 
 describe("what cAdvisor asks", () => {
@@ -77,13 +77,7 @@ describe("what cAdvisor asks", () => {
       await using shim = await TestShim.start();
       const sandbox = await runSandbox(shim);
       // As kubelets do before each container.
-      const image = {
-        image: "busybox:latest",
-        annotations: {},
-        user_specified_image: "",
-        runtime_handler: "",
-        image_ref: "",
-      };
+      const image = imageSpec("busybox:latest");
       await shim.rpcs.ImageStatus({ image, verbose: false }, shim.call());
       const id = await createContainer(shim, sandbox, kubeletImage(shim, given));
       await startContainer(shim, id);

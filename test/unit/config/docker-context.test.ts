@@ -31,6 +31,10 @@ const meta = (name: string, host: string, more = {}): Record<string, string> => 
 const current = (name: string): Record<string, string> => ({
   "/home/u/.docker/config.json": JSON.stringify({ auths: {}, currentContext: name }),
 });
+const contextOf = (name: string, verify: boolean): object => ({
+  detail: `context "${name}"`,
+  context: { name, tlsDirectory: `/home/u/.docker/contexts/tls/${id(name)}/docker`, verify },
+});
 const standard = { endpoint: { kind: "unix", path: "/var/run/docker.sock" }, detail: "" };
 
 const cases: readonly (readonly [string, Node, object])[] = [
@@ -49,12 +53,7 @@ const cases: readonly (readonly [string, Node, object])[] = [
     },
     {
       endpoint: { kind: "unix", path: "//./pipe/dockerDesktopLinuxEngine" },
-      detail: 'context "desktop"',
-      context: {
-        name: "desktop",
-        tlsDirectory: `/home/u/.docker/contexts/tls/${id("desktop")}/docker`,
-        verify: true,
-      },
+      ...contextOf("desktop", true),
     },
   ],
   ["the current context is the default one", { files: current("default") }, standard],
@@ -64,12 +63,7 @@ const cases: readonly (readonly [string, Node, object])[] = [
     { files: { ...current("far"), ...meta("far", "ssh://root@far") } },
     {
       endpoint: { kind: "ssh", user: "root", host: "far" },
-      detail: 'context "far"',
-      context: {
-        name: "far",
-        tlsDirectory: `/home/u/.docker/contexts/tls/${id("far")}/docker`,
-        verify: true,
-      },
+      ...contextOf("far", true),
     },
   ],
   [
@@ -80,12 +74,7 @@ const cases: readonly (readonly [string, Node, object])[] = [
     },
     {
       endpoint: { kind: "tcp", host: "lab", port: 2376 },
-      detail: 'context "lab"',
-      context: {
-        name: "lab",
-        tlsDirectory: `/home/u/.docker/contexts/tls/${id("lab")}/docker`,
-        verify: false,
-      },
+      ...contextOf("lab", false),
     },
   ],
   [
@@ -101,8 +90,7 @@ const cases: readonly (readonly [string, Node, object])[] = [
     },
     {
       endpoint: { kind: "unix", path: "/x" },
-      detail: 'context "x"',
-      context: { name: "x", tlsDirectory: `/home/u/.docker/contexts/tls/${id("x")}/docker`, verify: true },
+      ...contextOf("x", true),
     },
   ],
   [

@@ -33,65 +33,17 @@ async function assertRefused(given: Given, message: string | RegExp): Promise<vo
   });
 }
 
-describe("resolveConfig() without anything given", () => {
-  test("gives the documented defaults", async () => {
-    const { config, warnings } = await resolve({});
-    assert.deepEqual(config, {
-      containerRuntimeEndpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
-      stateDir: "/var/lib/dockershim",
-      readOnly: false,
-      dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" },
-      dockerContext: undefined,
-      runtimeRequestTimeoutMs: 120_000,
-      engineReach: "auto",
-      cgroupDriver: undefined,
-      runtimeCgroups: undefined,
-      clampOomScores: "auto",
-      pauseImage: "registry.k8s.io/pause:3.10",
-      builtinPauseImage: "fallback",
-      pinnedImages: [],
-      dockerConfigDir: undefined,
-      imagePullProgressDeadlineMs: 60_000,
-      defaultUlimits: [],
-      allowedAnnotations: [],
-      composeLabels: false,
-      oneContainerdShimPerPod: true,
-      absentMountSourcesToReject: [],
-      networkPlugin: "auto",
-      cniConfDir: "/etc/cni/net.d",
-      cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],
-      cniCacheDir: "/var/lib/cni/cache",
-      writeExampleCniConfig: false,
-      networkPluginMtuBytes: 0,
-      hairpinMode: "hairpin-veth",
-      nonMasqueradeCidr: "10.0.0.0/8",
-      iptablesMode: "auto",
-      podCidrs: [],
-      ipv6DualStack: true,
-      streamingBindAddress: { host: "127.0.0.1", port: 0 },
-      streamingConnectionIdleTimeoutMs: 14_400_000,
-      streamingTlsCertFile: undefined,
-      streamingTlsPrivateKeyFile: undefined,
-      containerLogFormat: "cri",
-      adoptedLogs: "keep",
-      logLevel: "info",
-      metricsBindAddress: undefined,
-      metricsContainers: false,
-      cadvisorSocket: { kind: "unix", path: "/run/dockershim/cadvisor.sock" },
-      cadvisorSocketRequired: false,
-    });
-    assert.deepEqual(warnings, []);
-  });
-
-  test("says of every option that it is a default", async () => {
-    const { sources } = await resolve({});
-    assert.deepEqual(
-      Object.keys(sources),
-      optionList.map(([, { name }]) => name),
-    );
-    for (const { source, detail } of Object.values(sources))
-      assert.deepEqual([source, detail], ["default", ""]);
-  });
+test("resolveConfig() takes the documented defaults without anything given, and says so", async () => {
+  const { config, warnings, sources } = await resolve({});
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(config.containerRuntimeEndpoint, { kind: "unix", path: "/var/run/dockershim.sock" });
+  assert.deepEqual([config.runtimeRequestTimeoutMs, config.dockerContext], [120_000, undefined]);
+  assert.deepEqual(
+    Object.keys(sources),
+    optionList.map(([, { name }]) => name),
+  );
+  for (const { source, detail } of Object.values(sources))
+    assert.deepEqual([source, detail], ["default", ""]);
 });
 
 describe("resolveConfig() precedence", () => {
@@ -397,4 +349,29 @@ describe("resolveConfig() configuration file", () => {
     );
     await assert.rejects(missing, { message: 'config file "/no": cannot be read: ENOENT' });
   });
+});
+
+test("--default-ulimits and --allowed-annotations may be given repeatedly", async () => {
+  const { config, sources } = await resolve({
+    flags: [
+      { name: "default-ulimits", text: "nofile=1024:524288" },
+      { name: "allowed-annotations", text: "a." },
+      { name: "default-ulimits", text: "nproc=5,core=0" },
+      { name: "allowed-annotations", text: "b." },
+    ],
+  });
+  assert.deepEqual(
+    config.defaultUlimits.map(({ Name }) => Name),
+    ["nofile", "nproc", "core"],
+  );
+  assert.deepEqual(config.allowedAnnotations, ["a.", "b."]);
+  assert.deepEqual(sources["default-ulimits"]?.value, ["nofile=1024:524288", "nproc=5:5", "core=0:0"]);
+});
+
+test("the error of a wrong ulimit names the values of all repeated flags", async () => {
+  const flags = ["nofile=1:2", "nofile=3:4"].map((text) => ({ name: "default-ulimits", text }));
+  await assertRefused(
+    { flags },
+    /flag "--default-ulimits": "nofile=1:2,nofile=3:4": names the ulimit "nofile" twice/,
+  );
 });

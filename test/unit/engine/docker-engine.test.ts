@@ -103,54 +103,6 @@ describe("DockerEngine connection", () => {
 });
 
 describe("DockerEngine containers", () => {
-  test("listContainers() asks for all, with the label as key or key=value", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set(
-      "GET /containers/json",
-      json([{ Id: id, State: "exited", Labels: null, Names: null }]),
-    );
-    const engine = await docker.engine();
-    assert.equal((await engine.listContainers({ labelKey: "k" }, never())).length, 1);
-    await engine.listContainers({ labelKey: "k", labelValue: "v" }, never());
-    const asked = docker.requests.map((request) => new URL(request.slice(4), "http://x").searchParams);
-    assert.deepEqual(
-      asked.map((query) => [query.get("all"), query.get("filters")]),
-      [
-        ["1", '{"label":["k"]}'],
-        ["1", '{"label":["k=v"]}'],
-      ],
-    );
-  });
-
-  for (const [verb, code, outcome] of [
-    ["start", 204, "started"],
-    ["start", 304, "already"],
-    ["stop", 204, "stopped"],
-    ["stop", 304, "already"],
-    ["stop", 404, "missing"],
-    ["kill", 204, "killed"],
-    ["kill", 409, "notRunning"],
-    ["kill", 404, "missing"],
-    ["remove", 204, "removed"],
-    ["remove", 404, "missing"],
-  ] as const) {
-    test(`${verb}: status ${code} is "${outcome}"`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set(
-        verb === "remove" ? `DELETE /containers/${id}` : `POST /containers/${id}/${verb}`,
-        status(code),
-      );
-      const engine = await docker.engine();
-      const call = {
-        start: async () => engine.startContainer(id, never()),
-        stop: async () => engine.stopContainer(id, 1, never()),
-        kill: async () => engine.killContainer(id, "SIGTERM", never()),
-        remove: async () => engine.removeContainer(id, { force: true }, never()),
-      }[verb];
-      assert.equal(await call(), outcome);
-    });
-  }
-
   for (const [graceSeconds, sent] of [
     [30, "30"],
     [0, "0"],
@@ -181,18 +133,6 @@ describe("DockerEngine containers", () => {
     context.mock.timers.tick(3_600_000);
     answer();
     assert.equal(await stopped, "stopped");
-  });
-
-  test("createContainer() sends name and body and answers the id", async () => {
-    await using docker = await startFakeDocker();
-    let sent: unknown;
-    docker.answers.set("POST /containers/create", (request, response, data) => {
-      sent = JSON.parse(data.toString());
-      json({ Id: id, Warnings: ["w"] }, 201)(request, response, data);
-    });
-    const engine = await docker.engine();
-    assert.equal(await engine.createContainer("k8s_x", body, never()), id);
-    assert.deepEqual([docker.requests, sent], [["POST /containers/create?name=k8s_x"], body]);
   });
 
   test("createContainer() marks errors after which the container may exist", async () => {
@@ -401,8 +341,9 @@ describe("DockerEngine files", () => {
   const stat = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64");
 
   test("getArchive() closes the connection when the stream is destroyed before the first read", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => response.write("part"));
+    await using docker = await startFakeDocker({
+      [`GET /containers/${id}/archive`]: (_request, response) => response.write("part"),
+    });
     const engine = await docker.engine();
     const open = docker.sockets.size;
     const stream = await engine.getArchive(id, "/x", never());

@@ -92,8 +92,9 @@ describe("copyDirectory()", () => {
 
 describe("volumes", () => {
   test("are listed by label", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /volumes", json({ Volumes: [{ Name: "one" }, { Name: "two" }], Warnings: null }));
+    await using docker = await startFakeDocker({
+      "GET /volumes": json({ Volumes: [{ Name: "one" }, { Name: "two" }], Warnings: null }),
+    });
     const engine = await docker.engine();
     assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never()), ["one", "two"]);
     assert.match(decodeURIComponent(docker.requests.at(-1) ?? ""), /filters=\{"label":\["k=v"\]\}/);

@@ -64,18 +64,6 @@ describe("instrument()", () => {
     assert.equal(seen[0]?.kind, "denied");
   });
 
-  test("passes arguments, result and the engine itself on", async () => {
-    const inner = engineWith({
-      statArchive(this: unknown, ...args: unknown[]) {
-        assert.equal(this, inner);
-        assert.deepEqual(args, ["id", "/path", never]);
-        return Promise.resolve({ name: "n", size: 1, isDirectory: false, linkTarget: "" });
-      },
-    });
-    const { engine } = observe(inner);
-    assert.equal((await engine.statArchive("id", "/path", never))?.name, "n");
-  });
-
   test("reports an event stream once, when it ends", async () => {
     const event: EngineEvent = { type: "image", action: "pull", id: "x" };
     async function* events(): AsyncGenerator<EngineEvent> {

@@ -31,7 +31,7 @@ class Setting {
   }
 }
 
-describe("OutsideImages", () => {
+describe("UnmanagedImages", () => {
   const containers: readonly (readonly [string, string, Readonly<Record<string, string>>, boolean])[] = [
     ["one without labels", "foreign", {}, true],
     ["one with labels of its own", "foreign", { a: "b" }, true],

@@ -35,10 +35,3 @@ test("errors are written with their message and stack", () => {
   assert.equal(err.message, "x is no function");
   assert.match(err.stack, /log\.test/);
 });
-
-test("lines below the level are not written", () => {
-  const { log, lines } = recorded("info");
-  const child = log.child({ rpc: "Version" });
-  child.debug("started");
-  assert.deepEqual([lines, child.isLevelEnabled("debug"), child.isLevelEnabled("info")], [[], false, true]);
-});

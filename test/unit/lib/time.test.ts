@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
-import { nowNanoseconds, parseTimestamp, WallClock } from "../../../src/lib/time.js";
+import { parseTimestamp, WallClock } from "../../../src/lib/time.js";
 
 describe("parseTimestamp()", () => {
   const table: readonly (readonly [string | undefined, bigint])[] = [
@@ -34,12 +34,6 @@ describe("parseTimestamp()", () => {
       }),
     );
   });
-});
-
-test("nowNanoseconds() is the present", () => {
-  const before = BigInt(Date.now());
-  const now = nowNanoseconds();
-  assert.ok(now >= before * 1_000_000n && now <= BigInt(Date.now()) * 1_000_000n);
 });
 
 /** Both clocks of the system, moved by hand. In milliseconds. */

@@ -3,9 +3,10 @@ import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { parseStat, type ProcessStat } from "../../../src/lib/linux/process-stat.js";
+import { until } from "../../support/wait.js";
 
 const limitMs = 20_000;
 /** Number of the system call that the program waits in, on the machine that runs it or its emulator. */
@@ -59,12 +60,9 @@ function testOf(
   });
 }
 
-/** Fields of /proc/PID/stat after the command name: state, parent, … Undefined: no such process. */
-function readStat(pid: number): string[] | undefined {
+function statOf(pid: number): ProcessStat | undefined {
   try {
-    return readFileSync(`/proc/${pid}/stat`, "utf8")
-      .replace(/^.*\) /s, "")
-      .split(" ");
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
     return undefined;
   }
@@ -72,15 +70,7 @@ function readStat(pid: number): string[] | undefined {
 
 function childrenOf(pid: number): number[] {
   const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  return pids.map(Number).filter((candidate) => readStat(candidate)?.[1] === String(pid));
-}
-
-async function until(what: string, isTrue: () => boolean): Promise<void> {
-  const endMs = performance.now() + limitMs;
-  while (!isTrue()) {
-    if (performance.now() > endMs) assert.fail(`waited in vain until ${what}`);
-    await sleep(5);
-  }
+  return pids.map(Number).filter((candidate) => statOf(candidate)?.parent === pid);
 }
 
 /** Whether `pid` waits for signals: only then do they test the program and not its start. */
@@ -156,7 +146,7 @@ for (const architecture of ["amd64", "arm64"] as const) {
         await until("four children run", () => children().length === 4);
         endPipe(unshare, 4);
         // Some shells reap in the background.
-        const hasOneLess = (): boolean => children().filter((pid) => readStat(pid)?.[0] !== "Z").length === 3;
+        const hasOneLess = (): boolean => children().filter((pid) => statOf(pid)?.state !== "Z").length === 3;
         await until("one child is dead", hasOneLess);
         endPipe(unshare, 5);
         const [pause = 0] = childrenOf(pidOf(unshare));

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { appendFile, rm, writeFile } from "node:fs/promises";
 import { describe, test } from "node:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { ResourceReading } from "../../../src/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { layOut, type LaidOut } from "./golden-cgroup.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposable {
   const cgroup = new Cgroup(path, directories, new DescriptorCache(), startedAtMs);
@@ -227,4 +230,21 @@ test("DescriptorCache keeps no more descriptors than its limit and reads the res
   assert.equal(files.keepOne(), false);
   cgroup.close();
   assert.equal(files.keepOne(), true);
+});
+
+test("DescriptorCache reads whole lines of a list until its limit", async () => {
+  await using directory = await temporaryDirectory();
+  const path = join(directory.path, "list");
+  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}\n`);
+  writeFileSync(path, lines.join(""));
+  const files = new DescriptorCache();
+  assert.equal(files.readOnce(path), lines.join(""));
+  const part = files.readOnce(path, 64 * 1024) ?? "";
+  assert.ok(part.length <= 128 * 1024 && part.endsWith("\n"));
+  assert.ok(lines.join("").startsWith(part));
+});
+
+test("DescriptorCache does not read a list without an end", () => {
+  const text = new DescriptorCache().readOnce("/dev/zero");
+  assert.equal(text, "");
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createDirectory, KnownNames, namesIn } from "../../../../src/lib/files/directories.js";
 import { temporaryDirectory } from "../temporary-directory.js";
+import { directoryId } from "../../../../src/lib/files/directory-id.js";
 
 describe("createDirectory()", () => {
   test("makes missing parents with the same mode, and leaves what exists alone, also behind a link", async () => {
@@ -121,4 +122,18 @@ describe("KnownNames.read()", () => {
     await rm(path, { recursive: true });
     assert.deepEqual(await names.read(), []);
   });
+});
+
+test("directoryId() is the same by every way to a directory, and another one for another directory", async () => {
+  await using at = await temporaryDirectory();
+  const [one, two, link] = [join(at.path, "one"), join(at.path, "two"), join(at.path, "link")];
+  await mkdir(one);
+  await mkdir(two);
+  await symlink(one, link);
+  const id = await directoryId(one);
+  assert.ok(id !== undefined);
+  assert.equal(await directoryId(link), id);
+  assert.notEqual(await directoryId(two), id);
+  await rm(one, { recursive: true });
+  assert.equal(await directoryId(one), undefined);
 });
