@@ -8,7 +8,7 @@ import type { TestBed } from "../test/support/test-bed.js";
 import { callAsKubelet } from "./kubelet-calls.js";
 import { inParallel, say } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
-import { coreCount, loadNow } from "./report.js";
+import { coreCount, loadLine, loadNow } from "./report.js";
 import { podCgroup } from "./pod-cgroups.js";
 
 export interface ChurnOptions {
@@ -26,24 +26,7 @@ interface Sample {
   readonly descriptors: number;
 }
 
-export interface ChurnReport {
-  readonly cores: number;
-  readonly load: readonly [number, number];
-  readonly pods: number;
-  readonly churn: number;
-  /** Resident memory without pods, and with those that stay. */
-  readonly idleMebibytes: number;
-  readonly withPodsMebibytes: number;
-  readonly samples: readonly Sample[];
-  /** As long after the churn as the others are after what was made before them. */
-  readonly settledMebibytes: number;
-  /** Least squares over the samples of each half of the churn, for 1,000 pods. */
-  readonly slopeMebibytes: readonly [first: number, second: number];
-  /** From the start of the process until Status says ready, with the pods there; each start. */
-  readonly readyMs: readonly number[];
-  /** CPU seconds of the shim per pod that came and went. */
-  readonly cpuSecondsPerPod: number;
-}
+export type ChurnReport = Awaited<ReturnType<typeof benchChurn>>;
 
 const creationWidth = 6;
 const settleMs = 15_000;
@@ -54,7 +37,7 @@ const starts = 5;
 const readyTimeoutMs = 30_000;
 const pollMs = 5;
 
-export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: TestBed): Promise<ChurnReport> {
+export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: TestBed) {
   const before = loadNow();
   const directory = await mkdtemp(join(bed.directory, "churn-"));
   const shim = await bed.startShim({ directory, flags });
@@ -114,13 +97,21 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
   });
   await last.stop();
   return {
-    ...{ cores: coreCount(), load: [before, loadNow()], pods, churn, idleMebibytes, withPodsMebibytes },
-    ...{ samples, settledMebibytes },
+    ...{ cores: coreCount(), load: [before, loadNow()], pods, churn },
+    /** Resident memory without pods, and with those that stay. */
+    ...{ idleMebibytes, withPodsMebibytes },
+    samples,
+    /** As long after the churn as the others are after what was made before them. */
+    settledMebibytes,
+    /** Least squares over the samples of each half of the churn, for 1,000 pods. */
     slopeMebibytes: [
       slopeOf(samples.filter(({ churned }) => churned <= churn / 2)),
       slopeOf(samples.filter(({ churned }) => churned >= churn / 2)),
-    ],
-    ...{ readyMs, cpuSecondsPerPod },
+    ] as const,
+    /** From the start of the process until Status says ready, with the pods there; each start. */
+    readyMs,
+    /** Of the shim, for each pod that came and went. */
+    cpuSecondsPerPod,
   };
 }
 
@@ -169,7 +160,7 @@ export function formatChurn(report: ChurnReport): string {
   const highest = Math.max(...samples.map(({ residentMebibytes }) => residentMebibytes));
   const mebibytes = (value: number | undefined): string => `${(value ?? NaN).toFixed(1)} MiB`;
   return [
-    `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`,
+    loadLine(cores, load),
     `${String(pods)} pods that stay and ${String(churn)} that come and go; lists each second, Status every 5 s, statistics and metrics every 10 s`,
     "",
     "| what | |",

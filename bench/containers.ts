@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ShimProcess } from "../test/support/shim-process.js";
 import { connectBytes, nestedMessage, stringMessage, type BytesClient } from "./cri-bytes.js";
-import { race } from "./measure.js";
+import { profiling, race } from "./measure.js";
 import { descriptorsOf, residentMebibytesOf } from "./process-usage.js";
-import { coreCount, loadNow } from "./report.js";
+import { coreCount, loadLine, loadNow } from "./report.js";
 import { StandInEngine } from "./stand-in-engine.js";
 
 export interface ContainersOptions {
@@ -17,30 +17,13 @@ export interface ContainersOptions {
   readonly profile: string | undefined;
 }
 
-export interface ContainersReport {
-  readonly cores: number;
-  readonly load: readonly [number, number];
-  readonly sandboxes: number;
-  readonly containers: number;
-  readonly rows: readonly {
-    readonly title: string;
-    readonly medianMs: number;
-    readonly p95Ms: number;
-    /** Of Version's median. */
-    readonly ratio: number;
-    readonly answerBytes: number;
-    /** Per call. */
-    readonly engineRequests: number;
-  }[];
-  readonly residentMebibytes: number;
-  readonly descriptors: number;
-}
+export type ContainersReport = Awaited<ReturnType<typeof benchContainers>>;
 
 const containersPerPod = 4;
 const warmUpRounds = 300;
 const countedCalls = 20;
 
-export async function benchContainers(options: ContainersOptions): Promise<ContainersReport> {
+export async function benchContainers(options: ContainersOptions) {
   const { containers, rounds, flags, profile } = options;
   const before = loadNow();
   const directory = await mkdtemp(join(tmpdir(), "dockershim-bench-"));
@@ -50,10 +33,10 @@ export async function benchContainers(options: ContainersOptions): Promise<Conta
     });
     await using shim = await ShimProcess.start({
       ...{ directory, dockerEndpoint: engine.endpoint, flags },
-      nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
+      nodeFlags: profiling(profile),
     });
     using client = connectBytes(shim.socket);
-    const rows: ContainersReport["rows"][number][] = [];
+    const rows = [];
     for (const [title, call] of callsOf(client, engine)) {
       const [own, nothing] = await race(
         [
@@ -68,10 +51,11 @@ export async function benchContainers(options: ContainersOptions): Promise<Conta
       for (let count = 0; count < countedCalls; count += 1) answerBytes = await call();
       const engineRequests = (engine.requests - requestsBefore) / countedCalls;
       const { medianMs = NaN, p95Ms = NaN } = own ?? {};
+      /** Of Version's median. */
       const ratio = medianMs / (nothing?.medianMs ?? NaN);
       rows.push({ title, medianMs, p95Ms, ratio, answerBytes, engineRequests });
     }
-    const report: ContainersReport = {
+    const report = {
       ...{ cores: coreCount(), load: [before, loadNow()] as const, containers },
       ...{ sandboxes: engine.sandboxIds.length, rows },
       ...{ residentMebibytes: residentMebibytesOf(shim.pid), descriptors: descriptorsOf(shim.pid) },
@@ -115,7 +99,7 @@ function callsOf(
 export function formatContainers(report: ContainersReport): string {
   const { cores, load, sandboxes, containers, rows } = report;
   return [
-    `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`,
+    loadLine(cores, load),
     `${String(containers)} containers in ${String(sandboxes)} sandboxes, ended, of a stand-in engine;`,
     `shim: ${report.residentMebibytes.toFixed(1)} MiB, ${String(report.descriptors)} open files`,
     "",

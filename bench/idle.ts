@@ -3,10 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Pod } from "../test/support/pod.js";
 import { describeRequest } from "../test/support/recording-proxy.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { callAsKubelet, type CallCounts } from "./kubelet-calls.js";
+import { callAsKubelet } from "./kubelet-calls.js";
 import { inParallel, say } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
-import { coreCount, loadNow } from "./report.js";
+import { coreCount, loadLine, loadNow } from "./report.js";
 import { podCgroup } from "./pod-cgroups.js";
 
 export interface IdleOptions {
@@ -16,25 +16,13 @@ export interface IdleOptions {
   readonly flags: readonly string[];
 }
 
-export interface IdleReport {
-  readonly cores: number;
-  readonly load: readonly [number, number];
-  readonly pods: number;
-  readonly seconds: number;
-  /** Of one core, 1 is all of it. */
-  readonly shimShare: number;
-  readonly calls: CallCounts;
-  /** Of the shim to the engine, by kind. */
-  readonly engineRequestsPerMinute: Readonly<Record<string, number>>;
-  readonly residentMebibytes: number;
-  readonly descriptors: number;
-}
+export type IdleReport = Awaited<ReturnType<typeof benchIdle>>;
 
 const creationWidth = 6;
 /** The first three measurements of each layer, log files and the like are over by then. */
 const settleMs = 75_000;
 
-export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed): Promise<IdleReport> {
+export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed) {
   const before = loadNow();
   const proxy = await bed.startProxy();
   const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
@@ -70,8 +58,15 @@ export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: Test
   await inParallel(made.length, creationWidth, async (index) => made[index]?.[Symbol.asyncDispose]());
   await shim.stop();
   return {
-    ...{ cores: coreCount(), load: [before, loadNow()], pods, seconds: tookSeconds },
-    ...{ shimShare, calls, engineRequestsPerMinute: requests },
+    cores: coreCount(),
+    load: [before, loadNow()],
+    pods,
+    seconds: tookSeconds,
+    /** Of one core, 1 is all of it. */
+    shimShare,
+    calls,
+    /** Of the shim to the engine, by kind. */
+    engineRequestsPerMinute: requests,
     ...usage,
   };
 }
@@ -80,7 +75,7 @@ export function formatIdle(report: IdleReport): string {
   const { cores, load, pods, seconds, shimShare, engineRequestsPerMinute: requests } = report;
   const perMinute = Object.values(requests).reduce((sum, count) => sum + count, 0);
   return [
-    `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`,
+    loadLine(cores, load),
     `${String(pods)} pods with one container each, ${seconds.toFixed(0)} s; lists each second, Status every 5 s, statistics every 10 s`,
     "",
     "| what | |",

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { join } from "node:path";
 import { createContainer, dockerJson, removeContainer, startContainer } from "../test/support/docker.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { inParallel } from "./measure.js";
+import { inParallel, profiling } from "./measure.js";
 import { cpuSecondsOf } from "./process-usage.js";
 
 export interface LogOptions {
@@ -61,7 +61,7 @@ function flood(lineBytes: number, bytes: number, where: string): string {
 export async function benchLogs(bed: TestBed, options: LogOptions, profile?: string): Promise<LogReport> {
   const engine = processNamed("dockerd");
   const shim = await bed.startShim({
-    nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
+    nodeFlags: profiling(profile),
   });
   const pod = await bed.runPod(shim.cri);
   const bytes = options.megabytes * 1_000_000;

@@ -11,7 +11,7 @@ import { benchChurn, formatChurn } from "./churn.js";
 import { benchContainers, formatContainers } from "./containers.js";
 import { benchIdle, formatIdle } from "./idle.js";
 import { benchLogs, formatLogs } from "./logs.js";
-import { inParallel, say } from "./measure.js";
+import { inParallel, say, profiling } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { benchPlay, formatPlay } from "./play.js";
@@ -79,7 +79,7 @@ async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed:
   const startShim = async (): Promise<ShimProcess> =>
     bed.startShim({
       flags,
-      nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
+      nodeFlags: profiling(profile),
     });
   let shim = await startShim();
   say(`pod starts, ${String(starts)} rounds`);

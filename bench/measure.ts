@@ -1,5 +1,10 @@
 /** Timing contenders side by side. */
 
+/** Flags of Node.js for a CPU profile in that directory. */
+export function profiling(directory: string | undefined): readonly string[] {
+  return directory === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${directory}`];
+}
+
 /** Tells who runs the bench how far it is. */
 export function say(line: string): void {
   process.stderr.write(`bench: ${line}\n`);

@@ -47,6 +47,21 @@ const header = [
   ...["median alone ms", "engine requests per call"],
 ];
 
+/** The first row is the header. */
+export function alignedTable(rows: readonly (readonly string[])[]): readonly string[] {
+  const [header = []] = rows;
+  const widths = header.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const rule = widths.map((width) => "-".repeat(width));
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  return [header, rule, ...rows.slice(1)].map(line);
+}
+
+/** The first line of a report. */
+export function loadLine(cores: number, load: readonly number[]): string {
+  return `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`;
+}
+
 export function formatReport({ machine, load, pods, comparisons }: Report): string {
   const rows = comparisons.flatMap((comparison) =>
     comparison.timings.map(({ name, medianMs, p95Ms, aloneMs }, index) => [
@@ -59,18 +74,11 @@ export function formatReport({ machine, load, pods, comparisons }: Report): stri
       index === 0 && comparison.engineRequests !== undefined ? comparison.engineRequests.toFixed(1) : "",
     ]),
   );
-  const widths = header.map((title, column) =>
-    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
   return [
     `${String(machine.cores)} cores, Node.js ${machine.node}, Docker Engine ${machine.engine}, ${String(pods)} running pods,`,
     `load average ${load.map((value) => value.toFixed(1)).join(" to ")}`,
     "",
-    line(header),
-    `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`,
-    ...rows.map(line),
+    ...alignedTable([header, ...rows]),
     "",
   ].join("\n");
 }

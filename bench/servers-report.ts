@@ -1,5 +1,6 @@
 /** What a comparison of CRI servers has found, as tables. */
 import type { Figures, Row } from "./ratios.js";
+import { alignedTable } from "./report.js";
 
 export interface ServersReport {
   readonly machine: { readonly cores: number; readonly node: string; readonly engine: string };
@@ -70,12 +71,7 @@ export function tableOf(rows: readonly Row[], other: string): readonly string[] 
     "ratio",
     "quartiles",
   ];
-  const widths = header.map((title, column) =>
-    Math.max(title.length, ...cells.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (row: readonly string[]): string =>
-    `| ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
-  return [line(header), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)];
+  return alignedTable([header, ...cells]);
 }
 
 /** Infinite: the other server took nothing. */

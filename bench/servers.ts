@@ -12,7 +12,7 @@ import {
   stopPod,
   type RunningPod,
 } from "./lifecycle.js";
-import { inParallel, say } from "./measure.js";
+import { inParallel, say, profiling } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { residentMebibytesOf } from "./process-usage.js";
 import { rowOf, type Row } from "./ratios.js";
@@ -29,7 +29,7 @@ export async function benchServers(options: BenchOptions, bed: TestBed): Promise
   const before = loadNow();
   const shim = await bed.startShim({
     flags,
-    nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
+    nodeFlags: profiling(profile),
   });
   const own: Server = {
     ...{ name: "dockershim", socket: shim.socket, cri: shim.cri, pid: shim.pid },

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { dockerJson } from "../test/support/docker.js";
 import { serveIn } from "../test/support/serve-in.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { race, type Contender } from "./measure.js";
+import { race, say, type Contender } from "./measure.js";
 import type { Comparison } from "./report.js";
 import type { CriContender } from "./starts.js";
 import { chunkBytes, dataFrame, openExec, openForward, openPort, rawExec } from "./streaming-client.js";
@@ -54,9 +54,6 @@ export async function compareStreaming(
   await using _ = await serveIn(State.Pid, serversOf(totalBytes));
   const address = await pod.ip();
   const size = `${String(totalBytes / 1024 / 1024)} MiB`;
-  const say = (what: string): void => {
-    process.stderr.write(`bench: ${what}\n`);
-  };
   const target = { sandboxId: pod.id, address, totalBytes };
   const comparisons: Comparison[] = [];
   const measured: readonly (() => Promise<Comparison>)[] = [

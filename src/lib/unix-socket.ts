@@ -1,10 +1,12 @@
 /** A private unix socket that replaces a stale socket file, and never that of a running server. */
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { chmod, link, lstat, mkdir, rename, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { sleep } from "./abort.js";
 import { messageOf, ShimError } from "./errors.js";
+import { hasCode } from "./files/file-errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
 const longestPathBytes = 107;
@@ -14,7 +16,7 @@ const probeTimeoutMs = 2000;
  * Nobody listens. ECONNRESET: the server has ended after the connection, and before it took it. EINVAL: the path is longer
  * than a socket's can be.
  */
-const notServed: readonly unknown[] = ["ECONNREFUSED", "ECONNRESET", "EINVAL", "ENOENT", "ENOTDIR"];
+const notServed = ["ECONNREFUSED", "ECONNRESET", "EINVAL", "ENOENT", "ENOTDIR"];
 
 export interface BoundSocket {
   readonly path: string;
@@ -89,7 +91,7 @@ async function takeName(temporary: string, path: string): Promise<void> {
       await link(temporary, path);
       return;
     } catch (error) {
-      if (codeOf(error) !== "EEXIST") throw error;
+      if (!hasCode(error, "EEXIST")) throw error;
     }
     const stale = await staleSocketAt(path);
     if (stale !== undefined) await removeStale(path, stale);
@@ -107,8 +109,8 @@ async function removeStale(path: string, stale: FileIdentity): Promise<void> {
   try {
     await rename(path, aside);
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return;
-    throw error;
+    if (!hasCode(error, "ENOENT")) throw error;
+    return;
   }
   const moved = await lstat(aside);
   if (moved.dev !== stale.dev || moved.ino !== stale.ino) {
@@ -124,8 +126,8 @@ async function removeStale(path: string, stale: FileIdentity): Promise<void> {
  */
 async function staleSocketAt(path: string): Promise<FileIdentity | undefined> {
   const present = await lstat(path).catch((error: unknown) => {
-    if (codeOf(error) === "ENOENT") return undefined;
-    throw error;
+    if (!hasCode(error, "ENOENT")) throw error;
+    return undefined;
   });
   if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
@@ -153,35 +155,23 @@ export function isServed(path: string): Promise<boolean> {
     });
     probe.once("error", (error) => {
       clearTimeout(timer);
-      const code = codeOf(error);
-      if (notServed.includes(code)) resolve(false);
-      else if (code === "EAGAIN")
-        resolve(true); // Its backlog is full.
+      if (hasCode(error, ...notServed)) resolve(false);
+      // Its backlog is full.
+      else if (hasCode(error, "EAGAIN")) resolve(true);
       else reject(error);
     });
   });
 }
 
-function listen(server: Server, path: string, mode: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onListening = (): void => {
-      server.removeListener("error", onError);
-      resolve();
-    };
-    const onError = (error: Error): void => {
-      server.removeListener("listening", onListening);
-      reject(error);
-    };
-    server.once("listening", onListening);
-    server.once("error", onError);
-    // Node binds before listen() returns, so nothing else runs under this umask.
-    const previous = process.umask(0o777 & ~mode);
-    try {
-      server.listen({ path, exclusive: true });
-    } finally {
-      process.umask(previous);
-    }
-  });
+async function listen(server: Server, path: string, mode: number): Promise<void> {
+  // Node binds before listen() returns, so nothing else runs under this umask.
+  const previous = process.umask(0o777 & ~mode);
+  try {
+    server.listen({ path, exclusive: true });
+  } finally {
+    process.umask(previous);
+  }
+  await once(server, "listening");
 }
 
 async function unlinkIfOurs(path: string, dev: number, ino: number): Promise<void> {
@@ -201,8 +191,4 @@ function failure(path: string, error: unknown): ShimError {
     {},
     { cause: error },
   );
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }

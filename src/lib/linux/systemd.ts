@@ -1,5 +1,6 @@
 /** What systemd passes to a service and wants to hear from it. */
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import type { Server } from "node:net";
 import { messageOf, ShimError } from "../errors.js";
 import type { Logger } from "../log.js";
@@ -45,13 +46,8 @@ export function activatedDescriptor(
  */
 export async function listenOnDescriptor(server: Server, fd: number): Promise<void> {
   try {
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ fd }, () => {
-        server.removeListener("error", reject);
-        resolve();
-      });
-    });
+    server.listen({ fd });
+    await once(server, "listening");
   } catch (error) {
     const reason = `descriptor ${fd}: ${messageOf(error)}`;
     throw new ShimError("precondition", `listen on "fd://": ${reason}`, {}, { cause: error });

@@ -1,4 +1,5 @@
 /** The HTTP server of metrics and health: a few plain pages for clients of this host. */
+import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { withDeadline } from "../../lib/abort.js";
@@ -156,22 +157,18 @@ function send(request: IncomingMessage, response: ServerResponse, page: Page | R
   response.end(request.method === "HEAD" ? undefined : body);
 }
 
-function listenOnPort(
+async function listenOnPort(
   server: Server,
-  address: { readonly host: string; readonly port: number },
+  { host, port }: { readonly host: string; readonly port: number },
 ): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onError = (error: Error): void => {
-      const kind = hasCode(error, "EADDRINUSE") ? "conflict" : "precondition";
-      const message = `listen on ${urlOf(address)} for metrics: ${error.message}`;
-      reject(new ShimError(kind, message, {}, { cause: error }));
-    };
-    server.once("error", onError);
-    server.listen({ host: address.host, port: address.port, exclusive: true }, () => {
-      server.removeListener("error", onError);
-      resolve();
-    });
-  });
+  try {
+    server.listen({ host, port, exclusive: true });
+    await once(server, "listening");
+  } catch (error) {
+    const kind = hasCode(error, "EADDRINUSE") ? "conflict" : "precondition";
+    const message = `listen on ${urlOf({ host, port })} for metrics: ${messageOf(error)}`;
+    throw new ShimError(kind, message, {}, { cause: error });
+  }
 }
 
 function urlOf({ host, port }: { readonly host: string; readonly port: number }): string {

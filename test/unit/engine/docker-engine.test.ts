@@ -286,6 +286,7 @@ describe("DockerEngine events", () => {
 });
 
 describe("DockerEngine exec", () => {
+  const upgraded = "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
   const options = { command: ["true"], tty: false, stdin: true, stdout: true, stderr: true };
 
   test("startExec() ends with its deadline when the engine is frozen", async () => {
@@ -299,9 +300,7 @@ describe("DockerEngine exec", () => {
     await using docker = await startFakeDocker();
     docker.server.on("upgrade", (_request, socket) => {
       socket.on("error", () => undefined);
-      socket.write("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n", () =>
-        socket.destroy(),
-      );
+      socket.write(upgraded, () => socket.destroy());
     });
     const engine = await docker.engine();
     const streams = await engine.startExec("e", options, never());
@@ -317,9 +316,7 @@ describe("DockerEngine exec", () => {
     await using docker = await startFakeDocker();
     docker.server.on("upgrade", (_request, socket) => {
       socket.on("error", () => undefined);
-      socket.write(
-        "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n\x01\0\0\0\0\0\0\x02hi",
-      );
+      socket.write(`${upgraded}\x01\0\0\0\0\0\0\x02hi`);
     });
     const engine = await docker.engine();
     const streams = await engine.startExec("e", options, never());

@@ -7,21 +7,14 @@ import { turns } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 
-function engineWithImage(): {
-  readonly engine: FakeEngine;
-  readonly id: string;
-  readonly inspects: () => number;
-} {
+function engineWithImage() {
   const engine = new FakeEngine();
   const id = engine.images.add({ tags: ["busybox:latest"] });
   return { engine, id, inspects: () => engine.journal.names("engine.inspectImage").length };
 }
 
 /** `link.isLive` and `link.nowMs` may be changed. */
-function cacheOf(engine: FakeEngine): {
-  readonly cache: ImageCache;
-  readonly link: { isLive: boolean; nowMs: number };
-} {
+function cacheOf(engine: FakeEngine) {
   const link = { isLive: true, nowMs: 0 };
   return { cache: new ImageCache({ engine, isLive: () => link.isLive, now: () => link.nowMs }), link };
 }

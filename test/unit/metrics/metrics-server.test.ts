@@ -6,7 +6,6 @@ import { connect, createServer, type AddressInfo, type NetConnectOpts } from "no
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
-  type MetricsServer,
   type MetricsServerOptions,
   pageOf,
   startMetricsServer,
@@ -14,13 +13,9 @@ import {
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-interface Bed extends AsyncDisposable {
-  readonly server: MetricsServer;
-  readonly where: NetConnectOpts;
-  readonly log: ReturnType<typeof recordingLog>;
-}
+type Bed = Awaited<ReturnType<typeof start>>;
 
-async function start(options: Partial<MetricsServerOptions> = {}): Promise<Bed> {
+async function start(options: Partial<MetricsServerOptions> = {}) {
   const log = recordingLog();
   const server = await startMetricsServer({
     address: { kind: "tcp", host: "127.0.0.1", port: 0 },
@@ -32,21 +27,14 @@ async function start(options: Partial<MetricsServerOptions> = {}): Promise<Bed> 
   return {
     server,
     log,
-    where:
-      url === undefined
-        ? { path: server.endpoint.slice("unix://".length) }
-        : { host: url.hostname, port: Number(url.port) },
+    where: (url === undefined
+      ? { path: server.endpoint.slice("unix://".length) }
+      : { host: url.hostname, port: Number(url.port) }) satisfies NetConnectOpts,
     [Symbol.asyncDispose]: () => server.close(),
   };
 }
 
-interface Got {
-  readonly status: number | undefined;
-  readonly headers: NodeJS.Dict<string | string[]>;
-  readonly body: string;
-}
-
-async function get({ where }: Bed, path: string, method = "GET"): Promise<Got> {
+async function get({ where }: Bed, path: string, method = "GET") {
   const outgoing = request({
     ...("path" in where ? { socketPath: where.path } : where),
     path,

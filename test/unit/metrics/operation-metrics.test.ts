@@ -12,28 +12,6 @@ async function create(): Promise<{ registry: MetricsRegistry; scrape: () => Prom
 const dockershimBuckets = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf".split(" ");
 
 describe("metrics of operations", () => {
-  test("are those of dockershim by name, type and label, and ours", async () => {
-    const { registry } = await create();
-    assert.deepEqual(
-      registry.facts().map(({ name, type, labels }) => `${name} ${type} ${labels.join(",")}`),
-      [
-        "dockershim_cri_requests_total counter rpc,code",
-        "dockershim_cri_requests_duration_seconds histogram rpc",
-        "kubelet_docker_operations_total counter operation_type",
-        "kubelet_docker_operations_errors_total counter operation_type",
-        "kubelet_docker_operations_timeout_total counter operation_type",
-        "kubelet_docker_operations_duration_seconds histogram operation_type",
-        "kubelet_network_plugin_operations_total counter operation_type",
-        "kubelet_network_plugin_operations_errors_total counter operation_type",
-        "kubelet_network_plugin_operations_duration_seconds histogram operation_type",
-        "dockershim_cni_plugin_runs_total counter plugin,command",
-        "dockershim_cni_plugin_runs_errors_total counter plugin,command",
-        "dockershim_cni_plugin_runs_duration_seconds histogram plugin,command",
-        "dockershim_cri_unknown_fields_total counter rpc,message,field",
-      ],
-    );
-  });
-
   test("count engine calls, failures and timeouts apart, in dockershim's buckets", async () => {
     const { registry, scrape } = await create();
     const { observer } = registry;

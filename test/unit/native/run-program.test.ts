@@ -173,21 +173,10 @@ for (const [way, start] of [
       const caller = new AbortController();
       const leaving: StartProgram = (request, listener) =>
         start(request, {
-          started: (pid) => {
-            listener.started(pid);
-          },
-          output: (stream, chunk) => {
-            listener.output(stream, chunk);
-          },
+          ...listener,
           ended: (end) => {
             listener.ended(end);
             caller.abort(enough);
-          },
-          closed: () => {
-            listener.closed();
-          },
-          failed: (error) => {
-            listener.failed(error);
           },
         });
       const request = { program: "sh", words: ["-c", "echo x; exit 3"], environment };

@@ -36,47 +36,43 @@ function blobPath(digest: string): string {
   return `blobs/${digest.replace(":", "/")}`;
 }
 
+async function read(archive: Buffer) {
+  const members = await readTar(archive);
+  const [described] = (jsonOf(members, "index.json") as Index).manifests;
+  const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
+  assert.ok(described !== undefined && docker !== undefined);
+  const manifest = jsonOf(members, blobPath(described.digest)) as Manifest;
+  return { members, described, docker, manifest };
+}
+
+const digestOf = (content: Buffer): string => `sha256:${createHash("sha256").update(content).digest("hex")}`;
+
 describe("buildImageArchive()", () => {
   test("names every blob by its digest and descriptors by digest and size", async () => {
-    const members = await readTar(await buildImageArchive(options));
-    const index = jsonOf(members, "index.json") as Index;
-    const [manifestDescriptor] = index.manifests;
-    assert.ok(manifestDescriptor);
-    const manifest = jsonOf(members, blobPath(manifestDescriptor.digest)) as Manifest;
-    const descriptors = [manifestDescriptor, manifest.config, ...manifest.layers];
+    const { members, described, manifest } = await read(await buildImageArchive(options));
+    const descriptors = [described, manifest.config, ...manifest.layers];
     assert.equal(descriptors.length, 4);
     for (const { digest, size } of descriptors) {
       const content = contentOf(members, blobPath(digest));
-      assert.equal(`sha256:${createHash("sha256").update(content).digest("hex")}`, digest);
-      assert.equal(content.length, size);
+      assert.deepEqual([digestOf(content), content.length], [digest, size]);
     }
     assert.deepEqual(jsonOf(members, "oci-layout"), { imageLayoutVersion: "1.0.0" });
   });
 
   test("gives both image stores the same configuration and layers under the full and the given name", async () => {
-    const members = await readTar(await buildImageArchive(options));
-    const index = jsonOf(members, "index.json") as Index;
-    const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
-    const [described] = index.manifests;
-    assert.ok(described !== undefined && docker !== undefined);
-    const manifest = jsonOf(members, blobPath(described.digest)) as Manifest;
+    const { described, docker, manifest } = await read(await buildImageArchive(options));
     assert.equal(docker.Config, blobPath(manifest.config.digest));
-    assert.deepEqual(
-      docker.Layers,
-      manifest.layers.map((layer) => blobPath(layer.digest)),
-    );
+    const layers = manifest.layers.map((layer) => blobPath(layer.digest));
+    assert.deepEqual(docker.Layers, layers);
     assert.deepEqual(docker.RepoTags, ["demo:2"]);
     assert.equal(described.annotations["io.containerd.image.name"], "docker.io/library/demo:2");
     assert.deepEqual(described.platform, { architecture: "arm64", os: "linux" });
   });
 
   test("writes the configuration with sorted labels, without what was not given", async () => {
-    const members = await readTar(await buildImageArchive(options));
-    const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
-    assert.ok(docker);
+    const { members, docker } = await read(await buildImageArchive(options));
     const text = contentOf(members, docker.Config).toString();
-    const layers = docker.Layers.map((path) => contentOf(members, path));
-    const diffIds = layers.map((layer) => `sha256:${createHash("sha256").update(layer).digest("hex")}`);
+    const diffIds = docker.Layers.map((path) => digestOf(contentOf(members, path)));
     const history = { created: "1970-01-01T00:00:00Z", created_by: "dockershim" };
     assert.deepEqual(JSON.parse(text), {
       created: "1970-01-01T00:00:00Z",
@@ -90,9 +86,7 @@ describe("buildImageArchive()", () => {
   });
 
   test("keeps type, mode, owner, target and content of layer entries, with the epoch as time", async () => {
-    const members = await readTar(await buildImageArchive(options));
-    const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
-    assert.ok(docker);
+    const { members, docker } = await read(await buildImageArchive(options));
     const [lower, upper] = await Promise.all(docker.Layers.map((path) => readTar(contentOf(members, path))));
     assert.ok(lower !== undefined && upper !== undefined);
     const shown = [...lower.values(), ...upper.values()].map(({ header, content }) => ({
@@ -124,9 +118,7 @@ describe("buildImageArchive()", () => {
   test("writes a layer that occurs twice once", async () => {
     const layer = options.layers[0] ?? [];
     const archive = await buildImageArchive({ ...options, layers: [layer, layer] });
-    const members = await readTar(archive);
-    const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
-    assert.ok(docker);
+    const { members, docker } = await read(archive);
     assert.equal(docker.Layers.length, 2);
     assert.equal([...members.keys()].filter((name) => /^blobs\/sha256\/./.test(name)).length, 3);
     assert.equal(archive.toString("latin1").split("program").length, 2);

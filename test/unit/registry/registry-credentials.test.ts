@@ -132,14 +132,7 @@ describe("parseDockerConfig()", () => {
 });
 
 describe("RegistryCredentialStore", () => {
-  async function setUp(): Promise<
-    AsyncDisposable & {
-      readonly store: RegistryCredentialStore;
-      readonly logged: string[];
-      write(path: string, content: string | object): Promise<string>;
-      users(reference: string): Promise<readonly (string | undefined)[]>;
-    }
-  > {
+  async function setUp() {
     const directory = await temporaryDirectory();
     const logged: string[] = [];
     const log = (...args: readonly unknown[]): void => void logged.push(JSON.stringify(args));
@@ -155,12 +148,12 @@ describe("RegistryCredentialStore", () => {
     return {
       store,
       logged,
-      write: async (path, content) => {
+      write: async (path: string, content: string | object): Promise<string> => {
         const full = join(directory.path, path);
         await writeFile(full, typeof content === "string" ? content : JSON.stringify(content));
         return full;
       },
-      users: async (reference) => (await store.lookUp(reference)).map(({ username }) => username),
+      users: async (reference: string) => (await store.lookUp(reference)).map(({ username }) => username),
       [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
     };
   }

@@ -51,20 +51,13 @@ const nothing: ResourceReading = {
   tasks: 7,
 };
 
-interface Host {
-  readonly stats: CgroupStats;
-  readonly elsewhere: Elsewhere;
-  readonly log: ReturnType<typeof recordingLog>;
-  /** Containers whose cgroup was looked for. */
-  readonly located: string[];
-}
-
 /**
  * Containers with these directories; all processes are this one, whose network is laid out below the root.
  */
-function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number): Host {
+function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number) {
   const log = recordingLog();
   const elsewhere = new Elsewhere(nothing);
+  /** Containers whose cgroup was looked for. */
   const located: string[] = [];
   const stats = new CgroupStats({
     host: {
@@ -96,15 +89,8 @@ function podOf(sandboxId: string, containers: readonly string[]): PodParts {
 const podsNamed = (...names: readonly string[]): PodParts[] =>
   names.map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
 
-interface LaidOutPods extends AsyncDisposable {
-  readonly files: Map<string, LaidOut>;
-  end(id: string): Promise<void>;
-  /** From then on the files of this cgroup cannot be read. */
-  spoil(id: string): Promise<void>;
-}
-
 /** Cgroups of everything in these pods, by id. */
-async function layOutPods(pods: readonly PodParts[]): Promise<LaidOutPods> {
+async function layOutPods(pods: readonly PodParts[]) {
   const files = new Map<string, LaidOut>();
   for (const { sandbox, containers } of pods) {
     for (const { id } of [sandbox, ...containers]) files.set(id, await layOut("v1", id));
@@ -112,13 +98,14 @@ async function layOutPods(pods: readonly PodParts[]): Promise<LaidOutPods> {
   const all = [...files.values()];
   return {
     files,
-    end: (id) => rm(files.get(id)?.root ?? "", { recursive: true }),
-    spoil: async (id) => {
+    end: (id: string): Promise<void> => rm(files.get(id)?.root ?? "", { recursive: true }),
+    /** From then on the files of this cgroup cannot be read. */
+    spoil: async (id: string): Promise<void> => {
       const stat = `${files.get(id)?.directories.get("memory") ?? ""}/memory.stat`;
       await rm(stat);
       await mkdir(stat);
     },
-    [Symbol.asyncDispose]: async () => {
+    [Symbol.asyncDispose]: async (): Promise<void> => {
       for (const one of all) await one[Symbol.asyncDispose]();
     },
   };

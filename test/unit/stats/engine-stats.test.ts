@@ -24,11 +24,7 @@ function recorded(answer: unknown): EngineReading {
 }
 
 /** Statistics from answers by id; an Error is thrown. */
-function statsOf(answers: Readonly<Record<string, EngineReading | Error | undefined>>): {
-  readonly stats: EngineStats;
-  readonly asked: string[];
-  readonly clock: { nowMs: number };
-} {
+function statsOf(answers: Readonly<Record<string, EngineReading | Error | undefined>>) {
   const asked: string[] = [];
   const clock = { nowMs: 1_000_000 };
   const stats = new EngineStats({

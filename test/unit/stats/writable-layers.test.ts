@@ -75,13 +75,18 @@ describe("WritableLayers", () => {
     assert.equal(harness.measured.length, 3);
   });
 
-  test("a failed measurement is repeated, also for a container without CPU time", async () => {
-    const harness = new Harness();
-    harness.cpuTime = 7;
-    harness.usage = undefined;
-    await harness.run(32_000);
-    assert.ok(harness.measured.length > 1);
-  });
+  for (const [what, usage] of [
+    ["failed", undefined],
+    ["partial", layerOf(1, 1, true)],
+  ] as const) {
+    test(`a ${what} measurement is repeated, also for a container without CPU time`, async () => {
+      const harness = new Harness();
+      harness.cpuTime = 7;
+      harness.usage = usage;
+      await harness.run(32_000);
+      assert.ok(harness.measured.length > 1);
+    });
+  }
 
   test("measures a layer every 30 seconds while its container uses CPU time", async () => {
     const harness = new Harness();
@@ -144,14 +149,6 @@ describe("WritableLayers", () => {
       assert.equal(harness.layers.usageOf(a.id)?.usedBytes, 1);
     });
   }
-
-  test("a partial measurement is repeated, also for a container without CPU time", async () => {
-    const harness = new Harness();
-    harness.cpuTime = 7;
-    harness.usage = layerOf(1, 1, true);
-    await harness.run(32_000);
-    assert.ok(harness.measured.length > 1);
-  });
 
   test("ends a measurement that is under way when it is stopped", async () => {
     let begun = (): void => undefined;

@@ -91,7 +91,7 @@ export class EngineClient {
     this.#tunnel = endpoint.kind === "ssh" ? new SshTunnel(endpoint) : undefined;
     const target =
       endpoint.kind === "ssh" ? { kind: "unix" as const, path: this.#tunnel?.path ?? "" } : endpoint;
-    this.#modem = new Modem(target, { idleMs });
+    this.#modem = new Modem(target, idleMs);
   }
 
   /** API version 1.`minor` from the next request on; `highestMinor` is what the engine could speak. */

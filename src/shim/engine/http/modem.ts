@@ -60,29 +60,17 @@ export class Modem {
   readonly #agent: HttpAgent;
   readonly #modem: DockerModem;
 
-  constructor(
-    endpoint: UnixEndpoint | TcpEndpoint,
-    options: { readonly idleMs: number; readonly connectMs?: number },
-  ) {
+  constructor(endpoint: UnixEndpoint | TcpEndpoint, idleMs: number) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
     // After this time without data the agent closes a connection, unless a request has it. The pool gives out
     // the one that was used last, and drops closed ones when it looks at the one that was used first.
-    const pool = {
-      keepAlive: true,
-      timeout: options.idleMs,
-      maxFreeSockets: 32,
-    };
+    const pool = { keepAlive: true, timeout: idleMs, maxFreeSockets: 32 };
+    const { verify, ...material } = tls ?? {};
     this.#agent =
       tls === undefined
         ? new HttpAgent(pool)
-        : new HttpsAgent({
-            ...pool,
-            ca: tls.ca,
-            cert: tls.cert,
-            key: tls.key,
-            rejectUnauthorized: tls.verify,
-          });
-    limitConnecting(this.#agent, options.connectMs ?? longestConnectMs);
+        : new HttpsAgent({ ...pool, ...material, rejectUnauthorized: verify });
+    limitConnecting(this.#agent, longestConnectMs);
     hideFromInspection(this.#agent, "[agent]");
     const target =
       endpoint.kind === "unix"
