@@ -202,8 +202,11 @@ async function withServer<T>(
   try {
     return await work(cri);
   } finally {
-    cri.close();
-    await server.stop();
+    try {
+      cri.close();
+    } finally {
+      await server.stop();
+    }
   }
 }
 

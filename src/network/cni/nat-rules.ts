@@ -3,6 +3,7 @@
  * container id into a comment, and give each container chains of its own.
  */
 import { createHash } from "node:crypto";
+import { isKind } from "../../lib/errors.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
 
@@ -136,7 +137,7 @@ export async function changeNatTables(
         await table.restore(family, text, signal);
         break;
       } catch (error) {
-        if (attempt >= tries || signal.aborted) throw error;
+        if (attempt >= tries || signal.aborted || !isKind(error, "unknown")) throw error;
       }
     }
   }

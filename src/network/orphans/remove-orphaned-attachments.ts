@@ -66,7 +66,8 @@ export async function removeOrphanedAttachments(
 async function clean(finding: Finding, tools: CleanUpTools, signal: AbortSignal): Promise<boolean> {
   const work = (): Promise<boolean> =>
     withDeadline(signal, stepTimeoutMs, finding.what, (own) => takeAway(finding, tools, own));
-  const { ownerId } = finding;
+  // Host ports of dockershim have no lock: this program sets none up.
+  const ownerId = finding.kind === "hostPortChain" ? undefined : finding.ownerId;
   return ownerId === undefined ? work() : tools.attachments.alone(ownerId, signal, work);
 }
 

@@ -45,7 +45,7 @@ const keyPaths = list(
 );
 const downwardFiles = list(object({ path: mandatory(filePath), fieldRef, resourceFieldRef, mode: fileMode }));
 
-/** Volumes of storage systems. With `--local-volumes` they are claims: see local-volumes.ts. */
+/** Volumes of storage systems. With `--local-volumes` they are claims: see collect.ts. */
 export const storageKinds = [
   "awsElasticBlockStore",
   "azureDisk",

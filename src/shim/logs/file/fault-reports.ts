@@ -22,7 +22,8 @@ export class FaultReports {
   ) {}
 
   report(fault: Fault, fields: { readonly err?: string; readonly entries?: number } = {}): void {
-    if (this.#reported.has(fault)) return;
+    // Several files of a log may fail to close.
+    if (this.#reported.has(fault) && fault !== "notClosed" && fault !== "changedFile") return;
     this.#reported.add(fault);
     const { containerId, path } = this.record();
     this.log.warn({ containerId, path, ...fields }, messages[fault]);
