@@ -104,8 +104,13 @@ export async function probeEngine(endpoint, env = process.env, deadlineMs = PROB
   const end = Date.now() + deadlineMs;
   const foreign = (/** @type {string} */ detail) =>
     /** @type {Attempt} */ ({ endpoint, finding: "foreign", detail: `not a Docker Engine: ${detail}` });
+  let address;
   try {
-    const address = parseEndpoint(endpoint, env);
+    address = parseEndpoint(endpoint, env);
+  } catch (error) {
+    return { endpoint, finding: "failed", detail: error instanceof Error ? error.message : String(error) };
+  }
+  try {
     const ping = await request(address, { path: "/_ping", deadlineMs });
     if (ping.status !== 200 || ping.text.trim() !== "OK")
       return foreign(`/_ping answered ${String(ping.status)}`);

@@ -91,7 +91,8 @@ async function setUpEngine({ stateDirectory, log }) {
   log("starting the Docker Engine ...");
   if (hasSystemd()) return startWithSystemd();
   // The package's own init script may have started one a moment ago.
-  const byScript = await waitForEngine(() => runningEnginePid() !== undefined);
+  const isStarting = () => runningEnginePid() !== undefined;
+  const byScript = isStarting() ? await waitForEngine(isStarting) : undefined;
   const logFile = byScript === undefined ? join(stateDirectory, "dockerd.log") : "/var/log/docker.log";
   const { engine, pid } =
     byScript === undefined ? await startDetached(logFile) : { engine: byScript, pid: runningEnginePid() };

@@ -84,7 +84,9 @@ export function enginePackages() {
 export function readRecord(directory) {
   try {
     const { installedPackages, engine } = JSON.parse(readFileSync(join(directory, RECORD), "utf8"));
-    const names = Array.isArray(installedPackages) ? installedPackages : [];
+    const names = Array.isArray(installedPackages)
+      ? installedPackages.filter((name) => typeof name === "string")
+      : [];
     const isEngine = typeof engine?.pid === "number" && typeof engine.startTime === "string";
     return { installedPackages: names, ...(isEngine ? { engine } : {}) };
   } catch {

@@ -10,7 +10,7 @@ With words, only the test files whose path contains one of them, and none with t
   --long                 in full: larger counts, and every combination
   --no-setup             install no packages and start no engine; DOCKERSHIM_NO_SETUP=1 says the same
   --docker-endpoint URL  the engine for the tests, as unix:///run/docker.sock
-  --test-...             passed on to the test runner of Node.js, as --test-name-pattern=PATTERN
+  --test-...             passed on to Node.js, as --test-name-pattern=PATTERN
   -h, --help             print this
 
 Exit code: 0 something ran and nothing failed, 1 otherwise, 2 this command line was not understood.

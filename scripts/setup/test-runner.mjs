@@ -1,5 +1,6 @@
 /** Runs test files in a process of its own group, and counts. */
 import { spawn } from "node:child_process";
+import { setMaxListeners } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +10,9 @@ import { setTimeout as sleep } from "node:timers/promises";
  * @typedef {{ passed: number, failed: number, skipped: number, failedFiles: readonly string[],
  *   skippedTests: readonly string[] }} Counts `skippedTests`: also suites
  */
+
+// Each process of a run listens to the signals.
+setMaxListeners(0, process, process.stdout);
 
 /** How long tests may clean up after the first signal. */
 const CLEAN_UP_MS = 20_000;
@@ -93,7 +97,10 @@ export async function runProcess({ root, files, env, runnerFlags, timeoutMs, com
   try {
     writeFileSync(module, program.join("\n"));
     writeFileSync(countFile, "");
-    const code = await runGroup([...command, process.execPath, ...flags, module], { root, env, print });
+    const words = [...command, process.execPath, ...flags, module];
+    // A suite has its own timeout, which a file that hangs as it is loaded, or in a hook, does not meet.
+    const deadlineMs = timeoutMs * files.length + CLEAN_UP_MS;
+    const code = await runGroup(words, { root, env, print, deadlineMs });
     const text = readFileSync(countFile, "utf8");
     const counts = /** @type {Counts} */ ({ ...noCounts, ...(text === "" ? {} : JSON.parse(text)) });
     if (code === 0 || counts.failedFiles.length > 0) return counts;
@@ -106,10 +113,10 @@ export async function runProcess({ root, files, env, runnerFlags, timeoutMs, com
 
 /**
  * @param {readonly string[]} words
- * @param {{ root: string, env: NodeJS.ProcessEnv, print: (text: string) => void }} options
+ * @param {{ root: string, env: NodeJS.ProcessEnv, print: (text: string) => void, deadlineMs: number }} options
  * @returns {Promise<number>}
  */
-function runGroup([program = "", ...args], { root, env, print }) {
+function runGroup([program = "", ...args], { root, env, print, deadlineMs }) {
   return new Promise((resolve, reject) => {
     // Its own group: it gets each signal once, from here, and nothing of it is left behind.
     const child = spawn(program, args, {
@@ -141,11 +148,17 @@ function runGroup([program = "", ...args], { root, env, print }) {
       signalGroup(signal === "SIGPIPE" ? "SIGTERM" : signal);
       kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
     };
+    const deadline = setTimeout(() => {
+      print("\nsetup: the test files take too long, and are ended\n");
+      signalGroup("SIGTERM");
+      kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
+    }, deadlineMs);
     const stopOnLostReader = () => stop("SIGPIPE");
     process.on("SIGINT", stop).on("SIGTERM", stop);
     process.stdout.on("error", stopOnLostReader);
     child.once("error", reject);
     child.once("exit", (code) => {
+      clearTimeout(deadline);
       clearTimeout(kill);
       const finish = async () => {
         signalGroup("SIGKILL");

@@ -79,6 +79,13 @@ describe("probeEngine()", () => {
       ["absent", "refused", "failed", "failed"],
     );
   });
+
+  test("names a TLS file that is missing, which is no missing socket", async () => {
+    const env = { DOCKER_TLS_VERIFY: "1", DOCKER_CERT_PATH: "/nowhere" };
+    const { finding, detail } = await probeEngine("tcp://127.0.0.1:1", env);
+    assert.equal(finding, "failed");
+    assert.match(detail, /\/nowhere\/ca\.pem/);
+  });
 });
 
 const attempt = (finding: Finding, endpoint = "unix:///var/run/docker.sock"): Attempt => ({
