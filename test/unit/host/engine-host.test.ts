@@ -159,6 +159,14 @@ test("docs/run/remote.md has the table of jobs", async () => {
 describe("LocalHost", () => {
   const host = new LocalHost(nodeFacts(), silentLogger());
 
+  test("networkNamespace() names none for a pid that is not provably the sandbox's", () => {
+    assert.equal(
+      host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: process.pid } })),
+      undefined,
+    );
+    assert.equal(host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: 0 } })), undefined);
+  });
+
   test("openNetworkNamespace() leaves nothing open of a pid that is not provably the sandbox's", () => {
     const open = (): number => readdirSync("/proc/self/fd").length;
     const before = open();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
@@ -8,8 +9,9 @@ import {
   findDockerd,
 } from "../../../../src/shim/host/processes/find-engine.js";
 import { ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
-import { listensOn } from "../../../../src/shim/host/unix-listeners.js";
+import { listensOn, parseListeningSockets } from "../../../../src/shim/host/unix-listeners.js";
 import { idOf } from "../../../fakes/snapshots.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { FakeProc, type FakeProcess } from "../fake-proc.js";
 
 /** A fake /proc beside the engine's socket, which is a plain file here. */
@@ -207,9 +209,48 @@ describe("findContainerd()", () => {
       assert.equal(await find(at.fake), 70);
     });
   }
+
+  test("ignores a containerd that listens on no socket of this dockerd", async () => {
+    await using at = await setUp();
+    await at.fake.add(50, { comm: "dockerd", cmdline: ["dockerd", "--containerd=/no/such.sock"] });
+    await at.fake.add(70, { comm: "containerd", sockets: { 7: "/no/such.sock" } });
+    assert.equal(await find(at.fake), undefined);
+  });
 });
 
 describe("listensOn()", () => {
+  test("finds the sockets of this process, until their file is replaced", async () => {
+    await using at = await temporaryDirectory();
+    const path = join(at.path, "a b.sock");
+    const proc = new ProcFiles();
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    try {
+      assert.equal(await listensOn(proc, process.pid, path), true);
+      assert.equal(await listensOn(proc, process.ppid, path), false);
+      assert.equal(await listensOn(proc, process.pid, join(at.path, "other.sock")), false);
+      await rm(path);
+      assert.equal(await listensOn(proc, process.pid, path), false);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
+  test("parseListeningSockets() leaves out connections, sockets without a name and the heading", () => {
+    const lines = [
+      "Num       RefCount Protocol Flags    Type St Inode Path",
+      "0000000021ba4a02: 00000002 00000000 00010000 0001 01 21946 /var/run/docker.sock",
+      "00000000364f0129: 00000003 00000000 00000000 0001 03 21976 /run/connected.sock",
+      "00000000f28559b5: 00000003 00000000 00000000 0001 03 21972",
+      "0000000021ba4a03: 00000002 00000000 00010000 0001 01   946 /run/a b.sock",
+      "",
+    ];
+    assert.deepEqual(parseListeningSockets(lines), [
+      { inode: "21946", path: "/var/run/docker.sock" },
+      { inode: "946", path: "/run/a b.sock" },
+    ]);
+  });
+
   test("finds one among the sockets of pods in the host's network", async () => {
     await using at = await setUp();
     const others = Array.from({ length: 3_000 }, (_, index) => [1000 + index, `@${"x".repeat(100)}${index}`]);

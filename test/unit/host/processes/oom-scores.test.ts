@@ -153,6 +153,13 @@ describe("HostOomScores.learnFromFailure()", () => {
     });
   }
 
+  test("learns nothing when the engine's process has the capability", async () => {
+    await using at = await setUp("auto", engine(-500, all));
+    await at.scores.detect();
+    assert.equal(at.scores.learnFromFailure(-998, refusal), false);
+    assert.equal(at.scores.floor, undefined);
+  });
+
   test("forgets the learned limit when a container with that score fails, too", async () => {
     await using at = await setUp("auto");
     assert.equal(at.scores.learnFromFailure(-998, refusal), true);

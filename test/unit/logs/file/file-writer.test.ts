@@ -13,6 +13,8 @@ import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import type { Entry } from "./fake-docker-log.js";
+import { CompressedLog } from "../../../../src/shim/logs/file/docker-log-file.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { LogBench, randomOf } from "../log-bench.js";
 
 const line = (text: string): Entry => ({ stream: "stdout", text: `${text}\n` });
@@ -128,6 +130,19 @@ describe("FileWriter", () => {
     bench.docker.write([line("last")]);
     await bench.run();
     assert.match(bench.written, /gap 1 of this log.*\n\S+ stdout F last\n$/);
+  });
+
+  test("an archive is unpacked to no more than its limit", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "x.gz");
+    writeFileSync(path, gzipSync(Buffer.alloc(200 * 1024 * 1024)));
+    const log = await CompressedLog.open(path, 1000);
+    const buffer = Buffer.alloc(64 * 1024);
+    let bytes = 0;
+    for (let read = -1; read !== 0; bytes += read) read = await log.read(buffer, bytes);
+    await log.close();
+    assert.ok(bytes < 16 * 1024 * 1024);
+    assert.match(log.damage ?? "", /more than 1000 bytes/);
   });
 
   test("a log that Docker empties when it is full: no gap when all entries were read, else a gap", async () => {
