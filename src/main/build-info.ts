@@ -2,15 +2,21 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ProcessIo } from "../cli/process-io.js";
+import type { OwnFiles } from "../lib/own-files.js";
 
 export type BuildInfo = Pick<ProcessIo, "version" | "commit">;
 
-/** Version from package.json; commit from the files of a git checkout, else `unknown`. */
-export async function readBuildInfo(packageDirectory: string): Promise<BuildInfo> {
-  const { version } = JSON.parse(await readFile(join(packageDirectory, "package.json"), "utf8")) as {
+/** Version and commit of package.json, where a build writes the commit; else that of a git checkout, or `unknown`. */
+export async function readBuildInfo({
+  read,
+  directory,
+}: Pick<OwnFiles, "read" | "directory">): Promise<BuildInfo> {
+  const { version, commit } = JSON.parse(read("package.json").toString()) as {
     version: string;
+    commit?: string;
   };
-  return { version, commit: (await readCommit(join(packageDirectory, ".git"))) ?? "unknown" };
+  const ofCheckout = directory === undefined ? undefined : await readCommit(join(directory, ".git"));
+  return { version, commit: commit ?? ofCheckout ?? "unknown" };
 }
 
 async function readCommit(gitDirectory: string): Promise<string | undefined> {

@@ -1,7 +1,9 @@
 /** The process: its output, its signals. */
 import { readFile, stat } from "node:fs/promises";
+import { basename } from "node:path";
 import { ShimError } from "../lib/errors.js";
 import type { ProcessIo } from "../cli/process-io.js";
+import { ownFiles } from "../lib/own-files.js";
 import type { BuildInfo } from "./build-info.js";
 
 /** Once for a process: it listens to the errors of the outputs and to SIGHUP. */
@@ -19,12 +21,12 @@ export function ownProcess(build: BuildInfo): ProcessIo {
   followOutputs(interrupted);
   // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
   process.on("SIGHUP", () => undefined);
-  const { env: environment, execPath, execArgv, stdout, stderr } = process;
+  const { env: environment, stdout, stderr } = process;
   return {
     ...build,
     environment,
-    argv: process.argv.slice(2),
-    self: [execPath, ...execArgv, process.argv[1] ?? ""],
+    argv: [...calledAsPlugin(), ...process.argv.slice(2)],
+    self: ownFiles().self,
     get stdin() {
       return process.stdin;
     },
@@ -54,6 +56,12 @@ export function ownProcess(build: BuildInfo): ProcessIo {
       process.abort();
     },
   };
+}
+
+/** Docker's CLI finds its plugins by their names: docker-pod is a link to the executable, or to bin/dockershim, which says so. */
+function calledAsPlugin(): readonly string[] {
+  const isPlugin = ownFiles().directory === undefined && basename(process.argv0) === "docker-pod";
+  return isPlugin ? ["docker-cli-plugin"] : [];
 }
 
 function writeOut(text: string): void {

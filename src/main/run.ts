@@ -1,10 +1,10 @@
 /** The program with all commands. `main` loads it. */
-import { packageDirectory } from "../lib/package-directory.js";
+import { ownFiles } from "../lib/own-files.js";
 import { actionsOn } from "../cli/run-program.js";
 import { readBuildInfo } from "./build-info.js";
 import { ownProcess } from "./own-process.js";
 import { runCommandLine } from "./program.js";
 
-const io = ownProcess(await readBuildInfo(packageDirectory()));
+const io = ownProcess(await readBuildInfo(ownFiles()));
 
 process.exitCode = await runCommandLine(io.argv, io, actionsOn(io));

@@ -46,7 +46,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   sync.start();
   await until("the read model is live", () => link.state.phase === "live");
   const streaming = new FakeStreamingServer();
-  const podDialer = createPodDialer({ engine, link, host: () => host, log }, lifetime);
+  const podDialer = createPodDialer({ engine, link, host: () => host, programs: "", log }, lifetime);
   const abandonedRequests = new AbandonedRequests({ log, timeoutMs: 30_000 });
   const settings = {
     ...{ cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true },

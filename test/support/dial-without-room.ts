@@ -10,7 +10,7 @@ import { programPath } from "../../src/shim/native/programs.js";
 import { DialerProcess } from "../../src/shim/pod-dialer/dialer-process.js";
 
 const log = recordingLog();
-const program = (): string => programPath("pod-dialer", process.arch);
+const program = (): string => programPath("pod-dialer", process.arch, "");
 const dialer = new DialerProcess({ program, connectTimeoutMs: 10_000, log });
 const server = createServer((socket) => socket.on("error", () => undefined)).listen(0, "127.0.0.1");
 await once(server, "listening");

@@ -5,7 +5,7 @@ import { open } from "node:fs/promises";
 import { sleep } from "../../lib/abort.js";
 import { ShimError, isKind, messageOf } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import { packageDirectory } from "../../lib/package-directory.js";
+import { ownFiles } from "../../lib/own-files.js";
 import { isServed } from "../../lib/unix-socket.js";
 import { connect } from "../cri/client.js";
 import { systemClock } from "../kubelet/clock.js";
@@ -104,13 +104,19 @@ export async function ensureSupervisor(
   if (await isServed(store.socketPath)) return;
   const log = await open(store.logPath, "a", 0o600);
   try {
-    const program = [...process.execArgv, process.argv[1] ?? "", "play", "--supervise"];
+    const [program, ...self] = ownFiles().self;
     const engine = dockerEndpoint === undefined ? [] : [`--docker-endpoint=${dockerEndpoint}`];
-    const child = spawn(process.execPath, [...program, `--endpoint=unix://${endpoint}`, ...engine], {
-      cwd: packageDirectory(), // Not the user's, which may be unmounted.
-      detached: true,
-      stdio: ["ignore", log.fd, log.fd],
-    });
+    const child = spawn(
+      program,
+      [...self, "play", "--supervise", `--endpoint=unix://${endpoint}`, ...engine],
+      {
+        cwd: ownFiles().directory ?? "/", // Not the user's, which may be unmounted.
+        // As bin/dockershim and the unit have them: docs/run/performance.md.
+        env: { MALLOC_ARENA_MAX: "1", MALLOC_TRIM_THRESHOLD_: "131072", ...process.env },
+        detached: true,
+        stdio: ["ignore", log.fd, log.fd],
+      },
+    );
     const failed = new Promise<never>((_, reject) => {
       child.once("error", reject);
     });

@@ -57,7 +57,7 @@ export async function openAdapters(
   const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config.stateDir, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime, observer);
-  const helper = openHelper(log, lifetime);
+  const helper = openHelper(stores.programs, log, lifetime);
   const parts = { ...stores, engine, start: helper.start };
   const { network, orphanedNetworks } = await openNetwork(config, parts, log, lifetime, observer);
   const { oomScores, engineProcesses } = openNode(config, endpoint, log, lifetime);
@@ -103,7 +103,7 @@ export async function openAdapters(
     stats: { source: () => connection.stats.source, layers: connection.stats.layers },
     streaming: {
       server: streamingServer,
-      podDialer: createPodDialer({ engine, link, host, log }, lifetime),
+      podDialer: createPodDialer({ engine, link, host, programs: stores.programs, log }, lifetime),
     },
     pauseImages: createPauseImages(config, engine, link, log),
     streamingServer,
@@ -152,8 +152,8 @@ export async function openStreaming(
 }
 
 /** Starts at the first use. */
-function openHelper(log: Logger, lifetime: Lifetime): HelperProcess {
-  const helper = new HelperProcess({ program: () => programPath("helper", arch), log });
+function openHelper(programs: string, log: Logger, lifetime: Lifetime): HelperProcess {
+  const helper = new HelperProcess({ program: () => programPath("helper", arch, programs), log });
   lifetime.onClose("helper process", () => helper.close());
   return helper;
 }

@@ -21,6 +21,8 @@ export interface PodDialerParts {
   readonly engine: Engine;
   readonly link: Pick<EngineLink, "facts">;
   readonly host: () => HostAccess;
+  /** Where the executable writes its programs: see `programPath`. */
+  readonly programs: string;
   readonly log: Logger;
 }
 
@@ -28,10 +30,14 @@ export interface PodDialerParts {
  * Dials in the namespace where the engine is on this host, else by a process in the sandbox, started at use.
  */
 export function createPodDialer(
-  { engine, link, host, log }: PodDialerParts,
+  { engine, link, host, programs, log }: PodDialerParts,
   lifetime: Lifetime,
 ): () => PodDialer {
-  const dialer = new DialerProcess({ program: () => programPath("pod-dialer", arch), connectTimeoutMs, log });
+  const dialer = new DialerProcess({
+    program: () => programPath("pod-dialer", arch, programs),
+    connectTimeoutMs,
+    log,
+  });
   lifetime.onClose("pod dialer", () => dialer.close());
   const relay = new RelayDialer({
     engine,

@@ -16,6 +16,8 @@ export interface Stores {
   /** Count of checkpoints that could not be parsed so far. */
   readonly corruptCheckpoints: () => number;
   readonly logRecords: LogRecords;
+  /** The directory for `programPath`. */
+  readonly programs: string;
 }
 
 /**
@@ -53,6 +55,7 @@ export async function openStores(
       containers: await ContainerRecords.open(containers, log, { quarantineDirectory }),
       checkpoints,
     },
+    programs: directories.programs,
     logRecords: await LogRecords.open(logs, log, quarantineDirectory),
     corruptCheckpoints: () => checkpoints.corruptCount,
   };

@@ -1,8 +1,7 @@
-/** The programs of native/bin, which this installation carries for each processor architecture. */
-import { readFile } from "node:fs/promises";
+/** The programs of native/bin, which this program carries for each processor architecture. */
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { packageDirectory } from "../../lib/package-directory.js";
+import { ownFiles } from "../../lib/own-files.js";
 
 export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "helper";
 
@@ -16,19 +15,19 @@ export function imageArchitecture(name: string): ImageArchitecture | undefined {
   return undefined;
 }
 
-/** Absolute path; `unsupported` when there is no such program for `architecture`. */
-export function programPath(name: ProgramName, architecture: string): string {
-  const known = imageArchitecture(architecture);
-  if (known === undefined)
-    throw new ShimError("unsupported", `find the ${name} program: none for architecture "${architecture}"`);
-  return join(packageDirectory(), "native", "bin", `${name}-${known}`);
+/**
+ * The absolute path of a program for a start. The executable of `npm run package` writes it to `directory`. `unsupported` when
+ * there is no such program for `architecture`.
+ */
+export function programPath(name: ProgramName, architecture: string, directory: string): string {
+  return ownFiles().program(pathOf(name, architecture), directory);
 }
 
 /** `unsupported` as above, `internal` when the program is missing in this installation. */
-export async function readProgram(name: ProgramName, architecture: string): Promise<Buffer> {
-  const path = programPath(name, architecture);
+export function readProgram(name: ProgramName, architecture: string): Buffer {
+  const path = pathOf(name, architecture);
   try {
-    return await readFile(path);
+    return ownFiles().read(path);
   } catch (error) {
     throw new ShimError(
       "internal",
@@ -37,4 +36,11 @@ export async function readProgram(name: ProgramName, architecture: string): Prom
       { cause: error },
     );
   }
+}
+
+function pathOf(name: ProgramName, architecture: string): string {
+  const known = imageArchitecture(architecture);
+  if (known === undefined)
+    throw new ShimError("unsupported", `find the ${name} program: none for architecture "${architecture}"`);
+  return join("native", "bin", `${name}-${known}`);
 }

@@ -209,10 +209,10 @@ export async function builtinPauseImage(architecture: string): Promise<BuiltinIm
     },
     layers: [
       [
-        { path: "pause", type: "file", mode: 0o755, content: await readProgram("pause", known) },
+        { path: "pause", type: "file", mode: 0o755, content: readProgram("pause", known) },
         // Not used by the pause container itself: an exec in it is the way into a pod of an engine on another
         // host.
-        await portForwardEntry(known),
+        portForwardEntry(known),
       ],
     ],
   });

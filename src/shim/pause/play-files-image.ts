@@ -11,12 +11,12 @@ export async function playFilesImage(architecture: string): Promise<Buffer> {
   const known = imageArchitecture(architecture);
   if (known === undefined)
     throw new ShimError("unsupported", `build image "${playFilesReference}": none for "${architecture}"`);
-  const program = async (name: "pause" | "helper") => ({
+  const program = (name: "pause" | "helper") => ({
     ...{ path: name, type: "file" as const, mode: 0o755 },
-    content: await readProgram(name, known),
+    content: readProgram(name, known),
   });
   return buildImageArchive({
     ...{ reference: playFilesReference, architecture: known, config: { Entrypoint: ["/pause"] } },
-    layers: [[await program("pause"), await program("helper")]],
+    layers: [[program("pause"), program("helper")]],
   });
 }

@@ -9,12 +9,12 @@ import { type ArchiveEntry, buildTar } from "./image-archive.js";
 export const portForwardPath = "/dockershim-port-forward-2";
 
 /** The port-forward program where containers have it. */
-export async function portForwardEntry(architecture: string): Promise<ArchiveEntry> {
-  const content = await readProgram("port-forward", architecture);
+export function portForwardEntry(architecture: string): ArchiveEntry {
+  const content = readProgram("port-forward", architecture);
   return { path: portForwardPath.slice(1), type: "file", mode: 0o755, content };
 }
 
 /** For `PUT /containers/{id}/archive?path=/` of a container whose image does not have it. */
 export async function portForwardArchive(architecture: string): Promise<Buffer> {
-  return buildTar([await portForwardEntry(architecture)]);
+  return buildTar([portForwardEntry(architecture)]);
 }

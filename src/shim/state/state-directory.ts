@@ -18,6 +18,8 @@ export interface StateDirectory {
   /** How far each container's log is written. */
   readonly logs: string;
   readonly quarantine: string;
+  /** Where the executable writes the programs that it carries; made when it does. */
+  readonly programs: string;
 }
 
 const claimSocket = "instance.sock";
@@ -29,6 +31,7 @@ const contents = new Set([
   "containers",
   "logs",
   "quarantine",
+  "programs",
   "play",
   "engine-id",
   "pod-cidrs.json",
@@ -58,6 +61,7 @@ export async function openStateDirectory(root: string): Promise<StateDirectory> 
     containers: join(root, "containers"),
     logs: join(root, "logs"),
     quarantine: join(root, "quarantine"),
+    programs: join(root, "programs"),
   };
 }
 

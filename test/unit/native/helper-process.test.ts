@@ -17,7 +17,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../support/wait.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-const program = programPath("helper", process.arch);
+const program = programPath("helper", process.arch, "");
 const never = new AbortController().signal;
 const environment = { PATH: process.env["PATH"] };
 const usual = { input: "", signal: never, stdoutBytes: 1024, stderrBytes: 1024, deathMs: 60_000 };

@@ -25,7 +25,7 @@ const usual: RunOptions = {
 const enough = new ShimError("cancelled", "enough");
 
 const helper = new HelperProcess({
-  program: () => programPath("helper", process.arch),
+  program: () => programPath("helper", process.arch, ""),
   log: recordingLog(),
 });
 after(() => helper.close());

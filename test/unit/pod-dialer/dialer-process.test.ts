@@ -136,7 +136,7 @@ onRequest((id, namespace) => {
   test("a missing program, or one for another machine, is unsupported", async () => {
     const missing = dialerOf("/no/such/program").dialer;
     await rejectsWith(missing.connect(1, 80, never), "unsupported", /start "\/no\/such\/program".*ENOENT/);
-    const foreign = dialerOf(() => programPath("pod-dialer", "riscv64")).dialer;
+    const foreign = dialerOf(() => programPath("pod-dialer", "riscv64", "")).dialer;
     await rejectsWith(foreign.connect(1, 80, never), "unsupported", /none for architecture "riscv64"/);
     await Promise.all([missing.close(), foreign.close()]);
   });
@@ -146,7 +146,7 @@ const unfit = imageArchitecture(process.arch) === undefined && `no dialer for ${
 const isRoot = process.getuid?.() === 0;
 
 describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60_000 }, () => {
-  const { dialer, log } = dialerOf(() => programPath("pod-dialer", process.arch));
+  const { dialer, log } = dialerOf(() => programPath("pod-dialer", process.arch, ""));
   let namespace: number;
   let peers: Socket[] = [];
   let server: Server;
@@ -273,7 +273,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
   });
 
   test("exits at the end of its input, and ignores SIGTERM and SIGINT", async () => {
-    const own = dialerOf(() => programPath("pod-dialer", process.arch)).dialer;
+    const own = dialerOf(() => programPath("pod-dialer", process.arch, "")).dialer;
     (await own.connect(namespace, port, never)).destroy();
     const { pid } = own;
     assert.ok(pid !== undefined);
@@ -287,7 +287,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
   });
 
   test("is started again after it was killed", async () => {
-    const own = dialerOf(() => programPath("pod-dialer", process.arch)).dialer;
+    const own = dialerOf(() => programPath("pod-dialer", process.arch, "")).dialer;
     (await own.connect(namespace, port, never)).destroy();
     const { pid } = own;
     assert.ok(pid !== undefined);

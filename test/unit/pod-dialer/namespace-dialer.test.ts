@@ -97,7 +97,7 @@ const unfit =
 const namespaceOf = (pid: number | "self" | undefined): string => readlinkSync(`/proc/${String(pid)}/ns/net`);
 
 function realDialer(t: TestContext): DialerProcess {
-  const program = (): string => programPath("pod-dialer", process.arch);
+  const program = (): string => programPath("pod-dialer", process.arch, "");
   const dialer = new DialerProcess({ program, connectTimeoutMs: 10_000, log: recordingLog() });
   t.after(() => dialer.close());
   return dialer;

@@ -225,7 +225,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     const server = createServer({ allowHalfOpen: true }, onConnection).listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    const child = spawn(programPath("port-forward", process.arch), [String(port)], {
+    const child = spawn(programPath("port-forward", process.arch, ""), [String(port)], {
       stdio: ["pipe", "pipe", "inherit"],
     });
     const stream = new RelayStream(new LocalProcess(child));
@@ -314,7 +314,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
 
   test("refuses arguments that name no port, and more than one", async () => {
     for (const argument of [[], ["0"], ["65536"], ["80x"], ["-1"], ["80", "81"]]) {
-      const child = spawn(programPath("port-forward", process.arch), argument, { stdio: "ignore" });
+      const child = spawn(programPath("port-forward", process.arch, ""), argument, { stdio: "ignore" });
       assert.deepEqual(await once(child, "exit"), [2, null], argument.join());
     }
   });

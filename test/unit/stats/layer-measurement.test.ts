@@ -14,7 +14,10 @@ import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
-const helper = new HelperProcess({ program: () => programPath("helper", process.arch), log: recordingLog() });
+const helper = new HelperProcess({
+  program: () => programPath("helper", process.arch, ""),
+  log: recordingLog(),
+});
 after(() => helper.close());
 const { startVerb } = helper;
 const size = (path: string, timeoutMs?: number): ReturnType<typeof byHelper> =>

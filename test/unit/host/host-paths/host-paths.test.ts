@@ -15,7 +15,7 @@ import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 const nothing: PathsToFind = { look: [], make: [], devices: [] };
-const program = (): string => programPath("helper", process.arch);
+const program = (): string => programPath("helper", process.arch, "");
 
 describe("HostPaths with its helper", () => {
   const log = recordingLog();
@@ -205,7 +205,7 @@ describe("HostPaths with its helper", () => {
   });
 
   for (const [what, given] of [
-    ["there is none for the architecture", () => programPath("helper", "s390x")],
+    ["there is none for the architecture", () => programPath("helper", "s390x", "")],
     ["it cannot be started", () => "/no/such/program"],
   ] as const) {
     test(`leaves paths to the engine when ${what}, and logs that once`, async () => {

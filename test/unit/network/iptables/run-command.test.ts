@@ -13,7 +13,7 @@ const node = process.execPath;
 const endless = ["-e", "setInterval(() => {}, 1000)"];
 
 const helper = new HelperProcess({
-  program: () => programPath("helper", process.arch),
+  program: () => programPath("helper", process.arch, ""),
   log: recordingLog(),
 });
 after(() => helper.close());

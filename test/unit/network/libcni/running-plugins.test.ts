@@ -144,7 +144,7 @@ describe("a plugin of a killed process", () => {
 });
 
 test("a plugin that goes on after its helper was lost is ended before the next DEL", async () => {
-  const helper = new HelperProcess({ program: () => programPath("helper", process.arch), log: bed.log });
+  const helper = new HelperProcess({ program: () => programPath("helper", process.arch, ""), log: bed.log });
   const start: StartProgram = (...given) => helper.start(...given);
   ({ running, attachments } = bed.open({ start }));
   const file = join(directory, "plugin");
