@@ -3,7 +3,7 @@ import type { EffectiveValue, ResolvedConfig } from "../config/resolve.js";
 import { options } from "../config/options.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 
-export type ConfigFormat = "table" | "yaml" | "json";
+export type ConfigFormat = "table" | "yaml" | "json" | "commented";
 
 export interface ConfigOptions {
   readonly resolved: ResolvedConfig;
@@ -22,6 +22,8 @@ export async function runConfig(
 
 async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
   if (format === "table") return renderTable(resolved);
+  const { stringify } = await import("../../lib/yaml.js");
+  if (format === "commented") return (await import("../config/commented-file.js")).commentedFile(stringify);
   const values = Object.fromEntries(
     Object.entries(resolved.sources)
       // The effective log level includes the verbosity. A file with both would contradict itself.
@@ -29,7 +31,6 @@ async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Pro
       .map(([name, { value }]) => [name, value]),
   );
   if (format === "json") return `${JSON.stringify(values, undefined, 2)}\n`;
-  const { stringify } = await import("../../lib/yaml.js");
   return stringify(values);
 }
 

@@ -7,7 +7,7 @@ import { type ResolvedConfig, resolveConfig } from "../config/resolve.js";
 import { enumKind } from "../config/value-kinds.js";
 import type { ConfigFormat } from "./config-command.js";
 
-const configFormats = ["table", "yaml", "json"] as const satisfies readonly ConfigFormat[];
+const configFormats = ["table", "yaml", "json", "commented"] as const satisfies readonly ConfigFormat[];
 
 /** `serve` is the default command. The flags of these commands may stand before or after the command. */
 export function addServeCommands({ root, addCommand, run, io, serveFlags }: CommandParts): void {
@@ -36,7 +36,7 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
   const config = addCommand("config", "print every effective value and its source");
   config.option(
     "-o, --output <format>",
-    `${configFormats.join(", ")}; yaml and json can be used as --config`,
+    `${configFormats.join(", ")}; all but table can be used as --config`,
   );
   addServeFlags(config, serveFlags);
   config.action(async ({ output = "table" }: { output?: string }) => {

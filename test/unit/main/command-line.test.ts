@@ -112,7 +112,7 @@ describe("runCommandLine() refusals, one line and exit code 1", () => {
     ["--ipv6-dual-stack false", 'unexpected argument "false"'],
     ["--state-dir -a=b", 'flag "--state-dir": "-a=b": must be an absolute path'],
     ["-- --state-dir=/a", 'unexpected argument "--state-dir=/a"'],
-    ["config --output=xml", 'flag "--output": "xml": must be "table", "yaml" or "json"'],
+    ["config --output=xml", 'flag "--output": "xml": must be "table", "yaml", "json" or "commented"'],
     ["config --outptu=json", 'unknown flag "--outptu" of the command "config": did you mean "--output"?'],
     ["version 2", 'unexpected argument "2"'],
     ["help", 'unexpected argument "help"'],
