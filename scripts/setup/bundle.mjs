@@ -46,13 +46,12 @@ export async function bundle({ root, target, log = () => undefined }) {
 }
 
 /**
+ * What bundles of the program have in common.
  * @param {string} root
- * @param {string} target
- * @param {(line: string) => void} log
+ * @returns {import("esbuild").BuildOptions}
  */
-async function write(root, target, log) {
-  /** @type {import("esbuild").BuildOptions} */
-  const common = {
+export function bundleOptions(root) {
+  return {
     absWorkingDir: root,
     bundle: true,
     platform: "node",
@@ -68,6 +67,15 @@ async function write(root, target, log) {
     plugins: [withoutUnusedParts],
     tsconfig: join(root, "tsconfig.json"),
   };
+}
+
+/**
+ * @param {string} root
+ * @param {string} target
+ * @param {(line: string) => void} log
+ */
+async function write(root, target, log) {
+  const common = bundleOptions(root);
   const { metafile } = await build({
     ...common,
     entryPoints: ENTRY_POINTS,
@@ -77,7 +85,9 @@ async function write(root, target, log) {
     format: "esm",
     chunkNames: "chunks/[name]-[hash]",
     // CommonJS packages ask for Node.js's own modules at run time.
-    banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
+    banner: {
+      js: 'import{createRequire as bannerRequire}from"node:module";const require=bannerRequire(import.meta.url);',
+    },
     metafile: true,
   });
   const inChunks = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
@@ -94,7 +104,7 @@ const licenseFile = /^(?:licen[cs]e|copying|notice)/i;
  * packages that one of `inputs` belongs to, in the order of their directories.
  * @param {{ root: string, inputs: Iterable<string> }} options `inputs`: files, relative to `root`
  */
-function licensesOf({ root, inputs }) {
+export function licensesOf({ root, inputs }) {
   /** @type {Set<string>} */
   const directories = new Set();
   for (const input of inputs) {

@@ -1,5 +1,6 @@
 /** All commands. */
 import { ShimError } from "../lib/errors.js";
+import { ownFiles } from "../lib/own-files.js";
 import { completionScript, shells } from "../cli/completion.js";
 import type { DeclarationIo, RunAction } from "../cli/command-parts.js";
 import { refuseArguments } from "../cli/flags.js";
@@ -16,15 +17,16 @@ import { addCheckpointCommands } from "../../checkpoints/cli/declare-checkpoint.
 /** The command tree, in the order of the help. Most callers use `runCommandLine`. */
 function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program {
   const program = startProgram(io, runAction);
-  const { root, addCommand, refuseServeFlags } = program.parts;
-  addServeCommands(program.parts);
-  addPlayCommand(program.parts);
-  addDiffCommand(program.parts);
-  addRelayCommands(program.parts);
-  addForwardCommands(program.parts);
-  addMigrateCommands(program.parts);
-  addCheckpointCommands(program.parts);
-  addPodCommands(program.parts);
+  const { parts } = program;
+  const { root, addCommand, refuseServeFlags } = parts;
+  addServeCommands(parts);
+  addPlayCommand(parts);
+  addDiffCommand(parts);
+  addRelayCommands(parts);
+  addForwardCommands(parts);
+  addMigrateCommands(parts);
+  addCheckpointCommands(parts);
+  addPodCommands(parts);
 
   const completion = addCommand("completion", "print the completions of a shell");
   completion.usage(shells.join("|")).action(() => {
@@ -36,10 +38,16 @@ function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program 
   });
 
   const version = addCommand("version", "print the version");
-  version.action(() => {
+  version.option("--verify", "whether the executable has the bytes that it was made with");
+  version.option("--licenses", "print the licenses of all that the executable has inside");
+  version.action(async ({ verify = false, licenses = false }: { verify?: boolean; licenses?: boolean }) => {
     refuseArguments(version);
     refuseServeFlags("version");
-    io.writeOut(versionLine(io));
+    if (licenses && verify)
+      throw new ShimError("invalid", 'command "version": --verify and --licenses: use one');
+    if (licenses) io.writeOut(ownFiles().read(ownFiles().licenses).toString());
+    else if (verify) await parts.run(() => import("./verify.js"), "runVerify", {});
+    else io.writeOut(versionLine(io));
   });
   return program;
 }

@@ -1,0 +1,101 @@
+/** The Debian package. */
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, tail } from "../setup/run.mjs";
+import { libraries } from "./node-binary.mjs";
+import { writeTree } from "./tree.mjs";
+
+const TIMEOUT_MS = 10 * 60_000;
+
+/**
+ * The unit is enabled at the first installation, stays as the administrator left it afterwards, also over a removal, and is
+ * restarted by an update: pods keep running. A service that does not start does not make the installation fail.
+ */
+const scripts = {
+  postinst: `#!/bin/sh
+set -e
+unit=dockershim.service
+if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
+    deb-systemd-helper unmask $unit >/dev/null || true
+    if deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
+    else deb-systemd-helper update-state $unit >/dev/null || true
+    fi
+    if [ -d /run/systemd/system ]; then
+        systemctl daemon-reload || true
+        if [ -n "$2" ]; then deb-systemd-invoke restart $unit >/dev/null || true
+        else deb-systemd-invoke start $unit >/dev/null || true
+        fi
+    fi
+fi
+`,
+  prerm: `#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop dockershim.service >/dev/null || true; fi
+`,
+  // The state of pods stays, also when the package is purged: their containers may run.
+  postrm: `#!/bin/sh
+set -e
+unit=dockershim.service
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+if [ "$1" = remove ] && command -v deb-systemd-helper >/dev/null; then deb-systemd-helper mask $unit >/dev/null || true; fi
+if [ "$1" = purge ]; then
+    if command -v deb-systemd-helper >/dev/null; then
+        deb-systemd-helper purge $unit >/dev/null || true
+        deb-systemd-helper unmask $unit >/dev/null || true
+    fi
+    rm -rf /var/lib/dockershim/programs
+fi
+`,
+};
+
+/**
+ * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: string, epoch: number, output: string }} options
+ */
+export async function writeDeb({ files, version, architecture, epoch, output }) {
+  const directory = mkdtempSync(join(tmpdir(), "dockershim-deb-"));
+  try {
+    const tree = join(directory, "tree");
+    writeTree(tree, files);
+    const control = join(tree, "DEBIAN");
+    mkdirSync(control);
+    chmodSync(control, 0o755);
+    const kibibytes = Math.ceil(files.reduce((sum, { content }) => sum + content.length, 0) / 1024);
+    const fields = [
+      "Package: dockershim",
+      // As in rpm, ~ sorts before the release without it.
+      `Version: ${version.replaceAll("-", "~")}`,
+      `Architecture: ${architecture}`,
+      "Maintainer: dockershim contributors",
+      `Installed-Size: ${kibibytes}`,
+      `Depends: ${libraries.map(({ deb }) => deb).join(", ")}, init-system-helpers, iptables`,
+      "Recommends: docker.io | docker-ce, containernetworking-plugins, conntrack",
+      "Suggests: cri-tools",
+      "Section: admin",
+      "Priority: optional",
+      "Description: Kubernetes Container Runtime Interface on a Docker Engine",
+      " Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays",
+      " Kubernetes manifests on a Docker Engine without a cluster.",
+    ];
+    const text = (/** @type {string} */ name, /** @type {string} */ content, mode = 0o644) => {
+      writeFileSync(join(control, name), content);
+      chmodSync(join(control, name), mode);
+    };
+    text("control", `${fields.join("\n")}\n`);
+    text(
+      "conffiles",
+      files
+        .filter(({ isConfiguration }) => isConfiguration === true)
+        .map(({ path }) => `/${path}\n`)
+        .join(""),
+    );
+    for (const [name, script] of Object.entries(scripts)) text(name, script, 0o755);
+    // As many on every machine: the blocks of xz differ between one thread and several.
+    const args = ["--root-owner-group", "-Zxz", "--threads-max=2", "--build", tree, output];
+    const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch) };
+    const { code, output: printed } = await run("dpkg-deb", args, { env, timeoutMs: TIMEOUT_MS });
+    if (code !== 0) throw new Error(`dpkg-deb:\n${tail(printed)}`);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,98 @@
+/** The RPM package. */
+import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, tail } from "../setup/run.mjs";
+import { libraries } from "./node-binary.mjs";
+import { writeTree } from "./tree.mjs";
+
+const TIMEOUT_MS = 10 * 60_000;
+const architectures = { amd64: "x86_64", arm64: "aarch64" };
+
+/**
+ * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: "amd64" | "arm64", epoch: number, output: string }} options
+ */
+export async function writeRpm({ files, version, architecture, epoch, output }) {
+  const directory = mkdtempSync(join(tmpdir(), "dockershim-rpm-"));
+  try {
+    const tree = join(directory, "tree");
+    const placed = files.map((file) => ({
+      ...file,
+      path: file.path.replace("/vendor-completions/", "/site-functions/"),
+    }));
+    writeTree(tree, placed);
+    const target = architectures[architecture];
+    const spec = join(directory, "dockershim.spec");
+    // A hyphen divides version and release. ~ sorts before the release without it, as a pre-release does.
+    writeFileSync(spec, specification({ files: placed, version: version.replaceAll("-", "~"), tree }));
+    const define = (/** @type {string} */ name, /** @type {string} */ value) => [
+      "--define",
+      `${name} ${value}`,
+    ];
+    const args = [
+      ...["-bb", "--target", `${target}-linux`, spec],
+      ...define("_topdir", join(directory, "build")),
+      ...define("_rpmdir", join(directory, "made")),
+      ...define("_buildhost", "localhost"),
+      ...define("use_source_date_epoch_as_buildtime", "1"),
+      ...define("clamp_mtime_to_source_date_epoch", "1"),
+      ...define("_binary_payload", "w6T2.xzdio"),
+      // Nothing of the tree is stripped, compressed or searched for what it needs.
+      ...define("__os_install_post", "%{nil}"),
+      ...define("_build_id_links", "none"),
+    ];
+    const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch), HOME: directory };
+    const { code, output: printed } = await run("rpmbuild", args, { env, timeoutMs: TIMEOUT_MS });
+    if (code !== 0) throw new Error(`rpmbuild:\n${tail(printed)}`);
+    const [name = ""] = readdirSync(join(directory, "made", target));
+    copyFileSync(join(directory, "made", target, name), output);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+/** @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, tree: string }} options */
+function specification({ files, version, tree }) {
+  const mode = (/** @type {number} */ bits) => bits.toString(8).padStart(4, "0");
+  const listed = files.map(
+    ({ path, mode: bits, isConfiguration }) =>
+      `%attr(${mode(bits)}, root, root) ${isConfiguration === true ? "%config(noreplace) " : ""}/${path}`,
+  );
+  return `%global debug_package %{nil}
+Name: dockershim
+Version: ${version}
+Release: 1
+Summary: Kubernetes Container Runtime Interface on a Docker Engine
+License: Apache-2.0
+AutoReqProv: no
+Requires: ${libraries.map(({ rpm }) => rpm).join(", ")}, iptables
+Recommends: containernetworking-plugins, conntrack-tools
+
+%description
+Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays
+Kubernetes manifests on a Docker Engine without a cluster.
+
+%install
+cp -a ${tree}/. %{buildroot}
+
+%post
+if [ "$1" = 1 ]; then systemctl --no-reload enable dockershim.service || true; fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+    if [ "$1" = 1 ]; then systemctl start dockershim.service || true
+    else systemctl try-restart dockershim.service || true
+    fi
+fi
+
+%preun
+if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now dockershim.service || true; fi
+
+%postun
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+
+%files
+%attr(0755, root, root) %dir /etc/dockershim
+%attr(0755, root, root) %dir /usr/share/doc/dockershim
+${listed.join("\n")}
+`;
+}

@@ -1,0 +1,93 @@
+/** The files of a package, the same for every format. */
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { gzipSync } from "node:zlib";
+
+/** @typedef {{ path: string, mode: number, content: Buffer, isConfiguration?: boolean }} PackageFile `path`: without a leading slash */
+
+const shells = [
+  { shell: "bash", path: "usr/share/bash-completion/completions/dockershim" },
+  { shell: "zsh", path: "usr/share/zsh/vendor-completions/_dockershim" },
+  { shell: "fish", path: "usr/share/fish/vendor_completions.d/dockershim.fish" },
+];
+
+/**
+ * `runnable` is an executable of this machine's architecture, which prints what is the same for all.
+ * @param {{ root: string, parts: string, executable: string, runnable: string }} options
+ * @returns {PackageFile[]}
+ */
+export function packageFiles({ root, parts, executable, runnable }) {
+  const printed = (/** @type {string[]} */ ...args) =>
+    execFileSync(runnable, args, { env: {}, maxBuffer: 1e7 });
+  const own = (/** @type {string[]} */ ...path) => readFileSync(join(root, ...path));
+  /** @type {(path: string, content: Buffer, mode?: number) => PackageFile} */
+  const file = (path, content, mode = 0o644) => ({ path, mode, content });
+  return [
+    file("usr/bin/dockershim", readFileSync(executable), 0o755),
+    { ...file("etc/dockershim/config.yaml", configuration(printed)), isConfiguration: true },
+    file("usr/lib/systemd/system/dockershim.service", own("packaging", "dockershim.service")),
+    ...shells.map(({ shell, path }) => file(path, printed("completion", shell))),
+    file("usr/share/man/man8/dockershim.8.gz", compressed(Buffer.from(manualPage(printed)))),
+    file("usr/share/doc/dockershim/copyright", own("LICENSE")),
+    file("usr/share/doc/dockershim/LICENSES.txt.gz", compressed(readFileSync(join(parts, "LICENSES.txt")))),
+    file("usr/share/doc/dockershim/changelog.gz", compressed(own("CHANGELOG.md"))),
+  ];
+}
+
+/**
+ * A node of a cluster is NotReady until a cluster network is installed. `auto` would choose Docker's bridge before, for good.
+ * @param {(...args: string[]) => Buffer} printed
+ */
+function configuration(printed) {
+  const text = printed("config", "--output=commented").toString();
+  const set = text.replace(/^#(network-plugin): auto$/m, "# Set by the package.\n$1: cni");
+  if (set === text) throw new Error("the commented configuration has no line #network-plugin: auto");
+  return Buffer.from(set);
+}
+
+/** @param {Buffer} content */
+function compressed(content) {
+  return gzipSync(content, { level: 9 });
+}
+
+/**
+ * Writes the files below a directory, which has no others.
+ * @param {string} directory
+ * @param {readonly PackageFile[]} files
+ */
+export function writeTree(directory, files) {
+  /** @type {Set<string>} */
+  const directories = new Set();
+  for (const { path, mode, content } of files) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true });
+    for (let each = dirname(path); each !== "."; each = dirname(each)) directories.add(join(directory, each));
+    writeFileSync(join(directory, path), content);
+    // Whatever the umask is.
+    chmodSync(join(directory, path), mode);
+  }
+  for (const each of [directory, ...directories]) chmodSync(each, 0o755);
+}
+
+/**
+ * The texts of --help, as a page of section 8.
+ * @param {(...args: string[]) => Buffer} printed
+ */
+function manualPage(printed) {
+  const help = printed("--help").toString();
+  const commands = [...help.matchAll(/^ {2}([a-z][a-z-]*)\b/gm)].map(([, name = ""]) => name);
+  const verbatim = (/** @type {string} */ text) =>
+    `.nf\n${text
+      .trimEnd()
+      .replaceAll("\\", "\\e")
+      .replace(/^([.'])/gm, "\\&$1")
+      .replaceAll("-", "\\-")}\n.fi\n`;
+  return [
+    '.TH DOCKERSHIM 8 "" "" "System Administration"\n.SH NAME\n',
+    "dockershim \\- Kubernetes Container Runtime Interface on a Docker Engine\n.SH SYNOPSIS\n",
+    verbatim(help),
+    ...commands.map((name) => `.SH ${name.toUpperCase()}\n${verbatim(printed(name, "--help").toString())}`),
+    ".SH FILES\n/etc/dockershim/config.yaml, /var/lib/dockershim, /run/dockershim.sock\n",
+    ".SH SEE ALSO\n.BR docker (1), crictl (1), kubelet (8)\n",
+  ].join("");
+}

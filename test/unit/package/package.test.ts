@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync, statSync } from "node:fs";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
+import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
+import { writeTree } from "../../../scripts/package/tree.mjs";
+import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+test("a program runs without its sections, and is shorter", async () => {
+  await using directory = await temporaryDirectory();
+  const path = join(directory.path, "true");
+  const whole = readFileSync("/usr/bin/env");
+  const short = withoutSections(whole);
+  await writeFile(path, short);
+  await chmod(path, 0o755);
+  assert.equal(execFileSync(path, ["echo", "runs"]).toString(), "runs\n");
+  assert.ok(short.length < whole.length);
+  assert.ok(neededLibraries(short).includes("libc.so.6"), neededLibraries(short).join());
+});
+
+test("what is not a 64-bit ELF program is refused", () => {
+  for (const content of ["#!/bin/sh\n", "\x7fELF\x01 32 bits"])
+    assert.throws(() => withoutSections(Buffer.from(content, "latin1")), /not a 64-bit ELF program/);
+});
+
+test("the bill of materials names Node.js and each npm package once, the innermost of nested ones", () => {
+  const inputs = [
+    "src/main/main.ts",
+    "node_modules/commander/index.js",
+    "node_modules/commander/lib/command.js",
+    "node_modules/@grpc/grpc-js/build/src/index.js",
+  ];
+  const options = {
+    root: repositoryRoot,
+    inputs,
+    version: "9.8.7",
+    epoch: 1_000_000_000,
+    node: { node: "26.0.0", modules: "1", openssl: "3.5.0" },
+  };
+  const text = billOfMaterials(options);
+  const bill = JSON.parse(text) as { metadata: object; components: { name: string; purl: string }[] };
+  assert.deepEqual(
+    bill.components.map(({ name }) => name),
+    ["node", "openssl", "@grpc/grpc-js", "commander"],
+  );
+  assert.match(bill.components[2]?.purl ?? "", /^pkg:npm\/%40grpc\/grpc-js@\d/);
+  assert.match(JSON.stringify(bill.metadata), /"2001-09-09T01:46:40\.000Z".*"9\.8\.7"/);
+  assert.equal(billOfMaterials(options), text);
+});
+
+test("the files of a package have their modes, whatever the umask is", async () => {
+  await using directory = await temporaryDirectory();
+  const before = process.umask(0o077);
+  try {
+    writeTree(join(directory.path, "tree"), [
+      { path: "usr/bin/program", mode: 0o755, content: Buffer.from("") },
+      { path: "etc/program/config.yaml", mode: 0o644, content: Buffer.from("") },
+    ]);
+  } finally {
+    process.umask(before);
+  }
+  const modeOf = (path: string): number => statSync(join(directory.path, "tree", path)).mode & 0o777;
+  assert.deepEqual(
+    ["", "usr", "usr/bin", "usr/bin/program", "etc/program", "etc/program/config.yaml"].map(modeOf),
+    [0o755, 0o755, 0o755, 0o755, 0o755, 0o644],
+  );
+});
