@@ -10,7 +10,7 @@ import {
   type PodNetworkTearDown,
 } from "../shim/ports/network-plugin.js";
 import type { Attachments } from "./cni/attachments.js";
-import { kubenetNetworkName } from "./kubenet/bridge-list.js";
+import { kubenetNetworkName } from "./kubenet/kubenet-conflist.js";
 import { networksHolding } from "./orphans/held-resources.js";
 
 /** A plugin that is not the present one and not started: it makes nothing on the node. */

@@ -21,7 +21,7 @@ import type { IptablesMode } from "./iptables/detect.js";
 import { commandRunner } from "./iptables/run-command.js";
 import type { StartProgram } from "../shim/native/start-program.js";
 import { HostIptables } from "./iptables/host-iptables.js";
-import type { HairpinMode } from "./kubenet/bridge-list.js";
+import type { HairpinMode } from "./kubenet/kubenet-conflist.js";
 import type { KubenetNetworkPlugin } from "./kubenet/kubenet-plugin.js";
 import type { ReadKnownSandboxes } from "./kubenet/orphaned-addresses.js";
 import { OrphanedNetworks } from "./orphans/orphaned-networks.js";

@@ -7,7 +7,7 @@ import { mkdir, readlink, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { exampleForPlugins } from "../../network/example/example-conflist.js";
 import { outputOf, runCommand } from "../../network/iptables/run-command.js";
-import { requiredPlugins } from "../../network/kubenet/bridge-list.js";
+import { requiredPlugins } from "../../network/kubenet/kubenet-conflist.js";
 import { PluginInvoker } from "../../network/libcni/invoke-plugin.js";
 import { installedOf, PluginVersions } from "../../network/libcni/versions.js";
 import type { NetworkPluginName } from "../rehearse/network-plugins.js";

@@ -10,7 +10,7 @@ import { podInterface } from "../../network/cni/cni-plugin.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
 import { baseChain, hostPortChainName } from "../../network/hostport/legacy-chains.js";
 import { commandError, outputOf, runCommand } from "../../network/iptables/run-command.js";
-import { kubenetBridge, kubenetNetworkName } from "../../network/kubenet/bridge-list.js";
+import { kubenetBridge, kubenetNetworkName } from "../../network/kubenet/kubenet-conflist.js";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import {
   declaredCapabilities,

@@ -13,7 +13,7 @@ import {
   optionalPlugins,
   requiredPlugins,
   type OptionalPlugin,
-} from "../kubenet/bridge-list.js";
+} from "../kubenet/kubenet-conflist.js";
 import { parsePodSubnets } from "../pod-cidrs.js";
 
 export interface ExampleOptions {

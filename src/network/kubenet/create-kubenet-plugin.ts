@@ -13,7 +13,7 @@ import { Conntrack } from "../hostport/conntrack.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import { DedupRules } from "./ebtables.js";
 import { KubenetNetworkPlugin } from "./kubenet-plugin.js";
-import type { HairpinMode } from "./bridge-list.js";
+import type { HairpinMode } from "./kubenet-conflist.js";
 import { KubenetSource } from "./kubenet-source.js";
 import { KubenetNode } from "./kubenet-node.js";
 import { freeLeakedAddresses, type ReadKnownSandboxes } from "./orphaned-addresses.js";

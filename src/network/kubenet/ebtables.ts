@@ -9,7 +9,7 @@ import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import { SingleFlight } from "../../lib/sync/single-flight.js";
 import { systemClock, type Clock } from "../../lib/time.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
-import { kubenetBridge } from "./bridge-list.js";
+import { kubenetBridge } from "./kubenet-conflist.js";
 import { readLinks } from "./host-links.js";
 import type { PodSubnet } from "../pod-cidrs.js";
 

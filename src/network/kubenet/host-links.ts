@@ -1,6 +1,6 @@
 /** Network interfaces of the node, and the MTU of pods when none is given. */
 import { outputOf, type RunCommand } from "../iptables/run-command.js";
-import { kubenetBridge } from "./bridge-list.js";
+import { kubenetBridge } from "./kubenet-conflist.js";
 
 /** The default of dockershim: it fits into the common tunnels. */
 export const fallbackMtuBytes = 1460;

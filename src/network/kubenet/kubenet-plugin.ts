@@ -11,7 +11,7 @@ import type {
   PodNetworkRequest,
   PodNetworkTearDown,
 } from "../../shim/ports/network-plugin.js";
-import type { OptionalPlugin, HairpinMode } from "./bridge-list.js";
+import type { OptionalPlugin, HairpinMode } from "./kubenet-conflist.js";
 import { bandwidthOf } from "../cni/capability-arguments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";

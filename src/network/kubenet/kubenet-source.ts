@@ -12,7 +12,7 @@ import {
   type OptionalPlugin,
   kubenetListText,
   type HairpinMode,
-} from "./bridge-list.js";
+} from "./kubenet-conflist.js";
 import { commonVersion, installedOf, type VersionSource } from "../libcni/versions.js";
 import type { PodSubnet } from "../pod-cidrs.js";
 

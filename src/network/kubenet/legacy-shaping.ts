@@ -7,7 +7,7 @@ import { isIPv4 } from "node:net";
 import { isKind, messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
-import { kubenetBridge } from "./bridge-list.js";
+import { kubenetBridge } from "./kubenet-conflist.js";
 
 interface ShapingFilter {
   /** As `800::80a`. */

@@ -7,7 +7,7 @@ import { SingleFlight } from "../../lib/sync/single-flight.js";
 import { systemClock, type Clock } from "../../lib/time.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
-import { kubenetBridge } from "./bridge-list.js";
+import { kubenetBridge } from "./kubenet-conflist.js";
 
 export interface NodeRulesOptions {
   readonly iptables: HostIptables;

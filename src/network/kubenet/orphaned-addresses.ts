@@ -5,7 +5,7 @@ import type { Logger } from "../../lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../orphans/held-resources.js";
 import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphaned-attachments.js";
-import { kubenetNetworkName } from "./bridge-list.js";
+import { kubenetNetworkName } from "./kubenet-conflist.js";
 
 /** Undefined when the dead sandboxes are not known: the engine is not the one that ran them. */
 export type ReadKnownSandboxes = (signal: AbortSignal) => Promise<KnownSandboxes | undefined>;

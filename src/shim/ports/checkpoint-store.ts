@@ -1,4 +1,4 @@
-/** The checkpoint of a sandbox, and the place where checkpoints are kept. */
+/** The checkpoint of a sandbox, and the store of checkpoints. The format of the files is in `checkpoints/file-format.ts`. */
 
 /**
  * What dockershim and cri-dockerd remember of a sandbox outside Docker, and therefore all that fits into a

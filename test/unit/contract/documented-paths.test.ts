@@ -13,7 +13,8 @@ const others = new Set(["CHANGELOG.md", "play-workloads.md"]);
 /** `a/b.ts`, `a/b/`, `b.test.ts`; not absolute paths, placeholders in capitals, or files of a node. */
 const pathForm = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|mjs|c|h|proto|yaml)|[\w.-]+\/))`/g;
 /** Directories that a build or the program creates. */
-const made = /^(dist|node_modules|\.cache|bin|play|quarantine|logs|pods|containers|sandbox|checkpoint)\//;
+const made =
+  /^(dist|packages|programs|node_modules|\.cache|bin|play|quarantine|logs|pods|containers|sandbox|checkpoint)\//;
 
 for (const document of documents().filter((path) => !others.has(basename(path)))) {
   test(`${document} names files that exist`, () => {

@@ -2,7 +2,7 @@ import type { Call } from "../../../lib/call.js";
 import { aggregate, ShimError, messageOf } from "../../../lib/errors.js";
 import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
-import { networkMaker, recordTearDown, tearDownNetwork } from "./sandbox-network.js";
+import { networkMaker, recordTearDown, tearDownNetwork } from "./tear-down-network.js";
 import type { Handler, Services } from "../services.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";

@@ -5,7 +5,7 @@ import {
   kubenetListText,
   type HairpinMode,
   type KubenetListOptions,
-} from "../../../../src/network/kubenet/bridge-list.js";
+} from "../../../../src/network/kubenet/kubenet-conflist.js";
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 
 interface BridgeConfiguration {
