@@ -119,7 +119,7 @@ describe("EngineStats", () => {
       },
       log,
       now: () => clock.nowMs,
-      sampleLimitMs: 100,
+      sampleLimitMs: 400,
     });
     const read = async (): Promise<readonly string[]> => [
       ...(await byId(stats.readContainers([...hung, a].map(container), light, signal))).keys(),

@@ -26,6 +26,8 @@ export function keptLink(containerId: string): ShimError {
   );
 }
 
+const rotationMs = 50;
+
 /**
  * The record of a log that begins behind the present end of Docker's file; the entries before are its
  * history. Throws `precondition` when there is no link, or Docker's file cannot be read.
@@ -40,7 +42,11 @@ export async function convertedRecord(container: Snapshot, target: LogTarget): P
   if (logDriver !== "json-file" || logPath === "") {
     return refuse(`log driver "${logDriver}" has no files of JSON lines`);
   }
-  await access(logPath, constants.R_OK).catch(() => refuse(`the engine's file "${logPath}" is out of reach`));
+  const canRead = (): Promise<void> => access(logPath, constants.R_OK);
+  // Docker rotates by a rename, after which the file is missing for a moment.
+  await canRead()
+    .catch(() => sleep(rotationMs).then(canRead))
+    .catch(() => refuse(`the engine's file "${logPath}" is out of reach`));
   const links = await engineLinks(target, id);
   const link = links.findLast((path) => path !== target.path) ?? links[0];
   if (link === undefined) {
