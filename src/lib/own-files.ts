@@ -37,14 +37,18 @@ export interface OwnFiles {
   readonly directory?: string;
 }
 
-/** Those of a directory; from src/ and from the files of dist/ it is the same one. */
-export function filesOfDirectory(root: string): OwnFiles {
+/** Those of the directory of package.json, which is found at the first use; from src/ and from dist/ it is the same one. */
+function filesOfInstallation(): OwnFiles {
+  let root: string | undefined;
+  const directory = (): string => (root ??= findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
   return {
-    read: (path) => readFileSync(join(root, path)),
-    program: (path) => join(root, path),
+    read: (path) => readFileSync(join(directory(), path)),
+    program: (path) => join(directory(), path),
     self: [process.execPath, ...process.execArgv, process.argv[1] ?? ""],
     licenses: "dist/LICENSES.txt",
-    directory: root,
+    get directory() {
+      return directory();
+    },
   };
 }
 
@@ -75,7 +79,7 @@ function find(): OwnFiles {
     const sea = createRequire("/")("node:sea") as typeof Sea;
     if (sea.isSea()) return filesOfExecutable((path) => new Uint8Array(sea.getRawAsset(path) as ArrayBuffer));
   }
-  return filesOfDirectory(findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
+  return filesOfInstallation();
 }
 
 /** `start` or the nearest directory above it that has a package.json; `internal` when none has. */

@@ -60,7 +60,7 @@ export function ownProcess(build: BuildInfo): ProcessIo {
 
 /** Docker's CLI finds its plugins by their names: docker-pod is a link to the executable, or to bin/dockershim, which says so. */
 function calledAsPlugin(): readonly string[] {
-  const isPlugin = ownFiles().directory === undefined && basename(process.argv0) === "docker-pod";
+  const isPlugin = basename(process.argv0) === "docker-pod" && ownFiles().directory === undefined;
   return isPlugin ? ["docker-cli-plugin"] : [];
 }
 
