@@ -49,9 +49,21 @@ export interface KubeletVersion {
   readonly source: string;
 }
 
+/** A unit that serves the CRI. */
+export interface CriServer {
+  /** By its program, else by its name. */
+  readonly runtime: "dockershim" | "cri-dockerd" | "containerd" | "cri-o";
+  readonly service: ServiceFacts;
+  readonly socket: LoadedUnit | undefined;
+  /** As it is written, with or without a scheme. */
+  readonly endpoint: string;
+}
+
 export interface KubeletFacts {
   /** Undefined: no unit of that name. */
   readonly service: ServiceFacts | undefined;
+  /** The program of the unit where it is not the kubelet itself: a shell, a script, Docker. */
+  readonly wrapper: string | undefined;
   readonly config: KubeletConfigFacts | undefined;
   /** Files of `--config-dir`, in the order in which the kubelet merges them. */
   readonly dropIns: readonly KubeletConfigFacts[];
@@ -160,11 +172,21 @@ export interface MigrationFacts {
   readonly engine: EngineFacts | { readonly endpoint: string; readonly problem: string };
   readonly daemonConfig: DaemonConfig | undefined;
   readonly kubelet: KubeletFacts;
+  /** A service besides kubelet.service that starts a kubelet. */
+  readonly otherKubelet: string | undefined;
   readonly services: {
     readonly docker: ServiceFacts | undefined;
+    /** That of cri-dockerd, whatever its name is. */
     readonly criDocker: ServiceFacts | undefined;
     readonly criDockerSocket: LoadedUnit | undefined;
     readonly dockershim: ServiceFacts | undefined;
+    /** All services that may concern a runtime or a kubelet. */
+    readonly units: readonly ServiceFacts[];
+    readonly servers: readonly CriServer[];
+    /** Where the sockets that the kubelet names lead to, as paths. */
+    readonly links: ReadonlyMap<string, string>;
+    /** The services whose processes listen there. */
+    readonly listeners: ReadonlyMap<string, string>;
   };
   readonly network: NetworkFacts;
   readonly checkpoints: readonly CheckpointFact[];

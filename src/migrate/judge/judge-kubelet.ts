@@ -13,8 +13,10 @@ import {
   type KubeletRuntime,
   lastInTreeMinor,
   runningRuntime,
+  socketPath,
   type Target,
   targetNames,
+  unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
 
@@ -47,7 +49,10 @@ export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Fi
     add({
       id: "kubelet-unit-missing",
       level: "change",
-      text: "there is no kubelet.service",
+      text:
+        facts.otherKubelet === undefined
+          ? "there is no kubelet.service"
+          : `there is no kubelet.service: the kubelet is in ${facts.otherKubelet}`,
       reason: "no unit directory of systemd has it, so its flags are not known",
       next: "check how this node starts its kubelet",
       source: "/etc/systemd/system, /usr/lib/systemd/system",
@@ -121,7 +126,17 @@ function judgeVersion({ kubelet: { version } }: MigrationFacts, target: Target, 
 function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   const configured = configuredRuntime(facts);
   const running = runningRuntime(facts);
-  if (configured.runtime === "unknown" && facts.kubelet.service !== undefined) {
+  const start = unknownStart(facts);
+  if (start !== undefined && facts.kubelet.service !== undefined) {
+    add({
+      id: start.id,
+      level: "change",
+      source: start.source,
+      text: `${start.text}, so its runtime is not known from its files`,
+      reason: running === undefined ? "its flags are not known here" : uses(running),
+      next: "change the runtime there, by hand; migrate plan makes no plan",
+    });
+  } else if (configured.runtime === "unknown" && facts.kubelet.service !== undefined) {
     add({
       id: "kubelet-runtime",
       level: "change",
@@ -134,32 +149,47 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       next: "check containerRuntimeEndpoint, or the flag --container-runtime-endpoint",
     });
   } else if (configured.runtime !== "unknown") {
-    const isThere = configured.runtime === target;
     add({
       id: "kubelet-runtime",
-      level: isThere ? "ok" : "note",
       source: configured.source,
       text: `the kubelet's files name ${targetNames[configured.runtime]}${at(configured.endpoint)}`,
-      reason: isThere ? "it is the target already" : `the target is ${targetNames[target]}`,
-      next: isThere
-        ? ""
-        : usesDocker(target)
-          ? `dockershim migrate plan --to ${target}`
-          : "drain the node first",
+      ...changeOfRuntime(configured.runtime, target, configured.endpoint),
     });
   }
-  if (running !== undefined && facts.kubelet.service !== undefined && running.runtime !== configured.runtime)
+  const isKnown = facts.kubelet.service !== undefined && start === undefined;
+  if (running !== undefined && isKnown && running.runtime !== configured.runtime)
     add({
       id: "half-migrated-kubelet",
       level: "change",
       source: `/proc/${facts.kubelet.running?.pid ?? 0}/cmdline`,
-      text: `the running kubelet uses ${nameOf(running.runtime)}${at(running.endpoint)}, its files name ${nameOf(configured.runtime)}${at(configured.endpoint)}`,
+      text: `${uses(running)}, its files name ${nameOf(configured.runtime)}${at(configured.endpoint)}`,
       reason: "the files were changed after its start",
       next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
     });
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);
   judgeServices(facts, add);
+}
+
+function changeOfRuntime(
+  from: Target,
+  target: Target,
+  endpoint: string,
+): Pick<Finding, "level" | "reason" | "next"> {
+  if (from === target) return { level: "ok", reason: "it is the target already", next: "" };
+  const reason = `the target is ${targetNames[target]}`;
+  if (!usesDocker(from))
+    return {
+      level: "restart",
+      reason: `${reason}, which does not see these pods: the kubelet makes all of them again, and the containers of before run on beside them`,
+      next: `drain the node, stop the kubelet, remove its pods (crictl --runtime-endpoint ${endpoint} rmp -fa), then edit its files by hand: migrate plan makes no plan from here`,
+    };
+  const next = usesDocker(target) ? `dockershim migrate plan --to ${target}` : "drain the node first";
+  return { level: "note", reason, next };
+}
+
+function uses({ runtime, endpoint }: KubeletRuntime): string {
+  return `the running kubelet uses ${nameOf(runtime)}${at(endpoint)}`;
 }
 
 function nameOf(runtime: Target | "unknown"): string {
@@ -173,8 +203,8 @@ function at(endpoint: string): string {
 function judgeSocket(facts: MigrationFacts, { runtime, endpoint, source }: KubeletRuntime, add: Add): void {
   const { socketProblem, services } = facts;
   if (socketProblem === undefined) return;
-  const unit =
-    endpoint.endsWith("/cri-dockerd.sock") && services.criDocker !== undefined ? "cri-docker" : runtime;
+  const server = services.servers.find((one) => socketPath(one.endpoint) === socketPath(endpoint));
+  const unit = server?.service.unit.name.replace(/\.service$/, "") ?? runtime;
   add({
     id: "socket-not-served",
     level: "change",
@@ -185,10 +215,11 @@ function judgeSocket(facts: MigrationFacts, { runtime, endpoint, source }: Kubel
   });
 }
 
-function judgeContainerdFlag({ kubelet, services }: MigrationFacts, target: Target, add: Add): void {
-  const path = cadvisorPath(shimFlags(services));
-  const { service, version } = kubelet;
+function judgeContainerdFlag(facts: MigrationFacts, target: Target, add: Add): void {
+  const path = cadvisorPath(shimFlags(facts.services));
+  const { service, version } = facts.kubelet;
   if (target !== "dockershim" || path === undefined || service === undefined) return;
+  if (unknownStart(facts) !== undefined) return;
   if (version === undefined || version.minor < firstMinorWithoutDocker) return;
   if (!lacksContainerdFlag(service.flags, path)) return;
   add({
@@ -203,6 +234,7 @@ function judgeContainerdFlag({ kubelet, services }: MigrationFacts, target: Targ
 
 function judgeServices({ services }: MigrationFacts, add: Add): void {
   const { criDocker, criDockerSocket, dockershim } = services;
+  const theirs = [criDocker?.unit.name, criDockerSocket?.name].filter(Boolean).join(" ");
   const isEnabled = (service: ServiceFacts | undefined): boolean =>
     service !== undefined && service.unit.isEnabled && !service.unit.isMasked;
   const criEnabled =
@@ -211,9 +243,9 @@ function judgeServices({ services }: MigrationFacts, add: Add): void {
     add({
       id: "half-migrated-services",
       level: "change",
-      text: "cri-docker and dockershim are both enabled",
+      text: `${theirs.split(".")[0] ?? ""} and dockershim are both enabled`,
       reason: "both serve the same pods; a kubelet uses one of them, and the other can confuse crictl",
-      next: "systemctl disable --now cri-docker.service cri-docker.socket, or dockershim.service",
+      next: `systemctl disable --now ${theirs}, or dockershim.service`,
       source: `${criDocker?.unit.path ?? criDockerSocket?.path ?? ""}, ${dockershim?.unit.path ?? ""}`,
     });
   }

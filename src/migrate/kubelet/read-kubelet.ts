@@ -38,7 +38,8 @@ export async function readKubelet(
   const isKubeadm = (await files.kindOf(kubeadmFlagsFile)) !== "absent" || instanceConfig !== undefined;
   const version =
     parseVersion(givenVersion, "flag --kubelet-version") ?? (await askedVersion(service, askProgram));
-  return { service, config, dropIns, settings, instanceConfig, version, running, isKubeadm };
+  const wrapper = await wrapperOf(files, service);
+  return { service, wrapper, config, dropIns, settings, instanceConfig, version, running, isKubeadm };
 }
 
 /** What the program of the kubelet's service answers. */
@@ -55,6 +56,21 @@ function isKubelet(program: string | undefined): program is string {
   return program?.startsWith("/") === true && basename(program) === "kubelet";
 }
 
+/** Whether the words start a kubelet themselves; hyperkube is one program with several names. */
+export function isKubeletCommand(words: readonly { readonly text: string }[]): boolean {
+  const name = basename(words[0]?.text ?? "");
+  return name === "kubelet" || (name === "hyperkube" && words[1]?.text === "kubelet");
+}
+
+/** A script may have the kubelet's name, and need not pass on its arguments. */
+async function wrapperOf(files: NodeFiles, service: ServiceFacts | undefined): Promise<string | undefined> {
+  const program = service?.command.words[0]?.text;
+  if (service === undefined || program === undefined) return undefined;
+  if (!isKubeletCommand(service.command.words)) return program;
+  const reading = await files.read(program);
+  return reading.kind === "read" && reading.text.startsWith("#!") ? program : undefined;
+}
+
 /** `Kubernetes v1.23.17` or `1.23`. */
 export function parseVersion(text: string | undefined, source: string): KubeletVersion | undefined {
   const [, version, minor] = /(?:^|v|\s)(1\.(\d{1,3})(?:\.\d+)?)(?=$|[\s+-])/.exec(text ?? "") ?? [];
@@ -69,7 +85,7 @@ export async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts
     if (reading.kind !== "read") continue;
     const words = reading.text.split("\0").filter((word) => word !== "");
     const [first = "", second = ""] = words;
-    if (basename(first) !== "kubelet" && !(basename(first) === "hyperkube" && second === "kubelet")) continue;
+    if (!isKubeletCommand([{ text: first }, { text: second }])) continue;
     const placed = words.map((text) => ({ text, raw: text, file, line: 1 }));
     return { pid: Number(name), flags: flagsOf(placed) };
   }

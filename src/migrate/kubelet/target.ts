@@ -39,8 +39,35 @@ export interface KubeletRuntime {
 }
 
 /** Which runtime the kubelet uses by its files. */
-export function configuredRuntime(facts: Pick<MigrationFacts, "kubelet" | "services">): KubeletRuntime {
-  return runtimeOf(facts, facts.kubelet.service?.flags ?? []);
+export function configuredRuntime(
+  facts: Pick<MigrationFacts, "kubelet" | "services" | "otherKubelet">,
+): KubeletRuntime {
+  const { service } = facts.kubelet;
+  const start = unknownStart(facts);
+  if (service === undefined || start !== undefined)
+    return { runtime: "unknown", endpoint: "", source: start?.source ?? "" };
+  return runtimeOf(facts, service.flags);
+}
+
+/** Why the flags of kubelet.service are not those of the kubelet. */
+export interface UnknownStart {
+  readonly id: "kubelet-elsewhere" | "kubelet-wrapped";
+  readonly text: string;
+  readonly source: string;
+}
+
+export function unknownStart({
+  kubelet: { service, wrapper },
+  otherKubelet,
+}: Pick<MigrationFacts, "kubelet" | "otherKubelet">): UnknownStart | undefined {
+  if (otherKubelet !== undefined) {
+    const text = `the kubelet is in ${otherKubelet}, not in kubelet.service`;
+    return { id: "kubelet-elsewhere", text, source: otherKubelet };
+  }
+  if (service === undefined || wrapper === undefined) return undefined;
+  const { entry } = service.command;
+  const source = `${entry?.file ?? service.unit.path}:${entry?.line ?? 1}`;
+  return { id: "kubelet-wrapped", text: `${JSON.stringify(wrapper)} is not the kubelet`, source };
 }
 
 /** Which runtime the kubelet uses that runs; undefined without one. */
@@ -73,7 +100,8 @@ function runtimeOf(
   if (configured !== undefined && configured.value !== "")
     return atSocket(facts, configured.value, `${configured.path}:${configured.line}`);
   const plugin = lastFlag(flags, "network-plugin");
-  if (minor === undefined && plugin !== undefined) return inTree(placeOf(plugin));
+  // Kubelets from 1.24 on do not start with it: the one that runs is older.
+  if (plugin !== undefined) return inTree(placeOf(plugin));
   if (minor === undefined) return { runtime: "unknown", endpoint: "", source: "" };
   return atSocket(facts, "unix:///run/containerd/containerd.sock", "the kubelet's default");
 }
@@ -93,14 +121,23 @@ function atSocket(
   endpoint: string,
   source: string,
 ): KubeletRuntime {
-  const path = socketPath(endpoint);
+  const named = socketPath(endpoint);
+  const path = services.links.get(named) ?? named;
   const found = (runtime: KubeletRuntime["runtime"]): KubeletRuntime => ({ runtime, endpoint, source });
+  const listener = services.listeners.get(path);
+  if (listener !== undefined)
+    return found(
+      services.servers.find(({ service }) => service.unit.name === listener)?.runtime ?? "unknown",
+    );
+  const claims = services.servers.filter(
+    (server) => socketPath(server.endpoint) === path && !server.service.unit.isMasked,
+  );
+  const enabled = claims.filter(
+    ({ service, socket }) => service.unit.isEnabled || socket?.isEnabled === true,
+  );
+  const runtimes = [...new Set((enabled.length > 0 ? enabled : claims).map(({ runtime }) => runtime))];
+  if (runtimes.length > 0) return found(runtimes.length === 1 ? (runtimes[0] ?? "unknown") : "unknown");
+  // No plan leads from there, so that the name is proof enough.
   if (path.endsWith("/containerd.sock")) return found("containerd");
-  if (path.endsWith("/crio.sock")) return found("cri-o");
-  const own = lastFlag(services.dockershim?.flags ?? [], "container-runtime-endpoint")?.value;
-  if (path === "/run/dockershim.sock" || (own !== undefined && path === socketPath(own)))
-    return found("dockershim");
-  if (path.endsWith("/cri-dockerd.sock"))
-    return found(runsThisProgram(services.criDocker) ? "dockershim" : "cri-dockerd");
-  return found("unknown");
+  return found(path.endsWith("/crio.sock") ? "cri-o" : "unknown");
 }

@@ -35,7 +35,7 @@ const agentNames = [
 
 /** Units of the runtime itself, which name the socket by nature. */
 const ownUnits: readonly string[] = [
-  ...["docker.service", "docker.socket", "cri-docker.service", "cri-docker.socket"],
+  ...["docker.service", "docker.socket", "cri-docker.service", "cri-dockerd.service"],
   ...["dockershim.service", "kubelet.service", "containerd.service"],
 ];
 /** Units of one directory that are read. */

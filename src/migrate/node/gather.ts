@@ -4,13 +4,13 @@ import { messageOf } from "../../lib/errors.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import type { DaemonConfig, DockerUser, MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { lastFlag } from "../kubelet/flags.js";
-import { readKubelet, readService } from "../kubelet/read-kubelet.js";
+import { readKubelet } from "../kubelet/read-kubelet.js";
+import { otherKubelet, readServices } from "./cri-servers.js";
 import { usersAmongContainers, usersAmongManifests, usersAmongUnits } from "./docker-users.js";
 import { listenerOf } from "./listeners.js";
 import { NodeFiles } from "../files/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./read-network.js";
 import { readEngine } from "./read-engine.js";
-import { loadUnit } from "../systemd/load-unit.js";
 import { configuredRuntime } from "../kubelet/target.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
@@ -32,12 +32,8 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const { root, endpoint, engine, kubeletVersion, askProgram, inspectMs } = options;
   const files = new NodeFiles(root);
   const kubelet = await readKubelet(files, kubeletVersion, askProgram);
-  const services = {
-    docker: await readService(files, "docker.service"),
-    criDocker: await readService(files, "cri-docker.service"),
-    criDockerSocket: await loadUnit(files, "cri-docker.socket"),
-    dockershim: await readService(files, "dockershim.service"),
-  };
+  const services = await readServices(files, kubelet);
+  const elsewhere = await otherKubelet(files, kubelet, services.units);
   const units = [kubelet.service, services.criDocker, services.dockershim];
   const flag = (name: string, fallback: string): string => valueOf(units, name) ?? fallback;
   const network = await readNetwork(files, {
@@ -77,13 +73,14 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), dockerRoot);
   users.push(...manifests.users);
   problems.push(...manifests.problems);
-  const { endpoint: endpointOfKubelet } = configuredRuntime({ kubelet, services });
+  const { endpoint: endpointOfKubelet } = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
   return {
     root,
     node: await readNodeName(files, kubelet.service),
     engine: engineFacts,
     daemonConfig: await readDaemonConfig(files, services.docker),
     kubelet,
+    otherKubelet: elsewhere,
     services,
     network,
     checkpoints,

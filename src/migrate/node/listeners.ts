@@ -26,6 +26,26 @@ export async function listenerOf(files: NodeFiles, path: string): Promise<Listen
   return listener;
 }
 
+/** The service whose process listens there; undefined where /proc does not tell, or systemd alone holds the socket. */
+export async function listeningUnit(files: NodeFiles, path: string): Promise<string | undefined> {
+  const inode = await listeningInode(files, path);
+  if (inode === undefined) return undefined;
+  for (const process of await files.names("/proc")) {
+    if (!/^\d+$/.test(process) || !(await holds(files, process, inode))) continue;
+    const unit = await unitOfProcess(files, process);
+    if (unit !== undefined) return unit;
+  }
+  return undefined;
+}
+
+/** The innermost service of a process, by its cgroup. */
+export async function unitOfProcess(files: NodeFiles, process: string): Promise<string | undefined> {
+  const reading = await files.read(`/proc/${process}/cgroup`);
+  const paths = reading.kind === "read" ? reading.text.split("\n") : [];
+  const names = paths.flatMap((line) => line.split("/").filter((part) => part.endsWith(".service")));
+  return names.at(-1);
+}
+
 /** Undefined also where the list cannot be read. */
 async function listeningInode(files: NodeFiles, path: string): Promise<string | undefined> {
   const wanted = await resolved(files, path);

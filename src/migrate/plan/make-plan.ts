@@ -2,9 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
-import { lastFlag } from "../kubelet/flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
-import { listValues } from "../systemd/load-unit.js";
 import {
   configuredRuntime,
   defaultSockets,
@@ -13,6 +11,9 @@ import {
   runsThisProgram,
   socketPath,
   type Target,
+  targetNames,
+  unknownStart,
+  usesDocker,
 } from "../kubelet/target.js";
 import { editKubeletFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
@@ -45,6 +46,7 @@ export async function makePlan(
 ): Promise<MigrationPlan> {
   const { kubelet, services } = facts;
   const { service, version } = kubelet;
+  refuseUnknownStart(facts);
   if (service === undefined)
     throw precondition(
       "there is no kubelet.service in the unit directories: edit the kubelet's start by hand",
@@ -58,6 +60,10 @@ export async function makePlan(
       throw precondition(`${config.path}: ${config.problem}; correct it first`);
   checkTarget(facts, target, version.minor);
   const from = configuredRuntime(facts);
+  if (from.runtime !== "unknown" && !usesDocker(from.runtime))
+    throw precondition(
+      `${from.source}: the kubelet's pods are in ${targetNames[from.runtime]}, and Docker has none of them: drain the node, then remove them with crictl, see "migrate check"`,
+    );
   // A plan for it would leave the present runtime as it is, and drop its flags.
   if (from.runtime === "unknown" && from.endpoint !== "")
     throw precondition(
@@ -96,7 +102,7 @@ export async function makePlan(
       notes.push(`${program} is not there yet: install the program first (README, "As a service").`);
   }
   const edits = await files.edits();
-  if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target);
+  if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target, endpoint);
   const commands =
     isThere && edits.length === 0 ? [] : commandsFor(facts, from.runtime, target, endpoint, edits.length > 0);
   return { node: facts.node.name, from: from.runtime, to: target, edits, commands, notUnderstood, notes };
@@ -121,26 +127,31 @@ function precondition(text: string): ShimError {
   return new ShimError("precondition", `plan the migration: ${text}`);
 }
 
+function refuseUnknownStart(facts: MigrationFacts): void {
+  const start = unknownStart(facts);
+  if (start?.id === "kubelet-elsewhere")
+    throw precondition(`${start.text}: change its runtime by the configuration of that program`);
+  if (start !== undefined)
+    throw precondition(
+      `${start.source}: ${start.text}: which flags it gives the kubelet is not known here, nor whether it passes on others; edit its start by hand`,
+    );
+}
+
 function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: number): void {
   if (target === "dockershim-in-tree" && minor > lastInTreeMinor)
     throw precondition(`kubelet 1.${minor} has no dockershim inside: use --to cri-dockerd`);
   if (target === "cri-dockerd" && services.criDocker === undefined)
-    throw precondition("there is no cri-docker.service here: install cri-dockerd first");
+    throw precondition("there is no unit of cri-dockerd here: install cri-dockerd first");
 }
 
 function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
   const { services } = facts;
   if (target === "dockershim-in-tree") return "";
-  if (target === "cri-dockerd" || runsThisProgram(services.criDocker)) {
-    const given = lastFlag(services.criDocker?.flags ?? [], "container-runtime-endpoint")?.value;
-    if (given?.startsWith("unix:///") === true) return given;
-    const socket = services.criDockerSocket;
-    const listens = socket === undefined ? undefined : listValues(socket, "Socket", "ListenStream").at(-1);
-    const path = listens?.value.replace(/^%t/, "/run");
-    return path?.startsWith("/") === true ? `unix://${path}` : defaultSockets["cri-dockerd"];
-  }
-  const own = lastFlag(services.dockershim?.flags ?? [], "container-runtime-endpoint")?.value;
-  return own?.startsWith("unix://") === true ? own : defaultSockets.dockershim;
+  const isTheirs = target === "cri-dockerd" || runsThisProgram(services.criDocker);
+  const service = isTheirs ? services.criDocker : services.dockershim;
+  const server = services.servers.find((one) => one.service === service);
+  const fallback = defaultSockets[target === "cri-dockerd" ? target : "dockershim"];
+  return (server?.endpoint ?? fallback).replace(/^\//, "unix:///");
 }
 
 function networkFlags(service: ServiceFacts | undefined): ReadonlyMap<string, string> {
@@ -176,11 +187,18 @@ async function editConfigs(
 }
 
 /** Reads the planned files as systemd and the kubelet would, and refuses a plan that does not lead there. */
-async function checkResult(files: WorkingFiles, facts: MigrationFacts, target: PlanTarget): Promise<void> {
+async function checkResult(
+  files: WorkingFiles,
+  facts: MigrationFacts,
+  target: PlanTarget,
+  endpoint: string,
+): Promise<void> {
   const version = facts.kubelet.version?.text;
   const planned = await readKubelet(files, version, () => Promise.resolve(undefined));
-  const reached = configuredRuntime({ kubelet: planned, services: facts.services });
-  if (reached.runtime === target) return;
+  const reached = configuredRuntime({ ...facts, kubelet: planned });
+  const isReached =
+    endpoint === "" ? reached.runtime === target : socketPath(reached.endpoint) === socketPath(endpoint);
+  if (isReached) return;
   throw precondition(
     `${reached.source} names another endpoint than the edits set: ${reached.endpoint}; edit the kubelet's files by hand`,
   );
@@ -194,11 +212,14 @@ function commandsFor(
   hasEdits: boolean,
 ): readonly string[] {
   const sameUnit = runsThisProgram(facts.services.criDocker);
-  const socketUnit = facts.services.criDockerSocket === undefined ? "" : " cri-docker.socket";
+  const { criDocker, criDockerSocket } = facts.services;
+  const theirs = [criDocker?.unit.name, criDockerSocket?.name].filter(Boolean).join(" ");
   const isServed = (runtime: KubeletRuntime["runtime"]): boolean =>
     runtime === "cri-dockerd" || runtime === "dockershim";
   const unitsOf = (runtime: KubeletRuntime["runtime"]): string =>
-    runtime === "cri-dockerd" || sameUnit ? `cri-docker.service${socketUnit}` : "dockershim.service";
+    runtime === "cri-dockerd" || sameUnit
+      ? theirs
+      : (facts.services.dockershim?.unit.name ?? "dockershim.service");
   const socket = to === "dockershim-in-tree" ? "/var/run/dockershim.sock" : endpoint;
   return [
     "systemctl stop kubelet.service",

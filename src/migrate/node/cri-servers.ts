@@ -1,0 +1,165 @@
+/** The units of a node that serve the CRI or start a kubelet: found by their programs and sockets, not by their names. */
+import { basename, join } from "node:path/posix";
+import type { CriServer, KubeletFacts, MigrationFacts, ServiceFacts } from "../facts/facts.js";
+import type { NodeFiles } from "../files/node-files.js";
+import { lastFlag } from "../kubelet/flags.js";
+import { isKubeletCommand, readService } from "../kubelet/read-kubelet.js";
+import { defaultSockets, socketPath } from "../kubelet/target.js";
+import { listValues, loadUnit, type LoadedUnit, unitDirectories } from "../systemd/load-unit.js";
+import { listeningUnit, unitOfProcess } from "./listeners.js";
+
+/** Units of one directory that are read. */
+const unitLimit = 500;
+/** What a unit that matters here has in its name or text. */
+const candidate = /cri-?docker|dockershim|containerd|crio|cri-o|kubelet|hyperkube|k3s|rke2|k0s/;
+/** Programs with a kubelet inside. */
+const distributions: readonly string[] = ["k3s", "rke2", "k0s", "kubelite"];
+
+const programs: Readonly<Record<string, CriServer["runtime"]>> = {
+  "cri-dockerd": "cri-dockerd",
+  dockershim: "dockershim",
+  containerd: "containerd",
+  crio: "cri-o",
+};
+const unitNames: Readonly<Record<string, CriServer["runtime"]>> = {
+  "cri-docker.service": "cri-dockerd",
+  "cri-dockerd.service": "cri-dockerd",
+  "dockershim.service": "dockershim",
+  "containerd.service": "containerd",
+  "crio.service": "cri-o",
+};
+
+export async function readServices(
+  files: NodeFiles,
+  { service, running, settings }: KubeletFacts,
+): Promise<MigrationFacts["services"]> {
+  const units = await readCandidates(files);
+  const servers: CriServer[] = [];
+  for (const unit of units) {
+    const server = await serverOf(files, unit);
+    if (server !== undefined) servers.push(server);
+  }
+  const endpoints = [
+    lastFlag(service?.flags ?? [], "container-runtime-endpoint")?.value,
+    lastFlag(running?.flags ?? [], "container-runtime-endpoint")?.value,
+    settings.get("containerRuntimeEndpoint")?.value,
+  ].filter((endpoint) => endpoint !== undefined);
+  const links = new Map<string, string>();
+  const listeners = new Map<string, string>();
+  for (const path of new Set(endpoints.map(socketPath))) {
+    if (!path.startsWith("/")) continue;
+    const target = socketPath(await files.resolve(path).catch(() => path));
+    links.set(path, target);
+    const unit = await listeningUnit(files, target);
+    if (unit !== undefined) listeners.set(target, unit);
+  }
+  const used = new Set(links.values());
+  // Of several units that which the kubelet uses, else one that is enabled.
+  const rank = ({ endpoint, service: { unit } }: CriServer): number =>
+    (used.has(socketPath(endpoint)) ? 4 : 0) + (unit.isEnabled ? 2 : 0) + (unit.isMasked ? 0 : 1);
+  const ranked = servers.toSorted((a, b) => rank(b) - rank(a));
+  const isTheirs = ({ runtime, service: { unit } }: CriServer): boolean =>
+    runtime === "cri-dockerd" || unitNames[unit.name] === "cri-dockerd";
+  const criDocker = ranked.find(isTheirs);
+  const own = ranked.find((server) => server.runtime === "dockershim" && !isTheirs(server));
+  return {
+    docker: await readService(files, "docker.service"),
+    criDocker: criDocker?.service,
+    criDockerSocket: criDocker?.socket ?? (await loadUnit(files, "cri-docker.socket")),
+    dockershim: own?.service,
+    units,
+    servers,
+    links,
+    listeners,
+  };
+}
+
+async function readCandidates(files: NodeFiles): Promise<readonly ServiceFacts[]> {
+  const names = new Set<string>();
+  for (const directory of unitDirectories) {
+    for (const name of (await files.names(directory)).slice(0, unitLimit)) {
+      if (!name.endsWith(".service") || names.has(name)) continue;
+      const reading = await files.read(join(directory, name));
+      if (candidate.test(name) || (reading.kind === "read" && candidate.test(reading.text))) names.add(name);
+    }
+  }
+  const services = [];
+  for (const name of names) services.push(await readService(files, name));
+  return services.filter((service) => service !== undefined);
+}
+
+async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriServer | undefined> {
+  const { unit, command, flags } = service;
+  const runtime = programs[basename(command.words[0]?.text ?? "")] ?? unitNames[unit.name];
+  if (runtime === undefined) return undefined;
+  const socket = await socketOf(files, unit);
+  if (runtime === "containerd" || runtime === "cri-o")
+    return { runtime, service, socket, endpoint: await endpointOfOther(files, service, runtime) };
+  const given = lastFlag(flags, "container-runtime-endpoint")?.value ?? "";
+  const listens = socket === undefined ? undefined : listValues(socket, "Socket", "ListenStream").at(0);
+  const path = listens?.value.replace(/^%t/, "/run");
+  const passed = path?.startsWith("/") === true ? `unix://${path}` : defaultSockets[runtime];
+  return { runtime, service, socket, endpoint: /^(unix:\/\/)?\//.test(given) ? given : passed };
+}
+
+/** The socket unit of its own name, or the one that it names. */
+async function socketOf(files: NodeFiles, unit: LoadedUnit): Promise<LoadedUnit | undefined> {
+  const named = listValues(unit, "Service", "Sockets").at(-1)?.value.split(/\s+/)[0];
+  return loadUnit(files, named ?? unit.name.replace(/service$/, "socket"));
+}
+
+async function endpointOfOther(
+  files: NodeFiles,
+  { flags }: ServiceFacts,
+  runtime: "containerd" | "cri-o",
+): Promise<string> {
+  const flag = (...names: readonly string[]): string | undefined =>
+    flags.findLast(({ name }) => names.includes(name))?.value;
+  const isContainerd = runtime === "containerd";
+  const given = isContainerd ? flag("address", "a") : flag("listen");
+  if (given !== undefined) return given;
+  const paths = isContainerd
+    ? [flag("config", "c") ?? "/etc/containerd/config.toml"]
+    : [
+        flag("config", "c") ?? "/etc/crio/crio.conf",
+        ...(await files.names("/etc/crio/crio.conf.d")).map((name) => `/etc/crio/crio.conf.d/${name}`),
+      ];
+  let endpoint = isContainerd ? "/run/containerd/containerd.sock" : "/run/crio/crio.sock";
+  for (const path of paths) {
+    const reading = await files.read(path);
+    const text = reading.kind === "read" ? reading.text : "";
+    const [key, section] = isContainerd ? ["address", "grpc"] : ["listen", "crio.api"];
+    const own = text.split(/^\s*(?=\[)/m).find((part) => part.startsWith(`[${section}]`)) ?? "";
+    endpoint = new RegExp(`^\\s*${key}\\s*=\\s*["']([^"']+)["']`, "m").exec(own)?.[1] ?? endpoint;
+  }
+  return endpoint;
+}
+
+/** What starts a kubelet besides kubelet.service; undefined: nothing that is enabled or runs. */
+export async function otherKubelet(
+  files: NodeFiles,
+  { running }: KubeletFacts,
+  units: readonly ServiceFacts[],
+): Promise<string | undefined> {
+  const process = running === undefined ? undefined : await unitOfProcess(files, String(running.pid));
+  if (process !== undefined && process !== "kubelet.service") return process;
+  const wanted = await wantedNames(files);
+  for (const { unit, command } of units) {
+    if (unit.name === "kubelet.service") continue;
+    const isDistribution = distributions.includes(basename(command.words[0]?.text ?? ""));
+    if (!isDistribution && !isKubeletCommand(command.words)) continue;
+    const [stem = "", instance] = unit.name.split("@");
+    if (instance !== ".service" && unit.isEnabled && !unit.isMasked) return unit.name;
+    const found = instance === ".service" ? wanted.find((name) => name.startsWith(`${stem}@`)) : undefined;
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+async function wantedNames(files: NodeFiles): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const directory of ["/etc/systemd/system", "/run/systemd/system"])
+    for (const folder of await files.names(directory))
+      if (/\.(wants|requires)$/.test(folder)) names.push(...(await files.names(join(directory, folder))));
+  return names;
+}
