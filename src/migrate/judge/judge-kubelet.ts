@@ -19,6 +19,7 @@ import {
   unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
+import { unitDifferences } from "../kubelet/shim-flags.js";
 
 /** The lowest kubelet that each target was made for, and why. */
 const lowestKubelet: Partial<Record<Target, readonly [minor: number, reason: string]>> = {
@@ -168,6 +169,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
     });
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);
+  judgeUnitFlags(facts, configured.runtime, target, add);
   judgeServices(facts, add);
 }
 
@@ -230,6 +232,23 @@ function judgeContainerdFlag(facts: MigrationFacts, target: Target, add: Add): v
     reason: "from 1.24 on kubelets ask containerd for them, never Docker",
     next: "dockershim migrate plan --to dockershim (docs/run/container-metrics.md)",
   });
+}
+
+function judgeUnitFlags(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {
+  const { dockershim } = facts.services;
+  if (target !== "dockershim" || from === "unknown" || dockershim === undefined) return;
+  for (const { name, unit, runtime } of unitDifferences(facts, from)) {
+    const value = (given: string | undefined): string =>
+      given === undefined ? "none" : JSON.stringify(given);
+    add({
+      id: "unit-flags",
+      level: "change",
+      source: dockershim.unit.path,
+      text: `${dockershim.unit.name} has another --${name}: ${value(unit)}; ${targetNames[from]} has ${value(runtime)}`,
+      reason: "new pods would be made in another way than those of now",
+      next: "dockershim migrate plan, which edits the unit",
+    });
+  }
 }
 
 function judgeServices({ services }: MigrationFacts, add: Add): void {

@@ -1,10 +1,10 @@
-/** Brings flags of the kubelet into the files that have them, or into a drop-in of this program's own. */
+/** Brings flags of a service into the files that have them, or into a drop-in of this program's own. */
 import type { FlagFact, ServiceFacts } from "../facts/facts.js";
 import { kubeadmFlagsFile } from "../kubelet/read-kubelet.js";
 import { appendWords, editAssignment, replaceWords } from "./edit-lines.js";
 import type { WorkingFiles } from "./working-files.js";
 
-export const kubeletDropIn = "/etc/systemd/system/kubelet.service.d/90-dockershim-migrate.conf";
+const dropInOf = (unit: string): string => `/etc/systemd/system/${unit}.d/90-dockershim-migrate.conf`;
 
 export interface NotUnderstood {
   readonly place: string;
@@ -17,7 +17,7 @@ function belongsToPackage(path: string): boolean {
 }
 
 /** Edits `files`; what was not understood is answered, and stays as it is. */
-export async function editKubeletFlags(
+export async function editServiceFlags(
   files: WorkingFiles,
   service: ServiceFacts,
   change: ReadonlyMap<string, string | undefined>,
@@ -101,7 +101,7 @@ async function editInDropIn(
 ): Promise<boolean> {
   const entry = unit.entries.find(({ file, line }) => file === place.file && line === place.line);
   if (entry === undefined || (entry.key !== "ExecStart" && entry.key !== "Environment")) return false;
-  const path = await files.resolve(kubeletDropIn);
+  const path = await files.resolve(dropInOf(unit.name));
   const lines = ((await files.text(path)) ?? "# Made by dockershim migrate plan.\n[Service]\n").split("\n");
   const origin = `# from ${place.file}:${place.line}`;
   const known = lines.indexOf(origin);

@@ -2,6 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
+import { unitDifferences } from "../kubelet/shim-flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
   configuredRuntime,
@@ -15,7 +16,7 @@ import {
   unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
-import { editKubeletFlags, type NotUnderstood } from "./edit-kubelet.js";
+import { editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
 import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";
 import { commandWord, flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
@@ -88,18 +89,26 @@ export async function makePlan(
   );
   const isThere =
     from.runtime === target && (endpoint === "" || socketPath(from.endpoint) === socketPath(endpoint));
-  const notUnderstood = isThere ? [] : [...(await editKubeletFlags(files, service, change.flags))];
+  const notUnderstood = isThere ? [] : [...(await editServiceFlags(files, service, change.flags))];
   if (!isThere && change.configEndpoint !== undefined)
     notUnderstood.push(...(await editConfigs(files, facts, change.configEndpoint)));
   // A node that is there already may lack it. The runtime's own flags come first.
   if (notUnderstood.length === 0)
-    notUnderstood.push(...(await editKubeletFlags(files, service, change.containerdFlag)));
+    notUnderstood.push(...(await editServiceFlags(files, service, change.containerdFlag)));
   const notes: string[] = [];
   if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker)) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
-      notes.push(`${program} is not there yet: install the program first (README, "As a service").`);
+      notes.push(
+        `${program} is not there yet: install the program first, without starting its unit (docs/migrate/migrating.md).`,
+      );
+  }
+  if (target === "dockershim" && services.dockershim !== undefined) {
+    const flags = unitDifferences(facts, from.runtime).map(
+      ({ name, runtime }) => [name, runtime === undefined ? undefined : commandWord(runtime)] as const,
+    );
+    notUnderstood.push(...(await editServiceFlags(files, services.dockershim, new Map(flags))));
   }
   const edits = await files.edits();
   if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target, endpoint);

@@ -1,7 +1,6 @@
 /** The unit of this program, as examples/dockershim.service, with the flags that a node needs. */
-import { optionList } from "../../shim/config/options.js";
-import type { FlagFact, MigrationFacts } from "../facts/facts.js";
-import { lastFlag } from "../kubelet/flags.js";
+import type { MigrationFacts } from "../facts/facts.js";
+import { presentFlags } from "../kubelet/shim-flags.js";
 
 export const shimUnitPath = "/etc/systemd/system/dockershim.service";
 export const defaultProgram = "/opt/dockershim/bin/dockershim";
@@ -31,46 +30,9 @@ WantedBy=multi-user.target
 `;
 }
 
-/** Flags of the kubelet's dockershim, with the name of this program's flag. */
-const kubeletFlags: readonly string[] = [
-  ...["network-plugin", "cni-conf-dir", "cni-bin-dir", "cni-cache-dir", "network-plugin-mtu"],
-  ...["hairpin-mode", "non-masquerade-cidr", "pod-cidr", "docker-endpoint", "pod-infra-container-image"],
-  ...["image-pull-progress-deadline", "experimental-dockershim-root-directory"],
-];
-
-/** Flags of cri-dockerd that are not taken over: the socket stays its own. */
-const notTaken: readonly string[] = ["container-runtime-endpoint", "log-level"];
-const criDockerdRoot = "cri-dockerd-root-directory";
-
-/** The configuration of the program that serves now, as flags of this program. */
-export function flagsForShim({ kubelet, services }: MigrationFacts, from: string): readonly string[] {
-  if (from === "cri-dockerd") {
-    const flags = services.criDocker?.flags ?? [];
-    const known = new Set(optionList.flatMap(([, { name, aliases = [] }]) => [name, ...aliases]));
-    const names = [...new Set(flags.map(({ name }) => name))].filter(
-      (name) => known.has(name) && !notTaken.includes(name) && !isDefaultRoot(name, flags),
-    );
-    const taken = names.map((name) => flagText(name, lastFlag(flags, name)?.value ?? ""));
-    return names.includes("network-plugin") ? taken : ["--network-plugin=cni", ...taken];
-  }
-  if (from !== "dockershim-in-tree") return [];
-  const flags = kubelet.service?.flags ?? [];
-  const taken = kubeletFlags.flatMap((name) => {
-    const value = lastFlag(flags, name)?.value;
-    return value === undefined || value === "" ? [] : [flagText(name, value)];
-  });
-  const hasPlugin = (lastFlag(flags, "network-plugin")?.value ?? "") !== "";
-  // The kubelet's default is no network plugin; this program would look for CNI.
-  return hasPlugin ? taken : ["--network-plugin=no-op", ...taken];
-}
-
-/** This program reads checkpoints there in any case; those of another directory only as its own state. */
-function isDefaultRoot(name: string, flags: readonly FlagFact[]): boolean {
-  return name === criDockerdRoot && lastFlag(flags, name)?.value === "/var/lib/cri-dockerd";
-}
-
-function flagText(name: string, value: string): string {
-  return commandWord(`--${name}=${value}`);
+/** The configuration of the program that serves now, as flags of this program: words of ExecStart. */
+export function flagsForShim(facts: MigrationFacts, from: string): readonly string[] {
+  return [...presentFlags(facts, from)].map(([name, value]) => commandWord(`--${name}=${value}`));
 }
 
 /** As a word of ExecStart: quoted where systemd would split or expand it. */
