@@ -19,6 +19,7 @@ import {
   unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
+import { belongsToPackage, dependenciesBeside } from "../kubelet/dependencies.js";
 import { unitDifferences } from "../kubelet/shim-flags.js";
 
 /** The lowest kubelet that each target was made for, and why. */
@@ -170,6 +171,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);
   judgeUnitFlags(facts, configured.runtime, target, add);
+  judgeDependencies(facts, configured.runtime, target, add);
   judgeServices(facts, add);
 }
 
@@ -247,6 +249,24 @@ function judgeUnitFlags(facts: MigrationFacts, from: Target | "unknown", target:
       text: `${dockershim.unit.name} has another --${name}: ${value(unit)}; ${targetNames[from]} has ${value(runtime)}`,
       reason: "new pods would be made in another way than those of now",
       next: "dockershim migrate plan, which edits the unit",
+    });
+  }
+}
+
+/** Before the change an edit of the plan is enough; after it, they serve together at the next start. */
+function judgeDependencies(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {
+  if (!usesDocker(target)) return;
+  for (const { service, entry, name } of dependenciesBeside(facts, target)) {
+    const isEdited = from !== target && !belongsToPackage(entry.file);
+    add({
+      id: "unit-dependency",
+      level: isEdited ? "note" : "change",
+      source: `${entry.file}:${entry.line}`,
+      text: `${service.unit.name} starts ${name}: ${entry.key}=${name}`,
+      reason: `after the change two programs would serve the same pods, ${name} and ${targetNames[target]}`,
+      next: belongsToPackage(entry.file)
+        ? `copy ${entry.file} to /etc/systemd/system, then dockershim migrate plan --to ${target}`
+        : `dockershim migrate plan --to ${target}, which edits the unit`,
     });
   }
 }

@@ -1,5 +1,6 @@
 /** Brings flags of a service into the files that have them, or into a drop-in of this program's own. */
 import type { FlagFact, ServiceFacts } from "../facts/facts.js";
+import { belongsToPackage, type Dependency } from "../kubelet/dependencies.js";
 import { kubeadmFlagsFile } from "../kubelet/read-kubelet.js";
 import { appendWords, editAssignment, replaceWords } from "./edit-lines.js";
 import type { WorkingFiles } from "./working-files.js";
@@ -9,11 +10,6 @@ const dropInOf = (unit: string): string => `/etc/systemd/system/${unit}.d/90-doc
 export interface NotUnderstood {
   readonly place: string;
   readonly text: string;
-}
-
-/** Files of packages, which an update replaces: they get a drop-in. */
-function belongsToPackage(path: string): boolean {
-  return !path.startsWith("/etc/") && !path.startsWith("/var/");
 }
 
 /** Edits `files`; what was not understood is answered, and stays as it is. */
@@ -60,6 +56,27 @@ async function editFlag(
   const edit = (assignment: string): string | undefined => replaceWords(assignment, flag.raw, replacement);
   const done = await editAt(files, service, flag, edit);
   return done ? undefined : { place, text: `"${flag.raw.join(" ")}" does not stand there as one flag` };
+}
+
+/** Each names `replacement` in place of its unit, or no unit. */
+export async function editDependencies(
+  files: WorkingFiles,
+  dependencies: readonly Dependency[],
+  replacement: string | undefined,
+): Promise<readonly NotUnderstood[]> {
+  const problems: NotUnderstood[] = [];
+  for (const { service, entry, name } of dependencies) {
+    const place = `${entry.file}:${entry.line}`;
+    const what = `${entry.key}=${name} starts ${name} again`;
+    const edit = (assignment: string): string | undefined => replaceWords(assignment, [name], replacement);
+    if (belongsToPackage(entry.file))
+      problems.push({
+        place,
+        text: `${what}, and no drop-in can take it back: copy the unit to /etc/systemd/system`,
+      });
+    else if (!(await editAt(files, service, entry, edit))) problems.push({ place, text: what });
+  }
+  return problems;
 }
 
 /** kubeadm's own file, else the command itself. */

@@ -2,6 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
+import { dependenciesBeside } from "../kubelet/dependencies.js";
 import { unitDifferences } from "../kubelet/shim-flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
@@ -16,7 +17,7 @@ import {
   unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
-import { editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
+import { editDependencies, editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
 import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";
 import { commandWord, flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
@@ -110,6 +111,8 @@ export async function makePlan(
     );
     notUnderstood.push(...(await editServiceFlags(files, services.dockershim, new Map(flags))));
   }
+  const replacement = target === "dockershim-in-tree" ? undefined : serviceOf(facts, target);
+  notUnderstood.push(...(await editDependencies(files, dependenciesBeside(facts, target), replacement)));
   const edits = await files.edits();
   if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target, endpoint);
   const commands =
@@ -161,6 +164,12 @@ function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
   const server = services.servers.find((one) => one.service === service);
   const fallback = defaultSockets[target === "cri-dockerd" ? target : "dockershim"];
   return (server?.endpoint ?? fallback).replace(/^\//, "unix:///");
+}
+
+function serviceOf({ services }: MigrationFacts, runtime: KubeletRuntime["runtime"]): string {
+  const { criDocker, dockershim } = services;
+  const isTheirs = runtime === "cri-dockerd" || runsThisProgram(criDocker);
+  return (isTheirs ? criDocker : dockershim)?.unit.name ?? "dockershim.service";
 }
 
 function networkFlags(service: ServiceFacts | undefined): ReadonlyMap<string, string> {
@@ -226,9 +235,7 @@ function commandsFor(
   const isServed = (runtime: KubeletRuntime["runtime"]): boolean =>
     runtime === "cri-dockerd" || runtime === "dockershim";
   const unitsOf = (runtime: KubeletRuntime["runtime"]): string =>
-    runtime === "cri-dockerd" || sameUnit
-      ? theirs
-      : (facts.services.dockershim?.unit.name ?? "dockershim.service");
+    runtime === "cri-dockerd" || sameUnit ? theirs : serviceOf(facts, runtime);
   const socket = to === "dockershim-in-tree" ? "/var/run/dockershim.sock" : endpoint;
   return [
     "systemctl stop kubelet.service",
