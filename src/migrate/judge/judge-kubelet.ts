@@ -10,6 +10,7 @@ import {
 import { lastFlag } from "../kubelet/flags.js";
 import {
   configuredRuntime,
+  foreignImageEndpoint,
   type KubeletRuntime,
   lastInTreeMinor,
   runningRuntime,
@@ -171,6 +172,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);
   judgeUnitFlags(facts, configured.runtime, target, add);
+  judgeImages(facts, configured.runtime, target, add);
   judgeDependencies(facts, configured.runtime, target, add);
   judgeServices(facts, add);
 }
@@ -251,6 +253,19 @@ function judgeUnitFlags(facts: MigrationFacts, from: Target | "unknown", target:
       next: "dockershim migrate plan, which edits the unit",
     });
   }
+}
+
+function judgeImages(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {
+  const images = foreignImageEndpoint(facts);
+  if (images === undefined || from === "unknown" || !usesDocker(target)) return;
+  add({
+    id: "image-endpoint",
+    level: from === target ? "note" : "change",
+    source: images.source,
+    text: `the kubelet pulls images through another program, at ${images.value}`,
+    reason: "which runtime that program asks is not known here; migrate plan leaves the endpoint as it is",
+    next: `give that program the endpoint of ${targetNames[target]}`,
+  });
 }
 
 /** Before the change an edit of the plan is enough; after it, they serve together at the next start. */

@@ -106,6 +106,20 @@ function runtimeOf(
   return atSocket(facts, "unix:///run/containerd/containerd.sock", "the kubelet's default");
 }
 
+/** An endpoint for images that is another program's, as the image proxy of an installer; it stays as it is. */
+export function foreignImageEndpoint(
+  facts: Pick<MigrationFacts, "kubelet" | "services" | "otherKubelet">,
+): { readonly value: string; readonly source: string } | undefined {
+  const flag = lastFlag(facts.kubelet.service?.flags ?? [], "image-service-endpoint");
+  const setting = facts.kubelet.settings.get("imageServiceEndpoint");
+  const { value, path, line } =
+    flag === undefined || flag.value === ""
+      ? (setting ?? { value: "", path: "", line: 0 })
+      : { ...flag, path: flag.file };
+  const isOwn = socketPath(value) === socketPath(configuredRuntime(facts).endpoint);
+  return value === "" || isOwn ? undefined : { value, source: `${path}:${line}` };
+}
+
 /** Two spellings of one socket: with or without a scheme, below /run or /var/run. */
 export function socketPath(endpoint: string): string {
   return endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");

@@ -27,6 +27,8 @@ export interface KubeletState {
   /** Whether there is a configuration file that can be edited. */
   readonly hasConfig: boolean;
   readonly hasConfigEndpoint: boolean;
+  /** Whether its images come from another program, whose endpoint stays. */
+  readonly hasForeignImages: boolean;
 }
 
 /** What brings the names of containers, and takes them away where no program would answer. */
@@ -58,13 +60,13 @@ export function kubeletChange(
     readonly cadvisorPath: string | undefined;
   },
 ): KubeletChange {
-  const { minor, flags, hasConfig, hasConfigEndpoint } = state;
+  const { minor, flags, hasConfig, hasConfigEndpoint, hasForeignImages } = state;
   const change = new Map<string, string | undefined>();
   const ofCadvisor = containerdFlagFor(state, target, cadvisorPath);
   const remove = (name: string): void => {
     if (lastFlag(flags, name) !== undefined) change.set(name, undefined);
   };
-  remove("image-service-endpoint");
+  if (!hasForeignImages) remove("image-service-endpoint");
   if (target === "dockershim-in-tree") {
     remove("container-runtime");
     remove("container-runtime-endpoint");

@@ -8,6 +8,7 @@ import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
   configuredRuntime,
   defaultSockets,
+  foreignImageEndpoint,
   type KubeletRuntime,
   lastInTreeMinor,
   runsThisProgram,
@@ -73,11 +74,13 @@ export async function makePlan(
     );
   const endpoint = endpointOf(facts, target);
   const files = new WorkingFiles(facts.root);
+  const images = foreignImageEndpoint(facts);
   const change = kubeletChange(
     {
       minor: version.minor,
       flags: service.flags,
       hasConfig: kubelet.config !== undefined,
+      hasForeignImages: images !== undefined,
       hasConfigEndpoint: (kubelet.settings.get("containerRuntimeEndpoint")?.value ?? "") !== "",
     },
     target,
@@ -97,6 +100,10 @@ export async function makePlan(
   if (notUnderstood.length === 0)
     notUnderstood.push(...(await editServiceFlags(files, service, change.containerdFlag)));
   const notes: string[] = [];
+  if (images !== undefined && !isThere)
+    notes.push(
+      `the kubelet's images stay with ${images.value} (${images.source}): the program there has to ask ${endpoint === "" ? "the new runtime" : endpoint} from now on.`,
+    );
   if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker)) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
@@ -183,17 +190,19 @@ function networkFlags(service: ServiceFacts | undefined): ReadonlyMap<string, st
 /** Each setting in the file whose value counts. */
 async function editConfigs(
   files: WorkingFiles,
-  { kubelet: { config, settings, instanceConfig } }: MigrationFacts,
+  facts: MigrationFacts,
   endpoint: string,
 ): Promise<readonly NotUnderstood[]> {
+  const { config, settings, instanceConfig } = facts.kubelet;
+  const hasForeignImages = foreignImageEndpoint(facts) !== undefined;
   const places: (readonly [path: string, key: string])[] = [];
   const endpointPath = settings.get("containerRuntimeEndpoint")?.path ?? config?.path;
   if (endpointPath !== undefined) places.push([endpointPath, "containerRuntimeEndpoint"]);
   const imagePath = settings.get("imageServiceEndpoint")?.path;
-  if (imagePath !== undefined) places.push([imagePath, "imageServiceEndpoint"]);
+  if (imagePath !== undefined && !hasForeignImages) places.push([imagePath, "imageServiceEndpoint"]);
   // kubeadm's file for the node, which it writes over config.yaml.
   if (instanceConfig?.values.has("containerRuntimeEndpoint") === true)
-    for (const key of ["containerRuntimeEndpoint", "imageServiceEndpoint"])
+    for (const key of ["containerRuntimeEndpoint", ...(hasForeignImages ? [] : ["imageServiceEndpoint"])])
       if (instanceConfig.values.has(key)) places.push([instanceConfig.path, key]);
   const problems = new Map<string, NotUnderstood>();
   for (const [path, key] of places) {
