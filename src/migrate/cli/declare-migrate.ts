@@ -25,7 +25,7 @@ interface Given {
 }
 
 export function addMigrateCommands(parts: CommandParts): void {
-  const { addCommand, refuseServeFlags, run, io } = parts;
+  const { addCommand, refuseServeFlags, run } = parts;
   const migrate = addCommand("migrate", "judge, rehearse and change the runtime of a node");
   migrate.usage("check|plan|rehearse [flags]").helpCommand(false).enablePositionalOptions();
   migrate.allowExcessArguments().action(() => {
@@ -53,13 +53,13 @@ export function addMigrateCommands(parts: CommandParts): void {
   );
   check.option(
     "--docker-endpoint <endpoint>",
-    "the engine (default: DOCKER_HOST, else /var/run/docker.sock; with --root, that socket below it)",
+    "the engine (default: the runtime's, else DOCKER_HOST, else /var/run/docker.sock; with --root, below it)",
   );
   check.action(async (given: Given) => {
     refuseServeFlags("migrate");
     refuseArguments(check);
     const { root: directory, ...rest } = common(given);
-    const endpoint = given.dockerEndpoint ?? (directory === "/" ? io.environment["DOCKER_HOST"] : undefined);
+    const endpoint = given.dockerEndpoint;
     const parsed = endpoint ? parseFlag("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
     const to = target(given.to) ?? "dockershim";
     const options = { ...rest, root: directory, to, endpoint: parsed };

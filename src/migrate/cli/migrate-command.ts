@@ -10,7 +10,8 @@ import { type MigrationPlan, makePlan, previousTarget, reversePlan } from "../pl
 import { renderPlan, renderPlanJson } from "../plan/render-plan.js";
 import { undoPlan, writePlan } from "../plan/write-plan.js";
 import { configuredRuntime, type Target, targetNames } from "../kubelet/target.js";
-import type { DockerEndpoint } from "../../shim/config/endpoints.js";
+import { type DockerEndpoint, dockerEndpointKind } from "../../shim/config/endpoints.js";
+import { parseFlag } from "../../cli/flag-values.js";
 import { dockerEngine } from "../../shim/engine/docker-engine.js";
 import { formatEndpoint, readTlsMaterial } from "../../shim/engine/http/endpoint.js";
 import { withDeadline } from "../../lib/abort.js";
@@ -118,13 +119,33 @@ async function gather(
   given: DockerEndpoint | undefined,
   environment: Environment,
 ): Promise<MigrationFacts> {
-  const plain = given ?? { kind: "unix", path: join(options.root, "/var/run/docker.sock") };
+  const sources = gathering(options);
+  const plain = given ?? (await ownEngine(sources, environment));
   const tls = plain.kind === "tcp" ? await readTlsMaterial(environment) : undefined;
   const endpoint = plain.kind === "tcp" && tls !== undefined ? { ...plain, tls } : plain;
   using engine = dockerEngine({ endpoint, shortTimeoutMs });
   return await withDeadline(undefined, timeoutMs, "read the node", (signal) =>
-    gatherFacts({ ...gathering(options), engine, endpoint: formatEndpoint(endpoint) }, signal),
+    gatherFacts({ ...sources, engine, endpoint: formatEndpoint(endpoint) }, signal),
   );
+}
+
+/** That of the runtime's flags, else as the docker command finds it; below the root directory, where that is another. */
+async function ownEngine(
+  sources: Omit<GatherOptions, "engine" | "endpoint">,
+  environment: Environment,
+): Promise<DockerEndpoint> {
+  const { root } = sources;
+  const files = await withDeadline(undefined, timeoutMs, "read the node", (signal) =>
+    gatherFacts({ ...sources, engine: undefined, endpoint: "" }, signal),
+  );
+  const flag = files.runtimeEngine?.source.startsWith("/") === true ? files.runtimeEngine : undefined;
+  const host = root === "/" ? environment["DOCKER_HOST"] : undefined;
+  if (flag !== undefined && (root === "/" || flag.endpoint.startsWith("unix://"))) {
+    const parsed = dockerEndpointKind.parse(flag.endpoint);
+    return parsed.kind === "unix" ? { ...parsed, path: join(root, parsed.path) } : parsed;
+  }
+  if (host !== undefined && host !== "") return parseFlag("DOCKER_HOST", host, dockerEndpointKind);
+  return { kind: "unix", path: join(root, "/var/run/docker.sock") };
 }
 
 function gathering(

@@ -170,6 +170,8 @@ export interface MigrationFacts {
   readonly root: string;
   readonly node: { readonly name: string; readonly source: string };
   readonly engine: EngineFacts | { readonly endpoint: string; readonly problem: string };
+  /** That of the runtime that the kubelet uses; undefined where its flags do not tell. */
+  readonly runtimeEngine: { readonly endpoint: string; readonly source: string } | undefined;
   readonly daemonConfig: DaemonConfig | undefined;
   readonly kubelet: KubeletFacts;
   /** A service besides kubelet.service that starts a kubelet. */

@@ -5,7 +5,7 @@ import { judgeEngine } from "./judge-engine.js";
 import { judgeKubelet } from "./judge-kubelet.js";
 import { countMakers, judgeNetwork, judgeSurroundings } from "./judge-node.js";
 import { judgeForeign, judgeHalfMigrated, judgePods, type PodVerdict } from "./judge-pods.js";
-import { configuredRuntime, type Target } from "../kubelet/target.js";
+import { configuredRuntime, socketPath, type Target } from "../kubelet/target.js";
 
 /** The value of `--output json`: keys are added, never renamed, within one version. */
 export interface CheckReport {
@@ -63,6 +63,7 @@ export function judge(
   const judged = engine === undefined ? undefined : judgePods(facts, engine, target);
   const findings: Finding[] = [
     ...("problem" in facts.engine ? [noEngine(facts.engine)] : []),
+    ...otherEngine(facts),
     ...judgeKubelet(facts, target),
     ...(engine === undefined ? [] : judgeEngine(facts, engine, target)),
     ...judgeNetwork(facts, target),
@@ -101,6 +102,25 @@ export function judge(
     findings,
     pods: judged?.pods ?? [],
   };
+}
+
+/** An engine without the kubelet's pods would prove nothing. */
+function otherEngine({ root, engine, runtimeEngine }: MigrationFacts): readonly Finding[] {
+  if (runtimeEngine === undefined) return [];
+  const asked = socketPath(engine.endpoint);
+  const path = root !== "/" && asked.startsWith(`${root}/`) ? socketPath(asked.slice(root.length)) : asked;
+  if (path === socketPath(runtimeEngine.endpoint)) return [];
+  return [
+    {
+      id: "engine-other",
+      level: "change",
+      subject: "node",
+      source: runtimeEngine.source,
+      text: `the kubelet's runtime uses the engine at ${runtimeEngine.endpoint}, and ${engine.endpoint} was asked`,
+      reason: "pods, containers and images here may be those of another engine",
+      next: `give --docker-endpoint=${runtimeEngine.endpoint}`,
+    },
+  ];
 }
 
 function noEngine({ endpoint, problem }: { readonly endpoint: string; readonly problem: string }): Finding {

@@ -20,7 +20,7 @@ import {
   unknownStart,
   usesDocker,
 } from "../kubelet/target.js";
-import { belongsToPackage, dependenciesBeside } from "../kubelet/dependencies.js";
+import { belongsToPackage, dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
 import { unitDifferences } from "../kubelet/shim-flags.js";
 
 /** The lowest kubelet that each target was made for, and why. */
@@ -172,6 +172,16 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);
   judgeUnitFlags(facts, configured.runtime, target, add);
+  const path = facts.kubelet.service?.unit.path ?? "";
+  if (isInStore(path))
+    add({
+      id: "unit-store",
+      level: "change",
+      source: path,
+      text: "the kubelet's unit is in a read-only store",
+      reason: "the configuration of the system makes it, and no file of the store can be edited",
+      next: "dockershim migrate plan, which says what to write into that configuration",
+    });
   judgeImages(facts, configured.runtime, target, add);
   judgeDependencies(facts, configured.runtime, target, add);
   judgeServices(facts, add);

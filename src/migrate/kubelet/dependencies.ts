@@ -37,6 +37,11 @@ export function dependenciesBeside(
     );
 }
 
+/** Where NixOS and Guix keep what they make of the configuration of the system. */
+export function isInStore(path: string): boolean {
+  return /^\/(nix|gnu)\/store\//.test(path);
+}
+
 /** Files of packages, which an update replaces: no drop-in takes a dependency from them. */
 export function belongsToPackage(path: string): boolean {
   return !path.startsWith("/etc/") && !path.startsWith("/var/");

@@ -11,7 +11,8 @@ import { listenerOf } from "./listeners.js";
 import { NodeFiles } from "../files/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./read-network.js";
 import { readEngine } from "./read-engine.js";
-import { configuredRuntime } from "../kubelet/target.js";
+import { configuredRuntime, targetNames, usesDocker } from "../kubelet/target.js";
+import { shimFlags } from "../kubelet/containerd-flag.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
 
@@ -73,11 +74,12 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), dockerRoot);
   users.push(...manifests.users);
   problems.push(...manifests.problems);
-  const { endpoint: endpointOfKubelet } = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
+  const configured = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
   return {
     root,
     node: await readNodeName(files, kubelet.service),
     engine: engineFacts,
+    runtimeEngine: engineOf(configured.runtime, kubelet, services),
     daemonConfig: await readDaemonConfig(files, services.docker),
     kubelet,
     otherKubelet: elsewhere,
@@ -85,9 +87,27 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
     network,
     checkpoints,
     dockerUsers: users,
-    socketProblem: await problemOfSocket(files, endpointOfKubelet),
+    socketProblem: await problemOfSocket(files, configured.endpoint),
     problems,
   };
+}
+
+/** cri-dockerd and the kubelet have one default; this program asks as the docker command does. */
+function engineOf(
+  runtime: ReturnType<typeof configuredRuntime>["runtime"],
+  kubelet: MigrationFacts["kubelet"],
+  services: MigrationFacts["services"],
+): MigrationFacts["runtimeEngine"] {
+  const flags =
+    runtime === "dockershim"
+      ? shimFlags(services)
+      : (runtime === "cri-dockerd" ? services.criDocker : kubelet.service)?.flags;
+  if (runtime === "unknown" || !usesDocker(runtime) || flags === undefined) return undefined;
+  const flag = lastFlag(flags, "docker-endpoint");
+  if (flag !== undefined && flag.value !== "")
+    return { endpoint: flag.value, source: `${flag.file}:${flag.line}` };
+  if (runtime === "dockershim" || flag !== undefined) return undefined;
+  return { endpoint: "unix:///var/run/docker.sock", source: `the default of ${targetNames[runtime]}` };
 }
 
 /** Where systemd listens for an engine that does not run, a question would start it. */

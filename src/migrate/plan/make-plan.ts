@@ -2,7 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
-import { dependenciesBeside } from "../kubelet/dependencies.js";
+import { dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
 import { unitDifferences } from "../kubelet/shim-flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
@@ -121,6 +121,25 @@ export async function makePlan(
   const replacement = target === "dockershim-in-tree" ? undefined : serviceOf(facts, target);
   notUnderstood.push(...(await editDependencies(files, dependenciesBeside(facts, target), replacement)));
   const edits = await files.edits();
+  const stored = [service.unit.path, ...edits.map(({ path }) => path)].find(isInStore);
+  if (stored !== undefined && edits.length > 0) {
+    const command = /^ExecStart=(.*)$/m.exec(
+      (await files.text(await files.resolve(shimUnitPath))) ?? "",
+    )?.[1];
+    const flags = [...change.flags, ...change.containerdFlag]
+      .flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]))
+      .join(" ");
+    const setting =
+      change.configEndpoint === undefined ? "" : ` and containerRuntimeEndpoint: ${change.configEndpoint}`;
+    const unit =
+      target === "dockershim" ? `give dockershim.service "ExecStart=${command ?? program}" and ` : "give ";
+    const present =
+      from.runtime === "cri-dockerd" || from.runtime === "dockershim" ? serviceOf(facts, from.runtime) : "";
+    const rest = present === "" || from.runtime === target ? "" : `, and take ${present} out of it`;
+    throw precondition(
+      `${stored}: is in a read-only store: ${unit}the kubelet ${flags}${setting} in the configuration of the system${rest}`,
+    );
+  }
   if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target, endpoint);
   const commands =
     isThere && edits.length === 0 ? [] : commandsFor(facts, from.runtime, target, endpoint, edits.length > 0);
