@@ -96,9 +96,12 @@ function target(text: string | undefined): Target | undefined {
   return text === undefined ? undefined : parseFlag("--to", text, enumKind(targets));
 }
 
+/** As `kubectl get nodes` shows it: builds of providers have more after the number, as `v1.21.14-eks-ba74326`. */
+const nodeVersion = /^v?1\.\d{1,3}(\.\d+([-+][\w.+-]{1,64})?)?$/;
+
 function common(given: Given): Pick<MigrateCheckOptions, "output" | "root" | "kubeletVersion"> {
   const { kubeletVersion } = given;
-  if (kubeletVersion !== undefined && !/^v?1\.\d{1,3}(\.\d+)?$/.test(kubeletVersion))
+  if (kubeletVersion !== undefined && !nodeVersion.test(kubeletVersion))
     throw wrongFlag("--kubelet-version", kubeletVersion, "must be a version, as 1.23.17");
   return {
     output: parseFlag("--output", given.output ?? "page", enumKind(["page", "json"])),

@@ -108,9 +108,14 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
 
   ["migrate check", "runMigrateCheck", checked],
   [
-    "migrate check --root /r --docker-endpoint unix:///b --kubelet-version v1.30 -o json --to containerd",
+    "migrate check --root /r --docker-endpoint unix:///b --kubelet-version v1.21.14-eks-ba74326 -o json --to containerd",
     "runMigrateCheck",
-    { ...parsed, to: "containerd", kubeletVersion: "v1.30", endpoint: { kind: "unix", path: "/b" } },
+    {
+      ...parsed,
+      to: "containerd",
+      kubeletVersion: "v1.21.14-eks-ba74326",
+      endpoint: { kind: "unix", path: "/b" },
+    },
   ],
   [
     "migrate plan --to cri-dockerd --back --root /r --kubelet-version 1.23.17 -o json --write --program /p",
