@@ -61,6 +61,14 @@ export function decideCronJob(
   return { start, remove: [...remove, ...replaced], memory: checked, wakeAt };
 }
 
+/** For which minute the CronJob has started a job of this name; undefined for a job of another one. */
+export function startOf({ name }: CronJob, job: string): number | undefined {
+  const [, minutes] = job.startsWith(`${name}-`)
+    ? (/^([1-9]\d{0,8})$/.exec(job.slice(name.length + 1)) ?? [])
+    : [];
+  return minutes === undefined ? undefined : Number(minutes) * minuteMs;
+}
+
 /** The job for one start. */
 export function startedJob({ job }: CronJob, name: string): Job {
   return { ...job, name };

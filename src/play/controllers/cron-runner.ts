@@ -1,7 +1,7 @@
 /** Keeps one CronJob: starts and removes its jobs by the decisions of cron-jobs.ts. */
 import type { Job, CronJob } from "../manifests/workloads.js";
 import type { Clock } from "../kubelet/clock.js";
-import { type CronMemory, type StartedJob, decideCronJob, startedJob } from "./cron-jobs.js";
+import { type CronMemory, type StartedJob, decideCronJob, startOf, startedJob } from "./cron-jobs.js";
 import { parseSchedule } from "../manifests/cron-schedule.js";
 import type { JobRunner } from "./job-runner.js";
 
@@ -34,6 +34,17 @@ export class CronRunner {
   /** Whether it has started the job. */
   has(runner: JobRunner): boolean {
     return [...this.#started.values()].some((entry) => entry.runner === runner);
+  }
+
+  /** Takes up jobs of an earlier play, before it begins. `names`: of all jobs of its owner that have pods. */
+  adopt(names: ReadonlySet<string>): void {
+    for (const name of names) {
+      const dueAt = startOf(this.#cronJob, name);
+      if (dueAt === undefined) continue;
+      this.#started.set(name, { runner: this.deps.startJob(startedJob(this.#cronJob, name)), dueAt });
+      // Also after the clock was set back.
+      this.#memory = { checkedUntil: Math.max(this.#memory.checkedUntil, dueAt) };
+    }
   }
 
   /** Begins, or goes on with a schedule that has changed. Jobs that run are left alone. */

@@ -8,7 +8,7 @@ import { hasEnded } from "../pod-rules/pod-status.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { type Clock, pause } from "../kubelet/clock.js";
 import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
-import type { PodKey } from "../manifests/manifest.js";
+import type { Manifest, PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
 import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
 
@@ -23,13 +23,18 @@ export interface JobRunnerDeps extends JobEnvironment {
   /** The time for a decision has come: calls `decide`, and looks after its outcome. */
   readonly wake: () => void;
   /** Makes a pod. */
-  readonly apply: (manifest: ReturnType<typeof makeJobPod>, signal: AbortSignal) => Promise<void>;
+  readonly apply: (manifest: Manifest, signal: AbortSignal) => Promise<void>;
+  /**
+   * What play keeps of a pod that an earlier play has made. Then that pod goes on as it is, although the job has
+   * another template now.
+   */
+  readonly kept?: (uid: string) => Promise<Manifest | undefined>;
 }
 
 /** Between two tries to remove a pod. */
 const retryMs = 10_000;
 
-const jobNameLabel = "batch.kubernetes.io/job-name";
+export const jobNameLabel = "batch.kubernetes.io/job-name";
 
 export class JobRunner {
   readonly #known = new Map<string, WantedPod>();
@@ -64,13 +69,16 @@ export class JobRunner {
   async start(signal: AbortSignal): Promise<void> {
     const { namespace, name } = this.job;
     const labels = { "io.kubernetes.pod.namespace": namespace, [jobNameLabel]: name };
-    for (const sandbox of await this.deps.client.listPodSandboxes(labels, signal)) {
-      const podName = sandbox.metadata?.name ?? "";
+    const manifests = new Map<string, Manifest>();
+    for (const { metadata } of await this.deps.client.listPodSandboxes(labels, signal)) {
+      const { name: podName = "", uid = "" } = metadata ?? {};
       const wanted = jobPodOf(this.job, podName);
-      if (wanted !== undefined) this.#known.set(podName, wanted);
+      if (wanted === undefined) continue;
+      this.#known.set(podName, wanted);
+      manifests.set(podName, (await this.deps.kept?.(uid)) ?? makeJobPod(this.job, wanted));
     }
     // All are known before the first can wake up a decision.
-    await Promise.all([...this.#known.values()].map((wanted) => this.#make(wanted, signal)));
+    await Promise.all([...manifests.values()].map((manifest) => this.deps.apply(manifest, signal)));
     await this.decide(signal);
   }
 

@@ -3,14 +3,24 @@ import type { PodSandbox } from "../../domain/cri.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { refuseUnserved } from "../pod-config/server-features.js";
 import { CronRunner } from "../controllers/cron-runner.js";
-import { JobRunner, type JobEnvironment, isSameJob, removeSurely } from "../controllers/job-runner.js";
+import {
+  type JobEnvironment,
+  JobRunner,
+  type JobRunnerDeps,
+  isSameJob,
+  jobNameLabel,
+  removeSurely,
+} from "../controllers/job-runner.js";
 import { pause } from "../kubelet/clock.js";
 import { Kubelet } from "../kubelet/kubelet.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
+import { readPodRecord } from "../node/pod-record.js";
+import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 import { presentPods, refuseSharedUids } from "./listed-pods.js";
 import { takenOver } from "../kubelet/pod-turns.js";
 import { type PodKey, nameOf } from "../manifests/manifest.js";
+import { podUid } from "../manifests/names.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
 import type { ServicesDeps } from "../services/services.js";
@@ -74,11 +84,12 @@ export class Session implements AsyncDisposable {
     };
     const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
     const present = presentPods(later, listed);
-    const runners = workloads.jobs.map((job) => this.#addJob(job, (manifest) => apply(manifest)));
+    const runners = workloads.jobs.map((job) => this.#addJob(job, { apply: (manifest) => apply(manifest) }));
     await Promise.all([
       ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
       ...runners.map((runner) => runner.start(signal)),
     ]);
+    const ran = workloads.cronJobs.length > 0 ? await this.deps.client.listPodSandboxes({}, signal) : [];
     application.commit();
     this.#manifests = [...this.#manifests, ...later];
     this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
@@ -87,7 +98,7 @@ export class Session implements AsyncDisposable {
     for (const { key, startsAfter: name = "" } of later)
       if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
     this.#startWaiting();
-    this.#updateCronJobs(workloads.cronJobs);
+    this.#updateCronJobs(workloads.cronJobs, ran);
   }
 
   /**
@@ -101,7 +112,8 @@ export class Session implements AsyncDisposable {
   ): Promise<void> {
     const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
     const isLater = workloads.pods.filter(isNew).some(({ startsAfter }) => startsAfter !== undefined);
-    const listed = isLater ? await this.deps.client.listPodSandboxes({}, signal) : [];
+    const isCronNew = workloads.cronJobs.some((one) => this.#cronRunner(one) === undefined);
+    const listed = isLater || isCronNew ? await this.deps.client.listPodSandboxes({}, signal) : [];
     const present = presentPods(workloads.pods.filter(isNew), listed);
     const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
     const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
@@ -128,13 +140,13 @@ export class Session implements AsyncDisposable {
       return !workloads.jobs.some((one) => isSameJob(one, runner.job));
     });
     for (const runner of oldRunners) this.#jobs.delete(runner);
-    this.#updateCronJobs(workloads.cronJobs);
+    this.#updateCronJobs(workloads.cronJobs, listed);
     await Promise.all([
       ...old.map(({ key }) => end(key)),
       ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
     ]);
     for (const job of workloads.jobs)
-      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#startLater(job);
+      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#startLater(job, { keepsPods: false });
     this.#watchers.changed();
   }
 
@@ -219,24 +231,33 @@ export class Session implements AsyncDisposable {
     return { client, clock, report, kubelet: this.kubelet };
   }
 
-  #addJob(job: Job, apply: (manifest: Manifest) => Promise<void>): JobRunner {
+  #addJob(job: Job, deps: Pick<JobRunnerDeps, "apply" | "kept">): JobRunner {
     const wake = (): void => {
       this.#decide(runner);
     };
-    const runner = new JobRunner(job, { ...this.#jobDeps, wake, apply });
+    const runner = new JobRunner(job, { ...this.#jobDeps, ...deps, wake });
     this.#jobs.add(runner);
     return runner;
   }
 
-  /** Starts a job of a CronJob: no call waits for its first pods. */
-  #startLater(job: Job): JobRunner {
-    const runner = this.#addJob(job, (manifest) => {
-      this.#manifests = [...this.#manifests, manifest];
-      this.kubelet.apply(manifest, { failFast: false });
-      return Promise.resolve();
+  /** No call waits for its first pods. `keepsPods`: those that are there keep their manifests. */
+  #startLater(job: Job, { keepsPods }: { readonly keepsPods: boolean }): JobRunner {
+    const runner = this.#addJob(job, {
+      apply: (manifest) => {
+        this.#manifests = [...this.#manifests, manifest];
+        this.kubelet.apply(manifest, { failFast: false });
+        return Promise.resolve();
+      },
+      ...(keepsPods ? { kept: (uid) => this.#kept(uid) } : {}),
     });
     void this.#start(runner);
     return runner;
+  }
+
+  /** A record that is damaged keeps nothing. */
+  async #kept(uid: string): Promise<Manifest | undefined> {
+    if (podUid(uid) !== undefined) return undefined; // It comes from the CRI, and is part of a path.
+    return readPodRecord(uid, this.deps).catch(() => undefined);
   }
 
   /** Never rejects: a server that does not answer may come back. */
@@ -285,12 +306,17 @@ export class Session implements AsyncDisposable {
     for (const manifest of due) this.kubelet.apply(manifest, { failFast: false });
   }
 
-  #updateCronJobs(cronJobs: readonly CronJob[]): void {
-    const kept = this.#cronJobs.filter((runner) => cronJobs.some((one) => isSameObject(one, runner.cronJob)));
+  #cronRunner(cronJob: CronJob): CronRunner | undefined {
+    return this.#cronJobs.find((runner) => isSameObject(cronJob, runner.cronJob));
+  }
+
+  /** `listed`: all sandboxes of the server, for CronJobs that are new here. */
+  #updateCronJobs(cronJobs: readonly CronJob[], listed: readonly PodSandbox[]): void {
+    const kept = cronJobs.map((cronJob) => this.#cronRunner(cronJob));
     for (const runner of this.#cronJobs) if (!kept.includes(runner)) runner.close();
-    this.#cronJobs = cronJobs.map((cronJob) => {
-      const present = kept.find((runner) => isSameObject(cronJob, runner.cronJob));
-      const runner = present ?? this.#newCronRunner(cronJob);
+    this.#cronJobs = cronJobs.map((cronJob, number) => {
+      const runner = kept[number] ?? this.#newCronRunner(cronJob);
+      if (kept[number] === undefined) runner.adopt(jobsOf(cronJob, listed));
       runner.update(cronJob);
       return runner;
     });
@@ -299,7 +325,7 @@ export class Session implements AsyncDisposable {
   #newCronRunner(cronJob: CronJob): CronRunner {
     return new CronRunner(cronJob, {
       clock: this.deps.clock,
-      startJob: (job) => this.#startLater(job),
+      startJob: (job) => this.#startLater(job, { keepsPods: true }),
       removeJob: (job) => {
         this.#removeJob(job);
       },
@@ -338,6 +364,17 @@ export class Session implements AsyncDisposable {
   #report({ namespace, name }: Job, error: unknown): void {
     if (!this.#stop.signal.aborted) this.deps.report(`${namespace}/${name}: ${messageOf(error)}`);
   }
+}
+
+/** Names of the jobs that have been started for a CronJob, by their pods. */
+function jobsOf({ namespace, name }: CronJob, listed: readonly PodSandbox[]): ReadonlySet<string> {
+  const own = listed.filter(
+    ({ metadata, annotations }) =>
+      metadata?.namespace === namespace &&
+      annotations[playHashAnnotation] !== undefined &&
+      annotations[playOwnerAnnotation] === `CronJob/${name}`,
+  );
+  return new Set(own.map(({ labels }) => labels[jobNameLabel] ?? ""));
 }
 
 function isSameObject(left: ObjectKey, right: ObjectKey): boolean {

@@ -117,6 +117,58 @@ test("a job of a cron job that cannot be removed ends nothing", async (t) => {
   assert.ok(!cri.sandboxes.some(({ config }) => config.metadata?.name === name));
 });
 
+for (const how of ["apply", "update"] as const) {
+  test(`${how}() of a cron job takes up what an earlier play has started, as it is`, async () => {
+    const { cri, clock, deps } = makeFixture();
+    {
+      await using first = new Session({ ...deps, playId: "first" });
+      await first.apply(await read(cronJob("concurrencyPolicy: Forbid, ")), options, signal);
+      await clock.advance(60_000);
+      assert.equal(startsIn({ cri }), 1);
+    }
+    await using next = new Session({ ...deps, playId: "next" });
+    const changed = cronJob("concurrencyPolicy: Forbid, ").replace("busybox:1", "busybox:2");
+    if (how === "apply") await next.apply(await read(changed), options, signal);
+    else await next.update(await read(changed), { obsolete: "leave" }, signal);
+    await clock.advance(2 * 60_000);
+    assert.equal(startsIn({ cri }), 1, "neither a second job, nor the first one again");
+    const [first = "", ...others] = sandboxNames({ cri });
+    assert.deepEqual(others, []);
+    cri.end("c", 1);
+    await clock.advance(10_000);
+    const second = first.replace(/-0$/, "-1");
+    assert.deepEqual(sandboxNames({ cri }), [first, second], "its failed pod is replaced");
+  });
+}
+
+test("a cron job counts ended jobs of earlier plays among those that it keeps", async () => {
+  const { cri, clock, deps } = makeFixture();
+  cri.exits.set("c", 0);
+  const workloads = await read(cronJob("successfulJobsHistoryLimit: 1, "), pod("k-x"));
+  for (const playId of ["first", "second", "third"]) {
+    await using session = new Session({ ...deps, playId });
+    await session.apply(workloads, options, signal);
+    await clock.advance(2 * 60_000);
+  }
+  const jobs = sandboxNames({ cri }).filter((name) => name !== "k-x");
+  assert.ok(jobs.length <= 2, `${jobs.join(", ")} are left`);
+});
+
+test("a suspended cron job runs no job, with or without a schedule", async (t) => {
+  for (const schedule of [true, false]) {
+    const { cri, clock, deps, reports } = makeFixture();
+    const session = new Session(deps);
+    t.after(() => session[Symbol.asyncDispose]());
+    const files = [{ name: "f.yaml", text: cronJob("suspend: true, ") }];
+    const workloads = await readWorkloads(files, { schedule });
+    assert.deepEqual(workloads.notices, []);
+    await session.apply(workloads, options, signal);
+    await clock.advance(60_000);
+    assert.deepEqual(cri.sandboxes, []);
+    assert.deepEqual(reports, schedule ? [] : ["default/k: job suspended"]);
+  }
+});
+
 test("no pod starts after another one has failed the first application", async () => {
   const fixture = makeFixture();
   const { cri, deps, clock } = fixture;
