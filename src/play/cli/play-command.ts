@@ -52,7 +52,10 @@ async function down(context: PlayContext): Promise<number> {
     const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
     await using access = await openEngineAccess(client, server, paths, signal);
     const deps = podDeps(client, access, { report });
-    const { failed } = await removePods(await podsToRemove(removal, client, signal), deps, signal);
+    const { pods, missing } = await podsToRemove(removal, deps, signal);
+    for (const { kind, namespace, name } of missing)
+      report(`${namespace}/${name}: no pod of the ${kind} is there`);
+    const { failed } = await removePods(pods, deps, signal);
     await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
     return failed > 0 ? 1 : 0;
   } finally {

@@ -1,7 +1,9 @@
 /** `dockershim pod`: runs what the command line asked for. */
 import { posix } from "node:path";
-import { connect } from "../cri/client.js";
+import { type ConnectedClient, connect } from "../cri/client.js";
+import type { Manifest, PodKey } from "../manifests/manifest.js";
 import { nodeFiles } from "../node/files.js";
+import { listPodRecords } from "../node/pod-record.js";
 import { type Directories, defaultDirectories, logDirectory, logPath } from "../pod-config/pod-paths.js";
 import { describePod } from "../pod-commands/describe-pod.js";
 import { containerName, findPod, findPods, type FoundPod, newestAttempts } from "../pod-commands/find-pod.js";
@@ -9,7 +11,7 @@ import { type KeptPod, keptPod } from "../pod-commands/kept-pod.js";
 import { renderPods, summarize } from "../pod-commands/pod-summary.js";
 import { renderUsage, usageOf } from "../pod-commands/pod-usage.js";
 import { readLogs } from "../pod-commands/read-logs.js";
-import { removePods } from "../session/remove-pods.js";
+import { podsToRemove, removePods } from "../session/remove-pods.js";
 import { PlayStore, workloadName } from "../store/play-store.js";
 import { drained } from "../view/drained.js";
 import { ContainerState, type ContainerStatus } from "../../domain/cri.js";
@@ -191,25 +193,38 @@ async function down(
   { pods }: RequestOf<"down">,
   { endpoint, client, report, signal }: PodContext,
 ): Promise<number> {
-  const found: FoundPod[] = [];
-  for (const name of pods) found.push(await findPod(client, name, signal));
-  const foreign = found.find(({ isPlayed }) => !isPlayed);
-  if (foreign !== undefined)
-    throw new ShimError(
-      "precondition",
-      `pod "${foreign.namespace}/${foreign.name}": play did not make it, and removes nothing that it did not make`,
-    );
-  const keys = found.map(({ namespace, name, sandbox }) => ({
-    source: "",
-    key: { namespace, name, uid: sandbox.metadata?.uid ?? "" },
-  }));
+  const paths = { endpoint, directories: defaultDirectories, report };
+  await using access = await openEngineAccess(client, await client.status(signal), paths, signal);
+  const deps = podDeps(client, access, { report });
+  const records = await listPodRecords({ ...deps, report: () => undefined }); // podsToRemove reports.
+  const keys: { readonly source: string; readonly key: PodKey }[] = [];
+  for (const wanted of pods) {
+    const isWanted = ({ key }: Manifest): boolean =>
+      key.namespace === wanted.namespace && key.name === wanted.name;
+    const { key } = records.find(isWanted) ?? { key: { ...wanted, uid: "" } };
+    keys.push({ source: "", key: await keyToRemove(client, key, signal) });
+  }
   // The supervisor would make them again after a reboot. Those of a Deployment belong to it.
   const names = new Set(keys.map(({ key }) => workloadName({ ...key, kind: "Pod" })));
   const store = new PlayStore(posix.join(defaultDirectories.state, "plays.d"), endpoint);
   await store.release(names, report);
-  const paths = { endpoint, directories: defaultDirectories, report };
-  await using access = await openEngineAccess(client, await client.status(signal), paths, signal);
-  const { failed } = await removePods(keys, podDeps(client, access, { report }), signal);
+  const removal = await podsToRemove({ pods: keys, owners: [] }, deps, signal);
+  const { failed } = await removePods(removal.pods, deps, signal);
   await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
   return failed > 0 ? 1 : 0;
+}
+
+/** `kept`: with the uid of the pod's record, or none. A pod whose containers are gone may have files still. */
+async function keyToRemove(client: ConnectedClient, kept: PodKey, signal: AbortSignal): Promise<PodKey> {
+  try {
+    const { namespace, name, isPlayed, sandbox } = await findPod(client, kept, signal);
+    if (isPlayed) return { namespace, name, uid: sandbox.metadata?.uid ?? "" };
+  } catch (error) {
+    if (isKind(error, "notFound") && kept.uid !== "") return kept;
+    throw error;
+  }
+  throw new ShimError(
+    "precondition",
+    `pod "${kept.namespace}/${kept.name}": play did not make it, and removes nothing that it did not make`,
+  );
 }

@@ -15,32 +15,36 @@ export interface DeleteOptions {
   readonly graceSeconds?: number | undefined;
   /** Keeps logs and volumes. */
   readonly keepFiles?: boolean;
+  /** Of the same pod, whose sandboxes may be gone. */
+  readonly otherUids?: readonly string[];
   /** The play that makes the pod again: one that kept it before leaves it to that one. */
   readonly nextOwner?: string;
 }
 
 /**
  * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. Answers
- * what was there.
+ * what was there: sandboxes of play and of other programs, and files of play.
  */
 export async function deletePod(
   key: PodKey,
   deps: PodAccess & PodEvents,
   signal: AbortSignal,
   options: DeleteOptions = {},
-): Promise<{ readonly own: number; readonly foreign: number }> {
+): Promise<{ readonly own: number; readonly foreign: number; readonly hadFiles: boolean }> {
   const observed = await observePod(deps, key, signal);
   const own = observed.sandboxes.filter(({ playHash }) => playHash !== undefined);
   const foreign = observed.sandboxes.length - own.length;
   // The uid of the manifest may have changed since the pod was made.
-  const uids = new Set([key.uid, ...own.map(({ uid }) => uid)]);
+  const uids = new Set([key.uid, ...(options.otherUids ?? []), ...own.map(({ uid }) => uid)]);
+  let hadFiles = false;
   for (const uid of uids) {
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
     if (!isPartOfPath({ ...key, uid })) continue;
     await deps.files.removeCgroup(uid);
-    if (foreign === 0 && options.keepFiles !== true) await removePodFiles(deps, { ...key, uid });
+    if (foreign > 0 || options.keepFiles === true) continue;
+    if (await removePodFiles(deps, { ...key, uid })) hadFiles = true;
   }
-  return { own: own.length, foreign };
+  return { own: own.length, foreign, hadFiles };
 }
 
 /** Names that come from the CRI may be anything: no files are removed under such a one. */
@@ -91,11 +95,12 @@ async function keptSpec({ uid }: PodKey, deps: PodAccess & PodEvents): Promise<P
 }
 
 /** play's directory for this uid proves that play made the logs, too. It is removed last: a kill leaves it. */
-async function removePodFiles({ files, mounted, directories }: PodAccess, key: PodKey): Promise<void> {
+async function removePodFiles({ files, mounted, directories }: PodAccess, key: PodKey): Promise<boolean> {
   const own = podDirectory(directories, key);
   const isOwn = await files.exists(own);
   if (isOwn) await files.removeTree(logDirectory(directories, key));
   const mountedFiles = mountedDirectory(directories, key);
   if (mountedFiles !== own) await mounted.removeTree(mountedFiles);
   if (isOwn) await files.removeTree(own);
+  return isOwn;
 }

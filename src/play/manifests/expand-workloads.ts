@@ -11,11 +11,11 @@ import { makeService } from "./make-service.js";
 import { statefulPods } from "./make-stateful-set.js";
 import type { Pod } from "./pod-schema.js";
 import { resolveObjects } from "./references.js";
-import type { Manifest } from "./manifest.js";
+import type { Manifest, Owner } from "./manifest.js";
 import { type Problem, malformed } from "./schema.js";
 import { checkSelector } from "./selector.js";
 import type { ReadTemplate, Selector } from "./workload-schema.js";
-import type { Claim, CronJob, Job, PodTemplate, Workloads } from "./workloads.js";
+import type { Claim, CronJob, Job, ObjectKey, PodTemplate, Workloads } from "./workloads.js";
 
 /** `--replicas`: for all workloads, and by name. */
 export interface ReplicaCounts {
@@ -36,6 +36,7 @@ export function expandWorkloads(
   const { items } = collection;
   const pods: MadePod[] = [];
   const jobs: Job[] = [];
+  const withoutPods: (Owner & ObjectKey)[] = [];
   const cronJobs: CronJob[] = [];
   const objects = indexObjects(items);
   const claims: Claim[] = [...objects.claims];
@@ -109,6 +110,7 @@ export function expandWorkloads(
       ...mustRestart(kind, spec.template),
     ]);
     if (template === undefined) return;
+    if (count === 0) withoutPods.push({ ...template.owner, namespace: item.namespace });
     for (let number = 0; number < count; number += 1) {
       pods.push({ item, manifest: makePod(template, { name: `${item.name}-${number}` }) });
     }
@@ -133,6 +135,7 @@ export function expandWorkloads(
       ...mustRestart("StatefulSet", spec.template),
     ]);
     const count = counts.of(item.name, spec.replicas);
+    if (count === 0) withoutPods.push({ kind: "StatefulSet", namespace: item.namespace, name: item.name });
     const claimed = new Set((spec.volumeClaimTemplates ?? []).map(({ metadata }) => metadata.name));
     const made = statefulPods(item, count, (readTemplate) =>
       templateOf("StatefulSet", item, readTemplate, "spec.template", claimed),
@@ -183,7 +186,14 @@ export function expandWorkloads(
     report(item, [malformed("spec.ports", `${reason} is that of the service ${first.name}, too`)]);
   }
   counts.finish();
-  const workloads = { pods: made.map(({ manifest }) => manifest), jobs, cronJobs, services, claims };
+  const workloads = {
+    pods: made.map(({ manifest }) => manifest),
+    jobs,
+    cronJobs,
+    services,
+    claims,
+    withoutPods,
+  };
   return { workloads, problems: inOrder(collection) };
 }
 

@@ -35,8 +35,7 @@ export async function readWorkloads(
   const { workloads, problems } = expandWorkloads(collection, options);
   const isError = ({ kind }: Problem): boolean => strict || kind !== "passedOver";
   if (problems.some(isError)) throw problemsError(problems.filter(isError));
-  const { pods, jobs, cronJobs, services, claims } = workloads;
-  if (pods.length + jobs.length + cronJobs.length + services.length + claims.length === 0) {
+  if (Object.values(workloads).every(({ length }) => length === 0)) {
     const passed = problems.map((problem) => `\n${lineFor(problem)}`).join("");
     throw new ShimError("invalid", `no pod in ${namesOf(files)}${passed}`);
   }

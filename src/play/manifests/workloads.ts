@@ -14,6 +14,8 @@ export interface Workloads {
   readonly cronJobs: readonly CronJob[];
   readonly services: readonly Service[];
   readonly claims: readonly Claim[];
+  /** Want 0 pods. */
+  readonly withoutPods: readonly (Owner & ObjectKey)[];
   /** What is valid and left out of account. */
   readonly notices: readonly Notice[];
 }

@@ -2,7 +2,7 @@
  * What play keeps of a pod on disk, so that a supervisor needs no file of the user: the manifest with the
  * objects that it refers to. Secrets are in it, as a kubelet has them in memory: only root may read the file.
  */
-import { ShimError } from "../../lib/errors.js";
+import { ShimError, messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import { readPod } from "../manifests/pod-schema.js";
 import type { Manifest, ObjectData, PodKey, PodObjects } from "../manifests/read-manifests.js";
@@ -73,6 +73,28 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
   const path = recordPath(deps.directories, { uid });
   const text = await deps.files.readFile(path, limitBytes);
   return text === undefined ? undefined : parseRecord(text, path, uid);
+}
+
+/** All pods that play keeps, also those whose containers are gone. A record that cannot be read is reported. */
+export async function listPodRecords({
+  report,
+  ...deps
+}: PodRecordDeps & {
+  readonly files: Pick<HostFiles, "list">;
+  readonly report: (line: string) => void;
+}): Promise<readonly Manifest[]> {
+  const records: Manifest[] = [];
+  // What is no uid is beside the directories of pods.
+  const uids = (await deps.files.list(deps.directories.state)).filter((name) => podUid(name) === undefined);
+  for (const uid of uids) {
+    try {
+      const record = await readPodRecord(uid, deps);
+      if (record !== undefined) records.push(record);
+    } catch (error) {
+      report(messageOf(error));
+    }
+  }
+  return records;
 }
 
 function parseRecord(text: string, path: string, uid: string): Manifest {

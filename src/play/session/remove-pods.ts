@@ -1,48 +1,78 @@
 /** Removes what play has made (`play --down`). */
 import { messageOf } from "../../lib/errors.js";
-import type { CriClient } from "../cri/client.js";
 import { deletePod } from "../kubelet/delete-pod.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
+import { listPodRecords } from "../node/pod-record.js";
 import { type PodKey, nameOf } from "../manifests/manifest.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readRemoval } from "../manifests/read-manifests.js";
 import type { ObjectKey, Removal } from "../manifests/workloads.js";
 import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 
-/** The pods of `removal`: its own, and all that play has made for its workloads. */
+type Owned = Removal["owners"][number];
+
+export interface PodToRemove {
+  readonly source: string;
+  readonly key: PodKey;
+  /** Under which play has files of it, too. */
+  readonly otherUids: readonly string[];
+}
+
+/**
+ * The pods of `removal`: its own, and all that play has made for its workloads, also where only files of them are
+ * left. `missing`: workloads that have none.
+ */
 export async function podsToRemove(
   removal: Pick<Removal, "pods" | "owners">,
-  client: Pick<CriClient, "listPodSandboxes">,
+  deps: Pick<PodAccess, "client" | "files" | "directories"> & Reports,
   signal: AbortSignal,
-): Promise<readonly { readonly source: string; readonly key: PodKey }[]> {
-  if (removal.owners.length === 0) return removal.pods;
-  const sources = new Map(
-    removal.owners.map(({ namespace, kind, name, source }) => [`${namespace} ${kind}/${name}`, source]),
+): Promise<{ readonly pods: readonly PodToRemove[]; readonly missing: readonly Owned[] }> {
+  const owners = new Map(
+    removal.owners.map((owner) => [`${owner.namespace} ${owner.kind}/${owner.name}`, owner]),
   );
-  const found = new Map(removal.pods.map((pod) => [nameOf(pod.key), pod]));
-  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+  const found = new Map<string, PodToRemove>();
+  const present = new Set<Owned>();
+  const add = ({ source, key }: Pick<PodToRemove, "source" | "key">): void => {
+    const before = found.get(nameOf(key));
+    const pod = before ?? { source, key, otherUids: [] };
+    const otherUids = key.uid === pod.key.uid ? pod.otherUids : [...pod.otherUids, key.uid];
+    found.set(nameOf(key), { ...pod, otherUids });
+  };
+  for (const pod of removal.pods) add(pod);
+  const addOwned = (key: PodKey, kindAndName = ""): void => {
+    const owner = owners.get(`${key.namespace} ${kindAndName}`);
+    if (owner === undefined) return;
+    present.add(owner);
+    add({ source: owner.source, key });
+  };
+  const listed = owners.size === 0 ? [] : await deps.client.listPodSandboxes({}, signal);
+  for (const { metadata, annotations } of listed) {
     const { namespace = "", name = "", uid = "" } = metadata ?? {};
-    const source = sources.get(`${namespace} ${annotations[playOwnerAnnotation] ?? ""}`);
-    const key = { namespace, name, uid };
-    if (source !== undefined && annotations[playHashAnnotation] !== undefined)
-      found.set(nameOf(key), { source, key });
+    if (annotations[playHashAnnotation] !== undefined)
+      addOwned({ namespace, name, uid }, annotations[playOwnerAnnotation]);
   }
-  return [...found.values()];
+  for (const { source, key, owner } of await listPodRecords(deps)) {
+    if (found.has(nameOf(key))) add({ source, key });
+    if (owner !== undefined) addOwned(key, `${owner.kind}/${owner.name}`);
+  }
+  return { pods: [...found.values()], missing: removal.owners.filter((owner) => !present.has(owner)) };
 }
 
 /** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
 export async function removePods(
-  pods: readonly { readonly source: string; readonly key: PodKey }[],
+  pods: readonly (Pick<PodToRemove, "key"> & Partial<PodToRemove>)[],
   deps: PodAccess & Reports,
   signal: AbortSignal,
 ): Promise<{ readonly failed: number }> {
   const failures = await Promise.all(
-    pods.map(async ({ key }) => {
+    pods.map(async ({ key, otherUids = [] }) => {
       const pod = nameOf(key);
       try {
-        const { own, foreign } = await deletePod(key, { ...deps, event: () => undefined }, signal);
+        const silent = { ...deps, event: () => undefined };
+        const { own, foreign, hadFiles } = await deletePod(key, silent, signal, { otherUids });
         if (foreign > 0) deps.report(`${pod}: not removed, because play did not make it`);
-        else deps.report(own === 0 ? `${pod}: not there` : `${pod}: removed`);
+        else if (own > 0) deps.report(`${pod}: removed`);
+        else deps.report(hadFiles ? `${pod}: removed; its containers were gone` : `${pod}: not there`);
         return 0;
       } catch (error) {
         if (signal.aborted) throw error;
@@ -66,7 +96,7 @@ export async function removeSurplus(
 ): Promise<{ readonly failed: number }> {
   const { owners } = await readRemoval(texts);
   const counted = owners.filter(({ kind }) => kind !== "Job" && kind !== "CronJob");
-  const there = await podsToRemove({ pods: [], owners: counted }, deps.client, signal);
+  const { pods: there } = await podsToRemove({ pods: [], owners: counted }, deps, signal);
   const isWanted = ({ namespace, name }: ObjectKey): boolean =>
     pods.some(({ key }) => key.namespace === namespace && key.name === name);
   const surplus = there.filter(({ key }) => !isWanted(key));

@@ -231,16 +231,19 @@ export function workloadName({ namespace, kind, name }: ObjectKey & Owner): stri
   return `${namespace} ${kind}/${name}`;
 }
 
-/** Names of all that makes pods. */
+/** Names of all that makes pods, also of those that want none now: the supervisor has to know. */
 export function namesOf({
   pods,
   jobs,
   cronJobs,
-}: Pick<Workloads, "pods" | "jobs" | "cronJobs">): ReadonlySet<string> {
+  withoutPods = [],
+}: Pick<Workloads, "pods" | "jobs" | "cronJobs"> &
+  Partial<Pick<Workloads, "withoutPods">>): ReadonlySet<string> {
   return new Set([
     ...pods.map(nameOfPod),
     ...jobs.map(nameOfJob),
     ...cronJobs.map(({ job }) => nameOfJob(job)),
+    ...withoutPods.map(workloadName),
   ]);
 }
 

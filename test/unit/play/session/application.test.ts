@@ -643,7 +643,7 @@ describe("removePods()", () => {
     fixture.cri.failOn = "stopPodSandbox web";
     const { key } = await podWith(spec);
     const pods = [
-      { source: "f", key: { ...key, name: "other" } },
+      { source: "f", key: { ...key, name: "other", uid: "uid-2" } },
       { source: "f", key },
     ];
     assert.deepEqual(await removePods(pods, fixture.deps, signal), { failed: 1 });
