@@ -4,6 +4,7 @@ import { access, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { checkCgroups } from "../../src/play/node/cgroups.js";
+import { defaultDirectories, podId, serverDirectories } from "../../src/play/pod-config/pod-paths.js";
 import { podCgroupPath } from "../../src/play/pod-config/pod-cgroup.js";
 import { CgroupDriver } from "../../src/domain/cri.js";
 import { messageOf } from "../../src/lib/errors.js";
@@ -39,6 +40,9 @@ describe("the cgroup of a pod", { skip: (await reasonToSkip()) || needsEngineHos
       await bed.close();
     }
   });
+
+  const cgroupOf = (uid: string): string =>
+    podCgroupPath(podId(serverDirectories(defaultDirectories, shim.endpoint), { uid }), driver);
 
   const open = new Set<string>();
   async function play(...argv: readonly string[]): Promise<Exit> {
@@ -102,7 +106,7 @@ spec:
     const name = `limits-${bed.run}`;
     const { id, uid } = await containerOf(name, "b");
     const memory = await podFile(id, "memory", "memory.limit_in_bytes", "memory.max");
-    assert.ok(memory.includes(podCgroupPath(uid, driver)), memory);
+    assert.ok(memory.includes(cgroupOf(uid)), memory);
     assert.equal(Number(await readFile(memory, "utf8")), 48 * megabyte);
     const quota = await readFile(await podFile(id, "cpu", "cpu.cfs_quota_us", "cpu.max"), "utf8");
     assert.equal(quota.split(/\s/)[0], "30000");
@@ -153,6 +157,6 @@ spec:
     const down = await play("--down", path);
     assert.equal(down.code, 0, down.stderr);
     for (const root of ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu"])
-      await assert.rejects(access(join(root, podCgroupPath(uid, driver))), { code: "ENOENT" });
+      await assert.rejects(access(join(root, cgroupOf(uid))), { code: "ENOENT" });
   });
 });

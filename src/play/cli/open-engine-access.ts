@@ -3,7 +3,16 @@ import { isPortBusy } from "../session/busy-ports.js";
 import type { CriClient } from "../cri/client.js";
 import { remappedFileCalls } from "../node/file-calls.js";
 import { mountedFilesOf, nodeFiles } from "../node/files.js";
-import { type Directories, remoteDirectories, enginesPath } from "../pod-config/pod-paths.js";
+import { podUid } from "../manifests/names.js";
+import { playHashAnnotation } from "../pod-config/cri-config.js";
+import {
+  type Directories,
+  enginesPath,
+  podDirectory,
+  remoteDirectories,
+  serverDirectories,
+} from "../pod-config/pod-paths.js";
+import { isDefaultEndpoint } from "./play-endpoint.js";
 import { dialFromHere } from "../cri/dial.js";
 import { readReach, type ServerReach } from "../remote-engine/reach.js";
 import type { StatusResponse } from "../../domain/cri.js";
@@ -27,7 +36,7 @@ export async function openEngineAccess(
   return {
     files: nodeFiles,
     mounted,
-    directories: paths.directories,
+    directories: await directoriesOf(client, paths, signal),
     dial: dialFromHere,
     isPortBusy,
     engine: undefined,
@@ -37,15 +46,34 @@ export async function openEngineAccess(
 
 /** Where play keeps the records of the server's pods. */
 export async function recordDirectories(
-  client: Pick<CriClient, "status">,
-  directories: Directories,
+  client: Pick<CriClient, "status" | "listPodSandboxes">,
+  paths: Pick<AccessPaths, "endpoint" | "directories">,
   signal: AbortSignal,
 ): Promise<Directories> {
+  const { directories } = paths;
   // Without records of such engines the server need not be asked.
-  if (!(await nodeFiles.exists(enginesPath(directories)))) return directories;
+  if (!(await nodeFiles.exists(enginesPath(directories)))) return directoriesOf(client, paths, signal);
   const reach = readReach((await client.status(signal)).info);
-  if (reach.hostPaths && (await isBesideServer(reach))) return directories;
+  if (reach.hostPaths && (await isBesideServer(reach))) return directoriesOf(client, paths, signal);
   return remoteDirectories(directories, reach.engineId);
+}
+
+/** For pods whose engine sees files of this host. */
+async function directoriesOf(
+  client: Pick<CriClient, "listPodSandboxes">,
+  { endpoint, directories }: Pick<AccessPaths, "endpoint" | "directories">,
+  signal: AbortSignal,
+): Promise<Directories> {
+  if (isDefaultEndpoint(endpoint)) return directories;
+  const own = serverDirectories(directories, endpoint);
+  if (await nodeFiles.exists(own.state)) return own;
+  // An earlier version had one directory for all servers. What it has made there stays until it is removed.
+  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+    const uid = metadata?.uid ?? "";
+    if (annotations[playHashAnnotation] === undefined || podUid(uid) !== undefined) continue;
+    if (await nodeFiles.exists(podDirectory(directories, { uid }))) return directories;
+  }
+  return own;
 }
 
 /** A server that names no directory is believed to be on this host: only its socket is known. */

@@ -3,6 +3,7 @@ import { listenEndpointKind, type UnixEndpoint } from "../../shim/config/endpoin
 import type { Environment } from "../../shim/config/given.js";
 import { environmentName } from "../../shim/config/option.js";
 import { options } from "../../shim/config/options.js";
+import { socketOf } from "../pod-config/pod-paths.js";
 import { ShimError } from "../../lib/errors.js";
 
 const served = options.containerRuntimeEndpoint;
@@ -10,8 +11,12 @@ const variable = environmentName(served.name);
 
 /** The flag that a command line for the socket at `path` needs, with a space before it; empty for the default. */
 export function endpointFlag(path: string): string {
-  const isDefault = [path, `unix://${path}`].includes(served.default);
-  return isDefault ? "" : ` --endpoint=${path}`;
+  return isDefaultEndpoint(path) ? "" : ` --endpoint=${path}`;
+}
+
+/** `endpoint`: `unix:///PATH`, or the path alone. */
+export function isDefaultEndpoint(endpoint: string): boolean {
+  return socketOf(endpoint) === socketOf(served.default);
 }
 
 /** For `--help`. */

@@ -43,7 +43,7 @@ export async function runPod({ request, endpoint }: PodOptions, io: PodIo): Prom
     };
     let directories: Promise<Directories> | undefined;
     const records = (): Promise<Directories> =>
-      (directories ??= recordDirectories(client, defaultDirectories, io.signal));
+      (directories ??= recordDirectories(client, { endpoint, directories: defaultDirectories }, io.signal));
     return await run(request, { ...io, endpoint, client, print, report, records });
   } catch (error) {
     // Following ends by Ctrl-C.
@@ -132,7 +132,7 @@ async function logs(request: RequestOf<"logs">, context: PodContext): Promise<nu
     };
     const prefix = request.prefix ? `[pod/${shownText(pod.name)}/${shownText(containerName(status))}] ` : "";
     const since = sinceMs === undefined ? undefined : Date.now() - sinceMs;
-    const path = logFile(pod, status, request.previous);
+    const path = await logFile(pod, status, request.previous, context);
     const options = { follow, tail, sinceMs: since, timestamps, prefix };
     await readLogs({ path, isRunning }, options, nodeFiles, print, signal, pace);
   };
@@ -142,11 +142,16 @@ async function logs(request: RequestOf<"logs">, context: PodContext): Promise<nu
   return 0;
 }
 
-function logFile(pod: FoundPod, status: ContainerStatus, previous: boolean): string {
+async function logFile(
+  pod: FoundPod,
+  status: ContainerStatus,
+  previous: boolean,
+  { records }: Pick<PodContext, "records">,
+): Promise<string> {
   const { name, attempt } = { name: containerName(status), attempt: status.metadata?.attempt ?? 0 };
   const { namespace, name: podName, sandbox } = pod;
   const key = { namespace, name: podName, uid: sandbox.metadata?.uid ?? "" };
-  const path = status.log_path || posix.join(logDirectory(defaultDirectories, key), logPath(name, attempt));
+  const path = status.log_path || posix.join(logDirectory(await records(), key), logPath(name, attempt));
   if (!previous) return path;
   if (attempt === 0) throw new ShimError("notFound", `container "${shownText(name)}": it was not restarted`);
   const before = pod.containers.find(

@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
-import { logDirectory, mountedDirectory, ownerPath, podDirectory } from "../pod-config/pod-paths.js";
+import { logDirectory, mountedDirectory, ownerPath, podDirectory, podId } from "../pod-config/pod-paths.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill-containers.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
@@ -40,7 +40,7 @@ export async function deletePod(
   for (const uid of uids) {
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
     if (!isPartOfPath({ ...key, uid })) continue;
-    await deps.files.removeCgroup(uid);
+    await deps.files.removeCgroup(podId(deps.directories, { uid }));
     if (foreign > 0 || options.keepFiles === true) continue;
     if (await removePodFiles(deps, { ...key, uid })) hadFiles = true;
   }

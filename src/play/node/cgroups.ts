@@ -64,14 +64,14 @@ export async function checkCgroups(driver: CgroupDriverName, host = thisHost): P
 /** Makes the cgroup, if it is missing, and sets its limits. The processes in it stay. */
 export async function makeCgroup(cgroup: PodCgroup, host = thisHost): Promise<void> {
   const hierarchies = await readHierarchies(host);
-  const { driver, uid } = cgroup;
-  const path = podCgroupPath(uid, driver);
+  const { driver, id } = cgroup;
+  const path = podCgroupPath(id, driver);
   if (driver === "systemd") {
     const properties = sliceProperties(cgroup, hierarchies.version);
-    await host.systemctl(["set-property", "--runtime", podSlice(uid), ...properties]);
+    await host.systemctl(["set-property", "--runtime", podSlice(id), ...properties]);
     if (cgroup.hugePages.length === 0) return;
     // systemd has no limit for huge pages, and resets none in files that it does not know.
-    await host.systemctl(["start", podSlice(uid)]);
+    await host.systemctl(["start", podSlice(id)]);
   }
   const settings = settingsOf(cgroup, hierarchies.version);
   for (const { controller, file, value, isLimit } of settings) {
@@ -87,18 +87,18 @@ export async function makeCgroup(cgroup: PodCgroup, host = thisHost): Promise<vo
  * Removes the cgroup of a pod, whatever driver it was made for, in all hierarchies. Throws `precondition`
  * when a process is in it.
  */
-export async function removeCgroup(uid: string, host = thisHost): Promise<void> {
+export async function removeCgroup(id: string, host = thisHost): Promise<void> {
   const roots = await allMounts(host);
   for (const driver of ["cgroupfs", "systemd"] as const) {
-    const path = podCgroupPath(uid, driver);
+    const path = podCgroupPath(id, driver);
     const present = await Promise.all(
       [...roots].map(async (root) => ((await exists(join(root, path))) ? [join(root, path)] : [])),
     );
     const directories = present.flat();
     for (const directory of directories) await waitUntilEmpty(directory, path, host);
     if (driver === "systemd") {
-      if (directories.length > 0) await host.systemctl(["stop", podSlice(uid)]);
-      await rm(join(host.properties, `${podSlice(uid)}.d`), { recursive: true, force: true });
+      if (directories.length > 0) await host.systemctl(["stop", podSlice(id)]);
+      await rm(join(host.properties, `${podSlice(id)}.d`), { recursive: true, force: true });
     }
     for (const directory of directories) await removeEmpty(directory, path, host);
   }

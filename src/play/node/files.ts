@@ -40,8 +40,8 @@ export interface HostFiles {
   checkCgroups(driver: CgroupDriverName): Promise<void>;
   /** Makes the cgroup, if it is missing, and sets its limits. */
   makeCgroup(cgroup: PodCgroup): Promise<void>;
-  /** Removes the cgroup of the pod with this uid, if there is one. Throws `precondition` when a process is in it. */
-  removeCgroup(uid: string): Promise<void>;
+  /** Removes the cgroup of the pod with this `podId`, if there is one. Throws `precondition` when a process is in it. */
+  removeCgroup(id: string): Promise<void>;
 }
 
 export interface GrowingFile extends AsyncDisposable {
@@ -94,7 +94,7 @@ export const nodeFiles: HostFiles & MountedFiles = {
   openFile,
   checkCgroups: (driver) => checkCgroups(driver),
   makeCgroup: (cgroup) => makeCgroup(cgroup),
-  removeCgroup: (uid) => removeCgroup(uid),
+  removeCgroup: (id) => removeCgroup(id),
 };
 
 const kinds: Readonly<

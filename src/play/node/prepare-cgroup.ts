@@ -3,6 +3,7 @@ import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "../pod-config/cri-config.js";
+import { type Directories, podId } from "../pod-config/pod-paths.js";
 import type { HostFiles } from "./files.js";
 import { type PodCgroups, needsPodCgroup, podCgroup } from "../pod-config/pod-cgroup.js";
 
@@ -28,11 +29,19 @@ export async function podCgroupsOf(
  */
 export async function prepareCgroup(
   { key, pod }: Pick<Manifest, "key" | "pod">,
-  { files, node }: { readonly files: Pick<HostFiles, "makeCgroup">; readonly node: NodeFacts },
+  {
+    files,
+    node,
+    directories,
+  }: {
+    readonly files: Pick<HostFiles, "makeCgroup">;
+    readonly node: NodeFacts;
+    readonly directories: Pick<Directories, "server">;
+  },
 ): Promise<string | undefined> {
   const { podCgroups } = node;
   if (podCgroups.driver !== undefined) {
-    await files.makeCgroup(podCgroup(key, pod.spec, podCgroups.driver, node));
+    await files.makeCgroup(podCgroup(podId(directories, key), pod.spec, podCgroups.driver, node));
     return undefined;
   }
   if (!needsPodCgroup(pod.spec)) return undefined;

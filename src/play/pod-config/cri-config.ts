@@ -26,7 +26,7 @@ import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { type PodCgroups, podCgroupPath } from "./pod-cgroup.js";
 import type { Directories } from "./pod-paths.js";
-import { logDirectory, logPath } from "./pod-paths.js";
+import { logDirectory, logPath, podId } from "./pod-paths.js";
 import {
   type Amounts,
   type NodeResources,
@@ -126,7 +126,7 @@ export function sandboxConfig(
       ...(owner === undefined ? {} : { [playOwnerAnnotation]: `${owner.kind}/${owner.name}` }),
     },
     linux: {
-      cgroup_parent: driver === undefined ? "" : podCgroupPath(key.uid, driver),
+      cgroup_parent: driver === undefined ? "" : podCgroupPath(podId(directories, key), driver),
       security_context: sandboxSecurityContext(spec),
       sysctls: Object.fromEntries(sysctls),
       resources: sandboxResources(spec),

@@ -6,7 +6,6 @@
  */
 import type { CgroupDriverName } from "../cri/client.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
-import type { PodKey } from "../manifests/read-manifests.js";
 import {
   type NodeResources,
   amountOf,
@@ -26,7 +25,8 @@ export type PodCgroups =
 
 /** What play gives to the cgroup of a pod. Undefined: no limit. */
 export interface PodCgroup {
-  readonly uid: string;
+  /** See `podId`. */
+  readonly id: string;
   readonly driver: CgroupDriverName;
   readonly cpuShares: bigint;
   /** Microseconds per `cpuPeriodMicros`. */
@@ -46,14 +46,14 @@ export function cgroupOfPods(driver: CgroupDriverName): string {
   return driver === "cgroupfs" ? `/${parents.cgroupfs}` : `/${parents.systemd}.slice`;
 }
 
-/** The slice of a pod. A hyphen would be a level of slices: systemd's names have `_` for it. */
-export function podSlice(uid: string): string {
-  return `${parents.systemd}-pod${uid.replaceAll("-", "_")}.slice`;
+/** The slice of a pod, by its `podId`. A hyphen would be a level of slices: systemd's names have `_` for it. */
+export function podSlice(id: string): string {
+  return `${parents.systemd}-pod${id.replaceAll("-", "_")}.slice`;
 }
 
 /** The path of the pod's cgroup from the root of the hierarchy, as `cgroup_parent` of the CRI has it. */
-export function podCgroupPath(uid: string, driver: CgroupDriverName): string {
-  return `${cgroupOfPods(driver)}/${driver === "cgroupfs" ? `pod${uid}` : podSlice(uid)}`;
+export function podCgroupPath(id: string, driver: CgroupDriverName): string {
+  return `${cgroupOfPods(driver)}/${driver === "cgroupfs" ? `pod${id}` : podSlice(id)}`;
 }
 
 /**
@@ -61,7 +61,7 @@ export function podCgroupPath(uid: string, driver: CgroupDriverName): string {
  * containers are. Huge pages are limited by each container, so that only limits of the pod itself add to that.
  */
 export function podCgroup(
-  { uid }: Pick<PodKey, "uid">,
+  id: string,
   spec: PodSpec,
   driver: CgroupDriverName,
   node: Pick<NodeResources, "hugePageSizes">,
@@ -78,7 +78,7 @@ export function podCgroup(
     limitBytes: podRequest(spec, hugePagesName(size)),
   }));
   return {
-    uid,
+    id,
     driver,
     cpuShares: cpuShares(isBestEffort ? 0n : podRequest(spec, "cpu")),
     cpuQuotaMicros: cpuLimit === undefined ? undefined : cpuQuota(cpuLimit),

@@ -18,6 +18,10 @@ export interface Directories {
    * containers mount. The other directories are of this host.
    */
   readonly engineVolumes?: string;
+  /** Tells pods of this CRI server from those of another one. Undefined for the server that needs no name. */
+  readonly server?: string;
+  /** Where `claims.d` is, when it is not in `state`: servers of one host have the same claims. */
+  readonly claims?: string;
   /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
   readonly seccomp: string;
 }
@@ -30,6 +34,39 @@ export const defaultDirectories: Directories = {
   seccomp: "/var/lib/kubelet/seccomp",
 };
 
+/** The socket, without what may be written in several ways. `endpoint`: `unix:///PATH`, or the path alone. */
+export function socketOf(endpoint: string): string {
+  return endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
+}
+
+/** The name of a CRI server in paths. */
+export function serverId(endpoint: string): string {
+  return idOf(socketOf(endpoint));
+}
+
+function idOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, idLength);
+}
+
+/**
+ * The directories for pods of a CRI server beside the default one. Pods of two servers may have one name, and with it
+ * one uid.
+ */
+export function serverDirectories(directories: Directories, endpoint: string): Directories {
+  const server = serverId(endpoint);
+  return {
+    ...directories,
+    state: posix.join(directories.state, "servers.d", server),
+    claims: directories.state,
+    server,
+  };
+}
+
+/** What no pod of another server of this host has. A uid has no dot. */
+export function podId({ server }: Pick<Directories, "server">, { uid }: Pick<PodKey, "uid">): string {
+  return server === undefined ? uid : `${uid}.${server}`;
+}
+
 /** The directory of all remote engines. It is beside the directories of pods, which have the names of uids: a uid has no dot. */
 export function enginesPath({ state }: Pick<Directories, "state">): string {
   return posix.join(state, "engines.d");
@@ -40,11 +77,10 @@ export function enginesPath({ state }: Pick<Directories, "state">): string {
  * two engines may have one name, and with it one uid.
  */
 export function remoteDirectories(directories: Directories, engineId: string): Directories {
-  const id = createHash("sha256").update(engineId).digest("hex").slice(0, idLength);
-  return { ...directories, state: posix.join(enginesPath(directories), id) };
+  return { ...directories, state: posix.join(enginesPath(directories), idOf(engineId)) };
 }
 
-export function podDirectory(directories: Directories, key: PodKey): string {
+export function podDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
   return posix.join(directories.state, key.uid);
 }
 
@@ -62,7 +98,7 @@ export function volumePath(directories: Directories, key: PodKey, kind: string, 
 
 /** Beside the directories of pods, which have the names of uids: a uid has no dot. */
 export function claimsPath(directories: Directories): string {
-  return posix.join(directories.state, "claims.d");
+  return posix.join(directories.claims ?? directories.state, "claims.d");
 }
 
 /** The data of a PersistentVolumeClaim, which outlives its pods. */
@@ -112,10 +148,10 @@ export function terminationMessageFile(
   );
 }
 
-/** As the kubelet's: `<logs>/<namespace>_<name>_<uid>`. */
+/** As the kubelet's: `<logs>/<namespace>_<name>_<uid>`. See `podId`. */
 export function logDirectory(directories: Directories, key: PodKey): string {
   if (directories.logs === undefined) return posix.join(mountedDirectory(directories, key), "logs");
-  return posix.join(directories.logs, [key.namespace, key.name, key.uid].join("_"));
+  return posix.join(directories.logs, [key.namespace, key.name, podId(directories, key)].join("_"));
 }
 
 /** Relative to the log directory, as the kubelet's. */

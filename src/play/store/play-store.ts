@@ -23,6 +23,7 @@ import {
   object,
   string,
 } from "../manifests/schema.js";
+import { serverId, socketOf } from "../pod-config/pod-paths.js";
 import type { Owner } from "../manifests/manifest.js";
 import type { Removal, ObjectKey, Workloads } from "../manifests/workloads.js";
 
@@ -70,9 +71,8 @@ export class PlayStore {
 
   constructor(directory: string, endpoint: string) {
     // A supervisor is started with one spelling, and `play` with another.
-    this.#endpoint = endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
-    const name = createHash("sha256").update(this.#endpoint).digest("hex").slice(0, 12);
-    this.directory = join(directory, name);
+    this.#endpoint = socketOf(endpoint);
+    this.directory = join(directory, serverId(endpoint));
   }
 
   /** Where the supervisor listens, so that there is one. */

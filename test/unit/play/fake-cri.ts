@@ -435,12 +435,12 @@ export class FakeFiles implements HostFiles, MountedFiles {
   }
 
   async makeCgroup(cgroup: PodCgroup): Promise<void> {
-    await this.#record(`makeCgroup ${podCgroupPath(cgroup.uid, cgroup.driver)}`);
-    this.cgroups.set(cgroup.uid, cgroup);
+    await this.#record(`makeCgroup ${podCgroupPath(cgroup.id, cgroup.driver)}`);
+    this.cgroups.set(cgroup.id, cgroup);
   }
 
-  async removeCgroup(uid: string): Promise<void> {
-    if (this.cgroups.delete(uid)) await this.#record(`removeCgroup ${uid}`);
+  async removeCgroup(id: string): Promise<void> {
+    if (this.cgroups.delete(id)) await this.#record(`removeCgroup ${id}`);
   }
 }
 

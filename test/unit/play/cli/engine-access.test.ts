@@ -3,7 +3,7 @@ import { chown, mkdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { CriClient } from "../../../../src/play/cri/client.js";
-import { defaultDirectories } from "../../../../src/play/pod-config/pod-paths.js";
+import { defaultDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
 import { openEngineAccess, recordDirectories } from "../../../../src/play/cli/open-engine-access.js";
 import type { EngineAccess } from "../../../../src/play/cli/engine-access.js";
 import { directoryId } from "../../../../src/lib/files/directory-id.js";
@@ -21,7 +21,7 @@ async function placeOf(
 ): Promise<EngineAccess> {
   const info = { reach: JSON.stringify({ jobs: reached, ...reach }), engine: JSON.stringify(engine) };
   const context = {
-    ...{ endpoint: join(path, "cri.sock"), dockerEndpoint },
+    ...{ endpoint: "/run/dockershim.sock", dockerEndpoint },
     directories: defaultDirectories,
     report: () => undefined,
   };
@@ -75,12 +75,29 @@ test("play keeps records of pods of each engine elsewhere apart, and finds them 
       }),
   })) as unknown as readonly [CriClient, CriClient];
   const directories = { ...defaultDirectories, state: at.path };
-  const find = (client: CriClient) => recordDirectories(client, directories, AbortSignal.timeout(20_000));
+  const paths = { endpoint: "unix:///var/run/dockershim.sock", directories };
+  const find = (client: CriClient) => recordDirectories(client, paths, AbortSignal.timeout(20_000));
   const id = basename(states[1] ?? "");
   assert.equal((await find(elsewhere)).state, at.path, "there are no records of engines elsewhere");
   await mkdir(join(at.path, "engines.d"));
   assert.equal((await find(elsewhere)).state, join(at.path, "engines.d", id));
   assert.equal((await find(here)).state, at.path);
+});
+
+test("pods of each server have directories of their own, unless an earlier version has made theirs", async () => {
+  await using at = await temporaryDirectory();
+  const directories = { ...defaultDirectories, state: at.path };
+  const sandbox = { metadata: { uid: "u-1" }, annotations: { "dockershim.local/play-hash": "x" } };
+  const client = { listPodSandboxes: () => Promise.resolve([sandbox]) } as unknown as CriClient;
+  const stateOf = async (endpoint: string) =>
+    (await recordDirectories(client, { endpoint, directories }, AbortSignal.timeout(20_000))).state;
+  const own = join(at.path, "servers.d", serverId("/run/other.sock"));
+  assert.equal(await stateOf("unix:///run/dockershim.sock"), at.path);
+  assert.equal(await stateOf("unix:///var/run/other.sock"), own);
+  await mkdir(join(at.path, "u-1"));
+  assert.equal(await stateOf("/run/other.sock"), at.path);
+  await mkdir(join(own, "u-2"), { recursive: true });
+  assert.equal(await stateOf("/run/other.sock"), own);
 });
 
 const skip = process.getuid?.() === 0 ? false : "only root may give files away";

@@ -12,7 +12,7 @@ import type { PodCgroup } from "../../../../src/play/pod-config/pod-cgroup.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const cgroup: PodCgroup = {
-  uid: "u-1",
+  id: "u-1",
   driver: "cgroupfs",
   cpuShares: 1024n,
   cpuQuotaMicros: 12_500n,

@@ -7,7 +7,6 @@ import { podHash } from "../../../../src/play/pod-config/hashes.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { makeFixture, podWith, uncheckedPodWith } from "../fake-cri.js";
 
-const key = { uid: "u1" };
 const node = { hugePageSizes: ["2MB", "1GB"] };
 const { signal } = new AbortController();
 
@@ -70,7 +69,7 @@ const table: readonly (readonly [string, string, readonly [number, number | "-",
 for (const [name, spec, [shares, quota, memory]] of table) {
   test(`podCgroup(): ${name}`, async () => {
     const { pod } = await uncheckedPodWith(`  ${spec}`);
-    const cgroup = podCgroup(key, pod.spec, "cgroupfs", node);
+    const cgroup = podCgroup("u1", pod.spec, "cgroupfs", node);
     const megabytes = cgroup.memoryBytes === undefined ? "-" : Number(cgroup.memoryBytes) / 1024 ** 2;
     const micros = cgroup.cpuQuotaMicros === undefined ? "-" : Number(cgroup.cpuQuotaMicros);
     assert.deepEqual([Number(cgroup.cpuShares), micros, megabytes], [shares, quota, memory]);
@@ -80,7 +79,7 @@ for (const [name, spec, [shares, quota, memory]] of table) {
 
 test("podCgroup() limits all sizes of huge pages when the pod has a limit of one", async () => {
   const { pod } = await uncheckedPodWith(`  ${inPod("limits: {hugepages-2Mi: 8Mi, memory: 1Gi}", "")}`);
-  assert.deepEqual(podCgroup(key, pod.spec, "cgroupfs", node).hugePages, [
+  assert.deepEqual(podCgroup("u1", pod.spec, "cgroupfs", node).hugePages, [
     { size: "2MB", limitBytes: 8n * 1024n ** 2n },
     { size: "1GB", limitBytes: 0n },
   ]);

@@ -4,7 +4,8 @@ import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-
 import { podsToRemove, removePods, removeSurplus } from "../../../../src/play/session/remove-pods.js";
 import { Session } from "../../../../src/play/session/session.js";
 import { namesOf } from "../../../../src/play/store/play-store.js";
-import { makeFixture } from "../fake-cri.js";
+import { serverDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
+import { FakeCri, makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
 const deployment = (replicas: number) => [
@@ -81,4 +82,45 @@ test("a workload of 0 replicas is read, has a name for the supervisor, and keeps
   await update;
   assert.deepEqual(cri.sandboxes, []);
   assert.equal(await session.ended(signal), true);
+});
+
+test("a pod of one server is apart from that of the same name at another, also when it is removed", async () => {
+  const { cri, files, deps, clock } = makeFixture();
+  const driver = "systemd";
+  const node = { ...deps.node, podCgroups: { driver } } as const;
+  const other = new FakeCri(clock);
+  const volumes = "volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: d}}]";
+  const text = `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {${volumes}, terminationGracePeriodSeconds: 0,
+    containers: [{name: c, image: "busybox:1", volumeMounts: [{name: v, mountPath: /v}, {name: d, mountPath: /d}]}]}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: d}, spec: {accessModes: [ReadWriteOnce],
+  resources: {requests: {storage: 1Mi}}}}`;
+  const workloads = await readWorkloads([{ name: "f.yaml", text }]);
+  const at = (client: FakeCri, endpoint?: string) => ({
+    ...{ ...deps, client, node, playId: endpoint ?? "first" },
+    directories: endpoint === undefined ? deps.directories : serverDirectories(deps.directories, endpoint),
+  });
+  await using first = new Session(at(cri));
+  await first.apply(workloads, { keep: false }, signal);
+  const before = [new Set(files.paths), new Set(files.cgroups.keys())];
+  await using second = new Session(at(other, "unix:///run/other.sock"));
+  await second.apply(workloads, { keep: false }, signal);
+  const id = serverId("/run/other.sock");
+  assert.deepEqual([...files.cgroups.keys()], ["u-1", `u-1.${id}`]);
+  const config = other.sandboxes[0]?.config;
+  assert.equal(config?.log_directory, `/logs/default_p_u-1.${id}`);
+  assert.equal(config.linux?.cgroup_parent, `/dockershimplay.slice/dockershimplay-podu_1.${id}.slice`);
+  const mounts = other.containers[0]?.config.mounts?.map(({ host_path }) => host_path ?? "") ?? [];
+  const own = `/state/servers.d/${id}/u-1/`;
+  assert.ok(
+    mounts.every((path) => path.startsWith(own) || path === "/state/claims.d/default/d"),
+    String(mounts),
+  );
+
+  const removal = removePods(workloads.pods, at(other, "unix:///run/other.sock"), signal);
+  await clock.advance(1000);
+  await removal;
+  assert.deepEqual([files.paths, new Set(files.cgroups.keys())], before);
+  assert.equal(cri.sandboxes.length, 1);
+  assert.equal(first.kubelet.pods[0]?.loss, undefined);
 });
