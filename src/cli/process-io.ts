@@ -18,7 +18,8 @@ export interface ProcessIo {
   readonly isTerminal: boolean;
   /**
    * Aborts when the output has no reader any more, and at SIGINT and SIGTERM, which end the process until this
-   * member is read for the first time.
+   * member is read for the first time. Also at SIGHUP, of a closed terminal, which has no effect on processes that do
+   * not read this member.
    */
   readonly signal: AbortSignal;
   writeOut(text: string): void;

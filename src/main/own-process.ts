@@ -9,6 +9,7 @@ import type { BuildInfo } from "./build-info.js";
 /** Once for a process: it listens to the errors of the outputs and to SIGHUP. */
 export function ownProcess(build: BuildInfo): ProcessIo {
   const interrupted = new AbortController();
+  const hungUp = new AbortController();
   const abortWhenInterrupted = once(() => {
     const abort = (): void => {
       interrupted.abort(new ShimError("cancelled", "interrupted"));
@@ -17,10 +18,18 @@ export function ownProcess(build: BuildInfo): ProcessIo {
     process.once("SIGINT", abort);
     // The kernel may send this one several times to a child of a process that was killed.
     process.on("SIGTERM", abort);
+    const end = (): void => {
+      interrupted.abort(new ShimError("cancelled", "the terminal was closed"));
+      process.once("exit", endByHangup);
+    };
+    if (hungUp.signal.aborted) end();
+    else hungUp.signal.addEventListener("abort", end, { once: true });
   });
   followOutputs(interrupted);
   // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
-  process.on("SIGHUP", () => undefined);
+  process.on("SIGHUP", () => {
+    hungUp.abort();
+  });
   const { env: environment, stdout, stderr } = process;
   return {
     ...build,
@@ -62,6 +71,12 @@ export function ownProcess(build: BuildInfo): ProcessIo {
 function calledAsPlugin(): readonly string[] {
   const isPlugin = basename(process.argv0) === "docker-pod" && ownFiles().directory === undefined;
   return isPlugin ? ["docker-cli-plugin"] : [];
+}
+
+/** As a process without a listener: Node.js aborts when it cannot restore its terminal, which is gone. */
+function endByHangup(): void {
+  process.removeAllListeners("SIGHUP");
+  process.kill(process.pid, "SIGHUP");
 }
 
 function writeOut(text: string): void {

@@ -15,6 +15,7 @@ import { forwardPorts } from "../pod-commands/forward-ports.js";
 import { type TerminalSize, runCommand } from "../streams/run-command.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
+import { rawTerminal } from "./raw-terminal.js";
 import { chosenContainer, type PodContext, type RequestOf } from "./pod-context.js";
 
 /** `exec` and `attach`. The exit code is the command's. */
@@ -126,25 +127,6 @@ export async function copyTo(request: RequestOf<"cp">, context: PodContext): Pro
   const code = await runQuietly(status.id, unpackCommand(directory), { stdin: archive }, context);
   if (failure !== undefined) throw ShimError.from(failure);
   return code === 0 ? 0 : 1;
-}
-
-/**
- * Gives every key to the command, also Ctrl-C, until it is disposed of or the process exits, which restores
- * the terminal.
- */
-function rawTerminal(stdin: ReadStream): Disposable {
-  const before = stdin.isRaw;
-  const restore = (): void => {
-    stdin.setRawMode(before);
-  };
-  stdin.setRawMode(true);
-  process.once("exit", restore);
-  return {
-    [Symbol.dispose]: () => {
-      process.off("exit", restore);
-      restore();
-    },
-  };
 }
 
 /** Node.js emits "resize" at SIGWINCH. */
