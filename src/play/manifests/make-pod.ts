@@ -9,6 +9,7 @@ export interface PodAdditions {
   readonly name: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
+  /** In place of the template's. */
   readonly hostname?: string;
   /** Set in every container that does not set it. */
   readonly variables?: Readonly<Record<string, string>>;
@@ -29,7 +30,7 @@ export function makePod(template: PodTemplate, additions: PodAdditions): Manifes
     },
     spec: {
       ...spec,
-      ...(hostname === undefined ? {} : { hostname: spec.hostname ?? hostname }),
+      ...(hostname === undefined ? {} : { hostname }),
       ...(variables === undefined
         ? {}
         : {

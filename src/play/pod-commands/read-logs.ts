@@ -40,13 +40,18 @@ export async function readLogs(
   // The past: only its last lines are kept.
   let past: string[] = [];
   const { tail } = options;
-  const isThere = await log.read((line) => {
-    for (const shown of text.add(line)) {
+  const take = (lines: Iterable<string>): void => {
+    for (const shown of lines) {
       if (tail === undefined) write(shown);
       else if (tail > 0) past.push(shown);
     }
     if (tail !== undefined && past.length > 2 * tail + 1000) past = past.slice(-tail);
+  };
+  const isThere = await log.read((line) => {
+    take(text.add(line));
   }, pace);
+  // A last line without an end is one of the last lines.
+  if (!options.follow) take(text.flush());
   if (!isThere)
     throw new ShimError("notFound", `read the log "${source.path}": there is no such file on this host`);
   for (const line of past.slice(-(tail ?? 0))) write(line);

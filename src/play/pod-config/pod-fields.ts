@@ -40,7 +40,7 @@ export function podField(fieldPath: string, { manifest, node, podIps }: PodFacts
     case "spec.nodeName":
       return node.name;
     case "spec.serviceAccountName":
-      return defaultServiceAccount;
+      return pod.spec.serviceAccountName ?? pod.spec.serviceAccount ?? defaultServiceAccount;
     case "status.hostIP":
       return node.addresses[0] ?? "";
     case "status.hostIPs":

@@ -61,14 +61,14 @@ function filesOf(source: Source, volume: string, defaultMode: number, facts: Pod
   });
 }
 
-/** All keys, or those of `items` under other names. */
+/** All keys, also when `items` is empty, or those of `items` under other names. */
 function keyFiles(
   data: ObjectData,
   items: KeyPaths,
   defaultMode: number,
   onMissing: (key: string) => void,
 ): VolumeFiles {
-  if (items === undefined)
+  if (items === undefined || items.length === 0)
     return new Map(
       Object.entries(data).map(([key, content]) => [key, { content, mode: defaultMode }] as const),
     );

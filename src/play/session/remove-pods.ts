@@ -70,8 +70,11 @@ export async function removePods(
       try {
         const silent = { ...deps, event: () => undefined };
         const { own, foreign, hadFiles } = await deletePod(key, silent, signal, { otherUids });
-        if (foreign > 0) deps.report(`${pod}: not removed, because play did not make it`);
-        else if (own > 0) deps.report(`${pod}: removed`);
+        if (foreign > 0) {
+          deps.report(`${pod}: not removed, because play did not make it`);
+          return 1;
+        }
+        if (own > 0) deps.report(`${pod}: removed`);
         else deps.report(hadFiles ? `${pod}: removed; its containers were gone` : `${pod}: not there`);
         return 0;
       } catch (error) {

@@ -74,7 +74,7 @@ describe("readWorkloads() makes pods", () => {
   test("of a Job, by index with environment and host name", async () => {
     const spec = "completions: 2, completionMode: Indexed, ";
     const { jobs, pods } = await read(
-      workload("Job", spec, `restartPolicy: Never, containers: [${container}]`),
+      workload("Job", spec, `restartPolicy: Never, hostname: fixed, containers: [${container}]`),
     );
     const [job] = jobs;
     assert.ok(job);

@@ -17,10 +17,10 @@ const text = [
   `${time(4)} stdout F 3`,
 ];
 
-async function read(options: Partial<LogOptions>): Promise<string> {
+async function read(options: Partial<LogOptions>, more: readonly string[] = []): Promise<string> {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "0.log");
-  await writeFile(path, `${text.join("\n")}\n`);
+  await writeFile(path, `${[...text, ...more].join("\n")}\n`);
   let out = "";
   const isRunning = (): Promise<boolean> => Promise.resolve(false);
   await readLogs({ path, isRunning }, { ...all, ...options }, nodeFiles, (line) => (out += line), never);
@@ -32,7 +32,9 @@ const unexpected = (line: string): void => assert.fail(line);
 test("readLogs() writes the lines, with the parts of long ones joined", async () => {
   assert.equal(await read({}), "one\ntwo\n3\n");
   assert.equal(await read({ tail: 2 }), "two\n3\n");
-  assert.equal(await read({ tail: 0 }), "");
+  const rest = [`${time(5)} stdout P a prompt`];
+  assert.equal(await read({ tail: 2 }, rest), "3\na prompt\n");
+  assert.equal(await read({ tail: 0 }, rest), "");
   assert.equal(await read({ sinceMs: Date.parse("2026-01-02T03:04:04Z") }), "3\n");
   assert.equal(await read({ tail: 1, timestamps: true, prefix: "[web] " }), `[web] ${time(4)} 3\n`);
 });

@@ -65,6 +65,12 @@ test("variables of Services come last, can be referred to, and replace nothing",
   });
 });
 
+test("spec.serviceAccountName is the name in the manifest, which needs no API server", async () => {
+  const env = 'env: [{name: X, valueFrom: {fieldRef: {fieldPath: "spec.serviceAccountName"}}}]';
+  for (const podSpec of ["serviceAccountName: builder", "serviceAccount: builder"])
+    assert.deepEqual(await environmentOf(env, { podSpec }), { X: "builder" });
+});
+
 describe("valueFrom", () => {
   const field = (fieldPath: string) => `fieldRef: {fieldPath: "${fieldPath}"}`;
   const resource = (name: string, divisor = "0") =>

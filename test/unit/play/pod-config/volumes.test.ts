@@ -106,6 +106,7 @@ describe("volumePreparations()", () => {
   };
   const cases: readonly (readonly [string, object])[] = [
     ["configMap: {name: web}", { a: "1", b: "2" }],
+    ["configMap: {name: web, items: []}", { a: "1", b: "2" }],
     ["configMap: {name: web, items: [{key: a, path: x/y}]}", { "x/y": "1" }],
     ["configMap: {name: no, optional: true}", {}],
     ["configMap: {name: web, optional: true, items: [{key: no, path: x}, {key: a, path: y}]}", { y: "1" }],

@@ -581,7 +581,7 @@ describe("removePods()", () => {
     await fixture.cri.runPodSandbox({ metadata: { name, namespace, uid, attempt: 0 }, labels }, "");
     fixture.files.paths.add("/state/uid-1");
     fixture.cri.calls.length = 0;
-    await removePods([{ source: "f", key }], fixture.deps, signal);
+    assert.deepEqual(await removePods([{ source: "f", key }], fixture.deps, signal), { failed: 1 });
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
