@@ -32,7 +32,7 @@ const selector = object({
 });
 
 const noRevisions = passedOver("play keeps no revisions: a changed pod is replaced at once");
-const replaced = passedOver("play replaces changed pods one after the other");
+const replaced = passedOver("play replaces all changed pods at once");
 const noMinimum = passedOver("a pod counts as soon as it is ready");
 const untilDown = passedOver("play keeps what has ended until --down");
 
