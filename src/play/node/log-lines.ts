@@ -45,12 +45,15 @@ function parseJson(
   return { log, stream: typeof stream === "string" ? stream : "stdout", time };
 }
 
+/** A program may write a line that never ends. */
+const longestLine = 1024 ** 2;
+
 /** Puts the pieces of long lines together again. */
 export class LineAssembler {
   readonly #open = new Map<string, string>();
 
   /** Splits a line longer than `maxLength`. */
-  constructor(private readonly maxLength = 64 * 1024) {}
+  constructor(private readonly maxLength = longestLine) {}
 
   /** The line that `piece` completes, or undefined. */
   add({ stream, text, isEnd }: Pick<LogPiece, "stream" | "text" | "isEnd">): string | undefined {

@@ -39,6 +39,15 @@ test("readLogs() writes the lines, with the parts of long ones joined", async ()
   assert.equal(await read({ tail: 1, timestamps: true, prefix: "[web] " }), `[web] ${time(4)} 3\n`);
 });
 
+test("readLogs() writes a line of many parts whole", async () => {
+  const part = "x".repeat(16_384);
+  const parts = Array.from(
+    { length: 13 },
+    (_, number) => `${time(5)} stdout ${number === 12 ? "F" : "P"} ${part}`,
+  );
+  assert.equal(await read({ tail: 1 }, parts), `${part.repeat(13)}\n`);
+});
+
 test("readLogs() follows the file, also after a rotation, until the container has ended", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "0.log");
