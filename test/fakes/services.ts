@@ -249,7 +249,7 @@ export function shimOfEachTest(): TestShim {
     present = await TestShim.start();
   });
   afterEach(() => present?.[Symbol.asyncDispose]());
-  return new Proxy({} as TestShim, { get: (_, key) => Reflect.get(present ?? {}, key) });
+  return new Proxy({} as TestShim, { get: (_, key): unknown => Reflect.get(present ?? {}, key) });
 }
 
 async function newWorld(lifetime: Lifetime): Promise<World> {
