@@ -1,6 +1,7 @@
 /** The process: its output, its signals. */
 import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
+import { isatty } from "node:tty";
 import { ShimError } from "../lib/errors.js";
 import type { ProcessIo } from "../cli/process-io.js";
 import { ownFiles } from "../lib/own-files.js";
@@ -10,6 +11,8 @@ import type { BuildInfo } from "./build-info.js";
 export function ownProcess(build: BuildInfo): ProcessIo {
   const interrupted = new AbortController();
   const hungUp = new AbortController();
+  // nohup(1) leaves no terminal, and Node.js forgets that it had the signal ignored.
+  const hasTerminal = [0, 1, 2].some((descriptor) => isatty(descriptor));
   const abortWhenInterrupted = once(() => {
     const abort = (): void => {
       interrupted.abort(new ShimError("cancelled", "interrupted"));
@@ -28,7 +31,7 @@ export function ownProcess(build: BuildInfo): ProcessIo {
   followOutputs(interrupted);
   // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
   process.on("SIGHUP", () => {
-    hungUp.abort();
+    if (hasTerminal) hungUp.abort();
   });
   const { env: environment, stdout, stderr } = process;
   return {

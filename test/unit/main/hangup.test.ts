@@ -1,29 +1,54 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../../support/wait.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-test("a client of a CRI server ends when its terminal is closed", async () => {
+/** A client waits for a CRI server that never answers. `work` has its pid. */
+async function whileWaiting(
+  begin: (command: string) => ChildProcess,
+  work: (child: ChildProcess, pid: number) => Promise<void>,
+): Promise<void> {
   await using at = await temporaryDirectory();
-  // It never answers.
   const server = createServer((socket) => socket.on("error", () => undefined).resume());
   const path = join(at.path, "cri.sock");
   server.listen(path);
-  const words = ["pod", "ps", `--endpoint=unix://${path}`];
-  const child = spawn(process.execPath, ["--import", "tsx", "src/main/main.ts", ...words]);
-  const errors = text(child.stderr);
-  await once(server, "connection");
-  child.kill("SIGHUP");
-  const limit = { signal: AbortSignal.timeout(10_000) };
+  const words = [process.execPath, "--import", "tsx", "src/main/main.ts", "pod", "ps"];
+  const child = begin(`echo $$; exec ${words.join(" ")} --endpoint=unix://${path}`);
+  let output = "";
+  child.stdout?.on("data", (chunk: Buffer) => (output += chunk.toString()));
+  let pid = 0;
   try {
-    assert.deepEqual(await once(child, "exit", limit), [null, "SIGHUP"]);
-    assert.equal(await errors, "");
+    await once(server, "connection");
+    pid = Number(/\d+/.exec(output)?.[0]);
+    await work(child, pid);
   } finally {
     child.kill("SIGKILL");
+    if (pid > 0 && existsSync(`/proc/${pid}`)) process.kill(pid, "SIGKILL");
     server.close();
   }
+}
+
+test("a client of a CRI server ends when its terminal is closed", async () => {
+  const inTerminal = (command: string): ChildProcess => spawn("script", ["-qec", command, "/dev/null"]);
+  await whileWaiting(inTerminal, async (terminal, pid) => {
+    terminal.kill("SIGKILL");
+    await until("the client has ended", () => !existsSync(`/proc/${pid}`));
+  });
+});
+
+test("a client without a terminal, as under nohup, goes on after SIGHUP", async () => {
+  const alone = (command: string): ChildProcess => spawn("sh", ["-c", command]);
+  await whileWaiting(alone, async (child, pid) => {
+    process.kill(pid, "SIGHUP");
+    await sleep(500);
+    assert.equal(child.exitCode ?? child.signalCode, null);
+    process.kill(pid, "SIGTERM");
+    await once(child, "exit");
+  });
 });
