@@ -11,6 +11,7 @@ import {
   podDirectory,
   remoteDirectories,
   serverDirectories,
+  serverId,
 } from "../pod-config/pod-paths.js";
 import { isDefaultEndpoint } from "./play-endpoint.js";
 import { dialFromHere } from "../cri/dial.js";
@@ -64,14 +65,15 @@ async function directoriesOf(
   { endpoint, directories }: Pick<AccessPaths, "endpoint" | "directories">,
   signal: AbortSignal,
 ): Promise<Directories> {
-  if (isDefaultEndpoint(endpoint)) return directories;
+  const shared = { ...directories, sharedBy: serverId(endpoint) };
+  if (isDefaultEndpoint(endpoint)) return shared;
   const own = serverDirectories(directories, endpoint);
   if (await nodeFiles.exists(own.state)) return own;
   // An earlier version had one directory for all servers. What it has made there stays until it is removed.
   for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
     const uid = metadata?.uid ?? "";
     if (annotations[playHashAnnotation] === undefined || podUid(uid) !== undefined) continue;
-    if (await nodeFiles.exists(podDirectory(directories, { uid }))) return directories;
+    if (await nodeFiles.exists(podDirectory(directories, { uid }))) return shared;
   }
   return own;
 }

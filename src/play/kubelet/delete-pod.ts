@@ -7,7 +7,7 @@ import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill-containers.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { observePod } from "./observe.js";
-import { readPodRecord } from "../node/pod-record.js";
+import { isOfThisServer, readPodRecord } from "../node/pod-record.js";
 import type { PodAccess, PodEvents } from "./kubelet-deps.js";
 
 export interface DeleteOptions {
@@ -21,30 +21,45 @@ export interface DeleteOptions {
   readonly nextOwner?: string;
 }
 
+export interface Deleted {
+  /** Sandboxes of play. */
+  readonly own: number;
+  /** Sandboxes of other programs. */
+  readonly foreign: number;
+  readonly hadFiles: boolean;
+  /** Directories of the pod that may be in use at another CRI server. */
+  readonly kept: readonly string[];
+}
+
 /**
  * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. Answers
- * what was there: sandboxes of play and of other programs, and files of play.
+ * what was there.
  */
 export async function deletePod(
   key: PodKey,
   deps: PodAccess & PodEvents,
   signal: AbortSignal,
   options: DeleteOptions = {},
-): Promise<{ readonly own: number; readonly foreign: number; readonly hadFiles: boolean }> {
+): Promise<Deleted> {
   const observed = await observePod(deps, key, signal);
   const own = observed.sandboxes.filter(({ playHash }) => playHash !== undefined);
   const foreign = observed.sandboxes.length - own.length;
   // The uid of the manifest may have changed since the pod was made.
   const uids = new Set([key.uid, ...(options.otherUids ?? []), ...own.map(({ uid }) => uid)]);
   let hadFiles = false;
+  const kept: string[] = [];
   for (const uid of uids) {
     await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
     if (!isPartOfPath({ ...key, uid })) continue;
+    if (!own.some((sandbox) => sandbox.uid === uid) && !(await isOfThisServer(uid, deps))) {
+      kept.push(podDirectory(deps.directories, { uid }));
+      continue;
+    }
     await deps.files.removeCgroup(podId(deps.directories, { uid }));
     if (foreign > 0 || options.keepFiles === true) continue;
     if (await removePodFiles(deps, { ...key, uid })) hadFiles = true;
   }
-  return { own: own.length, foreign, hadFiles };
+  return { own: own.length, foreign, hadFiles, kept };
 }
 
 /** Names that come from the CRI may be anything: no files are removed under such a one. */

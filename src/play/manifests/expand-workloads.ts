@@ -160,8 +160,10 @@ export function expandWorkloads(
     const problems: Problem[] = [];
     const job = makeJob(item, spec.jobTemplate.spec, template, at, problems);
     if (options.schedule === true) cronJobs.push(makeCronJob(item, job));
-    else if (spec.suspend === true) jobs.push({ ...job, isSuspended: true });
-    else {
+    else if (spec.suspend === true) {
+      // What it has started before goes on, as in a cluster.
+      withoutPods.push({ kind: "CronJob", namespace: item.namespace, name: item.name });
+    } else {
       const reason = "the job runs once, now (--schedule runs it by its schedule)";
       problems.push({ path: "spec.schedule", reason, kind: "passedOver" });
       jobs.push(job);

@@ -37,6 +37,7 @@ const data = mapOf(base64);
 const record = object({
   version: mandatory(integer(formatVersion, formatVersion)),
   source: mandatory(string()),
+  server: string(),
   hash: mandatory(string()),
   key: mandatory(
     object({
@@ -57,6 +58,7 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
   const text = JSON.stringify({
     version: formatVersion,
     source,
+    server: deps.directories.sharedBy,
     hash,
     key,
     owner,
@@ -73,6 +75,17 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
   const path = recordPath(deps.directories, { uid });
   const text = await deps.files.readFile(path, limitBytes);
   return text === undefined ? undefined : parseRecord(text, path, uid);
+}
+
+/**
+ * Whether the files of a pod without sandboxes are left of one of this CRI server: those of another server's pod may be
+ * in use. A record of an earlier version does not say it.
+ */
+export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<boolean> {
+  const { sharedBy } = deps.directories;
+  const text = await deps.files.readFile(recordPath(deps.directories, { uid }), limitBytes);
+  if (sharedBy === undefined || text === undefined) return true;
+  return (JSON.parse(text) as { readonly server?: unknown } | null)?.server === sharedBy;
 }
 
 /** All pods that play keeps, also those whose containers are gone. A record that cannot be read is reported. */

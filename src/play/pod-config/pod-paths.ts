@@ -20,6 +20,11 @@ export interface Directories {
   readonly engineVolumes?: string;
   /** Tells pods of this CRI server from those of another one. Undefined for the server that needs no name. */
   readonly server?: string;
+  /**
+   * `serverId` of this CRI server, where the directories may also have pods of others: an earlier version had one
+   * directory for all. Records of pods name it.
+   */
+  readonly sharedBy?: string;
   /** Where `claims.d` is, when it is not in `state`: servers of one host have the same claims. */
   readonly claims?: string;
   /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */

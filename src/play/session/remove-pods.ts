@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.js";
 import { deletePod } from "../kubelet/delete-pod.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
-import { listPodRecords } from "../node/pod-record.js";
+import { isOfThisServer, listPodRecords } from "../node/pod-record.js";
 import { type PodKey, nameOf } from "../manifests/manifest.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readRemoval } from "../manifests/read-manifests.js";
@@ -51,7 +51,9 @@ export async function podsToRemove(
     if (annotations[playHashAnnotation] !== undefined)
       addOwned({ namespace, name, uid }, annotations[playOwnerAnnotation]);
   }
-  for (const { source, key, owner } of await listPodRecords(deps)) {
+  const isAsked = owners.size > 0 || removal.pods.length > 0;
+  for (const { source, key, owner } of isAsked ? await listPodRecords(deps) : []) {
+    if (!(await isOfThisServer(key.uid, deps))) continue;
     if (found.has(nameOf(key))) add({ source, key });
     if (owner !== undefined) addOwned(key, `${owner.kind}/${owner.name}`);
   }
@@ -69,9 +71,14 @@ export async function removePods(
       const pod = nameOf(key);
       try {
         const silent = { ...deps, event: () => undefined };
-        const { own, foreign, hadFiles } = await deletePod(key, silent, signal, { otherUids });
+        const { own, foreign, hadFiles, kept } = await deletePod(key, silent, signal, { otherUids });
         if (foreign > 0) {
           deps.report(`${pod}: not removed, because play did not make it`);
+          return 1;
+        }
+        if (kept.length > 0) {
+          const why = "its containers are gone, or at another CRI server";
+          deps.report(`${pod}: ${own > 0 ? "removed, but not" : "not removed:"} ${kept.join(" ")}: ${why}`);
           return 1;
         }
         if (own > 0) deps.report(`${pod}: removed`);

@@ -63,6 +63,39 @@ test("of pods whose containers are gone, the files are found and removed", async
   assert.deepEqual([...files.paths].sort(), ["/state/damaged/pod.json", "/state/plays.d/x"]);
 });
 
+test("files of a pod without containers here stay where another CRI server may have made them", async () => {
+  const { cri, files, deps, clock, reports } = makeFixture();
+  const shared = (sharedBy: string): typeof deps => ({
+    ...deps,
+    directories: { ...deps.directories, sharedBy },
+  });
+  const pod =
+    "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {containers: [{name: c, image: 'busybox:1'}]}}";
+  const texts = [...deployment(1), { name: "p.yaml", text: pod }];
+  {
+    await using session = new Session(shared("one"));
+    await session.apply(await readWorkloads(texts), { keep: false }, signal);
+    await clock.advance(0);
+  }
+  cri.sandboxes.length = 0;
+  cri.containers.length = 0;
+  const before = [...files.paths];
+  const removal = await readRemoval(texts);
+  const other = await podsToRemove(removal, shared("other"), signal);
+  assert.deepEqual(
+    [other.pods.map(({ key }) => key.name), other.missing.map(({ name }) => name)],
+    [["p"], ["d"]],
+  );
+  assert.deepEqual(await removePods(other.pods, shared("other"), signal), { failed: 1 });
+  assert.deepEqual(reports.splice(0), [
+    "default/p: not removed: /state/u-1: its containers are gone, or at another CRI server",
+  ]);
+  assert.deepEqual([...files.paths], before);
+  const own = await podsToRemove(removal, shared("one"), signal);
+  assert.deepEqual(await removePods(own.pods, shared("one"), signal), { failed: 0 });
+  assert.deepEqual([...files.paths], []);
+});
+
 test("podsToRemove() names workloads that have no pod", async () => {
   const { deps } = makeFixture();
   const { pods, missing } = await podsToRemove(await readRemoval(deployment(1)), deps, signal);
