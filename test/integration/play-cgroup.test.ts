@@ -151,7 +151,8 @@ spec:
       const ended = both.flatMap(({ exit }) => (exit === undefined ? [] : [exit]));
       return ended.length > 0 ? ended : undefined;
     });
-    assert.deepEqual(exits, [137]);
+    // The kernel may have to kill both, one after the other.
+    assert.deepEqual([...new Set(exits)], [137]);
     await up;
     const { uid } = await containerOf(name, "a");
     const down = await play("--down", path);
