@@ -1,6 +1,6 @@
 /**
- * Runs test files side by side. Unit tests share processes. Files of integration tests that have an engine or namespaces of
- * their own run beside all others, one more at once than there are processors, for they wait half of the time. Those of the
+ * Runs test files side by side. Unit tests share processes, and run before the others, which keep the machine busy and change
+ * its processes and interfaces. Files of integration tests that have an engine or namespaces of their own run beside all others, one more at once than there are processors, for they wait half of the time. Those of the
  * engine that the run was given run one after another: each shim on an engine sees the pods, images and events of all. When
  * the others have ended, their engines take some of these.
  */
@@ -43,22 +43,23 @@ const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.
 export async function runQueues(options, means = { run: runProcess, open: openNamespaces }) {
   const { shared, own, unit } = jobsOf(options);
   const processors = availableParallelism();
-  const hasOthers = shared.length + own.length > 0;
-  const queues = [
-    shared,
-    ...Array.from({ length: Math.min(processors + 1, own.length) }, () => own),
-    // Many of them wait for a program or a clock for a while.
-    ...Array.from({ length: hasOthers ? 1 : processors + 1 }, () => unit),
-  ];
   const endAll = (/** @type {unknown} */ error) => {
-    for (const queue of queues) queue.length = 0;
+    for (const queue of [shared, own, unit]) queue.length = 0;
     throw error;
   };
   const isAlone = shared.length + own.length + unit.length === 1;
   const asked = isAlone ? { print: write, ...options } : options;
-  const results = await Promise.allSettled(
-    queues.map((queue) => runQueue(queue, queue === own ? shared : [], asked, means).catch(endAll)),
-  );
+  const runAll = (/** @type {Job[][]} */ queues) =>
+    Promise.allSettled(
+      queues.map((queue) => runQueue(queue, queue === own ? shared : [], asked, means).catch(endAll)),
+    );
+  // Many of them wait for a program or a clock for a while.
+  const ofUnits = await runAll(Array.from({ length: processors + 1 }, () => unit));
+  const ofOthers = await runAll([
+    shared,
+    ...Array.from({ length: Math.min(processors + 1, own.length) }, () => own),
+  ]);
+  const results = [...ofUnits, ...ofOthers];
   let counts = noCounts;
   for (const result of results) {
     // The others have ended, too, and have removed what they made.
