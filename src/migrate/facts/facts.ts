@@ -10,7 +10,7 @@ export interface FlagFact {
   /** Without dashes. */
   readonly name: string;
   readonly value: string;
-  /** As it stands in the file: one word, or two. */
+  /** As it stands in the file: one word, or two; none for a setting of another kind, as of this program's file. */
   readonly raw: readonly string[];
   readonly file: string;
   readonly line: number;
@@ -19,7 +19,7 @@ export interface FlagFact {
 export interface ServiceFacts {
   readonly unit: LoadedUnit;
   readonly command: UnitCommand;
-  /** The command's, in order: the last of several with one name counts. */
+  /** The command's, in order, behind this program's other settings: the last of several with one name counts. */
   readonly flags: readonly FlagFact[];
 }
 

@@ -251,13 +251,13 @@ function judgeContainerdFlag(facts: MigrationFacts, target: Target, add: Add): v
 function judgeUnitFlags(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {
   const { dockershim } = facts.services;
   if (target !== "dockershim" || from === "unknown" || dockershim === undefined) return;
-  for (const { name, unit, runtime } of unitDifferences(facts, from)) {
+  for (const { name, unit, runtime, place } of unitDifferences(facts, from)) {
     const value = (given: string | undefined): string =>
       given === undefined ? "none" : JSON.stringify(given);
     add({
       id: "unit-flags",
       level: "change",
-      source: dockershim.unit.path,
+      source: place ?? dockershim.unit.path,
       text: `${dockershim.unit.name} has another --${name}: ${value(unit)}; ${targetNames[from]} has ${value(runtime)}`,
       reason: "new pods would be made in another way than those of now",
       next: "dockershim migrate plan, which edits the unit",

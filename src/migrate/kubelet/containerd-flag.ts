@@ -26,5 +26,5 @@ export function lacksContainerdFlag(flags: readonly FlagFact[], path: string): b
 
 /** The flags of the unit that runs this program. */
 export function shimFlags({ dockershim, criDocker }: MigrationFacts["services"]): readonly FlagFact[] {
-  return (runsThisProgram(criDocker) ? criDocker : dockershim)?.flags ?? [];
+  return (runsThisProgram(criDocker?.command) ? criDocker : dockershim)?.flags ?? [];
 }

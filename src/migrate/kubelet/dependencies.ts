@@ -19,9 +19,10 @@ export function dependenciesBeside(
   target: Target,
 ): readonly Dependency[] {
   const { criDocker, criDockerSocket, dockershim, units } = services;
-  const isTheirs = target === "cri-dockerd" || runsThisProgram(criDocker);
+  const isTheirs = target === "cri-dockerd" || runsThisProgram(criDocker?.command);
   const theirs = isTheirs ? [] : [criDocker?.unit.name, criDockerSocket?.name];
-  const own = target === "dockershim" && !runsThisProgram(criDocker) ? undefined : dockershim?.unit.name;
+  const own =
+    target === "dockershim" && !runsThisProgram(criDocker?.command) ? undefined : dockershim?.unit.name;
   const names = [...theirs, own].filter((name) => name !== undefined);
   return units
     .filter(({ unit }) => !names.includes(unit.name))

@@ -5,7 +5,9 @@ import type { NodeFiles } from "../files/node-files.js";
 import { loadUnit } from "../systemd/load-unit.js";
 import { unitCommand } from "../systemd/unit-command.js";
 import { flagsOf, lastFlag } from "./flags.js";
+import { readOwnSettings } from "./own-settings.js";
 import { mergeSettings, readConfig, readConfigDirectory } from "./read-config.js";
+import { runsThisProgram } from "./target.js";
 
 export const kubeadmFlagsFile = "/var/lib/kubelet/kubeadm-flags.env";
 const instanceConfigFile = "/var/lib/kubelet/instance-config.yaml";
@@ -14,7 +16,11 @@ export async function readService(files: NodeFiles, name: string): Promise<Servi
   const unit = await loadUnit(files, name);
   if (unit === undefined) return undefined;
   const command = await unitCommand(files, unit);
-  return { unit, command, flags: flagsOf(command.words) };
+  const flags = flagsOf(command.words);
+  if (!runsThisProgram(command)) return { unit, command, flags };
+  const settings = await readOwnSettings(files, command, flags);
+  const problems = [...command.problems, ...settings.problems];
+  return { unit, command: { ...command, problems }, flags: [...settings.flags, ...flags] };
 }
 
 /**

@@ -48,6 +48,8 @@ export interface UnitDifference {
   /** Undefined: not given. */
   readonly unit: string | undefined;
   readonly runtime: string | undefined;
+  /** Where the unit has it. */
+  readonly place: string | undefined;
 }
 
 /**
@@ -56,7 +58,7 @@ export interface UnitDifference {
  */
 export function unitDifferences(facts: MigrationFacts, from: string): readonly UnitDifference[] {
   const { dockershim, criDocker } = facts.services;
-  if (dockershim === undefined || runsThisProgram(criDocker)) return [];
+  if (dockershim === undefined || runsThisProgram(criDocker?.command)) return [];
   if (from !== "cri-dockerd" && from !== "dockershim-in-tree") return [];
   const wanted = presentFlags(facts, from);
   return optionList.flatMap(([, option]): readonly UnitDifference[] => {
@@ -68,7 +70,8 @@ export function unitDifferences(facts: MigrationFacts, from: string): readonly U
     const given = dockershim.flags.findLast(({ name }) => names.includes(name));
     const runtime = taken === undefined ? undefined : wanted.get(taken);
     if (effective(option, given?.value) === effective(option, runtime)) return [];
-    return [{ name: given?.name ?? taken ?? option.name, unit: given?.value, runtime }];
+    const place = given === undefined ? undefined : `${given.file}:${given.line}`;
+    return [{ name: given?.name ?? taken ?? option.name, unit: given?.value, runtime, place }];
   });
 }
 

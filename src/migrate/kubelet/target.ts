@@ -126,8 +126,8 @@ export function socketPath(endpoint: string): string {
 }
 
 /** A drop-in may run this program in the unit of cri-dockerd. */
-export function runsThisProgram(service: ServiceFacts | undefined): boolean {
-  return service?.command.words[0]?.text.endsWith("/dockershim") === true;
+export function runsThisProgram(command: ServiceFacts["command"] | undefined): boolean {
+  return command?.words[0]?.text.endsWith("/dockershim") === true;
 }
 
 function atSocket(

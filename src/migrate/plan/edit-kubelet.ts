@@ -21,7 +21,11 @@ export async function editServiceFlags(
   const problems: NotUnderstood[] = [];
   const added: string[] = [];
   for (const [name, value] of change) {
-    const found = service.flags.filter((flag) => flag.name === name);
+    const all = service.flags.filter((flag) => flag.name === name);
+    const found = all.filter(({ raw }) => raw.length > 0);
+    // A flag wins over a setting of a file, and no flag means what is not set.
+    for (const { file, line } of value === undefined ? all.filter(({ raw }) => raw.length === 0) : [])
+      problems.push({ place: `${file}:${line}`, text: `sets ${name}, which the runtime has not: remove it` });
     const last = found.at(-1);
     if (last === undefined) {
       if (value !== undefined) added.push(`--${name}=${value}`);

@@ -104,7 +104,7 @@ export async function makePlan(
     notes.push(
       `the kubelet's images stay with ${images.value} (${images.source}): the program there has to ask ${endpoint === "" ? "the new runtime" : endpoint} from now on.`,
     );
-  if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker)) {
+  if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker?.command)) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
@@ -116,6 +116,7 @@ export async function makePlan(
     const flags = unitDifferences(facts, from.runtime).map(
       ({ name, runtime }) => [name, runtime === undefined ? undefined : commandWord(runtime)] as const,
     );
+    if (!isThere) notUnderstood.push(...services.dockershim.command.problems);
     notUnderstood.push(...(await editServiceFlags(files, services.dockershim, new Map(flags))));
   }
   const replacement = target === "dockershim-in-tree" ? undefined : serviceOf(facts, target);
@@ -185,7 +186,7 @@ function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: nu
 function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
   const { services } = facts;
   if (target === "dockershim-in-tree") return "";
-  const isTheirs = target === "cri-dockerd" || runsThisProgram(services.criDocker);
+  const isTheirs = target === "cri-dockerd" || runsThisProgram(services.criDocker?.command);
   const service = isTheirs ? services.criDocker : services.dockershim;
   const server = services.servers.find((one) => one.service === service);
   const fallback = defaultSockets[target === "cri-dockerd" ? target : "dockershim"];
@@ -194,7 +195,7 @@ function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
 
 function serviceOf({ services }: MigrationFacts, runtime: KubeletRuntime["runtime"]): string {
   const { criDocker, dockershim } = services;
-  const isTheirs = runtime === "cri-dockerd" || runsThisProgram(criDocker);
+  const isTheirs = runtime === "cri-dockerd" || runsThisProgram(criDocker?.command);
   return (isTheirs ? criDocker : dockershim)?.unit.name ?? "dockershim.service";
 }
 
@@ -257,7 +258,7 @@ function commandsFor(
   endpoint: string,
   hasEdits: boolean,
 ): readonly string[] {
-  const sameUnit = runsThisProgram(facts.services.criDocker);
+  const sameUnit = runsThisProgram(facts.services.criDocker?.command);
   const { criDocker, criDockerSocket } = facts.services;
   const theirs = [criDocker?.unit.name, criDockerSocket?.name].filter(Boolean).join(" ");
   const isServed = (runtime: KubeletRuntime["runtime"]): boolean =>
