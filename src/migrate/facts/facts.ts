@@ -54,6 +54,8 @@ export interface CriServer {
   /** By its program, else by its name. */
   readonly runtime: "dockershim" | "cri-dockerd" | "containerd" | "cri-o";
   readonly service: ServiceFacts;
+  /** The program of the unit where it is not the runtime itself: a shell, a script. */
+  readonly wrapper: string | undefined;
   readonly socket: LoadedUnit | undefined;
   /** As it is written, with or without a scheme. */
   readonly endpoint: string;

@@ -19,6 +19,7 @@ import {
   targetNames,
   unknownStart,
   usesDocker,
+  wrappedRuntimes,
 } from "../kubelet/target.js";
 import { belongsToPackage, dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
 import { unitDifferences } from "../kubelet/shim-flags.js";
@@ -168,6 +169,15 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       text: `${uses(running)}, its files name ${nameOf(configured.runtime)}${at(configured.endpoint)}`,
       reason: "the files were changed after its start",
       next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
+    });
+  for (const { text, source } of wrappedRuntimes(facts))
+    add({
+      id: "runtime-wrapped",
+      level: "change",
+      source,
+      text: `${text}, so its flags are not known from its files`,
+      reason: "how it makes pods is not known here",
+      next: "give the unit the program itself; migrate plan makes no plan",
     });
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);

@@ -70,6 +70,18 @@ export function unknownStart({
   return { id: "kubelet-wrapped", text: `${JSON.stringify(wrapper)} is not the kubelet`, source };
 }
 
+/** The units of the runtimes on Docker whose flags are not those of the runtime. */
+export function wrappedRuntimes({
+  services: { servers, criDocker, dockershim },
+}: Pick<MigrationFacts, "services">): readonly { readonly text: string; readonly source: string }[] {
+  return servers.flatMap(({ service, wrapper, runtime }) => {
+    if (wrapper === undefined || (service !== criDocker && service !== dockershim)) return [];
+    const { entry } = service.command;
+    const source = `${entry?.file ?? service.unit.path}:${entry?.line ?? 1}`;
+    return [{ text: `${JSON.stringify(wrapper)} is not ${targetNames[runtime]}`, source }];
+  });
+}
+
 /** Which runtime the kubelet uses that runs; undefined without one. */
 export function runningRuntime(
   facts: Pick<MigrationFacts, "kubelet" | "services">,

@@ -90,16 +90,19 @@ async function readCandidates(files: NodeFiles): Promise<readonly ServiceFacts[]
 
 async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriServer | undefined> {
   const { unit, command, flags } = service;
-  const runtime = programs[basename(command.words[0]?.text ?? "")] ?? unitNames[unit.name];
+  const program = command.words[0]?.text;
+  const known = programs[basename(program ?? "")];
+  const runtime = known ?? unitNames[unit.name];
   if (runtime === undefined) return undefined;
+  const wrapper = known === undefined ? program : undefined;
   const socket = await socketOf(files, unit);
   if (runtime === "containerd" || runtime === "cri-o")
-    return { runtime, service, socket, endpoint: await endpointOfOther(files, service, runtime) };
+    return { runtime, service, wrapper, socket, endpoint: await endpointOfOther(files, service, runtime) };
   const given = lastFlag(flags, "container-runtime-endpoint")?.value ?? "";
   const listens = socket === undefined ? undefined : listValues(socket, "Socket", "ListenStream").at(0);
   const path = listens?.value.replace(/^%t/, "/run");
   const passed = path?.startsWith("/") === true ? `unix://${path}` : defaultSockets[runtime];
-  return { runtime, service, socket, endpoint: /^(unix:\/\/)?\//.test(given) ? given : passed };
+  return { runtime, service, wrapper, socket, endpoint: /^(unix:\/\/)?\//.test(given) ? given : passed };
 }
 
 /** The socket unit of its own name, or the one that it names. */

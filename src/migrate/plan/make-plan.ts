@@ -17,6 +17,7 @@ import {
   targetNames,
   unknownStart,
   usesDocker,
+  wrappedRuntimes,
 } from "../kubelet/target.js";
 import { editDependencies, editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
@@ -104,7 +105,11 @@ export async function makePlan(
     notes.push(
       `the kubelet's images stay with ${images.value} (${images.source}): the program there has to ask ${endpoint === "" ? "the new runtime" : endpoint} from now on.`,
     );
-  if (target === "dockershim" && services.dockershim === undefined && !runsThisProgram(services.criDocker?.command)) {
+  if (
+    target === "dockershim" &&
+    services.dockershim === undefined &&
+    !runsThisProgram(services.criDocker?.command)
+  ) {
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
@@ -173,6 +178,11 @@ function refuseUnknownStart(facts: MigrationFacts): void {
   if (start !== undefined)
     throw precondition(
       `${start.source}: ${start.text}: which flags it gives the kubelet is not known here, nor whether it passes on others; edit its start by hand`,
+    );
+  const [wrapped] = wrappedRuntimes(facts);
+  if (wrapped !== undefined)
+    throw precondition(
+      `${wrapped.source}: ${wrapped.text}: which flags it gives the runtime is not known here; give the unit the program itself`,
     );
 }
 
