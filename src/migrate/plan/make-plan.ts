@@ -110,6 +110,10 @@ export async function makePlan(
     services.dockershim === undefined &&
     !runsThisProgram(services.criDocker?.command)
   ) {
+    if ((await files.kindOf(shimUnitPath)) !== "absent")
+      throw precondition(
+        `${shimUnitPath}: runs another program than this one: give that unit another name first`,
+      );
     const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
