@@ -79,13 +79,18 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
 
 /**
  * Whether the files of a pod without sandboxes are left of one of this CRI server: those of another server's pod may be
- * in use. A record of an earlier version does not say it.
+ * in use. A damaged record, and one of an earlier version, do not say it.
  */
 export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<boolean> {
   const { sharedBy } = deps.directories;
+  if (sharedBy === undefined) return true;
   const text = await deps.files.readFile(recordPath(deps.directories, { uid }), limitBytes);
-  if (sharedBy === undefined || text === undefined) return true;
-  return (JSON.parse(text) as { readonly server?: unknown } | null)?.server === sharedBy;
+  if (text === undefined) return true;
+  try {
+    return (JSON.parse(text) as { readonly server?: unknown } | null)?.server === sharedBy;
+  } catch {
+    return false;
+  }
 }
 
 /** All pods that play keeps, also those whose containers are gone. A record that cannot be read is reported. */

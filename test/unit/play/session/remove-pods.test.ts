@@ -91,6 +91,11 @@ test("files of a pod without containers here stay where another CRI server may h
     "default/p: not removed: /state/u-1: its containers are gone, or at another CRI server",
   ]);
   assert.deepEqual([...files.paths], before);
+  const record = files.texts.get("/state/u-1/pod.json") ?? "";
+  files.texts.set("/state/u-1/pod.json", "{");
+  assert.deepEqual(await removePods(other.pods, shared("one"), signal), { failed: 1 });
+  assert.match(reports.splice(0).join(), /^default\/p: not removed: \/state\/u-1: its containers are gone/);
+  files.texts.set("/state/u-1/pod.json", record);
   const own = await podsToRemove(removal, shared("one"), signal);
   assert.deepEqual(await removePods(own.pods, shared("one"), signal), { failed: 0 });
   assert.deepEqual([...files.paths], []);
