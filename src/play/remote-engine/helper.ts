@@ -42,7 +42,8 @@ export interface HelperDeps {
 /** What a helper was made with: another value means another helper. */
 const volumesLabel = "dockershim.play.volumes";
 const mountsLabel = "dockershim.play.mounts";
-const mostAttempts = 8;
+const mostAttempts = 12;
+/** The wait before an attempt is up to this, times its number: plays that undo each other's work get out of step. */
 const retryMs = 50;
 /** As the engine says it when the mounts of its host are private. */
 const notShared = /not a shared mount/;
@@ -79,7 +80,7 @@ export async function openHelper(deps: HelperDeps, signal: AbortSignal): Promise
         if (isNew) await undo(id, deps, signal);
         throw error;
       }
-      await sleep(retryMs, signal);
+      await sleep(Math.random() * attempt * retryMs, signal);
     }
   }
 }
@@ -123,6 +124,7 @@ async function ensureContainer(
   let propagation: "rshared" | "rprivate" = "rshared";
   let made: string | undefined;
   for (let attempt = 1; ; attempt += 1) {
+    if (attempt > 1) await sleep(Math.random() * attempt * retryMs, signal);
     const volumes = await volumesOfPlay(deps, signal);
     const found = await engine.inspectContainer(helperName, signal);
     if (found !== undefined && found.labels[kindLabel] !== "helper") {
@@ -138,7 +140,6 @@ async function ensureContainer(
         await undo(found.id, deps, signal);
         throw failure.within(`start container "${helperName}"`);
       }
-      await sleep(retryMs, signal);
     }
     if (attempt === mostAttempts)
       throw new ShimError("conflict", `start container "${helperName}": another program changes it, too`);
