@@ -1,7 +1,7 @@
 /** Text of manifest files → documents, with the lines of their fields. */
 import { messageOf } from "../../lib/errors.js";
-import type * as YamlModule from "../../lib/yaml.js";
 import { type Problem, hasPlaceholder, isObject, renderFirst } from "./schema.js";
+import { type Yaml, type YamlDocument, YamlValues, parseOptions } from "./yaml-values.js";
 
 export interface ManifestFile {
   /** As the user wrote it. */
@@ -29,18 +29,6 @@ export interface PlacedProblem extends Problem {
 
 /** Lists in lists are cut at this depth: it ends those that contain themselves. */
 const maximumListDepth = 3;
-const maximumAliases = 100;
-
-/**
- * `0400` is octal for kubectl, as in YAML 1.1. By YAML 1.2 it would be decimal, and a Secret with this mode
- * open to more readers.
- */
-const octal = {
-  tag: "tag:yaml.org,2002:int",
-  default: true,
-  test: /^[-+]?0[0-7]+$/,
-  resolve: (text: string) => parseInt(text, 8),
-} as const;
 
 export async function documentsOf(
   file: ManifestFile,
@@ -48,16 +36,20 @@ export async function documentsOf(
 ): Promise<readonly Document[]> {
   const yaml = await import("../../lib/yaml.js");
   const lines = new yaml.LineCounter();
-  const parsed = yaml.parseAllDocuments(file.text, {
-    merge: true,
-    customTags: (tags) => [octal, ...tags],
-    stringKeys: true,
-    prettyErrors: false,
-    lineCounter: lines,
-  });
+  const parsed = yaml.parseAllDocuments(file.text, { ...parseOptions, lineCounter: lines });
   const documents: Document[] = [];
   // The library returns an empty list for a text without a document.
   const list = Array.isArray(parsed) ? parsed : [];
+  const escapes = list
+    .flatMap(({ errors }) => errors)
+    .filter(({ code, pos: [at] }) => code === "BAD_DQ_ESCAPE" && file.text.startsWith("\\'", at));
+  if (escapes.length > 0) {
+    // kubectl reads \' in double quotes as '.
+    const starts = [0, ...escapes.map(({ pos: [at] }) => at + 1)];
+    const parts = starts.map((start, index) => file.text.slice(start, starts[index + 1]));
+    const text = parts.map((part, index) => (index < escapes.length ? part.slice(0, -1) : part)).join("");
+    return documentsOf({ ...file, text }, problems);
+  }
   list.forEach((document, index) => {
     const source = list.length === 1 ? file.name : `${file.name}, document ${index + 1}`;
     const broken = (message: string, offset: number): void => {
@@ -72,17 +64,19 @@ export async function documentsOf(
       broken(error.message, error.pos[0]);
       return;
     }
+    const values = new YamlValues(document, yaml);
     let value: unknown;
     try {
-      value = document.toJS({ maxAliasCount: maximumAliases });
+      value = values.value();
     } catch (cause) {
-      broken(messageOf(cause), document.range[0]);
+      broken(messageOf(cause), values.offset);
       return;
     }
     if (value === null || value === undefined) return;
-    if (isCyclic(value)) {
-      broken("an alias contains itself", document.range[0]);
-      return;
+    for (const { path, offset } of values.replacements) {
+      const reason = "is given twice: the last one counts, as with kubectl";
+      const { line } = lines.linePos(offset);
+      problems.push({ source, line, path, reason, kind: "passedOver" });
     }
     const lineOf = (path: string): number | undefined => {
       const offset = offsetOf(document, path, yaml);
@@ -122,19 +116,6 @@ function isListKind(
   if (kind === "List") return value["apiVersion"] === "v1";
   return typeof kind === "string" && kind.endsWith("List") && Array.isArray(value["items"]);
 }
-
-/** `done`: what has been looked at, so that shared values are looked at once. */
-function isCyclic(value: unknown, above: readonly unknown[] = [], done = new Set<unknown>()): boolean {
-  if (typeof value !== "object" || value === null || done.has(value)) return false;
-  if (above.includes(value)) return true;
-  const path = [...above, value];
-  const found = Object.values(value).some((entry) => isCyclic(entry, path, done));
-  done.add(value);
-  return found;
-}
-
-type Yaml = typeof YamlModule;
-type YamlDocument = Extract<ReturnType<Yaml["parseAllDocuments"]>, readonly unknown[]>[number];
 
 /** Offset of the key (or of the list item) at `path`, or of the nearest parent. */
 function offsetOf(document: YamlDocument, path: string, yaml: Yaml): number | undefined {

@@ -64,7 +64,8 @@ async function allDocuments(
 /** What `--down` removes: only kinds and names are read, so that everything can be removed. */
 export async function readRemoval(files: readonly ManifestFile[]): Promise<Removal> {
   const { documents, problems } = await allDocuments(files);
-  const all: PlacedProblem[] = [...problems];
+  const isReal = ({ kind }: Problem): boolean => kind === "malformed";
+  const all: PlacedProblem[] = problems.filter(isReal);
   const removal = { pods: [], owners: [], services: [], claims: [] } as {
     -readonly [K in keyof Removal]: Removal[K][number][];
   };
@@ -75,7 +76,7 @@ export async function readRemoval(files: readonly ManifestFile[]): Promise<Remov
     const wanted =
       kind !== undefined && kind !== "ConfigMap" && kind !== "Secret" && kind !== "ServiceAccount";
     const name = wanted ? readObjectName(withGeneratedName(document.value), path, own) : undefined;
-    const real = own.filter(({ kind }) => kind === "malformed");
+    const real = own.filter(isReal);
     all.push(...real.map((problem) => ({ ...problem, source, line: lineOf(problem.path) })));
     if (name === undefined || hasErrors(real)) continue;
     const key = keyOf(name);

@@ -226,6 +226,6 @@ export function join(path: string, name: string): string {
 }
 
 /** Also sets names such as `__proto__`, unlike an assignment. */
-function define<T>(target: Record<string, T>, name: string, value: T): void {
+export function define<T>(target: Record<string, T>, name: string, value: T): void {
   Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true });
 }

@@ -3,8 +3,9 @@ import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { derivedUid } from "../../../../src/play/manifests/make-pod.js";
+import { documentsOf, type PlacedProblem } from "../../../../src/play/manifests/documents.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
-import { podWith, readOnePod } from "../fake-cri.js";
+import { readOnePod } from "../fake-cri.js";
 
 const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n";
 const minimal = `${head}spec: {containers: [{name: c, image: busybox}]}\n`;
@@ -86,6 +87,16 @@ spec:
       /use appArmorProfile/,
     ],
     ["text for a boolean", spec("", 'hostNetwork: "yes", '), /must be true or false/],
+    [
+      "a boolean for text",
+      spec("env: [{name: A, value: yes}]"),
+      /env\[0\]\.value: must be a string \(quote it\)/,
+    ],
+    [
+      "a boolean in a ConfigMap",
+      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: on}\n",
+      /data\.k: must be a string/,
+    ],
     ["the same pod twice", `${minimal}---\n${minimal}`, /also in f\.yaml, document 1, line 1/],
     [
       "two pods with one uid, which would share their files",
@@ -109,7 +120,11 @@ spec:
 
   for (const [what, text] of [
     ["broken YAML", "a: ["],
-    ["a key given twice", "a: 1\na: 2\n"],
+    ["a key that is null", "~: 1\n"],
+    ["a key that is a list", "? [a]\n: 1\n"],
+    ["an alias without an anchor", "a: *b\n"],
+    ["a merge of text", "<<: a\n"],
+    ["a tag that the value has not", "a: !!int x\n"],
     [
       "more aliases than a manifest needs",
       `a: &a [x,x,x,x,x,x,x,x,x]\n${"bcdefgh"
@@ -158,26 +173,88 @@ spec:
     assert.equal(one.hash, other.hash);
   });
 
-  test("reads numbers with a leading zero as octal, as kubectl does", async () => {
-    for (const [spelling, mode] of [
-      ["0400", 0o400],
-      ["0644", 0o644],
-      ["0o644", 0o644],
-      ["420", 0o644],
-      ["0", 0],
-    ] as const) {
-      const secret = `{secretName: s, optional: true, defaultMode: ${spelling}}`;
-      const { pod } = await podWith(
-        `  containers: [{name: c, image: busybox}]\n  volumes: [{name: v, secret: ${secret}}]`,
-      );
-      assert.equal(pod.spec.volumes?.[0]?.secret?.defaultMode, mode, spelling);
-    }
-  });
-
   test("reads all examples", async () => {
     for (const name of ["hello.yaml", "shop.yaml", "two-containers.yaml"].map((file) => `examples/${file}`)) {
       const text = readFileSync(new URL(`../../../../${name}`, import.meta.url), "utf8");
       assert.ok((await readWorkloads([{ name, text }])).pods.length > 0);
     }
   });
+});
+
+describe("documentsOf() reads YAML as kubectl does", () => {
+  const read = async (text: string): Promise<readonly [unknown, readonly PlacedProblem[]]> => {
+    const problems: PlacedProblem[] = [];
+    const [document] = await documentsOf({ name: "f.yaml", text }, problems);
+    return [document?.value, problems];
+  };
+
+  /** Spellings → values: those of go-yaml v2, as JSON. */
+  const scalars: readonly (readonly [string, unknown])[] = [
+    ["y Y yes Yes YES true True TRUE on On ON", true],
+    ["n N no No NO false False FALSE off Off OFF", false],
+    ["~ null Null NULL", null],
+    ["0 00 -0 0x0 0b0 0o0", 0],
+    ["0400 0o400 256 0x100 0b1_0000_0000 2_56 +256", 256],
+    ["-010 -8 -0x8 -0b1000", -8],
+    ["1_000 1000 1e3 1.0e+3 1000. 01000.", 1000],
+    ["080", 80],
+    [".5 +.5 0.5 5e-1 0_0.5", 0.5],
+    ["9223372036854775808", 2 ** 63],
+    ["99999999999999999999", 1e20],
+    [".inf +.Inf", Infinity],
+    ["-.INF", -Infinity],
+    [".nan .NaN", NaN],
+    ["'yes'", "yes"],
+    ['"0400"', "0400"],
+    ["!!str yes", "yes"],
+    ["!!binary eWVz", "yes"],
+    ["!!bool 'yes'", true],
+    ["!!float 3", 3],
+    ["!other 3", "3"],
+    ...["tRUE yEs 0x 0xg 0b2 1e400 _1 1a . .5_0 190:20:30 12:30 2001-12-14 1.2.3 <<"]
+      .flatMap((words) => words.split(" "))
+      .map((word) => [word, word] as const),
+  ];
+  for (const [spellings, expected] of scalars) {
+    const words = spellings.startsWith("!") ? [spellings] : spellings.split(" ");
+    for (const word of words)
+      test(`${word} is ${JSON.stringify(expected)}`, async () => {
+        const [value] = await read(`a: ${word}\n`);
+        const { a } = value as { readonly a: unknown };
+        assert.deepEqual(a === 0 ? 0 : a, expected);
+      });
+  }
+
+  const base = "b: &b {x: 1, y!: 1}\n";
+  const documents: readonly (readonly [string, string, unknown])[] = [
+    ["\\' in double quotes", "a: \"it\\'s \\\\'\\n\"\n", { a: "it's \\'\n" }],
+    ["several of them, in keys and over lines", '"\\\'": "\\\' \n  \\\'"\n', { "'": "' '" }],
+    ["keys that are no text", "yes: 1\n0x10: 2\n1.50: 3\n", { true: 1, 16: 2, 1.5: 3 }],
+    ["a merge before a key", `${base}a: {<<: *b, x: 2}\n`, { b: { x: 1, "y!": 1 }, a: { x: 2, "y!": 1 } }],
+    [
+      "a merge of several, of which the first one counts",
+      "a: {<<: [{x: 1}, {x: 2, z: 3}]}",
+      { a: { x: 1, z: 3 } },
+    ],
+    ["a quoted <<", 'a: {"<<": b}', { a: { "<<": "b" } }],
+    ["an anchor that is set again", "[&a 1, *a, &a 2, *a]", [1, 1, 2, 2]],
+    ["__proto__ as a key", "__proto__: {a: 1}", JSON.parse('{"__proto__": {"a": 1}}')],
+  ];
+  for (const [what, text, expected] of documents) {
+    test(what, async () => {
+      assert.deepEqual(await read(text), [expected, []]);
+    });
+  }
+
+  for (const [what, text, expected] of [
+    ["of a key given twice, the last value", "a: {k: 1, k: 2}\n", { a: { k: 2 } }],
+    ["of a merge behind a key, the merged value", "a: {k: 1, <<: {k: 2}}\n", { a: { k: 2 } }],
+  ] as const) {
+    test(`${what}, and says so`, async () => {
+      const [value, problems] = await read(`# comment\n${text}`);
+      assert.deepEqual(value, expected);
+      const places = problems.map(({ path, line, kind }) => [path, line, kind]);
+      assert.deepEqual(places, [["a.k", 2, "passedOver"]]);
+    });
+  }
 });

@@ -213,7 +213,7 @@ describe("readWorkloads() refuses", () => {
 });
 
 test("readRemoval() asks for no more than kinds and names", async () => {
-  const text = `${pod("madeUp: 1")}---\n${workload("Deployment").replace("selector", "madeUp")}${object("Service", "")}`;
+  const text = `${pod("madeUp: 1, madeUp: 2")}---\n${workload("Deployment").replace("selector", "madeUp")}${object("Service", "")}`;
   const removal = await readRemoval([{ name: "f.yaml", text }]);
   assert.deepEqual(removal.pods[0]?.key.name, "web");
   assert.deepEqual(removal.owners[0]?.kind, "Deployment");

@@ -33,7 +33,7 @@ describe("sandboxConfig()", () => {
     const manifest = await readOnePod(`
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: shop, uid: u1, labels: {app: a, io.kubernetes.pod.name: lie}, annotations: {note: n}}
+metadata: {name: web, namespace: shop, uid: u1, labels: {app: a, io.kubernetes.pod.name: lie}, annotations: {note: hi}}
 spec:
   containers:
     - {name: c, image: x, ports: [{containerPort: 80, hostPort: 8080, hostIP: 127.0.0.1}, {containerPort: 53, protocol: UDP}]}
@@ -49,7 +49,7 @@ spec:
       "io.kubernetes.pod.namespace": "shop",
       "io.kubernetes.pod.uid": "u1",
     });
-    assert.deepEqual(config.annotations, { note: "n", [playHashAnnotation]: podHash(manifest) });
+    assert.deepEqual(config.annotations, { note: "hi", [playHashAnnotation]: podHash(manifest) });
     assert.deepEqual(config.port_mappings, [
       { protocol: 0, container_port: 80, host_port: 8080, host_ip: "127.0.0.1" },
       { protocol: 1, container_port: 53, host_port: 0, host_ip: "" },
