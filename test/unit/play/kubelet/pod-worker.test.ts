@@ -490,10 +490,10 @@ describe("a changed container of a pod that does not restart it", () => {
   const single = (words: string): string => `${never}  containers: [${one(words)}]`;
   const onFailure = (words: string): string => single(words).replace("Never", "OnFailure");
   const cases: readonly (readonly [string, readonly [string, string], number])[] = [
-    ["a pod that has succeeded", [single("x"), single("y")], 0],
-    ["a pod that has failed", [single("x"), single("y")], 1],
-    ["a pod of which another container runs", [two("x"), two("y")], 0],
-    ["a pod that restarts only failures", [onFailure("x"), onFailure("y")], 0],
+    ["a pod that has succeeded", [single("x"), single("z")], 0],
+    ["a pod that has failed", [single("x"), single("z")], 1],
+    ["a pod of which another container runs", [two("x"), two("z")], 0],
+    ["a pod that restarts only failures", [onFailure("x"), onFailure("z")], 0],
   ];
   for (const again of [false, true]) {
     for (const [what, manifests, exitCode] of cases) {

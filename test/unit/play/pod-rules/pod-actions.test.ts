@@ -16,7 +16,7 @@ const onFailure = "  restartPolicy: OnFailure\n";
 const live = `  initContainers: [{name: s, image: x, restartPolicy: Always, livenessProbe: ${probe}}]\n${two}`;
 const ephemeral = `  ephemeralContainers: [{name: e, image: x}]\n${init}`;
 const change = (spec: string, name: string): string =>
-  spec.replace(`name: ${name}, image: x`, `name: ${name}, image: y`);
+  spec.replace(`name: ${name}, image: x`, `name: ${name}, image: z`);
 
 /** As `kill s; new sandbox 1; start i1 a`, empty for nothing. */
 function actionsOf(

@@ -25,7 +25,7 @@ describe("redirectsOf()", () => {
     const text =
       serviceText(
         "a",
-        "selector: {app: web}, ports: [{name: x, port: 80, targetPort: http}, {name: y, port: 9090}]",
+        "selector: {app: web}, ports: [{name: x, port: 80, targetPort: http}, {name: z, port: 9090}]",
       ) +
       serviceText("b", "selector: {app: web}, ports: [{port: 81, targetPort: 9090}]") +
       podText("web", "app: web", "", ports);

@@ -171,7 +171,7 @@ describe("Services", () => {
   test("looks up the host of an ExternalName, and reports one that has no address", async (t) => {
     const external =
       serviceText("db", "type: ExternalName, externalName: db.example.com") +
-      serviceText("no", "type: ExternalName, externalName: no.example.com") +
+      serviceText("none", "type: ExternalName, externalName: no.example.com") +
       podText("client", "app: client");
     const lookUp = (host: string): Promise<readonly string[]> =>
       host.startsWith("db") ? Promise.resolve(["192.0.2.9"]) : Promise.reject(new Error("ENOTFOUND"));
@@ -179,6 +179,6 @@ describe("Services", () => {
     await turns(5);
     await apply(server);
     assert.equal(hosts(server), `192.0.2.9\t${names.replaceAll("web", "db")}`);
-    assert.deepEqual(reports, ["service default/no: its name is not in /etc/hosts: ENOTFOUND"]);
+    assert.deepEqual(reports, ["service default/none: its name is not in /etc/hosts: ENOTFOUND"]);
   });
 });

@@ -106,13 +106,13 @@ describe("the first application", () => {
 
   test("pulls the images of volumes before their container, once each, and mounts what was pulled", async () => {
     const fixture = makeFixture();
-    const mounts = "volumeMounts: [{name: m, mountPath: /m, subPath: a}, {name: n, mountPath: /n}]";
+    const mounts = "volumeMounts: [{name: m, mountPath: /m, subPath: a}, {name: o, mountPath: /n}]";
     await up(fixture, {
       text: `
   containers: [{name: a, ${image}, ${mounts}}, {name: b, ${image}, ${mounts}}]
   volumes:
   - {name: m, image: {reference: "model:1"}}
-  - {name: n, image: {reference: busybox:1, pullPolicy: Never}}
+  - {name: o, image: {reference: busybox:1, pullPolicy: Never}}
   - {name: unused, image: {reference: "unused:1"}}`,
     });
     assert.deepEqual(fixture.cri.calls.slice(0, 3), [

@@ -294,10 +294,10 @@ test("the names of what is removed equal those of what was stored", async () => 
     "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {selector: {matchLabels: {a: b}}, " +
     'template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: "x:1"}]}}}';
   const cron =
-    "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k, namespace: n}\nspec: {schedule: '* * * * *', " +
+    "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k, namespace: ns}\nspec: {schedule: '* * * * *', " +
     'jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x:1"}]}}}}}';
   const files = [{ name: "f", text: [pod("a"), deployment, cron].join("\n---\n") }];
-  const expected = new Set(["default Pod/a", "default Deployment/d", "n CronJob/k"]);
+  const expected = new Set(["default Pod/a", "default Deployment/d", "ns CronJob/k"]);
   assert.deepEqual(namesToRemove(await readRemoval(files)), expected);
   for (const schedule of [false, true])
     assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
