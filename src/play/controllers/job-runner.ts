@@ -10,6 +10,7 @@ import { type Clock, pause } from "../kubelet/clock.js";
 import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
 import type { Manifest, PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
+import { failureAction } from "./pod-failure-policy.js";
 import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
 
 /** What all jobs of a play share. */
@@ -145,7 +146,7 @@ export class JobRunner {
       if (status !== undefined && hasEnded(status) && !this.#ends.has(name)) this.#ends.set(name, now);
     }
     const pods = statuses.map(({ name, wanted, status }) =>
-      jobPod(name, wanted, status, this.#ends.get(name) ?? now),
+      jobPod(this.job, name, wanted, status, this.#ends.get(name) ?? now),
     );
     const decision = decideJob(this.job, pods, { startedAt: this.#startedAt, now });
     if (decision.state !== this.#state) this.#reportState(decision);
@@ -202,6 +203,7 @@ export async function removeSurely(
 
 /** `endedAt`: for a pod that has ended before all of its containers could, as by its deadline during a pull. */
 export function jobPod(
+  { failureRules }: Pick<Job, "failureRules">,
   name: string,
   wanted: WantedPod,
   status: PodStatus | undefined,
@@ -214,7 +216,8 @@ export function jobPod(
   const ends = status.containerStatuses.map(({ state }) => state.terminated?.finishedAt ?? 0);
   const isWhole = ends.every((end) => end > 0);
   const finishedAt = hasEnded(status) ? { finishedAt: isWhole ? Math.max(...ends) : endedAt } : {};
-  return { ...pod, phase: status.phase, restarts, ...finishedAt };
+  const action = status.phase === "Failed" ? failureAction(failureRules, status) : undefined;
+  return { ...pod, phase: status.phase, restarts, action, ...finishedAt };
 }
 
 /** Whether they ask for the same, wherever that is written. */

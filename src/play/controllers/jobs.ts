@@ -2,7 +2,7 @@
  * What a Job does next: a pure decision from the job, its pods and the clock. The rules and numbers are those
  * of Kubernetes' job controller.
  */
-import type { Job } from "../manifests/workloads.js";
+import type { FailureAction, Job } from "../manifests/workloads.js";
 
 /** A pod of a job that exists, also one that has ended. The caller keeps ended pods until the job is removed. */
 export interface JobPod {
@@ -13,6 +13,8 @@ export interface JobPod {
   readonly phase: "Pending" | "Running" | "Succeeded" | "Failed";
   /** Restarts of all its containers. */
   readonly restarts: number;
+  /** Of a pod that has failed: what the podFailurePolicy makes of it. */
+  readonly action?: FailureAction | undefined;
   /** Milliseconds; of a pod that has ended. */
   readonly finishedAt?: number;
 }
@@ -45,6 +47,8 @@ export function decideJob(
 ): JobDecision {
   const active = pods.filter(isActive);
   const remove = active.map(({ name }) => name);
+  if (pods.some(({ action }) => action === "FailJob"))
+    return { state: "failed", reason: "PodFailurePolicy", make: [], remove };
   // Also of a queue of work that has a success: too many failures count before it.
   if (exceedsBackoffLimit(job, pods))
     return { state: "failed", reason: "BackoffLimitExceeded", make: [], remove };
@@ -129,7 +133,7 @@ function failureReason(job: Job, pods: readonly JobPod[], runsMs: number): strin
 }
 
 function exceedsBackoffLimit({ backoffLimit, template }: Job, pods: readonly JobPod[]): boolean {
-  if (pods.filter(({ phase }) => phase === "Failed").length > backoffLimit) return true;
+  if (pods.filter(countsAsFailure).length > backoffLimit) return true;
   if (template.pod.spec.restartPolicy !== "OnFailure") return false;
   const restarts = pods.filter(isActive).reduce((sum, pod) => sum + pod.restarts, 0);
   // A limit of 0 allows no restart; a limit of n ends the job at the restart number n.
@@ -151,7 +155,8 @@ function podsByIndex(pods: readonly JobPod[]): ReadonlyMap<number, readonly JobP
 /** Whether an index has failed for good. */
 function hasFailed({ backoffLimitPerIndex }: Job, own: readonly JobPod[]): boolean {
   if (backoffLimitPerIndex === undefined) return false;
-  return own.filter(({ phase }) => phase === "Failed").length > backoffLimitPerIndex;
+  if (own.some(({ action }) => action === "FailIndex")) return true;
+  return own.filter(countsAsFailure).length > backoffLimitPerIndex;
 }
 
 /** Time before which no pod takes the place of a failed one: 10 s doubled with each failure in a row, 10 min. */
@@ -168,6 +173,11 @@ function backOffUntil(pods: readonly JobPod[]): number {
     .map(({ finishedAt }) => finishedAt);
   if (failures.length === 0) return -Infinity;
   return Math.max(...failures) + Math.min(backOffMs * 2 ** (failures.length - 1), maximumBackOffMs);
+}
+
+/** The back-off is longer also after those that do not count. */
+function countsAsFailure({ phase, action }: JobPod): boolean {
+  return phase === "Failed" && action !== "Ignore";
 }
 
 function isActive({ phase }: JobPod): boolean {

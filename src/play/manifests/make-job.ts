@@ -35,6 +35,7 @@ export function makeJob(
   if (backoffLimitPerIndex !== undefined && policy === "OnFailure") {
     report("backoffLimitPerIndex", "needs restartPolicy: Never");
   }
+  checkFailurePolicy(spec, template, report);
   return {
     ...originOf(item),
     parallelism: parallelism ?? 1,
@@ -43,10 +44,42 @@ export function makeJob(
     backoffLimit: spec.backoffLimit ?? (backoffLimitPerIndex === undefined ? defaultBackoffLimit : Infinity),
     backoffLimitPerIndex,
     maxFailedIndexes,
+    failureRules: spec.podFailurePolicy?.rules ?? [],
     activeDeadlineSeconds: spec.activeDeadlineSeconds,
     isSuspended: spec.suspend ?? false,
     template,
   };
+}
+
+function checkFailurePolicy(
+  { podFailurePolicy, podReplacementPolicy = "Failed", backoffLimitPerIndex }: JobSpec,
+  { pod: { spec } }: PodTemplate,
+  report: (path: string, reason: string) => void,
+): void {
+  if (podFailurePolicy === undefined) return;
+  if (spec.restartPolicy === "OnFailure") report("podFailurePolicy", "needs restartPolicy: Never");
+  if (podReplacementPolicy !== "Failed")
+    report("podReplacementPolicy", "must be Failed with podFailurePolicy");
+  const names = [...spec.containers, ...(spec.initContainers ?? [])].map(({ name }) => name);
+  podFailurePolicy.rules.forEach(({ action, onExitCodes, onPodConditions = [] }, index) => {
+    const at = `podFailurePolicy.rules[${index}]`;
+    if (action === "FailIndex" && backoffLimitPerIndex === undefined)
+      report(`${at}.action`, "FailIndex needs backoffLimitPerIndex");
+    if ((onExitCodes === undefined) === (onPodConditions.length === 0))
+      report(at, "must have either onExitCodes or onPodConditions");
+    if (onExitCodes === undefined) return;
+    const { containerName, operator, values } = onExitCodes;
+    if (containerName !== undefined && !names.includes(containerName))
+      report(
+        `${at}.onExitCodes.containerName`,
+        `${JSON.stringify(containerName)} is no container of the pod`,
+      );
+    const isInOrder = values.every((value, place) => place === 0 || value > (values[place - 1] ?? value));
+    if (values.length === 0 || !isInOrder)
+      report(`${at}.onExitCodes.values`, "must be one or more, in ascending order");
+    if (operator === "In" && values.includes(0))
+      report(`${at}.onExitCodes.values`, "must not have 0 with the operator In: it is no failure");
+  });
 }
 
 export function makeCronJob(item: Item<TypeOf<typeof cronJob>>, job: Job): CronJob {

@@ -20,7 +20,11 @@ export const port = integer(1, 65_535);
 export const notNegative = integer(0, 2 ** 31 - 1);
 export const atLeastOne = integer(1, 2 ** 31 - 1);
 
+export const exitCode = integer(-(2 ** 31), 2 ** 31 - 1);
+
 export const needsApiServer = "needs an API server, which play does not have";
+/** Of files that stand-ins.ts makes. */
+export const noApiServer = "the file stands for that of an API server, which play does not have";
 export const singleNode = "has no meaning on a single node";
 
 /** Kubernetes writes quantities as text, but its manifests may have plain numbers. The result is text. */

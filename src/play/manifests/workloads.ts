@@ -1,6 +1,7 @@
 /** What a set of manifest files asks for. Every object is checked; references are resolved. */
 import type { Manifest, Owner, PodKey, PodObjects } from "./manifest.js";
 import type { Pod } from "./pod-schema.js";
+import type { JobSpec } from "./workload-schema.js";
 
 export interface Workloads {
   /**
@@ -65,11 +66,17 @@ export interface Job extends Place, ObjectKey {
   /** Number of failures of one index after which that index has failed. */
   readonly backoffLimitPerIndex: number | undefined;
   readonly maxFailedIndexes: number | undefined;
+  /** The podFailurePolicy. Of several rules that match, the first one counts. */
+  readonly failureRules: readonly FailureRule[];
   readonly activeDeadlineSeconds: number | undefined;
   /** Makes no pods. */
   readonly isSuspended: boolean;
   readonly template: PodTemplate;
 }
+
+export type FailureRule = NonNullable<JobSpec["podFailurePolicy"]>["rules"][number];
+
+export type FailureAction = FailureRule["action"];
 
 export interface CronJob extends Place, ObjectKey {
   /** As written, checked. */

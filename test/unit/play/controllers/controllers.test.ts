@@ -6,10 +6,11 @@ import { jobPod } from "../../../../src/play/controllers/job-runner.js";
 import { type JobPod, decideJob } from "../../../../src/play/controllers/jobs.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { shownPod } from "../view/shown-pod.js";
-import type { CronJob, Job } from "../../../../src/play/manifests/workloads.js";
+import type { CronJob, FailureAction, Job } from "../../../../src/play/manifests/workloads.js";
 
-async function job(spec: string, policy = "Never"): Promise<Job> {
-  const pod = `{restartPolicy: ${policy}, containers: [{name: c, image: x}]}`;
+async function job(spec: string, policy = "Never", names = "c"): Promise<Job> {
+  const containers = names.split(", ").map((name) => `{name: ${name}, image: x}`);
+  const pod = `{restartPolicy: ${policy}, containers: [${containers.join(", ")}]}`;
   const text = `apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {${spec}template: {spec: ${pod}}}`;
   const [found] = (await readWorkloads([{ name: "f", text }])).jobs;
   return found ?? assert.fail();
@@ -89,6 +90,34 @@ describe("decideJob()", () => {
     const indexed = await job("completions: 2, completionMode: Indexed, backoffLimitPerIndex: 0, ");
     assert.deepEqual(decideJob(indexed, pods("F", true), late).make, [{ index: 1, attempt: 0 }]);
     assert.equal(decideJob(indexed, pods("FS", true), late).reason, "FailedIndexes");
+  });
+
+  const policy = "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [1]}}]}, ";
+  const failing = (letters: string, ...actions: readonly FailureAction[]): readonly JobPod[] =>
+    pods(letters, true).map((pod, at) => ({ ...pod, action: actions[at] }));
+
+  test("does not count what the podFailurePolicy ignores, and makes another", async () => {
+    const ignoring = await job(`backoffLimit: 0, ${policy}`);
+    const [first] = pods("F");
+    const ignored = [{ ...(first ?? assert.fail()), action: "Ignore" } as const];
+    assert.deepEqual(decideJob(ignoring, ignored, late).make, [{ attempt: 1 }]);
+    assert.equal(decideJob(ignoring, pods("F"), late).reason, "BackoffLimitExceeded");
+    // The back-off is that of two failures.
+    const twice = [...ignored, { ...(pods("FF")[1] ?? assert.fail()), action: "Ignore" } as const];
+    assert.equal(decideJob(ignoring, twice, { startedAt: 0, now: 1 }).wakeAt, 20_000);
+  });
+
+  test("fails at once by FailJob, also with a success, and removes what runs", async () => {
+    const indexed = await job("completions: 3, parallelism: 3, completionMode: Indexed, ");
+    const { state, reason, remove } = decideJob(indexed, failing("SFR", "Count", "FailJob"), late);
+    assert.deepEqual([state, reason, remove], ["failed", "PodFailurePolicy", ["j-2"]]);
+  });
+
+  test("gives up an index by FailIndex, before its limit, and not by what is ignored", async () => {
+    const indexed = await job("completions: 2, completionMode: Indexed, backoffLimitPerIndex: 1, ");
+    assert.deepEqual(decideJob(indexed, failing("F", "FailIndex"), late).make, [{ index: 1, attempt: 0 }]);
+    const ignored = failing("FS", "Ignore").flatMap((pod) => [pod, { ...pod, attempt: 1 }]);
+    assert.deepEqual(decideJob(indexed, ignored, late).make, [{ index: 0, attempt: 2 }]);
   });
 
   test("counts the restarts of OnFailure", async () => {
@@ -193,9 +222,30 @@ describe("decideCronJob()", () => {
   });
 });
 
+const rules: readonly (readonly [string, string, string?])[] = [
+  ["onExitCodes: {operator: In, values: [3]}", "a=3 b=0", "Count"],
+  ["onExitCodes: {operator: In, values: [3]}", "a=4 b=0"],
+  ["onExitCodes: {operator: NotIn, values: [3]}", "a=4 b=0", "Count"],
+  ["onExitCodes: {operator: NotIn, values: [3]}", "a=3 b=0"],
+  ["onExitCodes: {containerName: b, operator: In, values: [3]}", "a=3 b=1"],
+  ["onExitCodes: {containerName: i, operator: In, values: [3]}", "i=3", "Count"],
+  ["onPodConditions: [{type: DisruptionTarget}, {type: PodScheduled}]", "a=3 b=0", "Count"],
+  ["onPodConditions: [{type: PodScheduled, status: 'False'}]", "a=3 b=0"],
+  ["onExitCodes: {operator: In, values: [3]}", "a=0 b=0"],
+];
+for (const [rule, there, expected] of rules) {
+  test(`${rule} of a podFailurePolicy ${expected === undefined ? "leaves out" : "takes"} ${there}`, async () => {
+    const lines = "  restartPolicy: Never\n  containers: [{name: a, image: x}, {name: b, image: x}]";
+    const { status } = await shownPod(`${lines}\n  initContainers: [{name: i, image: x}]`, there);
+    const spec = `podFailurePolicy: {rules: [{action: Count, ${rule}}, {action: Ignore, ${rule}}]}, `;
+    const { failureRules } = await job(spec, "Never", "a, b, i");
+    assert.equal(jobPod({ failureRules }, "j-0", { attempt: 0 }, status, 0).action, expected);
+  });
+}
+
 test("jobPod() takes the time at which the end was seen when a container has none", async () => {
   const { status } = await shownPod("  containers: [{name: a, image: x}]", "");
   assert.ok(status);
   const failed = { ...status, phase: "Failed" } as const;
-  assert.equal(jobPod("j-0", { attempt: 0 }, failed, 5000).finishedAt, 5000);
+  assert.equal(jobPod({ failureRules: [] }, "j-0", { attempt: 0 }, failed, 5000).finishedAt, 5000);
 });
