@@ -77,7 +77,7 @@ function checkVolumes(volumes: readonly Volume[], report: Report): void {
     checkDownwardFiles(volume.downwardAPI?.items, `${at}.downwardAPI`, report);
     volume.projected?.sources?.forEach((source, number) => {
       const path = `${at}.projected.sources[${number}]`;
-      const given = (["configMap", "secret", "downwardAPI"] as const).filter(
+      const given = (["configMap", "secret", "downwardAPI", "serviceAccountToken"] as const).filter(
         (one) => source[one] !== undefined,
       );
       if (given.length > 1) report(path, `must not be both ${given.join(" and ")}`);

@@ -3,8 +3,9 @@ import { parseQuantity } from "../../domain/quantity.js";
 import { type Collected, type ItemPlace, originOf } from "./collect.js";
 import type { ClaimSpec } from "./object-schema.js";
 import type { Pod } from "./pod-schema.js";
-import type { ObjectData, Owner, SecretData } from "./manifest.js";
+import { type ObjectData, type Owner, type SecretData, serviceAccountOf } from "./manifest.js";
 import type { NamespaceObjects } from "./references.js";
+import { rootCertificates, rootCertificatesData } from "./stand-ins.js";
 import type { Claim } from "./workloads.js";
 
 export interface ObjectIndex {
@@ -17,9 +18,11 @@ export interface ObjectIndex {
 
 export function indexObjects(items: Collected): ObjectIndex {
   const configMaps = new Map<string, Map<string, ObjectData>>();
+  const binaryKeys = new Map<string, Map<string, readonly string[]>>();
   const secrets = new Map<string, Map<string, SecretData>>();
   for (const { namespace, name, value } of items.ConfigMap) {
     put(configMaps, namespace, name, { ...value.data, ...value.binaryData });
+    if (value.binaryData !== undefined) put(binaryKeys, namespace, name, Object.keys(value.binaryData));
   }
   for (const { namespace, name, value } of items.Secret) {
     // stringData wins, as in the API server.
@@ -40,15 +43,16 @@ export function indexObjects(items: Collected): ObjectIndex {
     of: (namespace, more = new Set()) => {
       const own = claims.filter((claim) => claim.namespace === namespace).map(({ name }) => name);
       return {
-        configMaps: configMaps.get(namespace) ?? new Map<string, ObjectData>(),
+        configMaps: new Map([[rootCertificates, rootCertificatesData], ...(configMaps.get(namespace) ?? [])]),
+        binaryKeys: binaryKeys.get(namespace) ?? new Map<string, readonly string[]>(),
         secrets: secrets.get(namespace) ?? new Map<string, SecretData>(),
         claims: new Set([...own, ...more]),
       };
     },
     withAccount: (pod) => {
       const { spec, metadata } = pod;
-      const account = spec.serviceAccountName ?? spec.serviceAccount ?? "default";
-      const found = accounts.get(`${metadata.namespace ?? "default"}/${account}`)?.imagePullSecrets;
+      const account = `${metadata.namespace ?? "default"}/${serviceAccountOf(pod)}`;
+      const found = accounts.get(account)?.imagePullSecrets;
       if (found === undefined || (spec.imagePullSecrets ?? []).length > 0) return pod;
       return { ...pod, spec: { ...spec, imagePullSecrets: found } };
     },

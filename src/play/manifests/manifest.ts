@@ -1,6 +1,11 @@
 /** A pod to play, with all that it refers to. */
 import type { Pod } from "./pod-schema.js";
 
+/** The API server writes `default` into a pod that names none. */
+export function serviceAccountOf({ spec }: Pick<Pod, "spec">): string {
+  return spec.serviceAccountName ?? spec.serviceAccount ?? "default";
+}
+
 /** What identifies a pod on the node. */
 export interface PodKey {
   readonly namespace: string;
@@ -19,6 +24,8 @@ export type ObjectData = Readonly<Record<string, Buffer>>;
 /** The objects of the pod's namespace that the pod refers to. */
 export interface PodObjects {
   readonly configMaps: ReadonlyMap<string, ObjectData>;
+  /** Of ConfigMaps, by their name: the keys of `binaryData`, which are no variables. */
+  readonly binaryKeys?: ReadonlyMap<string, readonly string[]>;
   /** Also those of imagePullSecrets. Never shown. */
   readonly secrets: ReadonlyMap<string, SecretData>;
 }

@@ -58,6 +58,10 @@ const podSecurityContext = object({
 const automount: Reader<never> = (value, path, problems) =>
   value === false ? undefined : passedOver(needsApiServer)(value, path, problems);
 
+/** On one node only the OOM score of this class counts. */
+const priorityClass: Reader<"system-node-critical"> = (value, path, problems) =>
+  value === "system-node-critical" ? value : passedOver(singleNode)(value, path, problems);
+
 /** The spec of a pod, also that of a pod template. */
 export const readPodSpec = object({
   containers: mandatory(list(container)),
@@ -100,7 +104,7 @@ export const readPodSpec = object({
   schedulingGates: passedOver(singleNode),
   schedulingGroup: passedOver(singleNode),
   priority: passedOver(singleNode),
-  priorityClassName: passedOver(singleNode),
+  priorityClassName: priorityClass,
   preemptionPolicy: passedOver(singleNode),
   // Variables may ask for the name of the service account.
   serviceAccount: passedOverBut(string(dnsSubdomain), needsApiServer),

@@ -1,7 +1,9 @@
 /** The objects that a pod refers to. */
 import type { Pod, PodSpec } from "./pod-schema.js";
 import type { ObjectData, PodObjects, SecretData } from "./manifest.js";
+import { noApiServer } from "./readers.js";
 import type { Problem } from "./schema.js";
+import { rootCertificatesData } from "./stand-ins.js";
 
 export interface Reference {
   readonly kind: "ConfigMap" | "Secret";
@@ -14,8 +16,11 @@ export interface Reference {
 }
 
 /** All ConfigMaps and Secrets of the pod, except those of imagePullSecrets. */
-export function referencesOf(spec: PodSpec): readonly Reference[] {
-  return [...variableReferences(spec), ...volumeReferences(spec)];
+export function referencesOf(spec: PodSpec): readonly (Reference & { readonly isVariable: boolean })[] {
+  return [
+    ...variableReferences(spec).map((reference) => ({ ...reference, isVariable: true })),
+    ...volumeReferences(spec).map((reference) => ({ ...reference, isVariable: false })),
+  ];
 }
 
 function variableReferences(spec: PodSpec): readonly Reference[] {
@@ -86,9 +91,7 @@ function files(
 }
 
 /** The ConfigMaps and Secrets of one namespace, by name. */
-export interface NamespaceObjects {
-  readonly configMaps: ReadonlyMap<string, ObjectData>;
-  readonly secrets: ReadonlyMap<string, SecretData>;
+export interface NamespaceObjects extends Required<PodObjects> {
   readonly claims: ReadonlySet<string>;
 }
 
@@ -97,14 +100,19 @@ export function resolveObjects(pod: Pod, objects: NamespaceObjects, problems: Pr
   const { spec } = pod;
   const configMaps = new Map<string, ObjectData>();
   const secrets = new Map<string, SecretData>();
+  const binaryKeys = new Map<string, readonly string[]>();
   const missing = new Set<string>();
-  for (const { kind, name, key, isOptional, path } of referencesOf(spec)) {
+  for (const { kind, name, key, isOptional, isVariable, path } of referencesOf(spec)) {
     const configMap = kind === "ConfigMap" ? objects.configMaps.get(name) : undefined;
     const secret = kind === "Secret" ? objects.secrets.get(name) : undefined;
+    const binary = kind === "ConfigMap" ? objects.binaryKeys.get(name) : undefined;
     if (configMap !== undefined) configMaps.set(name, configMap);
+    if (binary !== undefined) binaryKeys.set(name, binary);
     if (secret !== undefined) secrets.set(name, secret);
     const data = configMap ?? secret?.data;
     const named = `${kind} ${JSON.stringify(name)}`;
+    if (configMap === rootCertificatesData && key === undefined)
+      problems.push({ path: `spec.${path}`, reason: noApiServer, kind: "passedOver" });
     if (isOptional) continue;
     if (data === undefined) {
       const reason = `${named} is in none of the files`;
@@ -112,6 +120,9 @@ export function resolveObjects(pod: Pod, objects: NamespaceObjects, problems: Pr
       missing.add(named);
     } else if (key !== undefined && !Object.hasOwn(data, key)) {
       const reason = `${named} has no key ${JSON.stringify(key)}`;
+      problems.push({ path: `spec.${path}`, reason, kind: "malformed" });
+    } else if (key !== undefined && isVariable && binary?.includes(key) === true) {
+      const reason = `${named} has ${JSON.stringify(key)} in binaryData, which no variable can be: mount it`;
       problems.push({ path: `spec.${path}`, reason, kind: "malformed" });
     }
   }
@@ -128,5 +139,5 @@ export function resolveObjects(pod: Pod, objects: NamespaceObjects, problems: Pr
     const path = `spec.volumes[${index}].persistentVolumeClaim`;
     problems.push({ path, reason, kind: "malformed" });
   });
-  return { configMaps, secrets };
+  return { configMaps, secrets, ...(binaryKeys.size === 0 ? {} : { binaryKeys }) };
 }

@@ -1,7 +1,7 @@
 /** The volumes of a pod. */
 import { claimSpec } from "./object-schema.js";
 import { dnsLabel, dnsSubdomain, nodePath, notEmpty, relativePath } from "./names.js";
-import { quantity } from "./readers.js";
+import { noApiServer, quantity } from "./readers.js";
 import {
   type Reader,
   type TypeOf,
@@ -14,6 +14,7 @@ import {
   notHonoured,
   object,
   oneOf,
+  passedOverBut,
   string,
 } from "./schema.js";
 
@@ -88,7 +89,15 @@ const clusterTrustBundle: Reader<never> = (value, path, problems) => {
   return undefined;
 };
 
-const noTokens = notHonoured("not honoured: needs an API server that issues it");
+const serviceAccountToken = passedOverBut(
+  object({
+    path: mandatory(filePath),
+    audience: string(),
+    // The token never expires: nothing that it could open is there.
+    expirationSeconds: integer(600, 2 ** 32),
+  }),
+  noApiServer,
+);
 
 const volumeFields = object({
   name: mandatory(string(dnsLabel)),
@@ -121,8 +130,8 @@ const volumeFields = object({
         }),
         secret: object({ name: mandatory(string(dnsSubdomain)), items: keyPaths, optional: boolean() }),
         downwardAPI: object({ items: downwardFiles }),
-        serviceAccountToken: noTokens,
-        podCertificate: noTokens,
+        serviceAccountToken,
+        podCertificate: notHonoured("not honoured: needs an API server that issues it"),
         clusterTrustBundle,
       }),
     ),

@@ -11,6 +11,7 @@ import {
   type Reader,
   type TypeOf,
   integer,
+  list,
   mandatory,
   mapOf,
   object,
@@ -49,6 +50,7 @@ const record = object({
   owner: object({ kind: mandatory(string()), name: mandatory(string()) }),
   pod: mandatory(readPod),
   configMaps: mandatory(mapOf(data)),
+  binaryKeys: mapOf(list(string())),
   secrets: mandatory(mapOf(object({ type: mandatory(string()), data: mandatory(data) }))),
 });
 
@@ -131,19 +133,21 @@ function parseRecord(text: string, path: string, uid: string): Manifest {
     const remedy = "play the manifest again, or remove the pod by the program that wrote it";
     throw new ShimError("invalid", `read "${path}": ${what}: damaged, or of another version; ${remedy}`);
   }
-  const { source, hash, key, owner, pod, configMaps, secrets } = read;
+  const { source, hash, key, owner, pod, configMaps, binaryKeys, secrets } = read;
   const objects = {
     configMaps: new Map(Object.entries(configMaps)),
     secrets: new Map(Object.entries(secrets)),
+    ...(binaryKeys === undefined ? {} : { binaryKeys: new Map(Object.entries(binaryKeys)) }),
   };
   return { source, hash, key, pod, objects, ...(owner === undefined ? {} : { owner }) };
 }
 
-function encodeObjects({ configMaps, secrets }: PodObjects): object {
+function encodeObjects({ configMaps, binaryKeys, secrets }: PodObjects): object {
   const encode = (values: ObjectData): object =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [key, value.toString("base64")]));
   return {
     configMaps: Object.fromEntries([...configMaps].map(([name, values]) => [name, encode(values)])),
+    binaryKeys: binaryKeys && Object.fromEntries(binaryKeys),
     secrets: Object.fromEntries(
       [...secrets].map(([name, secret]) => [name, { type: secret.type, data: encode(secret.data) }]),
     ),

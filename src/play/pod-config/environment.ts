@@ -24,7 +24,7 @@ export function containerEnvironment(input: EnvironmentInput): ReadonlyMap<strin
     const data =
       configMapRef === undefined
         ? secretRef && objectData("Secret", secretRef, manifest.objects)
-        : objectData("ConfigMap", configMapRef, manifest.objects);
+        : textData(configMapRef, manifest.objects);
     for (const [key, value] of Object.entries(data ?? {}))
       variables.set(prefix + key, textOf(prefix + key, value));
   }
@@ -59,7 +59,7 @@ function keyOf(
   objects: PodObjects,
 ): string | undefined {
   const { name, key, optional = false } = reference;
-  const data = objectData(kind, reference, objects);
+  const data = kind === "ConfigMap" ? textData(reference, objects) : objectData(kind, reference, objects);
   const value = data !== undefined && Object.hasOwn(data, key) ? data[key] : undefined;
   if (value !== undefined) return textOf(variable, value);
   if (optional) return undefined;
@@ -76,6 +76,17 @@ export function objectData(
   if (data === undefined && !optional)
     throw new ShimError("notFound", `use ${kind} "${name}": it is in none of the files`);
   return data;
+}
+
+/** The data of a ConfigMap that can be variables: all but its `binaryData`. */
+function textData(
+  reference: { readonly name: string; readonly optional?: boolean | undefined },
+  objects: PodObjects,
+): ObjectData | undefined {
+  const data = objectData("ConfigMap", reference, objects);
+  const binary = objects.binaryKeys?.get(reference.name) ?? [];
+  if (data === undefined || binary.length === 0) return data;
+  return Object.fromEntries(Object.entries(data).filter(([key]) => !binary.includes(key)));
 }
 
 /** The value itself is in no error: it may be secret. */

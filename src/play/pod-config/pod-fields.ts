@@ -1,6 +1,7 @@
 /** Values of the downward API: fields and resources of a pod, as text. Pure. */
 import { ShimError } from "../../lib/errors.js";
 import { parseQuantity } from "../../domain/quantity.js";
+import { serviceAccountOf } from "../manifests/manifest.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { NodeFacts } from "./cri-config.js";
 import { amountOf, isHugePages, limitOf, type PodContainer, requestOf } from "./resources.js";
@@ -11,9 +12,6 @@ export interface PodFacts {
   /** None before the sandbox has a network. */
   readonly podIps: readonly string[];
 }
-
-/** What the API server writes into a pod that names no service account. */
-const defaultServiceAccount = "default";
 
 /** The value of a `fieldRef`. Throws `invalid` for a field that Kubernetes does not offer. */
 export function podField(fieldPath: string, { manifest, node, podIps }: PodFacts): string {
@@ -40,7 +38,7 @@ export function podField(fieldPath: string, { manifest, node, podIps }: PodFacts
     case "spec.nodeName":
       return node.name;
     case "spec.serviceAccountName":
-      return pod.spec.serviceAccountName ?? pod.spec.serviceAccount ?? defaultServiceAccount;
+      return serviceAccountOf(pod);
     case "status.hostIP":
       return node.addresses[0] ?? "";
     case "status.hostIPs":

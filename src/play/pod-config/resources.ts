@@ -229,7 +229,7 @@ export function cpuQuota(millis: bigint): bigint {
  */
 function oomScoreAdj(container: PodContainer, spec: PodSpec, nodeBytes: bigint): bigint {
   const qos = qosClass(spec);
-  if (qos === "Guaranteed") return -997n;
+  if (qos === "Guaranteed" || spec.priorityClassName !== undefined) return -997n;
   if (qos === "BestEffort") return 1000n;
   const all = [...(spec.initContainers ?? []), ...spec.containers];
   const request = podLevelRequest(spec, "memory");

@@ -4,6 +4,7 @@ import type { Volume } from "../manifests/pod-schema.js";
 import type { ObjectData } from "../manifests/read-manifests.js";
 import { objectData } from "./environment.js";
 import { type PodFacts, podField, resourceField } from "./pod-fields.js";
+import { standInToken } from "../manifests/stand-ins.js";
 
 export interface VolumeFile {
   readonly content: Buffer;
@@ -47,6 +48,11 @@ function filesOf(source: Source, volume: string, defaultMode: number, facts: Pod
   const { objects } = facts.manifest;
   if (source.downwardAPI !== undefined)
     return downwardFiles(source.downwardAPI.items, volume, defaultMode, facts);
+  if (source.serviceAccountToken !== undefined) {
+    const { path, audience = "" } = source.serviceAccountToken;
+    const content = Buffer.from(standInToken(facts.manifest, audience));
+    return new Map([[path, { content, mode: defaultMode }]]);
+  }
   const [kind, reference] =
     source.configMap === undefined
       ? (["Secret", source.secret] as const)

@@ -119,11 +119,9 @@ async function probeByExec(
   }
 }
 
-/** Only values that stand in the manifest: the kubelet knows no others here. */
+/** The kubelet knows only values that stand in the manifest here: others are empty. */
 function expanded(command: readonly string[], { env = [] }: HandlerTarget["container"]): readonly string[] {
-  const variables = new Map(
-    env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value] as const])),
-  );
+  const variables = new Map(env.map(({ name, value = "" }) => [name, value] as const));
   return command.map((word) => expandVariables(word, variables));
 }
 

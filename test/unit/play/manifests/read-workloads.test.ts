@@ -128,9 +128,43 @@ describe("readWorkloads() follows references", () => {
     });
   }
 
-  test("and reports a key that is missing", async () => {
-    const text = pod(env("configMapKeyRef: {name: a, key: k}")) + object("ConfigMap", "data: {}");
-    await assert.rejects(read(text), /ConfigMap "a" has no key "k"/);
+  test("and reports a key that is missing, and for a variable one of binaryData", async () => {
+    const text = pod(env("configMapKeyRef: {name: a, key: k}"));
+    const configMap = (data: string): string => object("ConfigMap", data);
+    await assert.rejects(read(text + configMap("data: {}")), /ConfigMap "a" has no key "k"/);
+    const binary = configMap("binaryData: {k: dg==}");
+    await assert.rejects(
+      read(text + binary),
+      /env\[0\].*ConfigMap "a" has "k" in binaryData, which no variable can/,
+    );
+    const from = "containers: [{name: c, image: x, envFrom: [{configMapRef: {name: a}}]}]";
+    const { pods } = await read(pod(from) + binary);
+    assert.deepEqual(pods[0]?.objects.binaryKeys?.get("a"), ["k"]);
+  });
+
+  test("and stands in for what only an API server has, with one line, unless a file has it", async () => {
+    const volume =
+      "volumes: [{name: kube-api-access-x, projected: {sources: [" +
+      "{serviceAccountToken: {path: token, expirationSeconds: 3607}}, " +
+      "{configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}, " +
+      "{downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}}]";
+    const text = pod(`containers: [${container}], ${volume}`);
+    const { pods, notices } = await read(text);
+    assert.match(
+      String(pods[0]?.objects.configMaps.get("kube-root-ca.crt")?.["ca.crt"]),
+      /^# .* no API server/,
+    );
+    assert.deepEqual(summarizeNotices(notices), [
+      "passed over in Pod web: spec.volumes[].projected.sources[].serviceAccountToken, " +
+        "spec.volumes[].projected.sources[].configMap: the file stands for that of an API server, which play does not have",
+    ]);
+    const own = await read(text + object("ConfigMap", "data: {ca.crt: own}", "kube-root-ca.crt"));
+    assert.equal(String(own.pods[0]?.objects.configMaps.get("kube-root-ca.crt")?.["ca.crt"]), "own");
+    assert.equal(own.notices.length, 1);
+    await assert.rejects(
+      read(text.replace("3607", "599")),
+      /expirationSeconds: must be a whole number from 600/,
+    );
   });
 
   test("and gives a pod the imagePullSecrets of its service account", async () => {
@@ -157,6 +191,44 @@ describe("readWorkloads() refuses", () => {
     ],
     ["a Deployment that does not restart", never, /must be Always/],
     ["a Job that always restarts", workload("Job"), /must be Never or OnFailure/],
+    ...(
+      [
+        [
+          "{action: FailIndex, onExitCodes: {operator: In, values: [1]}}",
+          /rules\[0\]\.action: FailIndex needs/,
+        ],
+        ["{action: Ignore}", /rules\[0\]: must have either onExitCodes or onPodConditions/],
+        ["{action: Count, onExitCodes: {operator: In, values: [0]}}", /values: must not have 0/],
+        [
+          "{action: Count, onExitCodes: {operator: NotIn, values: [2, 1]}}",
+          /values: must be one or more, in asc/,
+        ],
+        [
+          "{action: Count, onExitCodes: {containerName: d, operator: In, values: [1]}}",
+          /"d" is no container/,
+        ],
+      ] as const
+    ).map(
+      ([rule, expected]) =>
+        [
+          `the rule ${rule} of a podFailurePolicy`,
+          workload(
+            "Job",
+            `podFailurePolicy: {rules: [${rule}]}, `,
+            `restartPolicy: Never, containers: [${container}]`,
+          ),
+          expected,
+        ] as const,
+    ),
+    [
+      "a podFailurePolicy with restarts",
+      workload(
+        "Job",
+        "podFailurePolicy: {rules: []}, ",
+        `restartPolicy: OnFailure, containers: [${container}]`,
+      ),
+      /podFailurePolicy: needs restartPolicy: Never/,
+    ],
     [
       "two workloads with one name of pods",
       `${workload("Deployment")}---\n${workload("DaemonSet")}`,

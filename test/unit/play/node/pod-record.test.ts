@@ -13,6 +13,7 @@ async function somePod(): Promise<Manifest> {
     owner: { kind: "Deployment", name: "web" },
     objects: {
       configMaps: new Map([["web", { a: Buffer.from([0, 255]) }]]),
+      binaryKeys: new Map([["web", ["a"]]]),
       secrets: new Map([["key", { type: "Opaque", data: { k: Buffer.from("s") } }]]),
     },
   };

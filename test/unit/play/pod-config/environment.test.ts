@@ -9,9 +9,10 @@ const bytes = (data: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value)]));
 const objects: PodObjects = {
   configMaps: new Map([
-    ["web", bytes({ HOST: "db", "a.b-c": "dotted", REF: "$(HOST)" })],
+    ["web", bytes({ HOST: "db", "a.b-c": "dotted", REF: "$(HOST)", BIN: "text" })],
     ["empty", {}],
   ]),
+  binaryKeys: new Map([["web", ["BIN"]]]),
   secrets: new Map([
     ["key", { type: "Opaque", data: { TOKEN: Buffer.from("t0k"), BLOB: Buffer.from([0xff, 0x00]) } }],
   ]),
@@ -46,7 +47,7 @@ test("values refer to the variables before them, not after, and the last entry o
   });
 });
 
-test("envFrom takes all keys, with the prefix, as they are; env replaces them", async () => {
+test("envFrom takes all keys but those of binaryData, with the prefix, as they are; env replaces them", async () => {
   const from = "[{configMapRef: {name: web}}, {prefix: P_, configMapRef: {name: web}}]";
   assert.deepEqual(await environmentOf(`envFrom: ${from}, env: [{name: REF, value: $(P_HOST)!}]`), {
     ...{ HOST: "db", "a.b-c": "dotted", REF: "db!" },
@@ -130,6 +131,7 @@ describe("what is missing", () => {
     ["env: [{name: X, valueFrom: {secretKeyRef: {name: no, key: k}}}]", /Secret "no": it is in none/],
     ["env: [{name: X, valueFrom: {secretKeyRef: {name: key, key: k}}}]", /"X": Secret "key" has no key "k"/],
     ["env: [{name: X, valueFrom: {secretKeyRef: {name: key, key: constructor}}}]", /has no key/],
+    ["env: [{name: X, valueFrom: {configMapKeyRef: {name: web, key: BIN}}}]", /has no key "BIN"/],
     ["env: [{name: X, valueFrom: {fieldRef: {fieldPath: status.phase}}}]", /no such field/],
     ["env: [{name: X, valueFrom: {resourceFieldRef: {resource: limits.gpu}}}]", /no such resource/],
   ];

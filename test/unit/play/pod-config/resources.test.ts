@@ -49,6 +49,17 @@ for (const [resources, qos, [shares, quota, memory, oom]] of cases) {
   });
 }
 
+test("a pod of the class system-node-critical has the OOM score of a Guaranteed one", async () => {
+  const { pod } = await podWith(
+    "  priorityClassName: system-node-critical\n  containers: [{name: c, image: x}]",
+  );
+  assert.equal(linuxResources(pod.spec.containers[0] ?? assert.fail(), pod.spec, node).oom_score_adj, "-997");
+  const other = await podWith(
+    "  priorityClassName: system-cluster-critical\n  containers: [{name: c, image: x}]",
+  );
+  assert.equal(other.pod.spec.priorityClassName, undefined);
+});
+
 test("qosClass() counts init containers", async () => {
   const limits = "resources: {limits: {cpu: 1, memory: 1G}}";
   const { pod } = await podWith(

@@ -127,6 +127,19 @@ describe("volumePreparations()", () => {
     });
   }
 
+  test("makes a token that says what it is, of the form and the claims of a cluster's", async () => {
+    const volume =
+      "projected: {defaultMode: 0o400, sources: [{serviceAccountToken: {path: t, audience: vault}}]}";
+    assert.deepEqual((await filesOf(volume, true)).files, { t: "400" });
+    const [head = "", claims = "", signature = ""] = ((await filesOf(volume)).files["t"] ?? "").split(".");
+    const decode = (part: string): string => Buffer.from(part, "base64url").toString();
+    assert.equal((JSON.parse(decode(head)) as { typ: string }).typ, "JWT");
+    const { aud, sub, exp } = JSON.parse(decode(claims)) as Readonly<Record<"aud" | "sub" | "exp", unknown>>;
+    assert.deepEqual([aud, sub], [["vault"], "system:serviceaccount:default:default"]);
+    assert.ok(Number(exp) > Date.now() / 1000);
+    assert.match(decode(signature), /not signed/);
+  });
+
   test("takes the mode of an item, else the volume's", async () => {
     const volume =
       "configMap: {name: web, defaultMode: 0o400, items: [{key: a, path: a, mode: 0o755}, {key: b, path: b}]}";

@@ -85,7 +85,7 @@ describe("a probe by a command", () => {
       asked.push([id, command, seconds]);
       return Promise.resolve(exited(0, "fine"));
     };
-    const given = { exec: { command: ["test", "$(A)", "$(B)", "$$(A)"] }, timeoutSeconds: 7 };
+    const given = { exec: { command: ["test", "$(A)", "$(B)", "$(C)", "$$(A)"] }, timeoutSeconds: 7 };
     const container = {
       env: [
         { name: "A", value: "1" },
@@ -94,7 +94,7 @@ describe("a probe by a command", () => {
     };
     const outcome = await handlers(execSync).probe(given, target(container), never);
     assert.deepEqual(outcome, { result: "success", message: "fine" });
-    assert.deepEqual(asked, [["c1", ["test", "1", "$(B)", "$(A)"], 7]]);
+    assert.deepEqual(asked, [["c1", ["test", "1", "", "$(C)", "$(A)"], 7]]);
   });
 
   test("fails with another exit code, and says the output, up to 10 KiB", async () => {
