@@ -68,7 +68,28 @@ spec:
       "apiVersion: extensions/v1beta1\nkind: Deployment\n",
       /line 2: kind: .* the apiVersion of a Deployment is apps\/v1/,
     ],
-    ["an unknown kind", "apiVersion: v1\nkind: Pot\n", /"v1 Pot" is not a kind that play knows/],
+    ...(
+      [
+        ["v1 Pot", "is not a kind that play knows: did you mean Pod?"],
+        ["v1 Deployment", "is not served by Kubernetes 1.36: the apiVersion of a Deployment is apps/v1"],
+        ["app/v1 Deployment", "the apiVersion of a Deployment is apps/v1"],
+        ["apps/v2 Deployment", "the apiVersion of a Deployment is apps/v1"],
+        ["apps.k8s.io/v1 Deployment", "the apiVersion of a Deployment is apps/v1"],
+        ["apps/v1 Deploymnet", "did you mean Deployment?"],
+        ["apps/v1 Canary", "is not a kind that play knows"],
+        ["app/v1 Canary", "did you mean the API group apps?"],
+        ["v1 Ingress", "its apiVersion is networking.k8s.io/v1 or the like"],
+        ["networking.k8s.oi/v1 Ingress", "its apiVersion is networking.k8s.io/v1 or the like"],
+        ["networking.k8s.io/1 Ingress", "its apiVersion is networking.k8s.io/v1 or the like"],
+        ["networking.k8s.io/v1 Ingres", "did you mean Ingress?"],
+        ["networking.k8s.oi/v1 Canary", "did you mean the API group networking.k8s.io?"],
+        ["compose Project", "is not a kind that play knows"],
+      ] as const
+    ).map(([object, reason]) => {
+      const [apiVersion = "", kind = ""] = object.split(" ");
+      const text = `apiVersion: ${apiVersion}\nkind: ${kind}\n`;
+      return [object, text, new RegExp(`kind: "${object}" .*${reason.replace("?", "\\?")}$`)] as const;
+    }),
     ["a kustomization", "apiVersion: kustomize.config.k8s.io/v1\nkind: Kustomization\n", /kustomize build/],
     ["an unknown field", spec("Command: []"), /the field is command/],
     ["a document without kind", "metadata: {}\n", /kind and apiVersion must be given/],
@@ -138,6 +159,27 @@ spec:
       await assert.rejects(readWorkloads([{ name: "f.yaml", text }]), /f\.yaml/);
     });
   }
+
+  test("passes over kinds of other groups, and those of Kubernetes that have no meaning here", async () => {
+    const kinds = [
+      "networking.k8s.io/v1 IngressClass",
+      "networking.k8s.io/v1 TrafficSplit",
+      "networking.k8s.io/v1 ServiceCIDR",
+      "apps/v1 ControllerRevision",
+      "autoscaling.k8s.io/v1 VerticalPodAutoscaler",
+      "app.k8s.io/v1beta1 Application",
+      "policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy",
+      "kubeadm.k8s.io/v1beta4 ClusterConfiguration",
+      "serving.knative.dev/v1 Service",
+      "batch.volcano.sh/v1alpha1 Job",
+    ];
+    const documents = kinds.map((one) => `---\napiVersion: ${one.replace(" ", "\nkind: ")}\n`);
+    const { notices } = await readWorkloads([{ name: "f.yaml", text: minimal + documents.join("") }]);
+    assert.deepEqual(
+      notices.map(({ object }) => object),
+      kinds.map((one) => one.split(" ")[1]),
+    );
+  });
 
   test("reads the pods of a List, and names their place in errors", async () => {
     const list = (items: string): string => `apiVersion: v1\nkind: List\nitems: [${items}]\n`;
