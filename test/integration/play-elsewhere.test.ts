@@ -71,6 +71,7 @@ spec:
     - {name: conf, mountPath: /conf}
     - {name: memory, mountPath: /memory}
     - {name: disk, mountPath: /disk}
+    - {name: disk, mountPath: /conf/nested/disk}
     - {name: disk, mountPath: /part, subPath: a/b}
     - {name: data, mountPath: /data}
 `;

@@ -366,6 +366,7 @@ spec:
     ${forever}
     volumeMounts:
     - {name: settings, mountPath: /settings}
+    - {name: data, mountPath: /settings/nested/data}
     - {name: memory, mountPath: /memory}
     - {name: data, mountPath: /data, subPath: below}
 `;
@@ -385,12 +386,14 @@ spec:
     await attached.end("SIGINT");
     await write(path, text("two"));
     await up(path);
-    assert.equal(await inside("cat /settings/key; ls /data"), "twox\n");
+    const look = "cat /settings/key; ls /data /settings/nested/data";
+    const seen = "two/data:\nx\n\n/settings/nested/data:\nbelow\n";
+    assert.equal(await inside(look), seen);
     const sandbox = (await present("volumes")).sandbox;
     await stopSandbox(server().endpoint, sandbox);
     await up(path);
     assert.notEqual((await present("volumes")).sandbox, sandbox);
-    assert.equal(await inside("cat /settings/key; ls /data"), "twox\n");
+    assert.equal(await inside(look), seen);
   });
 
   test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", ofPlay, async (t) => {

@@ -11,17 +11,22 @@ import { posix } from "node:path";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { FileCalls } from "./file-calls.js";
 import type { VolumeFile, VolumeFiles } from "../pod-config/volume-files.js";
+import type { VolumePreparation } from "../pod-config/volumes.js";
+
+type ObjectVolume = Pick<
+  Extract<VolumePreparation, { readonly kind: "files" }>,
+  "path" | "files" | "group" | "mountPoints"
+>;
 
 const dataLink = "..data";
 const newDataLink = "..data_tmp";
 
-/** Leaves a volume as it is when it has these files already. `directory` must exist. */
-export async function writeObjectFiles(
-  directory: string,
-  files: VolumeFiles,
-  group: number | undefined,
-  calls: FileCalls,
-): Promise<void> {
+/**
+ * Leaves a volume as it is when it has these files already; its directory must exist. Makes directories for mounts
+ * below it; links that leave it are not followed.
+ */
+export async function writeObjectFiles(volume: ObjectVolume, calls: FileCalls): Promise<void> {
+  const { path: directory, files, group, mountPoints } = volume;
   const wanted = new Map([...files].map(([path, file]) => [path, { ...file, mode: modeOf(file, group) }]));
   const old = await currentData(directory, calls);
   const isCurrent = old !== undefined && (await hasFiles(posix.join(directory, old), wanted, calls));
@@ -32,11 +37,16 @@ export async function writeObjectFiles(
     await calls.makeLink(data, posix.join(directory, newDataLink));
     await calls.rename(posix.join(directory, newDataLink), posix.join(directory, dataLink));
   }
-  await showNames(directory, new Set([...files.keys()].map((path) => path.split("/")[0] ?? "")), calls);
+  await showNames(directory, { shown: firstParts(files.keys()), kept: firstParts(mountPoints) }, calls);
   // Also of writes that were killed.
   for (const name of await calls.list(directory)) {
     if (name.startsWith("..2") && name !== data) await calls.removeTree(posix.join(directory, name));
   }
+  for (const point of mountPoints) await calls.findSubPath(directory, point);
+}
+
+function firstParts(paths: Iterable<string>): ReadonlySet<string> {
+  return new Set([...paths].map((path) => path.split("/")[0] ?? ""));
 }
 
 /** The group may always read, as in the kubelet. */
@@ -128,13 +138,21 @@ function directoriesOf(paths: Iterable<string>): readonly string[] {
 }
 
 /** Makes the links that containers see, and removes those of files that are gone. */
-async function showNames(directory: string, names: ReadonlySet<string>, calls: FileCalls): Promise<void> {
+async function showNames(
+  directory: string,
+  { shown, kept }: { readonly shown: ReadonlySet<string>; readonly kept: ReadonlySet<string> },
+  calls: FileCalls,
+): Promise<void> {
   const present = await calls.list(directory);
-  for (const name of names) {
+  for (const name of shown) {
     if (!present.includes(name))
       await calls.makeLink(posix.join(dataLink, name), posix.join(directory, name));
   }
   for (const name of present) {
-    if (!name.startsWith("..") && !names.has(name)) await calls.removeTree(posix.join(directory, name));
+    if (name.startsWith("..") || shown.has(name)) continue;
+    const path = posix.join(directory, name);
+    // To remove a directory unmounts what running containers have mounted there.
+    const isKept = kept.has(name) && (await calls.look(path))?.kind === "directory";
+    if (!isKept) await calls.removeTree(path);
   }
 }

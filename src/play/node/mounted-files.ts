@@ -48,7 +48,7 @@ export async function prepareOwnVolume(volume: OwnVolume, calls: FileCalls): Pro
       return;
     case "files":
       await makeVolumeDirectory(volume, calls);
-      await writeObjectFiles(volume.path, volume.files, volume.group, calls);
+      await writeObjectFiles(volume, calls);
   }
 }
 

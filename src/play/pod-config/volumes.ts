@@ -4,7 +4,7 @@ import { ShimError } from "../../lib/errors.js";
 import { parseQuantity } from "../../domain/quantity.js";
 import { type Answer, type ImageSpec, type Mount, MountPropagation } from "../../domain/cri.js";
 import { relativePath } from "../manifests/names.js";
-import type { Volume, VolumeMount } from "../manifests/pod-schema.js";
+import type { PodSpec, Volume, VolumeMount } from "../manifests/pod-schema.js";
 import { type Variables, expandVariables } from "./expand-variables.js";
 import type { PodFacts } from "./pod-fields.js";
 import { type Directories, claimPath, volumePath } from "./pod-paths.js";
@@ -34,6 +34,8 @@ export type VolumePreparation =
       readonly group: number | undefined;
       readonly memoryBytes: bigint | undefined;
       readonly files: VolumeFiles;
+      /** Paths in it on which containers mount other volumes. */
+      readonly mountPoints: readonly string[];
     }
   /** A directory that outlives the pod. */
   | {
@@ -76,7 +78,33 @@ function volumePreparation(volume: Volume, facts: PodFacts, directories: Directo
   for (const name of files.keys()) checkVolumeFile(name, `${key.namespace}/${key.name}`, volume.name);
   // As in the kubelet, only ConfigMaps are on disk.
   const memoryBytes = volume.configMap === undefined ? memoryOf(volume, facts) : undefined;
-  return { kind: "files", path, group, memoryBytes, files };
+  const mountPoints = nestedMountPoints(volume.name, pod.spec);
+  return { kind: "files", path, group, memoryBytes, files, mountPoints };
+}
+
+/**
+ * Where containers mount volumes below one of play's files, which is read-only: there the runtime can make no
+ * directory. Like the kubelet, without those that are below another one of them.
+ */
+function nestedMountPoints(name: string, spec: PodSpec): readonly string[] {
+  const { containers, initContainers = [], ephemeralContainers = [] } = spec;
+  const found = [...initContainers, ...containers, ...ephemeralContainers].flatMap(
+    ({ volumeMounts = [] }) => {
+      const paths = volumeMounts.map(({ mountPath }) => posix.resolve("/", mountPath));
+      return volumeMounts.flatMap((mount, index) => {
+        const outer = paths[index] ?? "";
+        if (mount.name !== name || isOfPart(mount)) return [];
+        const below = paths.filter((path) => path.startsWith(`${outer}/`));
+        const nearest = below.filter((path) => !below.some((other) => path.startsWith(`${other}/`)));
+        return nearest.map((path) => posix.relative(outer, path));
+      });
+    },
+  );
+  return [...new Set(found)];
+}
+
+function isOfPart({ subPath = "", subPathExpr = "" }: VolumeMount): boolean {
+  return subPath !== "" || subPathExpr !== "";
 }
 
 /** Keys were checked as names. This protects the node from a mistake there. */

@@ -116,11 +116,13 @@ test("play gives its files to root of the containers of an engine with userns-re
     );
   await mounted.writeFile(join(at.path, "pod/etc-hosts"), "text", 0o644);
   const files = new Map([["key", { content: Buffer.from("hush"), mode: 0o400 }]]);
-  const more = { memoryBytes: undefined, files };
+  const more = { memoryBytes: undefined, files, mountPoints: ["sub"] };
   await mounted.prepareVolume({ kind: "files", path: join(at.path, "pod/s"), group: undefined, ...more });
   await mounted.prepareVolume({ kind: "files", path: join(at.path, "pod/g"), group: 3000, ...more });
-  assert.deepEqual(await owners("pod", "pod/etc-hosts", "pod/s", "pod/s/key", "pod/g", "pod/g/key"), [
+  const made = ["pod", "pod/etc-hosts", "pod/s", "pod/s/key", "pod/s/sub", "pod/g", "pod/g/key"];
+  assert.deepEqual(await owners(...made), [
     ...["100000:200000 750", "100000:200000 644", "100000:200000 777", "100000:200000 400"],
+    "100000:200000 777",
     ...["100000:203000 2777", "100000:203000 440"],
   ]);
   // Data that was there before.

@@ -86,6 +86,27 @@ test("an image is mounted read-only, its sub path is left to the CRI, and nothin
   assert.deepEqual(mounts, [mount("/m", ""), mount("/n", "a/b")]);
 });
 
+test("volumePreparations() has the places in volumes of objects on which containers mount others", async () => {
+  const manifest = await uncheckedPodWith(`
+  volumes: [{name: d, downwardAPI: {items: []}}, {name: e, emptyDir: {}}]
+  initContainers: [{name: i, image: x, volumeMounts: [{name: d, mountPath: /i}, {name: e, mountPath: /i/one/two}]}]
+  containers:
+    - name: c
+      image: x
+      volumeMounts:
+        - {name: e, mountPath: /etc/app/one/two/three}
+        - {name: d, mountPath: /etc/app/}
+        - {name: e, mountPath: /etc/app/one/two}
+        - {name: e, mountPath: /etc/app/one-more}
+        - {name: e, mountPath: /etc/app/../other}
+        - {name: d, mountPath: /part, subPath: s}
+        - {name: e, mountPath: /part/x}
+`);
+  const [files] = preparationsOf(manifest);
+  assert.ok(files?.kind === "files");
+  assert.deepEqual(files.mountPoints, ["one/two", "one-more"]);
+});
+
 describe("volumePreparations()", () => {
   const objects = {
     configMaps: new Map([["web", { a: Buffer.from("1"), b: Buffer.from("2") }]]),

@@ -20,7 +20,7 @@ function filesVolume(path: string, bytes: number): VolumePreparation {
   const files = new Map(
     ["a", "b"].map((key) => [key, { content: Buffer.alloc(bytes, key), mode: 0o644 }] as const),
   );
-  return { kind: "files", path, group: undefined, memoryBytes: undefined, files };
+  return { kind: "files", path, group: undefined, memoryBytes: undefined, files, mountPoints: [] };
 }
 
 /** The volumes are on a disk of their own, with 1 MiB. */

@@ -120,10 +120,12 @@ describe("EngineFiles", { skip }, () => {
         group: undefined,
         memoryBytes: 1024n,
         files: content,
+        mountPoints: ["b/c"],
       });
       const part = await files.mountSubPath(path, "a/key", join(pod, "volumes/sub-paths/s/c/0"));
       assert.match(part, /\/volumes\/secret\/s\/\.\.2[^/]*\/a\/key$/);
       assert.equal(await readFile(part, "utf8"), "hush");
+      assert.ok((await stat(join(path, "b/c"))).isDirectory());
       const disk = join(pod, "volumes/empty-dir/d");
       await files.prepareVolume(emptyDir(disk));
       await assert.rejects(files.mountSubPath(disk, "x", join(pod, "t")), { kind: "unsupported" });
