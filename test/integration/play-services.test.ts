@@ -15,8 +15,8 @@ describe("play with services", { skip: await reasonToSkip() }, () => {
   /** Not that of another run: ports of the host are shared. */
   const nodePort = 20_000 + (process.pid % 10_000);
 
-  const server = (name: string): string =>
-    `mkdir /www; echo ${name} > /www/index.html; httpd -f -p 8080 -h /www`;
+  const server = (name: string, port = 8080): string =>
+    `mkdir /www; echo ${name} > /www/index.html; httpd -f -p ${port} -h /www`;
   const metadata = (name: string, app: string): string =>
     `metadata: {name: ${name}-RUN, labels: {app: ${app}-RUN}}`;
 
@@ -37,6 +37,16 @@ spec: {type: NodePort, selector: {app: web-RUN}, ports: [{port: 81, targetPort: 
 ---
 apiVersion: v1
 kind: Service
+${metadata("second", "x")}
+spec: {selector: {app: web-RUN}, ports: [{port: 81, targetPort: 9090}]}
+---
+apiVersion: v1
+kind: Service
+${metadata("taken", "x")}
+spec: {selector: {app: web-RUN}, ports: [{port: 9090, targetPort: http}]}
+---
+apiVersion: v1
+kind: Service
 ${metadata("db", "x")}
 spec: {clusterIP: None, selector: {app: db-RUN}}
 ---
@@ -54,6 +64,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - {name: c, image: IMAGE, command: [sh, -c, "${server("web")}"], ports: [{name: http, containerPort: 8080}]}
+  - {name: d, image: IMAGE, command: [sh, -c, "${server("second", 9090)}"], ports: [{containerPort: 9090}]}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -113,6 +124,17 @@ spec:
     assert.equal(await fetchIn("web", `public-${bed.run}:81`), "web");
   });
 
+  test("services of one pod have one port, or that of another container", redirected, async () => {
+    const { run } = bed;
+    const hosts = (await runIn("client", ["cat", "/etc/hosts"])).stdout;
+    assert.match(hosts, new RegExp(`^198\\.18\\.\\d+\\.\\d+\tsecond-${run}\t`, "m"));
+    for (const pod of ["client", "web"]) {
+      assert.equal(await fetchIn(pod, `second-${run}:81`), "second");
+      assert.equal(await fetchIn(pod, `taken-${run}:9090`), "web");
+      assert.match(await fetchIn(pod, `second-${run}`), /refused/);
+    }
+  });
+
   test("a headless service has the names of its pods", async () => {
     const { run } = bed;
     for (const number of [0, 1])
@@ -149,6 +171,7 @@ spec:
       const again = await play("--wait");
       assert.equal(again.code, 0, again.stderr);
       assert.equal(await fetchIn("client", `web-${run}:90`), "web");
+      assert.equal(await fetchIn("client", `second-${run}:81`), "second");
       assert.match(await fetchIn("client", `web-${run}`), /refused/);
       await writeFile(path, changed.replace("port: 80,", "port: 91,"));
       assert.equal((await play("--wait")).code, 0);

@@ -9,6 +9,8 @@ import { makeHandlers } from "../probes/run-probes-and-hooks.js";
 import { backOffTimes, scaled } from "../kubelet/back-off.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
+import { isEmpty } from "../services/redirect-ports.js";
+import type { PodRules } from "../services/redirects.js";
 import type { PlayDeps } from "../session/session.js";
 import type { PlayProcesses } from "../kubelet/pod-owner.js";
 import type { StatusResponse } from "../../domain/cri.js";
@@ -65,8 +67,8 @@ export async function readKubeletDeps(
 }
 
 /** Services names the Service and the port that works. */
-function refuseRedirects(_: unknown, redirects: readonly unknown[]): Promise<void> {
-  if (redirects.length === 0) return Promise.resolve();
+function refuseRedirects(_: unknown, rules: PodRules): Promise<void> {
+  if (isEmpty(rules)) return Promise.resolve();
   const reason = "the engine is elsewhere, and network namespaces of its pods cannot be reached from here";
   return Promise.reject(new ShimError("unsupported", reason));
 }

@@ -144,9 +144,9 @@ async function readPlayed(
   const { strict = false, schedule = false, localVolumes = false } = options;
   const replicas = parseReplicas(options.replicas ?? []);
   const workloads = await readWorkloads(texts, { replicas, strict, schedule, localVolumes });
-  const { pods, published, notices } = Services.plan(workloads, { strict });
+  const { notices, ...planned } = Services.plan(workloads, { strict });
   for (const line of summarizeNotices([...workloads.notices, ...notices])) report(line);
-  return { ...workloads, pods, published };
+  return { ...workloads, ...planned };
 }
 
 async function followLogs(

@@ -7,6 +7,7 @@ import type { Service } from "./workloads.js";
 export function makeService(item: Item<TypeOf<typeof service>>, problems: Problem[]): Service {
   const { spec } = item.value;
   const { type = "ClusterIP", clusterIP, selector, publishNotReadyAddresses = false, externalName } = spec;
+  const { sessionAffinity = "None" } = spec;
   const report = (path: string, reason: string): void => {
     problems.push(malformed(`spec.${path}`, reason));
   };
@@ -50,5 +51,6 @@ export function makeService(item: Item<TypeOf<typeof service>>, problems: Proble
       kind: "passedOver",
     });
   }
-  return { ...originOf(item), type, isHeadless, selector, ports, publishNotReadyAddresses, externalName };
+  const rest = { ports, publishNotReadyAddresses, externalName, sessionAffinity };
+  return { ...originOf(item), type, isHeadless, selector, ...rest };
 }

@@ -110,8 +110,10 @@ export const service = object({
       ),
       externalName: string(dnsSubdomain),
       publishNotReadyAddresses: boolean(),
-      sessionAffinity: oneOf(["None"], { ClientIP: "not honoured: connections go to any pod" }),
-      sessionAffinityConfig: passedOver("is only for the sessionAffinity ClientIP"),
+      sessionAffinity: oneOf(["None", "ClientIP"]),
+      sessionAffinityConfig: passedOver(
+        "no session ends by time: connections go to the first address of a name",
+      ),
       ipFamilies: oneFamily,
       ipFamilyPolicy: oneFamily,
       externalIPs: notHonoured("not honoured: use the type NodePort or LoadBalancer"),

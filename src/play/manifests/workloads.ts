@@ -103,6 +103,9 @@ export interface Service extends Place, ObjectKey {
   /** Host name that the service's name stands for. Only for the type ExternalName. */
   readonly externalName: string | undefined;
   readonly publishNotReadyAddresses: boolean;
+  readonly sessionAffinity: "None" | "ClientIP";
+  /** Its own, one of each family, where those of its pods cannot have its ports: see services/redirects.ts. */
+  readonly ownAddresses?: readonly string[];
 }
 
 export interface ServicePort {

@@ -3,7 +3,7 @@ import { makeJobPod } from "../manifests/make-pod.js";
 import { type Manifest, problemsError } from "../manifests/read-manifests.js";
 import type { Notice, Workloads } from "../manifests/workloads.js";
 import { type PublishedPort, publishPorts } from "./publish-ports.js";
-import { checkRedirects } from "./redirects.js";
+import { checkRedirects, withOwnAddresses } from "./redirects.js";
 import { externalHosts } from "./service-names.js";
 import type { PlacedProblem } from "../manifests/documents.js";
 
@@ -11,25 +11,25 @@ export interface ServicesPlan {
   /** The pods of the files, with the host ports of NodePorts and LoadBalancers. */
   readonly pods: readonly Manifest[];
   readonly published: readonly PublishedPort[];
+  /** Those of the files, with addresses of their own where they need them. */
+  readonly services: Workloads["services"];
   readonly notices: readonly Notice[];
 }
 
 /** Throws one error for all that cannot be done; with `strict`, also for what is passed over. */
 export function planServices(
-  { pods, jobs, cronJobs, services }: Workloads,
+  { pods, jobs, cronJobs, services: written }: Workloads,
   { strict = false }: { readonly strict?: boolean } = {},
 ): ServicesPlan {
   const ofJobs = [...jobs, ...cronJobs.map(({ job }) => job)].map((job) => makeJobPod(job, { attempt: 0 }));
-  const publication = publishPorts(pods, services);
-  const problems = [
-    ...checkRedirects([...publication.pods, ...ofJobs], services),
-    ...publication.problems,
-    ...externalNotices(services),
-  ];
+  const publication = publishPorts(pods, written);
+  const all = [...publication.pods, ...ofJobs];
+  const services = withOwnAddresses(all, written);
+  const problems = [...checkRedirects(all, services), ...publication.problems, ...externalNotices(services)];
   const errors = problems.filter(({ kind }) => strict || kind !== "passedOver");
   if (errors.length > 0) throw problemsError(errors);
   const notices = problems.map(({ object = "", ...problem }) => ({ ...problem, object }));
-  return { pods: publication.pods, published: publication.published, notices };
+  return { pods: publication.pods, published: publication.published, services, notices };
 }
 
 function externalNotices(services: Workloads["services"]): readonly PlacedProblem[] {

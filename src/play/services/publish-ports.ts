@@ -59,8 +59,8 @@ export function publishPorts(pods: readonly Manifest[], services: readonly Servi
   const wishes = services
     .filter(({ type }) => type === "NodePort" || type === "LoadBalancer")
     .flatMap((service) => service.ports.map((one, index) => ({ ...wishOf(service, one), index })))
-    // Numbers that are written come first; the others take what is left, in an order of their own.
-    .sort((left, right) => rank(left) - rank(right) || (nameOf(left) < nameOf(right) ? -1 : 1));
+    // Numbers that are written come first; those that are free take what is left, in an order of their own.
+    .sort((left, right) => rank(left) - rank(right) || order(left, right));
 
   for (const wish of wishes) {
     const { service, one, index } = wish;
@@ -79,21 +79,27 @@ export function publishPorts(pods: readonly Manifest[], services: readonly Servi
     const { protocol } = one;
     const pod = `${manifest.key.namespace}/${manifest.key.name}`;
     const mapping = `${pod} ${target}/${protocol}`;
-    const hostPort = wish.hostPort ?? freePort(wish, taken);
+    const wanted = `${wish.hostPort ?? 0}/${protocol}`;
+    const other = taken.get(wanted);
+    const isTaken = other !== undefined && other.mapping !== mapping;
+    const why = `port ${wanted} of this host is wanted by ${other?.text ?? ""}, too`;
+    if (isTaken && one.nodePort !== undefined) {
+      report("notHonoured", why);
+      continue;
+    }
+    const hostPort = (isTaken ? undefined : wish.hostPort) ?? freePort(wish, taken);
     if (hostPort === undefined) {
       report("notHonoured", "no port of this host is left for it");
       continue;
     }
     const number = `${hostPort}/${protocol}`;
     const owner = taken.get(number);
-    if (owner !== undefined && owner.mapping !== mapping) {
-      report("notHonoured", `port ${number} of this host is wanted by ${owner.text}, too`);
-      continue;
-    }
     if (manifest.pod.spec.hostNetwork === true && owner === undefined && hostPort !== target) {
       report("passedOver", `pod ${pod} is on the host network: use port ${target} instead of ${hostPort}`);
       continue;
     }
+    // In a cluster, each LoadBalancer has an address of its own, and ports of the nodes.
+    if (isTaken) report("passedOver", `${why}: it is published on port ${hostPort} instead`);
     if (owner === undefined) {
       taken.set(number, { mapping, text: `the Service ${service.namespace}/${name}` });
       if (manifest.pod.spec.hostNetwork !== true)
@@ -122,8 +128,15 @@ function wishOf(service: Service, one: ServicePort): Omit<Wish, "index"> {
   };
 }
 
-function rank({ hostPort }: Pick<Wish, "hostPort">): number {
-  return hostPort === undefined ? 1 : 0;
+function rank({ hostPort, one }: Pick<Wish, "hostPort" | "one">): number {
+  if (one.nodePort !== undefined) return 0;
+  return hostPort === undefined ? 2 : 1;
+}
+
+/** The sort keeps the order of the files. */
+function order(left: Pick<Wish, "hostPort" | "service" | "one">, right: typeof left): number {
+  if (left.hostPort !== undefined) return 0;
+  return nameOf(left) < nameOf(right) ? -1 : 1;
 }
 
 function nameOf({ service, one }: Pick<Wish, "service" | "one">): string {

@@ -1,4 +1,5 @@
 /** Services and the addresses of pods → the names that pods find in /etc/hosts, and variables. Pure. */
+import { isIPv4 } from "node:net";
 import { podHostname } from "../pod-config/cri-config.js";
 import type { HostsEntry } from "../pod-config/pod-services.js";
 import type { Manifest } from "../manifests/read-manifests.js";
@@ -18,6 +19,8 @@ export interface NamesInput {
   readonly endpoints: readonly Endpoint[];
   /** Addresses of the hosts that Services of the type ExternalName stand for. */
   readonly hosts: ReadonlyMap<string, readonly string[]>;
+  /** Whether the pod that asks reaches the own addresses of Services. */
+  readonly reachesOwn?: boolean;
 }
 
 /** A Service without a selector, and one with an empty selector, selects nothing. */
@@ -60,13 +63,22 @@ function podNames(
     );
 }
 
-/** Those of ready pods; if none is ready, those of all pods, so that pods can wait for each other. */
+/** The Service's own, of the families of its pods; else those of its pods. */
 export function addressesOf(service: Service, input: NamesInput): readonly string[] {
   if (service.externalName !== undefined) return externalAddresses(service.externalName, input);
-  const own = input.endpoints.filter(({ manifest }) => selects(service, manifest));
+  const ofPods = [...new Set(endpointsOf(service, input).flatMap(({ addresses }) => addresses))];
+  if (service.ownAddresses === undefined || input.reachesOwn !== true) return ofPods;
+  return service.ownAddresses.filter((own) => ofPods.some((address) => isIPv4(address) === isIPv4(own)));
+}
+
+/** Its ready pods; if none is ready, all of them, so that pods can wait for each other. */
+export function endpointsOf(
+  service: Service,
+  { endpoints }: Pick<NamesInput, "endpoints">,
+): readonly Endpoint[] {
+  const own = endpoints.filter(({ manifest }) => selects(service, manifest));
   const ready = own.filter(({ isReady, addresses }) => isReady && addresses.length > 0);
-  const chosen = ready.length === 0 || service.publishNotReadyAddresses ? own : ready;
-  return [...new Set(chosen.flatMap(({ addresses }) => addresses))];
+  return ready.length === 0 || service.publishNotReadyAddresses ? own : ready;
 }
 
 function externalAddresses(host: string, input: NamesInput): readonly string[] {

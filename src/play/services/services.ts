@@ -23,8 +23,8 @@ import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { Service } from "../manifests/workloads.js";
 import { planServices } from "./plan-services.js";
-import { type RedirectDeps, type SandboxNetwork, redirectPorts } from "./redirect-ports.js";
-import { type Redirect, redirectsOf } from "./redirects.js";
+import { type RedirectDeps, type SandboxNetwork, isEmpty, redirectPorts } from "./redirect-ports.js";
+import { type PodRules, rulesOf } from "./redirects.js";
 import {
   type Endpoint,
   type NamesInput,
@@ -46,10 +46,21 @@ export interface ServicesDeps {
   readonly lookUp?: (host: string) => Promise<readonly string[]>;
   readonly redirect?: (
     sandbox: SandboxNetwork,
-    redirects: readonly Redirect[],
+    rules: PodRules,
     deps: RedirectDeps,
     signal: AbortSignal,
   ) => Promise<void>;
+}
+
+/** The redirects of a sandbox. */
+interface SandboxRules {
+  readonly sandbox: SandboxNetwork;
+  /** The rules as text. */
+  readonly text: string;
+  /** Never rejects. */
+  work: Promise<void>;
+  /** Those for own addresses of Services are there, of these rules or of the ones before. */
+  reachesOwn: boolean;
 }
 
 interface KnownPod extends Endpoint {
@@ -68,13 +79,15 @@ export class Services implements PodServices, AsyncDisposable {
   /** Sandboxes that another play has made. */
   readonly #adopted = new Set<string>();
   readonly #hosts = new Map<string, readonly string[]>();
-  /** By namespace, until something changes. */
+  /** By namespace and `reachesOwn`, until something changes. */
   readonly #entries = new Map<string, readonly HostsEntry[]>();
   /** By uid: the text that is in the file. */
   readonly #written = new Map<string, string>();
   readonly #fileLocks = new KeyedMutex();
-  /** Work on the redirects of a sandbox, by id; those that failed are tried again. */
-  readonly #redirected = new Map<string, Promise<void>>();
+  /** By uid; those that failed are tried again. */
+  readonly #rules = new Map<string, SandboxRules>();
+  /** Those that are ready, by uid. */
+  readonly #sandboxes = new Map<string, SandboxNetwork>();
   readonly #reported = new Set<string>();
   /** Ends look-ups and redirects. */
   readonly #stop = new AbortController();
@@ -112,11 +125,7 @@ export class Services implements PodServices, AsyncDisposable {
     return kubelet.listen({
       onStatus: (manifest, status, observed) => {
         if (this.#learn(manifest, status, observed)) this.#rewriteAll();
-        const [sandbox] = observed.sandboxes;
-        if (sandbox?.isReady === true)
-          this.#inBackground(
-            this.prepareSandbox(manifest, { id: sandbox.id, ips: observed.ips }, this.#stop.signal),
-          );
+        this.#inBackground(this.#prepareAgain(manifest));
       },
       onEvent: ({ key, reason }) => {
         if (reason !== takenOver) return;
@@ -136,19 +145,24 @@ export class Services implements PodServices, AsyncDisposable {
   replace(services: readonly Service[]): void {
     this.#services = services;
     for (const host of externalHosts(services)) this.#inBackground(this.#lookUp(host));
-    // Their next status brings the redirects up to date.
-    for (const id of this.#redirected.keys()) this.#adopted.add(id);
-    this.#redirected.clear();
     this.#rewriteAll();
   }
 
   async prepareSandbox(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {
     if (sandbox.ips.length === 0 || manifest.pod.spec.hostNetwork === true) return;
-    const present = this.#redirected.get(sandbox.id);
-    if (present !== undefined) return present;
-    const work = this.#redirect(manifest, sandbox, signal);
-    this.#redirected.set(sandbox.id, work);
-    await work;
+    const { uid } = manifest.key;
+    this.#sandboxes.set(uid, sandbox);
+    const known = this.#rules.get(uid);
+    const before = known?.sandbox.id === sandbox.id ? known : undefined;
+    const rules = rulesOf(manifest, this.#input());
+    const text = JSON.stringify(rules);
+    if (before?.text === text) return before.work;
+    if (isEmpty(rules) && before === undefined && !this.#adopted.has(sandbox.id)) return;
+    const reachesOwn = before?.reachesOwn === true;
+    const next: SandboxRules = { sandbox, text, reachesOwn, work: Promise.resolve() };
+    this.#rules.set(uid, next);
+    next.work = this.#redirect(manifest, { next, before, rules }, signal);
+    await next.work;
   }
 
   async writeHosts(manifest: Manifest, ips: readonly string[], signal: AbortSignal): Promise<void> {
@@ -159,6 +173,7 @@ export class Services implements PodServices, AsyncDisposable {
     const isReady = known?.isReady === true && isSame(known.addresses, addresses);
     if (this.#set({ manifest, addresses, ips, isReady, isUp: true })) this.#rewriteAll();
     await this.#fileLocks.run(key.uid, signal, async () => {
+      await this.#prepareAgain(manifest);
       const text = this.#textFor(manifest, ips);
       const path = hostsPath(directories, key);
       if (!(await mounted.rewriteFile(path, text))) await mounted.writeFile(path, text, hostsMode);
@@ -167,7 +182,7 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   environment(manifest: Manifest): ReadonlyMap<string, string> {
-    return serviceEnvironment(manifest, this.#input());
+    return serviceEnvironment(manifest, this.#input(manifest));
   }
 
   /** Resolves when the last file is written. Call it after the end of the kubelet. */
@@ -182,9 +197,16 @@ export class Services implements PodServices, AsyncDisposable {
     if (known === undefined) return;
     this.#pods.set(nameOf(key), { ...known, isUp: false });
     this.#written.delete(known.manifest.key.uid);
+    this.#leaveSandbox(known.manifest.key);
+  }
+
+  #leaveSandbox({ uid }: Pick<PodKey, "uid">): void {
+    this.#sandboxes.delete(uid);
+    this.#rules.delete(uid);
   }
 
   #forget(key: Pick<PodKey, "namespace" | "name">): void {
+    this.#leave(key);
     this.#pods.delete(nameOf(key));
     this.#rewriteAll();
   }
@@ -196,7 +218,11 @@ export class Services implements PodServices, AsyncDisposable {
     const isOnHost = manifest.pod.spec.hostNetwork === true;
     const addresses = !isUp ? [] : isOnHost ? this.deps.node.addresses : ips;
     const isReady = status.conditions.some(({ type, status: is }) => type === "Ready" && is === "True");
-    if (!isUp) this.#written.delete(manifest.key.uid); // The next sandbox may have another file.
+    const [sandbox] = observed.sandboxes;
+    if (!isUp) {
+      this.#written.delete(manifest.key.uid); // The next sandbox may have another file.
+      this.#leaveSandbox(manifest.key);
+    } else if (sandbox !== undefined) this.#sandboxes.set(manifest.key.uid, { id: sandbox.id, ips });
     return this.#set({ manifest, addresses, ips, isReady, isUp });
   }
 
@@ -222,6 +248,7 @@ export class Services implements PodServices, AsyncDisposable {
     await this.#fileLocks.run(key.uid, this.#write.signal, async () => {
       const pod = this.#pods.get(nameOf(key));
       if (pod?.isUp !== true) return;
+      await this.#prepareAgain(pod.manifest);
       const text = this.#textFor(pod.manifest, pod.ips);
       if (this.#written.get(key.uid) === text) return;
       if (await mounted.rewriteFile(hostsPath(directories, key), text)) this.#written.set(key.uid, text);
@@ -230,31 +257,62 @@ export class Services implements PodServices, AsyncDisposable {
 
   #textFor(manifest: Manifest, ips: readonly string[]): string {
     const { namespace } = manifest.key;
-    const entries = this.#entries.get(namespace) ?? serviceEntries(namespace, this.#input());
-    this.#entries.set(namespace, entries);
+    const input = this.#input(manifest);
+    const id = `${namespace} ${input.reachesOwn}`;
+    const entries = this.#entries.get(id) ?? serviceEntries(namespace, input);
+    this.#entries.set(id, entries);
     return hostsText(manifest, ips, entries, this.deps.node);
   }
 
-  #input(): NamesInput {
-    return { services: this.#services, endpoints: inOrder(this.#pods), hosts: this.#hosts };
+  /** As the pod sees it. */
+  #input(manifest?: Manifest): NamesInput & { readonly reachesOwn: boolean } {
+    const reachesOwn = manifest !== undefined && this.#rules.get(manifest.key.uid)?.reachesOwn === true;
+    return { services: this.#services, endpoints: inOrder(this.#pods), hosts: this.#hosts, reachesOwn };
+  }
+
+  /** Brings the redirects of a sandbox that is there up to date. */
+  async #prepareAgain(manifest: Manifest): Promise<void> {
+    const sandbox = this.#sandboxes.get(manifest.key.uid);
+    if (sandbox !== undefined) await this.prepareSandbox(manifest, sandbox, this.#stop.signal);
   }
 
   /** Reports each failure once, by the Services that it concerns. */
-  async #redirect(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {
+  async #redirect(
+    manifest: Manifest,
+    {
+      next,
+      before,
+      rules,
+    }: {
+      readonly next: SandboxRules;
+      readonly before: SandboxRules | undefined;
+      readonly rules: PodRules;
+    },
+    signal: AbortSignal,
+  ): Promise<void> {
     const { client, redirect = redirectPorts } = this.deps;
-    const redirects = redirectsOf(manifest, this.#services);
-    if (redirects.length === 0 && !this.#adopted.has(sandbox.id)) return;
+    const { key } = manifest;
+    await before?.work;
+    next.reachesOwn = before?.reachesOwn === true;
+    let hasFailed = false;
     try {
-      await redirect(sandbox, redirects, { client }, signal);
+      await redirect(next.sandbox, rules, { client }, signal);
     } catch (error) {
-      this.#redirected.delete(sandbox.id);
+      hasFailed = true;
+      const isCurrent = this.#rules.get(key.uid) === next;
+      if (isCurrent && signal.aborted && before !== undefined) this.#rules.set(key.uid, before);
+      else if (isCurrent) this.#rules.delete(key.uid);
       if (signal.aborted) return;
-      for (const { service, port, target } of redirects) {
-        const name = `service ${service.namespace}/${service.name}`;
-        const what = `${name}: port ${port} does not lead to port ${target} of its pods`;
+      for (const { service, port, target } of rules.redirects) {
+        if (port === target) continue;
+        const what = `service ${nameOf(service)}: port ${port} does not lead to port ${target} of its pods`;
         this.#reportOnce(`${what}; use ${service.name}:${target} instead: ${messageOf(error)}`);
       }
     }
+    const didReach = next.reachesOwn;
+    next.reachesOwn = !hasFailed && rules.ownAddresses.length > 0;
+    const pod = this.#pods.get(nameOf(key));
+    if (next.reachesOwn !== didReach && pod !== undefined) this.#inBackground(this.#rewrite(pod));
   }
 
   async #lookUp(host: string): Promise<void> {

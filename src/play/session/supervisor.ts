@@ -199,6 +199,6 @@ async function readStored(play: StoredPlay, names: readonly string[]): Promise<W
   const { schedule, localVolumes } = play;
   const replicas = parseReplicas(play.replicas);
   const workloads = await readWorkloads(play.files, { replicas, schedule, localVolumes });
-  const { pods } = Services.plan(workloads);
-  return withNames({ ...workloads, pods }, new Set(names));
+  const { pods, services } = Services.plan(workloads);
+  return withNames({ ...workloads, pods, services }, new Set(names));
 }

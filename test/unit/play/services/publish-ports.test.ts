@@ -60,16 +60,29 @@ describe("publishPorts()", () => {
     assert.equal(other?.hostPort, first.hostPort === 32_767 ? 30_000 : first.hostPort + 1);
   });
 
-  test("refuses ports of the host that a pod or another service has", async () => {
+  test("gives a LoadBalancer another port where a pod or another service has its own, and refuses a nodePort", async () => {
     const text =
       balancer("one", "ports: [{port: 80}]") +
       balancer("two", "ports: [{port: 80, targetPort: 81}]") +
       balancer("three", "ports: [{port: 82}]") +
       podText("a", "app: web") +
       podText("x", "app: x", "", "{containerPort: 1, hostPort: 82}");
-    assert.deepEqual((await published(text)).reasons, [
-      "notHonoured: port 82/TCP of this host is wanted by the pod default/x, too",
-      "notHonoured: port 80/TCP of this host is wanted by the Service default/one, too",
+    const { lines, reasons, published: all } = await published(text);
+    const [, two = 0, three = 0] = all.map(({ hostPort }) => hostPort);
+    assert.ok(two >= 30_000 && three >= 30_000);
+    assert.deepEqual(lines, [
+      `http://localhost:80 default/a`,
+      `http://localhost:${two} default/a`,
+      `localhost:${three} default/a`,
+    ]);
+    assert.deepEqual(reasons, [
+      `passedOver: port 80/TCP of this host is wanted by the Service default/one, too: it is published on port ${two} instead`,
+      `passedOver: port 82/TCP of this host is wanted by the pod default/x, too: it is published on port ${three} instead`,
+    ]);
+    const written = node("ports: [{port: 80, nodePort: 30082}]") + podText("a", "app: web");
+    const owner = podText("x", "app: x", "", "{containerPort: 1, hostPort: 30082}");
+    assert.deepEqual((await published(written + owner)).reasons, [
+      "notHonoured: port 30082/TCP of this host is wanted by the pod default/x, too",
     ]);
   });
 
@@ -96,15 +109,14 @@ describe("publishPorts()", () => {
 describe("planServices()", () => {
   test("throws one error for all that cannot be done, with the lines of the services", async () => {
     const text =
-      serviceText("a", "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]") +
-      serviceText("b", "selector: {app: web}, ports: [{port: 80, targetPort: 9090}]") +
-      balancer("c", "ports: [{port: 82}]") +
+      node("ports: [{port: 80, nodePort: 30080}]") +
+      node("ports: [{port: 80, nodePort: 30081}]").replace("name: web", "name: b") +
       podText("a", "app: web") +
-      podText("x", "app: x", "", "{containerPort: 1, hostPort: 82}");
+      podText("x", "app: x", "", "{containerPort: 1, hostPort: 30080}, {containerPort: 2, hostPort: 30081}");
     const all = await workloads(text);
     assert.throws(
       () => planServices(all),
-      /2 problems[^]*line 7: spec\.ports\[0\]: port 80[^]*line 12: .*82/,
+      /2 problems[^]*line 2: spec\.ports\[0\]: port 30080[^]*line 7: .*30081/,
     );
   });
 

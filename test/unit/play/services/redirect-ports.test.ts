@@ -10,20 +10,23 @@ import {
 import { redirectPorts, rulesText } from "../../../../src/play/services/redirect-ports.js";
 
 const { signal } = new AbortController();
+type Redirect = Parameters<typeof redirectPorts>[1]["redirects"][number];
 const redirect = { protocol: "TCP", port: 80, target: 8080 } as const;
+const hooks = ["nat PREROUTING", "nat OUTPUT"];
 
 /** Runs the redirects; programs whose words contain an entry of `failing` fail. */
 async function calls(
   ips: readonly string[],
-  redirects: readonly (typeof redirect)[],
+  redirects: readonly Redirect[],
   failing: readonly string[],
+  ownAddresses: readonly string[] = [],
 ) {
   const made: string[] = [];
   const opened: unknown[] = [];
   let isOpen = false;
   await redirectPorts(
     { id: "s", ips },
-    redirects,
+    { redirects, ownAddresses },
     {
       client: { podSandboxInfo: () => Promise.resolve({ info: '{"pid": 42}' }) },
       open: (place, address) => {
@@ -55,7 +58,7 @@ async function calls(
 describe("redirectPorts()", () => {
   test("makes rules for each family in the namespace of the sandbox, and leaves nothing open", async () => {
     const { made, opened, isOpen } = await calls(["10.0.0.1", "fd00::1"], [redirect], ["-C "]);
-    const rules = (ip: string): string => rulesText([ip], [redirect], ["PREROUTING", "OUTPUT"]);
+    const rules = (ip: string): string => rulesText([ip], { redirects: [redirect], ownAddresses: [] }, hooks);
     assert.deepEqual(made, [
       "iptables -t nat -C PREROUTING -j DOCKERSHIM-PLAY",
       "iptables -t nat -C OUTPUT -j DOCKERSHIM-PLAY",
@@ -69,8 +72,18 @@ describe("redirectPorts()", () => {
   });
 
   test("adds no second jump to the chain, whose rules it replaces", async () => {
+    const rules = { redirects: [redirect], ownAddresses: [] };
     const { made } = await calls(["10.0.0.1"], [redirect], []);
-    assert.equal(made[2], `iptables-restore --noflush\n${rulesText(["10.0.0.1"], [redirect], [])}`);
+    assert.equal(made[2], `iptables-restore --noflush\n${rulesText(["10.0.0.1"], rules, [])}`);
+  });
+
+  test("looks for the jump that refuses only for own addresses of Services", async () => {
+    const { made } = await calls(["10.0.0.1"], [], ["-C "], ["198.18.0.1"]);
+    assert.equal(made[2], "iptables -t filter -C OUTPUT -j DOCKERSHIM-PLAY");
+    assert.match(
+      made[3] ?? "",
+      /-A OUTPUT -j DOCKERSHIM-PLAY\n-A DOCKERSHIM-PLAY -d 198\.18\.0\.1 -j REJECT/,
+    );
   });
 
   test("empties a chain of earlier, and makes none without rules", async () => {
@@ -85,7 +98,12 @@ describe("redirectPorts()", () => {
   test("fails when the CRI server tells no process", async () => {
     const client = { podSandboxInfo: () => Promise.resolve({}) };
     await assert.rejects(
-      redirectPorts({ id: "s", ips: ["10.0.0.1"] }, [redirect], { client }, signal),
+      redirectPorts(
+        { id: "s", ips: ["10.0.0.1"] },
+        { redirects: [redirect], ownAddresses: [] },
+        { client },
+        signal,
+      ),
       /does not report the process of a sandbox/,
     );
   });
@@ -93,7 +111,11 @@ describe("redirectPorts()", () => {
 
 test("rulesText() changes the port alone, for the pod's own addresses", () => {
   assert.equal(
-    rulesText(["10.0.0.1"], [redirect, { protocol: "UDP", port: 53, target: 5353 }], ["OUTPUT"]),
+    rulesText(
+      ["10.0.0.1"],
+      { redirects: [redirect, { protocol: "UDP", port: 53, target: 5353 }], ownAddresses: [] },
+      ["nat OUTPUT"],
+    ),
     `*nat
 :DOCKERSHIM-PLAY - [0:0]
 -A OUTPUT -j DOCKERSHIM-PLAY
@@ -102,6 +124,25 @@ test("rulesText() changes the port alone, for the pod's own addresses", () => {
 COMMIT
 `,
   );
+});
+
+test("rulesText() leads own addresses to pods of their family, and refuses their other ports", () => {
+  const to = (address: string, pod: string) => ({ ...redirect, own: { address, pod } });
+  const redirects = [to("198.18.0.1", "10.0.0.2"), to("fd73::1", "fd00::2")];
+  const ownAddresses = ["198.18.0.1", "fd73::1"];
+  const text = (own: string, to: string): string => `*filter
+:DOCKERSHIM-PLAY - [0:0]
+-A OUTPUT -j DOCKERSHIM-PLAY
+-A DOCKERSHIM-PLAY -d ${own} -j REJECT
+COMMIT
+*nat
+:DOCKERSHIM-PLAY - [0:0]
+-A DOCKERSHIM-PLAY -d ${own} -p tcp --dport 80 -j DNAT --to-destination ${to}:8080
+COMMIT
+`;
+  const missing = ["filter OUTPUT"];
+  assert.equal(rulesText(["10.0.0.1"], { redirects, ownAddresses }, missing), text("198.18.0.1", "10.0.0.2"));
+  assert.equal(rulesText(["fd00::1"], { redirects, ownAddresses }, missing), text("fd73::1", "[fd00::2]"));
 });
 
 test("namespaceSource() prefers the file of the OCI configuration to the process", () => {

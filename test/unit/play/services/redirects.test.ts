@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { checkRedirects, redirectsOf } from "../../../../src/play/services/redirects.js";
+import { checkRedirects, rulesOf, withOwnAddresses } from "../../../../src/play/services/redirects.js";
 import { podText, serviceText, workloads } from "./texts.js";
 
 const to8080 = "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]";
@@ -8,19 +8,34 @@ const ports = "{name: http, containerPort: 8080}, {name: http2, containerPort: 9
 
 async function redirects(text: string): Promise<readonly string[]> {
   const { pods, services } = await workloads(text);
-  return redirectsOf(pods[0]!, services).map(
-    ({ service, port, target, protocol }) => `${service.name} ${port}->${target}/${protocol}`,
+  const endpoints = pods.map((manifest, index) => ({
+    ...{ manifest, isReady: true },
+    addresses: [`10.0.0.${index + 1}`],
+  }));
+  const planned = withOwnAddresses(pods, services);
+  return rulesOf(pods[0]!, { services: planned, endpoints }).redirects.map(
+    ({ service, port, target, protocol, own }) =>
+      `${service.name} ${port}->${own === undefined ? "" : `${own.pod}:`}${target}/${protocol}`,
   );
+}
+
+/** Names of the Services that have addresses of their own. */
+async function owners(text: string): Promise<readonly string[]> {
+  const { pods, services } = await workloads(text);
+  const planned = withOwnAddresses(pods, services).filter(
+    ({ ownAddresses = [] }) => ownAddresses.length === 2,
+  );
+  return planned.map(({ name }) => name);
 }
 
 async function problems(text: string): Promise<readonly string[]> {
   const { pods, services } = await workloads(text);
-  return checkRedirects(pods, services).map(
+  return checkRedirects(pods, withOwnAddresses(pods, services)).map(
     ({ object, path, reason, kind }) => `${object ?? ""} ${path} ${kind}: ${reason}`,
   );
 }
 
-describe("redirectsOf()", () => {
+describe("rulesOf()", () => {
   test("has ports that differ, by number or by the name of a container's port", async () => {
     const text =
       serviceText(
@@ -43,31 +58,68 @@ describe("redirectsOf()", () => {
     assert.deepEqual(await redirects(service + podText("web", "app: web", "", ports)), []);
   });
 
-  test("has none on the host network", async () => {
-    const text = serviceText("a", to8080) + podText("web", "app: web", "hostNetwork: true, ", ports);
+  test("has none on the host network, where other pods have those of own addresses", async () => {
+    const onHost = podText("web", "app: web", "hostNetwork: true, ", ports);
+    const text = serviceText("a", to8080) + onHost;
     assert.deepEqual(await redirects(text), []);
     assert.deepEqual(await problems(text), [
-      "Service a spec.ports[0] passedOver: port 80/TCP is not redirected on the host network, as of pod default/web: use 8080",
+      "Service a spec.ports[0] passedOver: port 80/TCP does not lead to 8080 in pods on the host network, as default/web: use 8080 there",
     ]);
+    const client = podText("client", "app: client");
+    assert.deepEqual(await redirects(serviceText("a", to8080) + client + onHost), [
+      "a 80->10.0.0.2:8080/TCP",
+    ]);
+  });
+
+  test("leads an own address to the first pod that has the port", async () => {
+    const text =
+      serviceText("a", to8080) +
+      serviceText("b", "selector: {app: web}, ports: [{port: 80, targetPort: http2}]") +
+      podText("client", "app: client") +
+      podText("w1", "app: web") +
+      podText("w2", "app: web", "", ports) +
+      podText("w3", "app: web", "", ports);
+    assert.deepEqual(await redirects(text), ["b 80->10.0.0.3:9090/TCP"]);
+  });
+});
+
+describe("withOwnAddresses()", () => {
+  const to = (name: string, port: number, target: number): string =>
+    serviceText(name, `selector: {app: web}, ports: [{port: ${port}, targetPort: ${target}}]`);
+  const pods = podText("w1", "app: web", "", ports) + podText("w2", "app: web", "", ports);
+  for (const [what, services, expected] of [
+    ["a port that another Service leads to another target", to("a", 80, 8080) + to("b", 80, 9090), ["b"]],
+    ["a port that is a container's", to("a", 9090, 8080), ["a"]],
+    ["a port that is the target of another Service", to("a", 443, 8443) + to("b", 443, 443), ["a"]],
+    ["a port that is another target of its own", to("a", 80, 81) + to("b", 81, 82), ["b"]],
+  ] as const)
+    test(`gives some to a Service with ${what}`, async () => {
+      assert.deepEqual(await owners(services + pods), expected);
+      assert.deepEqual(await problems(services + pods), []);
+    });
+
+  test("gives none where the addresses of the pods will do", async () => {
+    const text = to("a", 80, 8080) + to("b", 80, 8080) + to("c", 9090, 9090) + to("d", 81, 9090);
+    assert.deepEqual(await owners(text + pods), []);
+  });
+
+  test("gives the same Service the same ones, and no two Services the same", async () => {
+    const text = [...Array(50).keys()].map((number) => to(`s${number}`, 9090, 8080)).join("");
+    const read = await workloads(text + pods);
+    const all = withOwnAddresses(read.pods, read.services).map(({ ownAddresses }) => ownAddresses?.[0] ?? "");
+    assert.equal(new Set(all).size, 50);
+    assert.match(all.join(" "), /^(198\.18\.\d+\.\d+ ?)+$/);
+    const [last] = withOwnAddresses(read.pods, read.services.slice(-1));
+    assert.equal(last?.ownAddresses?.[0], all.at(-1));
   });
 });
 
 describe("checkRedirects()", () => {
-  test("refuses one port that leads to two ports of a pod, once for all replicas", async () => {
-    const text =
-      serviceText("a", "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]") +
-      serviceText("b", "selector: {app: web}, ports: [{port: 80, targetPort: 9090}]") +
-      podText("w1", "app: web", "", ports) +
-      podText("w2", "app: web", "", ports);
-    assert.deepEqual(await problems(text), [
-      "Service b spec.ports[0] notHonoured: port 80/TCP leads to 9090, and for the Service a to 8080 of the same pod, default/w1: give one of them another port",
-    ]);
-  });
-
-  test("refuses a port that leads away from a container port of that number", async () => {
-    const service = serviceText("a", "selector: {app: web}, ports: [{port: 9090, targetPort: 8080}]");
-    assert.deepEqual(await problems(service + podText("web", "app: web", "", ports)), [
-      "Service a spec.ports[0] notHonoured: port 9090/TCP leads to 8080, but pod default/web has a container port 9090, too: give the Service another port",
+  test("says of sessionAffinity when it depends on the client, which one pod makes no question", async () => {
+    const text = serviceText("a", "selector: {app: web}, sessionAffinity: ClientIP, ports: [{port: 8080}]");
+    assert.deepEqual(await problems(text + podText("w1", "app: web")), []);
+    assert.deepEqual(await problems(text + podText("w1", "app: web") + podText("w2", "app: web")), [
+      "Service a spec.sessionAffinity passedOver: holds for programs that connect to the first address of the name, as most do",
     ]);
   });
 

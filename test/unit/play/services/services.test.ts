@@ -15,7 +15,8 @@ const { signal } = new AbortController();
 async function makePlay(t: TestContext, manifests = text, changes: Partial<ServicesDeps> = {}) {
   const fixture = makeFixture();
   const { cri, deps, clock, files } = fixture;
-  const plan = await workloads(manifests);
+  const read = await workloads(manifests);
+  const plan = { ...read, ...Services.plan(read) };
   const redirects: string[] = [];
   const status = cri.podSandboxStatus.bind(cri);
   cri.podSandboxStatus = async (id) => {
@@ -26,7 +27,10 @@ async function makePlay(t: TestContext, manifests = text, changes: Partial<Servi
     const services = new Services(plan.services, {
       ...deps,
       redirect: ({ id }, rules) => {
-        redirects.push(`${id}: ${rules.map(({ port, target }) => `${port}->${target}`).join(" ")}`);
+        const texts = rules.redirects.map(
+          ({ port, target, own }) => `${port}->${own === undefined ? "" : `${own.pod}:`}${target}`,
+        );
+        redirects.push(`${id}: ${texts.join(" ")}`);
         return Promise.resolve();
       },
       ...changes,
@@ -130,6 +134,46 @@ describe("Services", () => {
     assert.deepEqual(reports, [
       "service default/web: port 80 does not lead to port 8080 of its pods; use web:8080 instead: run iptables: not installed",
     ]);
+  });
+
+  describe("with a Service that has an address of its own", () => {
+    const own =
+      serviceText("web", "selector: {app: web}, ports: [{port: 80, targetPort: 8080}]") +
+      podText("server", "app: web", "", "{containerPort: 80}") +
+      podText("client", "app: client");
+
+    test("redirects it in the pods that connect, before their names lead to it, and follows the pods", async (t) => {
+      const { apply, hosts, server, client, redirects, cri, clock } = await makePlay(t, own);
+      await apply(client);
+      assert.deepEqual([hosts(client), redirects], ["", ["sandbox client 1: "]]);
+      await apply(server);
+      assert.match(hosts(client), /^198\.18\.\d+\.\d+\tweb\t/);
+      assert.equal(hosts(server), hosts(client));
+      assert.ok(redirects.includes("sandbox client 1: 80->10.0.0.3:8080"), redirects.join());
+      const before = hosts(client);
+      await cri.stopPodSandbox(cri.sandboxes.find(({ id }) => id.includes("server"))!.id);
+      cri.notify("server");
+      await clock.advance(0);
+      assert.equal(hosts(client), before);
+      const address = /server (\d+)/.exec(cri.sandboxes.at(-1)!.id)?.[1] ?? "";
+      assert.notEqual(address, "3");
+      assert.ok(redirects.includes(`sandbox client 1: 80->10.0.0.${address}:8080`), redirects.join());
+    });
+
+    test("names the addresses of the pods where it cannot be redirected, and says which port works", async (t) => {
+      const failure = new Error("run iptables: not installed");
+      let isBroken = true;
+      const redirect = (): Promise<void> => (isBroken ? Promise.reject(failure) : Promise.resolve());
+      const { apply, hosts, server, client, reports, clock } = await makePlay(t, own, { redirect });
+      await apply(client, server);
+      assert.equal(hosts(client), `10.0.0.3\t${names}`);
+      assert.deepEqual(reports, [
+        "service default/web: port 80 does not lead to port 8080 of its pods; use web:8080 instead: run iptables: not installed",
+      ]);
+      isBroken = false;
+      await clock.advance(120_000);
+      assert.match(hosts(client), /^198\.18\./);
+    });
   });
 
   test("a second play loses no name before it has observed all pods", async (t) => {
