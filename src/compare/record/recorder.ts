@@ -3,6 +3,7 @@ import { createReadStream } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { textAt } from "../answers/answer-shape.js";
 import type { PipedCall } from "../relay/call-pipe.js";
 import { decodeCall } from "../relay/cri-messages.js";
 import type { RecordedCall, RecordingEnd, RecordingHeader } from "./recording.js";
@@ -106,14 +107,18 @@ export class Recorder {
     if (decoded === undefined) return undefined;
     const { redactor, startedMs } = this.options;
     const { rpc, isStream, request, responses, isIncomplete } = decoded;
+    // The request first: its answers may repeat its secrets.
+    const asked = request === undefined ? {} : { request: redactor.message(request) };
     const answers = responses.map((response) => redactor.message(response));
+    const made = rpc === "CreateContainer" ? textAt(answers[0], "container_id") : "";
+    if (made !== "") redactor.addContainer(made);
     const { status, end } = call;
     const failed = status !== undefined && status.code !== 0;
     return {
       at: milliseconds(call.startedMs - startedMs),
       ms: milliseconds(call.endedMs - call.startedMs),
       rpc,
-      ...(request === undefined ? {} : { request: redactor.message(request) }),
+      ...asked,
       ...(isStream ? { responses: answers } : answers[0] === undefined ? {} : { response: answers[0] }),
       ...(failed ? { error: { code: status.code, message: redactor.text(status.message) } } : {}),
       ...(end === "answered" ? {} : { end }),

@@ -3,6 +3,8 @@
  * again stays: names, uids, labels, images, mounts, ports, resources, namespaces, commands.
  */
 import { createHmac, randomBytes } from "node:crypto";
+import { isIP } from "node:net";
+import { KnownValues } from "./known-values.js";
 
 export interface RedactorOptions {
   /** Keeps what ExecSync printed. */
@@ -57,13 +59,29 @@ const clientName = new RegExp(`(?:^|/)${clients}$`);
 const harmless =
   /^["']?(?:\/(?:etc|var|run|root|home|opt|usr|srv|mnt|tmp|certs?|secrets?|proc|dev|kubernetes|config)\b[\w./-]*|true|false|\d{1,5}(?::\d{1,5})?|\$\{?\w+\}?|\$\(\w+\))["']?$/;
 
-/** Fields of messages whose texts may contain secrets and are otherwise kept. */
+/** Fields of messages whose texts may contain secrets by patterns, too. */
 const textLists: ReadonlySet<string> = new Set(["command", "args", "cmd"]);
 const texts: ReadonlySet<string> = new Set(["message", "reason"]);
-/** Values that are remembered, to find them in messages of errors. */
-const maximumKnown = 2000;
-const shortestKnown = 6;
+/**
+ * Fields that no variable is expanded in, and that a pod cannot be made again or found without: they stay as they
+ * are, and what they show is no secret.
+ */
+const kept: ReadonlySet<string> = new Set([
+  ...["id", "pod_sandbox_id", "container_id", "container_ids", "target_id"],
+  ...["name", "namespace", "uid", "hostname", "runtime_handler", "servers", "searches", "ip"],
+  ...["image", "image_ref", "image_id", "user_specified_image", "repo_tags", "repo_digests"],
+  ...["container_path", "host_path", "version", "runtime_name", "runtime_version", "runtime_api_version"],
+]);
+/** Fields whose keys are data. */
+const maps: ReadonlySet<string> = new Set([
+  ...["annotations", "auth", "info", "labels", "label_selector", "options", "sysctls", "unified"],
+]);
+/** Labels that kubelets give. */
+const keptLabel = /^io\.kubernetes\./;
+/** Values of variables that say nothing, and are parts of many texts. */
+const plain = /^(?:true|false|null|none|\d{1,5})$/i;
 const maximumNumbers = 200_000;
+const maximumMade = 10_000;
 
 /** One per recording: equal secrets get equal numbers. */
 export class Redactor {
@@ -71,13 +89,18 @@ export class Redactor {
   readonly #numbers = new Map<string, number>();
   readonly #key = randomBytes(32);
   #last = 0;
-  readonly #known = new Set<string>();
+  /** Of variables: searched for in every text. */
+  readonly #variables = new KnownValues();
+  /** Of patterns, which may be mistaken: searched for in messages. */
+  readonly #others = new KnownValues();
+  /** Ids of containers whose variables are known. */
+  readonly #made = new Set<string>();
 
   constructor(private readonly options: RedactorOptions = {}) {}
 
   /** Counts of what is remembered. */
   get sizes(): Readonly<Record<string, number>> {
-    return { numbers: this.#numbers.size, known: this.#known.size };
+    return { numbers: this.#numbers.size, known: this.#variables.size + this.#others.size };
   }
 
   /** The next `count` numbers may stand for other secrets already. */
@@ -85,29 +108,32 @@ export class Redactor {
     this.#last += count;
   }
 
-  /** The message in the form of recordings, without secrets. */
+  /** The variables of this container were in a request. */
+  addContainer(id: string): void {
+    this.#made.add(id);
+    dropOldest(this.#made, maximumMade);
+  }
+
+  /** The message in the form of recordings, without secrets: its own and those of messages before. */
   message(message: object): Record<string, unknown> {
+    const variables = [...variablesOf(message)];
+    const shown = variables.length === 0 ? "" : [...shownBy(message)].join("\n");
+    for (const [name, value] of variables) {
+      const isSecret = secretName.test(name);
+      if (!isSecret && (isPlain(value) || shown.includes(value))) continue;
+      this.#variables.add(value);
+    }
     return this.#message(message as Message);
   }
 
   /** The message of an error: secrets that requests contained are found again. */
   text(text: string): string {
-    // In one pass: what replaces a secret may contain another, such as "redacted". The longest first: a secret
-    // may begin with another.
-    const found = [...this.#known]
-      .filter((known) => text.includes(known))
-      .sort((a, b) => b.length - a.length);
-    if (found.length === 0) return this.#text(text);
-    const pattern = new RegExp(
-      found.map((known) => known.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|"),
-      "g",
-    );
-    return this.#text(text.replace(pattern, (known) => this.#secret(known)));
+    return this.#text(this.#others.replace(this.#replaced(text), (value) => this.#secret(value)));
   }
 
   #message(message: Message): Record<string, unknown> {
     const result: Record<string, unknown> = {};
-    const lines = this.#commandLine(message["command"], message["args"]);
+    const lines = this.#commandLine(message);
     for (const [name, value] of Object.entries(message)) {
       const redacted = lines[name] ?? this.#field(name, value);
       if (this.options.keepDefaults === true || !isDefault(redacted)) result[name] = redacted;
@@ -116,7 +142,17 @@ export class Redactor {
   }
 
   /** One command line: the program may be in the one list, and its flag or the secret in the other. */
-  #commandLine(command: unknown, args: unknown): Readonly<Record<string, readonly string[]>> {
+  #commandLine({
+    command,
+    args,
+    cmd,
+    container_id: id,
+  }: Message): Readonly<Record<string, readonly string[]>> {
+    // Of a container from before, whose variables may be in its commands.
+    if (Array.isArray(cmd) && typeof id === "string" && !this.#made.has(id))
+      return {
+        cmd: cmd.map(String).map((word, index) => (index === 0 ? this.#replaced(word) : this.#found(word))),
+      };
     if (!Array.isArray(command) || !Array.isArray(args)) return {};
     const line = this.#arguments([...(command as unknown[]), ...(args as unknown[])]);
     return { command: line.slice(0, command.length), args: line.slice(command.length) };
@@ -125,14 +161,18 @@ export class Redactor {
   #field(name: string, value: unknown): unknown {
     if (Buffer.isBuffer(value)) {
       const isOutput = name === "stdout" || name === "stderr";
-      return isOutput && this.options.withOutput === true
-        ? { base64: value.toString("base64") }
-        : { omitted: value.length };
+      if (!isOutput || this.options.withOutput !== true) return { omitted: value.length };
+      const text = value.toString();
+      const replaced = this.#replaced(text);
+      // Output that is no text stays as it is.
+      return { base64: (replaced === text ? value : Buffer.from(replaced)).toString("base64") };
     }
     if (typeof value === "string") {
       if (name === "credential_spec") return this.#secret(value);
       if (name === "url") return this.#url(value);
-      return texts.has(name) ? this.text(value) : value;
+      // 64-bit numbers are texts, too.
+      if (kept.has(name) || /^-?\d+$/.test(value)) return value;
+      return texts.has(name) ? this.text(value) : this.#replaced(value);
     }
     if (Array.isArray(value)) {
       if (name === "envs") return value.map((entry) => this.#environment(entry));
@@ -140,29 +180,31 @@ export class Redactor {
       return value.map((entry) => this.#field(name, entry));
     }
     if (!isMessage(value)) return value;
-    // The verbose information of statuses is JSON with whole configurations, environment included.
-    if (name === "info" && isTextMap(value)) return mapValues(value, (text) => this.#secret(text));
-    if (name === "auth") {
-      return mapValues(value, (text, key) => (key === "server_address" ? text : this.#secret(text)));
-    }
-    if (name === "annotations") return mapValues(value, (text, key) => this.#annotation(key, text));
-    return this.#message(value);
+    if (!maps.has(name) || !isTextMap(value)) return this.#message(value);
+    return mapValues(value, (text, key) => {
+      // The verbose information of statuses is JSON with whole configurations, environment included.
+      if (name === "info") return this.#secret(text);
+      if (name === "auth" && key !== "server_address") return this.#found(text);
+      if (name === "annotations") return this.#annotation(key, text);
+      return keptLabel.test(key) ? text : this.#replaced(text);
+    });
   }
 
   #environment(entry: unknown): unknown {
-    if (!isMessage(entry)) return entry;
-    const { value } = entry;
-    const text = Buffer.isBuffer(value) ? value.toString("utf8") : typeof value === "string" ? value : "";
-    return { ...entry, value: this.#secret(text) };
+    return isMessage(entry) ? { ...entry, value: this.#secret(valueOf(entry)) } : entry;
+  }
+
+  /** Without the values of variables. */
+  #replaced(text: string): string {
+    return this.#variables.replace(text, (value) => this.#secret(value));
   }
 
   #annotation(key: string, value: string): string {
-    const isSecret =
-      secretName.test(key) ||
-      manifestName.test(key) ||
-      value.length > largestAnnotation ||
-      manifestValue.test(value);
-    return isSecret ? this.#secret(value) : this.#text(value);
+    if (secretName.test(key)) return this.#found(value);
+    const isManifest = manifestName.test(key) || manifestValue.test(value);
+    return isManifest || value.length > largestAnnotation
+      ? this.#secret(value)
+      : this.#text(this.#replaced(value));
   }
 
   /** The argument after `--password` is one, too. */
@@ -171,14 +213,14 @@ export class Redactor {
     let follows = false;
     let previous = "";
     return list.map((entry) => {
-      const text = String(entry);
+      const text = this.#replaced(String(entry));
       const joined = /^(?:-u|--user)$/.test(previous) ? this.#text(`-u ${text}`).slice(3) : undefined;
       previous = text;
       const isSecret = follows && !text.startsWith("-") && !harmless.test(text);
       follows = (/^--?[\w.-]+$/.test(text) && secretName.test(text)) || (isClient && /^-[paw]$/.test(text));
-      if (isSecret) return this.#secret(text);
+      if (isSecret) return this.#found(text);
       if (joined !== undefined) return joined;
-      if (isClient && /^-[paw]./.test(text)) return text.slice(0, 2) + this.#secret(text.slice(2));
+      if (isClient && /^-[paw]./.test(text)) return text.slice(0, 2) + this.#found(text.slice(2));
       return this.#text(text);
     });
   }
@@ -196,17 +238,25 @@ export class Redactor {
     for (const pattern of secretTexts) {
       redacted = redacted.replace(pattern, (match: string, kept: string) => {
         const tail = match.endsWith("@") ? "@" : "";
-        return kept + this.#secret(match.slice(kept.length, match.length - tail.length)) + tail;
+        return kept + this.#found(match.slice(kept.length, match.length - tail.length)) + tail;
       });
     }
     const found = (match: string, kept: string, value: string): string =>
-      value.includes("redacted:") || harmless.test(value) ? match : kept + this.#secret(value);
+      value.includes("redacted:") || harmless.test(value) ? match : kept + this.#found(value);
     // The value of another flag may be a whole command: sh -c "app --password x".
     const assigned = (all: string): string =>
       all.replace(assignment, (match: string, name: string, value: string) =>
         secretName.test(name.replace(/[^\w.-]+$/, "")) ? found(match, name, value) : name + assigned(value),
       );
     return assigned(redacted).replace(userFlag, found).replace(clientFlag, found);
+  }
+
+  /** A secret by its place or form alone. */
+  #found(value: string): string {
+    // A part of what stands for a secret already.
+    if (/^redacted(?::\d+)?$/.test(value)) return value;
+    this.#others.add(value);
+    return this.#secret(value);
   }
 
   #secret(value: string): string {
@@ -218,13 +268,40 @@ export class Redactor {
       this.#numbers.set(digest, number);
       dropOldest(this.#numbers, maximumNumbers);
     }
-    if (value.length >= shortestKnown && value.length <= largestAnnotation) {
-      this.#known.delete(value);
-      this.#known.add(value);
-      dropOldest(this.#known, maximumKnown);
-    }
     return `redacted:${String(number)}`;
   }
+}
+
+/** Names and values of the environments in a message. */
+function* variablesOf(value: unknown): Generator<readonly [name: string, value: string]> {
+  for (const [key, member] of membersOf(value)) {
+    if (key !== "envs" || !Array.isArray(member)) yield* variablesOf(member);
+    else for (const entry of member.filter(isMessage)) yield [String(entry["key"]), valueOf(entry)];
+  }
+}
+
+/** What stays of the message, and its working directory. */
+function* shownBy(value: unknown): Generator<string> {
+  for (const [key, member] of membersOf(value)) {
+    const isShown = kept.has(key) || keptLabel.test(key) || key === "working_dir";
+    if (isShown && typeof member === "string") yield member;
+    if (isShown && Array.isArray(member)) yield member.join("\n");
+    if (maps.has(key) && isMessage(member)) yield Object.keys(member).join("\n");
+    yield* shownBy(member);
+  }
+}
+
+function membersOf(value: unknown): readonly (readonly [key: string, value: unknown])[] {
+  return typeof value !== "object" || value === null || Buffer.isBuffer(value) ? [] : Object.entries(value);
+}
+
+function valueOf({ value }: Message): string {
+  return Buffer.isBuffer(value) ? value.toString("utf8") : typeof value === "string" ? value : "";
+}
+
+/** Numbers and addresses are in many texts, and a path is no secret. */
+function isPlain(value: string): boolean {
+  return plain.test(value) || harmless.test(value) || isIP(value) !== 0;
 }
 
 function dropOldest(collection: Map<string, number> | Set<string>, limit: number): void {

@@ -34,6 +34,9 @@ for (const entry of Object.values(definition)) {
 class Planter {
   readonly markers = new Map<string, string>();
 
+  /** `secret`: what follows each marker. */
+  constructor(private readonly secret = "") {}
+
   message(type: string, path: string, depth = 0): Record<string, unknown> {
     const descriptor = descriptors.get(type);
     assert.ok(descriptor, type);
@@ -53,7 +56,9 @@ class Planter {
       const [, value] = nested.field;
       assert.ok(value);
       const planted = this.#value({ ...value, label: "LABEL_OPTIONAL" }, nested.name, path, depth);
-      return planted === undefined ? undefined : { "example.com/plain": planted };
+      const other = this.#value({ ...value, label: "LABEL_OPTIONAL" }, nested.name, path, depth);
+      // A key may be the name of a field.
+      return planted === undefined ? undefined : { "example.com/plain": planted, name: other };
     }
     const one =
       field.type === "TYPE_MESSAGE"
@@ -69,7 +74,7 @@ class Planter {
   #mark(path: string): string {
     const marker = `planted-${String(this.markers.size).padStart(6, "0")}`;
     this.markers.set(marker, path);
-    return marker;
+    return `${marker}${this.secret}`;
   }
 }
 
@@ -106,6 +111,98 @@ describe("secrets in each field of each message", () => {
       }
     });
   }
+});
+
+/** Fields that stay as they are, also where they have the value of a variable: no kubelet expands one there. */
+const keptFields = [
+  ...["id", "pod_sandbox_id", "container_id", "container_ids", "target_id", "name", "namespace", "uid"],
+  ...["hostname", "runtime_handler", "servers", "searches", "ip", "image", "image_ref", "image_id"],
+  ...["user_specified_image", "repo_tags", "repo_digests", "container_path", "host_path"],
+  ...["version", "runtime_name", "runtime_version", "runtime_api_version", "envs.key"],
+].map((name) => `.${name}`);
+
+describe("the value of a variable in each field of each message", () => {
+  for (const type of new Set(messageTypes())) {
+    test(`${type}: is in no field but those that are kept`, () => {
+      const secret = "-hunter2hunter2";
+      const redactor = new Redactor({ withOutput: true });
+      redactor.message({ envs: [{ key: "A", value: Buffer.from(secret.slice(1)) }] });
+      const planter = new Planter(secret);
+      const message = redactor.message(planter.message(type, type));
+      const text = JSON.stringify(message, (key, value: unknown) =>
+        key === "base64" ? Buffer.from(String(value), "base64").toString() : value,
+      );
+      for (const [marker, path] of planter.markers)
+        assert.equal(
+          text.includes(`${marker}${secret}`),
+          keptFields.some((ending) => path.endsWith(ending)),
+          path,
+        );
+    });
+  }
+});
+
+/** What a command has of the value of a variable in the same request. */
+function redactArgument(argument: string, key: string, value: string, more: object = {}): string {
+  const config = { envs: [{ key, value: Buffer.from(value) }], command: ["app", argument], ...more };
+  const { config: redacted } = new Redactor().message({ config }) as { config: { command: string[] } };
+  return redacted.command[1] ?? "";
+}
+
+describe("values of variables in other texts", () => {
+  const value = "hunter2/hunter2?";
+  for (const [argument, expected] of [
+    [`x${value}y`, "xredacted:1y"],
+    [`http://x/?q=${encodeURIComponent(value)}`, "http://x/?q=redacted:1"],
+    [JSON.stringify({ text: `"${value}\n` }), String.raw`{"text":"\"redacted:1\n"}`],
+    [Buffer.from(value).toString("base64"), /^redacted:1\w?=*$/],
+    [Buffer.from(`a:${value}`).toString("base64url"), /^[\w-]{0,3}redacted:1\w?$/],
+    [Buffer.from(`a${value}b`).toString("base64"), /^\w{0,3}redacted:1\w{0,4}=*$/],
+  ] as const)
+    test(`${value} is found in ${argument}`, () => {
+      const text = redactArgument(argument, "A", value);
+      if (typeof expected === "string") assert.equal(text, expected);
+      else assert.match(text, expected);
+    });
+
+  for (const [argument, key, variable, expected] of [
+    // Up to 7 characters as words, up to 3 not at all.
+    ["a hunter2, xhunter2", "A", "hunter2", "a redacted:1, xhunter2"],
+    ["abc", "PASSWORD", "abc", "abc"],
+    // What says nothing stays, but in a variable that is named as a secret.
+    ["80 true 5432", "PORT", "5432", "80 true 5432"],
+    ["80 true 5432", "PASSWORD", "5432", "80 true redacted:1"],
+    ["a true", "DEBUG", "true", "a true"],
+    ["dial 10.96.0.1", "SERVICE_HOST", "10.96.0.1", "dial 10.96.0.1"],
+    ["ls /var/lib/data", "DATA", "/var/lib/data", "ls /var/lib/data"],
+    // What names of the pod show is no secret.
+    ["run web-0-main", "POD_NAME", "web-0", "run web-0-main"],
+    ["run web-0-main", "PASSWORD", "web-0", "run redacted:1-main"],
+    ["cd /srv-1", "HOME", "/srv-1", "cd /srv-1"],
+  ] as const)
+    test(`${key}=${variable} in "${argument}" gives "${expected}"`, () => {
+      const shown = { metadata: { name: "web-0" }, working_dir: "/srv-1" };
+      assert.equal(redactArgument(argument, key, variable, shown), expected);
+    });
+
+  test("numbers of 64 bits are kept", () => {
+    const envs = [{ key: "LIMIT_SECRET", value: Buffer.from("1073741824") }];
+    const linux = { memory_limit_in_bytes: "1073741824" };
+    assert.deepEqual(new Redactor().message({ envs, linux })["linux"], linux);
+  });
+
+  test("commands of containers that no request has made keep their program alone", () => {
+    const redactor = new Redactor();
+    redactor.addContainer("made");
+    for (const [container_id, argument] of [
+      ["made", "ping"],
+      ["before", "redacted:1"],
+    ] as const)
+      assert.deepEqual(redactor.message({ container_id, cmd: ["redis-cli", "ping"] })["cmd"], [
+        "redis-cli",
+        argument,
+      ]);
+  });
 });
 
 function redactAnnotation(key: string, value: string): string {
@@ -256,10 +353,13 @@ test("output of commands is kept as its size, or with withOutput", () => {
 
 test("a redactor remembers a bounded number of values", () => {
   const redactor = new Redactor();
-  for (let index = 0; index < 5000; index += 1) {
+  for (let index = 0; index < 11_000; index += 1) {
     redactor.message({ envs: [{ key: "A", value: `value-${String(index)}` }] });
   }
-  assert.ok((redactor.sizes["known"] ?? 0) <= 2000);
+  assert.equal(redactor.sizes["known"], 10_000);
+  assert.deepEqual(redactor.message({ log_path: "value-999 value-10999" }), {
+    log_path: "value-999 redacted:11000",
+  });
 });
 
 test("texts made to take long are read in a bounded number of steps", () => {
