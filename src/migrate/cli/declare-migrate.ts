@@ -1,5 +1,5 @@
 /** The command line of `dockershim migrate`. */
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
@@ -33,8 +33,11 @@ export function addMigrateCommands(parts: CommandParts): void {
   });
   const add = (name: string, summary: string, runtimes: readonly string[]): Command => {
     const command = addCommand(name, summary, { parent: migrate });
+    const to = new Option("--to <runtime>", "dockershim is this program (the default)");
+    // For the help and completions; a plan to another runtime is refused with the reason.
+    to.argChoices = [...runtimes];
     command
-      .option("--to <runtime>", `${runtimes.join(", ")}; dockershim is this program (the default)`)
+      .addOption(to)
       .option("-o, --output <format>", "page or json (default: page)")
       .option("--root <directory>", "the root directory of the node's files (default: /)")
       .option("--kubelet-version <version>", "as 1.23.17 (default: what the kubelet's program answers)");

@@ -58,6 +58,8 @@ describe("the completion of bash", { skip: !has("bash") }, () => {
     ["dockershim play --keep m", ["my pod.yaml", "manifests"]],
     ["dockershim doctor n", ["network"]],
     ["dockershim completion f", ["fish"]],
+    ["dockershim migrate plan --to c", ["cri-dockerd"]],
+    ["dockershim migrate check --to c", ["cri-dockerd", "containerd", "cri-o"]],
   ];
   for (const [line, expected] of cases) {
     test(`of "${line}" is ${expected.join(", ") || "nothing"}`, async () => {

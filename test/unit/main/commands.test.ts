@@ -389,7 +389,7 @@ describe("the help", () => {
 
   test("of migrate plan names no target that has no plan", async () => {
     const { out } = await run("migrate plan --help");
-    assert.match(out, /dockershim-in-tree,\s+cri-dockerd;\s/);
+    assert.match(out, /"dockershim-in-tree",\s+"cri-dockerd"\)/);
     assert.doesNotMatch(out, /containerd/);
   });
 
