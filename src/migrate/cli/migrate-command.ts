@@ -92,8 +92,8 @@ export async function runMigratePlan(
   return 0;
 }
 
-async function choosePlan(
-  { to, back, write, program }: MigratePlanOptions,
+export async function choosePlan(
+  { to, back, write, program }: Pick<MigratePlanOptions, "to" | "back" | "write" | "program">,
   facts: MigrationFacts,
 ): Promise<MigrationPlan> {
   const present = configuredRuntime(facts).runtime;

@@ -170,6 +170,8 @@ export interface DaemonConfig {
 
 export interface MigrationFacts {
   readonly root: string;
+  /** Whether this process may read all that concerns the node. */
+  readonly isRoot: boolean;
   readonly node: { readonly name: string; readonly source: string };
   readonly engine: EngineFacts | { readonly endpoint: string; readonly problem: string };
   /** That of the runtime that the kubelet uses; undefined where its flags do not tell. */
@@ -189,7 +191,7 @@ export interface MigrationFacts {
     readonly servers: readonly CriServer[];
     /** Where the sockets that the kubelet names lead to, as paths. */
     readonly links: ReadonlyMap<string, string>;
-    /** The services whose processes listen there. */
+    /** The services whose processes listen there; empty: a process in no service. */
     readonly listeners: ReadonlyMap<string, string>;
   };
   readonly network: NetworkFacts;

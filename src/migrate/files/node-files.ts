@@ -2,7 +2,7 @@
  * The files of a node below one root directory. Links are followed as on the node itself: an absolute target
  * begins at the root directory. Nothing is written.
  */
-import { lstat, readlink } from "node:fs/promises";
+import { lstat, open, readlink } from "node:fs/promises";
 import { isAbsolute, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
 import { namesIn } from "../../lib/files/directories.js";
@@ -64,6 +64,18 @@ export class NodeFiles {
         : { kind: "read", path: resolved, text };
     } catch (error) {
       return { kind: "unreadable", reason: messageOf(error) };
+    }
+  }
+
+  /** Whether the file is machine code; undefined where there is none to look at. */
+  async isMachineCode(path: string): Promise<boolean | undefined> {
+    try {
+      await using file = await open(this.local(await this.resolve(path)));
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
+      return bytesRead === 0 ? undefined : buffer.toString("latin1") === "\u007fELF";
+    } catch {
+      // Another root directory need not have the programs of its node.
+      return undefined;
     }
   }
 

@@ -63,6 +63,7 @@ export function judge(
   const judged = engine === undefined ? undefined : judgePods(facts, engine, target);
   const findings: Finding[] = [
     ...("problem" in facts.engine ? [noEngine(facts.engine)] : []),
+    ...(facts.isRoot ? [] : [notRoot()]),
     ...otherEngine(facts),
     ...judgeKubelet(facts, target),
     ...(engine === undefined ? [] : judgeEngine(facts, engine, target)),
@@ -123,6 +124,18 @@ function otherEngine({ root, engine, runtimeEngine }: MigrationFacts): readonly 
   ];
 }
 
+function notRoot(): Finding {
+  return {
+    id: "not-root",
+    level: "change",
+    subject: "node",
+    source: "/proc/self/status",
+    text: "only root can read all files of the node, and the processes that serve its sockets",
+    reason: "what is not read is not judged",
+    next: "run it as root",
+  };
+}
+
 function noEngine({ endpoint, problem }: { readonly endpoint: string; readonly problem: string }): Finding {
   return {
     id: "engine-unreachable",
@@ -131,7 +144,9 @@ function noEngine({ endpoint, problem }: { readonly endpoint: string; readonly p
     source: endpoint,
     text: `the engine at ${endpoint} does not answer: ${problem}`,
     reason: "pods, containers and images cannot be judged without it",
-    next: "systemctl status docker.service, start it, or give --docker-endpoint",
+    next: /EACCES|EPERM|permission denied/i.test(problem)
+      ? "run it as root"
+      : "systemctl status docker.service, start it, or give --docker-endpoint",
   };
 }
 

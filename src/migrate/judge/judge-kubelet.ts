@@ -13,6 +13,7 @@ import {
   foreignImageEndpoint,
   type KubeletRuntime,
   lastInTreeMinor,
+  maskedService,
   runningRuntime,
   socketPath,
   type Target,
@@ -178,6 +179,16 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       text: `${text}, so its flags are not known from its files`,
       reason: "how it makes pods is not known here",
       next: "give the unit the program itself; migrate plan makes no plan",
+    });
+  const masked = maskedService(facts, target);
+  if (masked !== undefined)
+    add({
+      id: "unit-masked",
+      level: "change",
+      source: masked.path,
+      text: `${masked.name} is masked`,
+      reason: "systemd does not start it",
+      next: `systemctl unmask ${masked.name}`,
     });
   judgeSocket(facts, configured, add);
   judgeContainerdFlag(facts, target, add);

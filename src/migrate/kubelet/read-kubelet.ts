@@ -68,13 +68,29 @@ export function isKubeletCommand(words: readonly { readonly text: string }[]): b
   return name === "kubelet" || (name === "hyperkube" && words[1]?.text === "kubelet");
 }
 
-/** A script may have the kubelet's name, and need not pass on its arguments. */
 async function wrapperOf(files: NodeFiles, service: ServiceFacts | undefined): Promise<string | undefined> {
   const program = service?.command.words[0]?.text;
   if (service === undefined || program === undefined) return undefined;
-  if (!isKubeletCommand(service.command.words)) return program;
-  const reading = await files.read(program);
-  return reading.kind === "read" && reading.text.startsWith("#!") ? program : undefined;
+  const isKubelet = isKubeletCommand(service.command.words) && !(await isOtherProgram(files, program));
+  return isKubelet ? undefined : program;
+}
+
+/** Where systemd looks for a program without a path. */
+const programDirectories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+/**
+ * Whether what is there has only the name of the program: a script, or a link to a launcher. It need not pass on its
+ * arguments. False where nothing is there: files of another node may lack their programs.
+ */
+export async function isOtherProgram(files: NodeFiles, program: string): Promise<boolean> {
+  const paths = program.includes("/") ? [program] : programDirectories.map((one) => join(one, program));
+  for (const path of paths) {
+    const target = await files.resolve(path).catch(() => path);
+    if ((await files.kindOf(target)) === "absent") continue;
+    if (!target.includes(basename(program)) || (await files.isMachineCode(target)) === false) return true;
+    return false;
+  }
+  return false;
 }
 
 /** `Kubernetes v1.23.17` or `1.23`. */
@@ -84,6 +100,13 @@ export function parseVersion(text: string | undefined, source: string): KubeletV
 }
 
 export async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts["running"]> {
+  for await (const running of runningKubelets(files)) return running;
+  return undefined;
+}
+
+export async function* runningKubelets(
+  files: NodeFiles,
+): AsyncGenerator<NonNullable<KubeletFacts["running"]>> {
   for (const name of await files.names("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     const file = join("/proc", name, "cmdline");
@@ -93,7 +116,6 @@ export async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts
     const [first = "", second = ""] = words;
     if (!isKubeletCommand([{ text: first }, { text: second }])) continue;
     const placed = words.map((text) => ({ text, raw: text, file, line: 1 }));
-    return { pid: Number(name), flags: flagsOf(placed) };
+    yield { pid: Number(name), flags: flagsOf(placed) };
   }
-  return undefined;
 }

@@ -58,7 +58,7 @@ export interface UnitDifference {
  */
 export function unitDifferences(facts: MigrationFacts, from: string): readonly UnitDifference[] {
   const { dockershim, criDocker } = facts.services;
-  if (dockershim === undefined || runsThisProgram(criDocker?.command)) return [];
+  if (dockershim?.unit.isMasked !== false || runsThisProgram(criDocker?.command)) return [];
   if (from !== "cri-dockerd" && from !== "dockershim-in-tree") return [];
   const wanted = presentFlags(facts, from);
   return optionList.flatMap(([, option]): readonly UnitDifference[] => {

@@ -1,5 +1,7 @@
 /** The runtimes that a node can have, and which one a kubelet uses. */
-import type { FlagFact, MigrationFacts, ServiceFacts } from "../facts/facts.js";
+import { normalize } from "node:path/posix";
+import type { FlagFact, KubeletSetting, MigrationFacts, ServiceFacts } from "../facts/facts.js";
+import type { LoadedUnit } from "../systemd/load-unit.js";
 import { lastFlag } from "./flags.js";
 
 /**
@@ -23,6 +25,9 @@ export function usesDocker(target: Target): boolean {
 
 /** The last kubelet with a dockershim inside. */
 export const lastInTreeMinor = 23;
+
+/** From here on the endpoints are fields of the configuration, too, and there is one kind of runtime. */
+export const withoutRuntimeFlagMinor = 27;
 
 export const defaultSockets = {
   dockershim: "unix:///var/run/dockershim.sock",
@@ -64,9 +69,15 @@ export function unknownStart({
     const text = `the kubelet is in ${otherKubelet}, not in kubelet.service`;
     return { id: "kubelet-elsewhere", text, source: otherKubelet };
   }
-  if (service === undefined || wrapper === undefined) return undefined;
-  const { entry } = service.command;
-  const source = `${entry?.file ?? service.unit.path}:${entry?.line ?? 1}`;
+  if (service === undefined) return undefined;
+  const { unit, command } = service;
+  const { entry } = command;
+  if (entry === undefined) {
+    const text = unit.isMasked ? "the unit is masked" : "the unit has no ExecStart";
+    return { id: "kubelet-wrapped", text, source: unit.path };
+  }
+  if (wrapper === undefined) return undefined;
+  const source = `${entry.file}:${entry.line}`;
   return { id: "kubelet-wrapped", text: `${JSON.stringify(wrapper)} is not the kubelet`, source };
 }
 
@@ -82,6 +93,16 @@ export function wrappedRuntimes({
   });
 }
 
+/** The unit of the target, where systemd would not start it. */
+export function maskedService(
+  { services: { criDocker, dockershim } }: Pick<MigrationFacts, "services">,
+  target: Target,
+): LoadedUnit | undefined {
+  const own = target === "dockershim" && !runsThisProgram(criDocker?.command) ? dockershim : undefined;
+  const unit = (target === "cri-dockerd" ? criDocker : own)?.unit;
+  return unit?.isMasked === true ? unit : undefined;
+}
+
 /** Which runtime the kubelet uses that runs; undefined without one. */
 export function runningRuntime(
   facts: Pick<MigrationFacts, "kubelet" | "services">,
@@ -94,8 +115,8 @@ function runtimeOf(
   facts: Pick<MigrationFacts, "kubelet" | "services">,
   flags: readonly FlagFact[],
 ): KubeletRuntime {
-  const configured = facts.kubelet.settings.get("containerRuntimeEndpoint");
   const minor = facts.kubelet.version?.minor;
+  const configured = settingOf(facts.kubelet, "containerRuntimeEndpoint");
   const kind = lastFlag(flags, "container-runtime");
   const endpoint = lastFlag(flags, "container-runtime-endpoint");
   const isOld = minor !== undefined && minor <= lastInTreeMinor;
@@ -111,6 +132,7 @@ function runtimeOf(
     return atSocket(facts, endpoint.value, placeOf(endpoint));
   if (configured !== undefined && configured.value !== "")
     return atSocket(facts, configured.value, `${configured.path}:${configured.line}`);
+  if (isOld) return atSocket(facts, defaultSockets.dockershim, "the kubelet's default");
   const plugin = lastFlag(flags, "network-plugin");
   // Kubelets from 1.24 on do not start with it: the one that runs is older.
   if (plugin !== undefined) return inTree(placeOf(plugin));
@@ -118,23 +140,40 @@ function runtimeOf(
   return atSocket(facts, "unix:///run/containerd/containerd.sock", "the kubelet's default");
 }
 
+/** An older kubelet does not know the field. */
+function settingOf(
+  { settings, version }: MigrationFacts["kubelet"],
+  name: string,
+): KubeletSetting | undefined {
+  return version !== undefined && version.minor < withoutRuntimeFlagMinor ? undefined : settings.get(name);
+}
+
 /** An endpoint for images that is another program's, as the image proxy of an installer; it stays as it is. */
 export function foreignImageEndpoint(
   facts: Pick<MigrationFacts, "kubelet" | "services" | "otherKubelet">,
 ): { readonly value: string; readonly source: string } | undefined {
   const flag = lastFlag(facts.kubelet.service?.flags ?? [], "image-service-endpoint");
-  const setting = facts.kubelet.settings.get("imageServiceEndpoint");
+  const setting = settingOf(facts.kubelet, "imageServiceEndpoint");
   const { value, path, line } =
     flag === undefined || flag.value === ""
       ? (setting ?? { value: "", path: "", line: 0 })
       : { ...flag, path: flag.file };
-  const isOwn = socketPath(value) === socketPath(configuredRuntime(facts).endpoint);
+  const pathOf = (endpoint: string): string =>
+    facts.services.links.get(socketPath(endpoint)) ?? socketPath(endpoint);
+  const { runtime, endpoint } = configuredRuntime(facts);
+  const own = runtime === "dockershim-in-tree" ? defaultSockets.dockershim : endpoint;
+  const isOwn = pathOf(value) === pathOf(own);
   return value === "" || isOwn ? undefined : { value, source: `${path}:${line}` };
 }
 
-/** Two spellings of one socket: with or without a scheme, below /run or /var/run. */
+/** One spelling of a socket: without a scheme, below /run. */
 export function socketPath(endpoint: string): string {
-  return endpoint.replace(/^unix:\/\//, "").replace(/^\/var\/run\//, "/run/");
+  const path = endpoint.replace(/^unix:(?:\/\/)?/, "");
+  return path.startsWith("/")
+    ? normalize(path)
+        .replace(/^\/var\/run\//, "/run/")
+        .replace(/\/$/, "")
+    : path;
 }
 
 /** A drop-in may run this program in the unit of cri-dockerd. */

@@ -3,8 +3,9 @@ import { basename, join } from "node:path/posix";
 import type { CriServer, KubeletFacts, MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import type { NodeFiles } from "../files/node-files.js";
 import { lastFlag } from "../kubelet/flags.js";
-import { isKubeletCommand, readService } from "../kubelet/read-kubelet.js";
+import { isOtherProgram, readService, runningKubelets } from "../kubelet/read-kubelet.js";
 import { defaultSockets, socketPath } from "../kubelet/target.js";
+import { startedPrograms } from "../systemd/started-programs.js";
 import { listValues, loadUnit, type LoadedUnit, unitDirectories } from "../systemd/load-unit.js";
 import { listeningUnit, unitOfProcess } from "./listeners.js";
 
@@ -12,8 +13,8 @@ import { listeningUnit, unitOfProcess } from "./listeners.js";
 const unitLimit = 500;
 /** What a unit that matters here has in its name or text. */
 const candidate = /cri-?docker|dockershim|containerd|crio|cri-o|kubelet|hyperkube|k3s|rke2|k0s/;
-/** Programs with a kubelet inside. */
-const distributions: readonly string[] = ["k3s", "rke2", "k0s", "kubelite"];
+/** The kubelet, and programs with one inside. */
+const kubelets: readonly string[] = ["kubelet", "k3s", "rke2", "k0s", "kubelite"];
 
 const programs: Readonly<Record<string, CriServer["runtime"]>> = {
   "cri-dockerd": "cri-dockerd",
@@ -44,19 +45,31 @@ export async function readServices(
     lastFlag(running?.flags ?? [], "container-runtime-endpoint")?.value,
     settings.get("containerRuntimeEndpoint")?.value,
   ].filter((endpoint) => endpoint !== undefined);
+  const images = [
+    lastFlag(service?.flags ?? [], "image-service-endpoint")?.value,
+    settings.get("imageServiceEndpoint")?.value,
+  ].filter((endpoint) => endpoint !== undefined);
   const links = new Map<string, string>();
   const listeners = new Map<string, string>();
-  for (const path of new Set(endpoints.map(socketPath))) {
+  const used = new Set<string>();
+  for (const endpoint of [...endpoints, ...images]) {
+    const path = socketPath(endpoint);
     if (!path.startsWith("/")) continue;
     const target = socketPath(await files.resolve(path).catch(() => path));
     links.set(path, target);
-    const unit = await listeningUnit(files, target);
-    if (unit !== undefined) listeners.set(target, unit);
+    if (endpoints.includes(endpoint)) used.add(target);
   }
-  const used = new Set(links.values());
-  // Of several units that which the kubelet uses, else one that is enabled.
+  for (const path of used) {
+    const unit = await listeningUnit(files, path);
+    if (unit !== undefined) listeners.set(path, unit);
+  }
+  const listening = new Set(listeners.values());
+  // Of several units that which serves the kubelet now, then that at its socket, else one that is enabled.
   const rank = ({ endpoint, service: { unit } }: CriServer): number =>
-    (used.has(socketPath(endpoint)) ? 4 : 0) + (unit.isEnabled ? 2 : 0) + (unit.isMasked ? 0 : 1);
+    (listening.has(unit.name) ? 8 : 0) +
+    (used.has(socketPath(endpoint)) ? 4 : 0) +
+    (unit.isEnabled ? 2 : 0) +
+    (unit.isMasked ? 0 : 1);
   const ranked = servers.toSorted((a, b) => rank(b) - rank(a));
   const isTheirs = ({ runtime, service: { unit } }: CriServer): boolean =>
     runtime === "cri-dockerd" || unitNames[unit.name] === "cri-dockerd";
@@ -92,9 +105,11 @@ async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriSer
   const { unit, command, flags } = service;
   const program = command.words[0]?.text;
   const known = programs[basename(program ?? "")];
-  const runtime = known ?? unitNames[unit.name];
+  const started = startedPrograms(command.words).map((name) => programs[name]);
+  const runtime = known ?? started.find((one) => one !== undefined) ?? unitNames[unit.name];
   if (runtime === undefined) return undefined;
-  const wrapper = known === undefined ? program : undefined;
+  const isItself = known !== undefined && program !== undefined && (await isServer(files, program));
+  const wrapper = isItself ? undefined : program;
   const socket = await socketOf(files, unit);
   if (runtime === "containerd" || runtime === "cri-o")
     return { runtime, service, wrapper, socket, endpoint: await endpointOfOther(files, service, runtime) };
@@ -103,6 +118,13 @@ async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriSer
   const path = listens?.value.replace(/^%t/, "/run");
   const passed = path?.startsWith("/") === true ? `unix://${path}` : defaultSockets[runtime];
   return { runtime, service, wrapper, socket, endpoint: /^(unix:\/\/)?\//.test(given) ? given : passed };
+}
+
+/** This program is started by a script of its own when it is installed by hand. */
+async function isServer(files: NodeFiles, program: string): Promise<boolean> {
+  if (!(await isOtherProgram(files, program))) return true;
+  const target = await files.resolve(program).catch(() => program);
+  return (await files.kindOf(join(target, "../../dist/dockershim.js"))) === "file";
 }
 
 /** The socket unit of its own name, or the one that it names. */
@@ -141,16 +163,17 @@ async function endpointOfOther(
 /** What starts a kubelet besides kubelet.service; undefined: nothing that is enabled or runs. */
 export async function otherKubelet(
   files: NodeFiles,
-  { running }: KubeletFacts,
   units: readonly ServiceFacts[],
 ): Promise<string | undefined> {
-  const process = running === undefined ? undefined : await unitOfProcess(files, String(running.pid));
-  if (process !== undefined && process !== "kubelet.service") return process;
+  for await (const { pid } of runningKubelets(files)) {
+    const unit = await unitOfProcess(files, String(pid));
+    if (unit === "") return `no service (process ${pid})`;
+    if (unit !== undefined && unit !== "kubelet.service") return unit;
+  }
   const wanted = await wantedNames(files);
   for (const { unit, command } of units) {
     if (unit.name === "kubelet.service") continue;
-    const isDistribution = distributions.includes(basename(command.words[0]?.text ?? ""));
-    if (!isDistribution && !isKubeletCommand(command.words)) continue;
+    if (!startedPrograms(command.words).some((name) => kubelets.includes(name))) continue;
     const [stem = "", instance] = unit.name.split("@");
     if (instance !== ".service" && unit.isEnabled && !unit.isMasked) return unit.name;
     const found = instance === ".service" ? wanted.find((name) => name.startsWith(`${stem}@`)) : undefined;
@@ -161,7 +184,7 @@ export async function otherKubelet(
 
 async function wantedNames(files: NodeFiles): Promise<readonly string[]> {
   const names: string[] = [];
-  for (const directory of ["/etc/systemd/system", "/run/systemd/system"])
+  for (const directory of unitDirectories)
     for (const folder of await files.names(directory))
       if (/\.(wants|requires)$/.test(folder)) names.push(...(await files.names(join(directory, folder))));
   return names;

@@ -11,7 +11,7 @@ import { listenerOf } from "./listeners.js";
 import { NodeFiles } from "../files/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./read-network.js";
 import { readEngine } from "./read-engine.js";
-import { configuredRuntime, targetNames, usesDocker } from "../kubelet/target.js";
+import { configuredRuntime, socketPath, targetNames, usesDocker } from "../kubelet/target.js";
 import { shimFlags } from "../kubelet/containerd-flag.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
@@ -34,7 +34,7 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const files = new NodeFiles(root);
   const kubelet = await readKubelet(files, kubeletVersion, askProgram);
   const services = await readServices(files, kubelet);
-  const elsewhere = await otherKubelet(files, kubelet, services.units);
+  const elsewhere = await otherKubelet(files, services.units);
   const units = [kubelet.service, services.criDocker, services.dockershim];
   const flag = (name: string, fallback: string): string => valueOf(units, name) ?? fallback;
   const network = await readNetwork(files, {
@@ -77,6 +77,8 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const configured = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
   return {
     root,
+    // Files of another node are copies.
+    isRoot: root !== "/" || process.geteuid?.() === 0,
     node: await readNodeName(files, kubelet.service),
     engine: engineFacts,
     runtimeEngine: engineOf(configured.runtime, kubelet, services),
@@ -163,8 +165,8 @@ async function readDaemonConfig(
 
 /** Nothing is connected: that could start the service. */
 async function problemOfSocket(files: NodeFiles, endpoint: string): Promise<string | undefined> {
-  if (!/^(unix:\/\/)?\//.test(endpoint)) return undefined;
-  const path = endpoint.replace(/^unix:\/\//, "");
+  const path = socketPath(endpoint);
+  if (!path.startsWith("/")) return undefined;
   const kind = await files.kindOf(await files.resolve(path).catch(() => path));
   // Nothing runs below another root directory.
   if (kind === "absent") return files.root === "/" ? "there is no such socket" : undefined;

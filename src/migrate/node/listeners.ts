@@ -26,24 +26,28 @@ export async function listenerOf(files: NodeFiles, path: string): Promise<Listen
   return listener;
 }
 
-/** The service whose process listens there; undefined where /proc does not tell, or systemd alone holds the socket. */
+/** The service whose process listens there; empty: a process in no service. Undefined where /proc does not tell, or systemd alone holds the socket. */
 export async function listeningUnit(files: NodeFiles, path: string): Promise<string | undefined> {
   const inode = await listeningInode(files, path);
   if (inode === undefined) return undefined;
+  let found: "" | undefined;
   for (const process of await files.names("/proc")) {
     if (!/^\d+$/.test(process) || !(await holds(files, process, inode))) continue;
     const unit = await unitOfProcess(files, process);
-    if (unit !== undefined) return unit;
+    if (unit !== undefined && unit !== "") return unit;
+    const name = await files.read(`/proc/${process}/comm`);
+    if (name.kind === "read" && name.text.trim() !== "systemd") found = "";
   }
-  return undefined;
+  return found;
 }
 
-/** The innermost service of a process, by its cgroup. */
+/** The innermost service of a process, by its cgroup; empty: it is in none. Undefined where /proc does not tell. */
 export async function unitOfProcess(files: NodeFiles, process: string): Promise<string | undefined> {
   const reading = await files.read(`/proc/${process}/cgroup`);
-  const paths = reading.kind === "read" ? reading.text.split("\n") : [];
+  if (reading.kind !== "read") return undefined;
+  const paths = reading.text.split("\n");
   const names = paths.flatMap((line) => line.split("/").filter((part) => part.endsWith(".service")));
-  return names.at(-1);
+  return names.at(-1) ?? "";
 }
 
 /** Undefined also where the list cannot be read. */

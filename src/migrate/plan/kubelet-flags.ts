@@ -2,15 +2,13 @@
 import type { FlagFact } from "../facts/facts.js";
 import { containerdFlag, firstMinorWithoutDocker, lacksContainerdFlag } from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
-import type { Target } from "../kubelet/target.js";
+import { type Target, withoutRuntimeFlagMinor } from "../kubelet/target.js";
 
 /** Flags that ended with the dockershim in 1.24: a later kubelet does not start with them. */
 export const dockershimFlags: readonly string[] = [
   ...["network-plugin", "cni-conf-dir", "cni-bin-dir", "cni-cache-dir", "network-plugin-mtu"],
   ...["docker-endpoint", "image-pull-progress-deadline", "experimental-dockershim-root-directory"],
 ];
-/** From here on there is one kind of runtime, and the endpoint is a field of the configuration. */
-const withoutRuntimeFlagMinor = 27;
 
 export interface KubeletChange {
   /** Undefined: the flag goes. */

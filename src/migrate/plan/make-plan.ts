@@ -11,6 +11,7 @@ import {
   foreignImageEndpoint,
   type KubeletRuntime,
   lastInTreeMinor,
+  maskedService,
   runsThisProgram,
   socketPath,
   type Target,
@@ -63,6 +64,9 @@ export async function makePlan(
     if (config?.problem !== undefined)
       throw precondition(`${config.path}: ${config.problem}; correct it first`);
   checkTarget(facts, target, version.minor);
+  const masked = maskedService(facts, target);
+  if (masked !== undefined)
+    throw precondition(`${masked.path}: is masked: systemctl unmask ${masked.name} first`);
   const from = configuredRuntime(facts);
   if (from.runtime !== "unknown" && !usesDocker(from.runtime))
     throw precondition(
@@ -94,7 +98,8 @@ export async function makePlan(
   );
   const isThere =
     from.runtime === target && (endpoint === "" || socketPath(from.endpoint) === socketPath(endpoint));
-  const notUnderstood = isThere ? [] : [...(await editServiceFlags(files, service, change.flags))];
+  const notUnderstood: NotUnderstood[] = isThere ? [] : [...service.command.problems];
+  if (!isThere) notUnderstood.push(...(await editServiceFlags(files, service, change.flags)));
   if (!isThere && change.configEndpoint !== undefined)
     notUnderstood.push(...(await editConfigs(files, facts, change.configEndpoint)));
   // A node that is there already may lack it. The runtime's own flags come first.
@@ -161,7 +166,8 @@ export function reversePlan(plan: MigrationPlan, facts: MigrationFacts): Migrati
   const { endpoint } = configuredRuntime(facts);
   const edits = reverseEdits(plan.edits);
   const commands = commandsFor(facts, plan.to, plan.from, endpoint, edits.length > 0);
-  return { ...plan, from: plan.to, to: plan.from, edits, commands, notes: [] };
+  // What the plan leaves as it is needs no way back.
+  return { ...plan, from: plan.to, to: plan.from, edits, commands, notUnderstood: [], notes: [] };
 }
 
 /** Which runtime the node had before this program, as far as its files say. */

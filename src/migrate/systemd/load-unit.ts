@@ -33,7 +33,7 @@ export async function loadUnit(files: NodeFiles, name: string): Promise<LoadedUn
     const path = join(directory, name);
     if ((await files.kindOf(path)) === "absent") continue;
     const isEnabled = await hasWants(files, name);
-    const dropIns = await findDropIns(files, directories, `${name}.d`);
+    const dropIns = await findDropIns(files, directories, dropInFolders(name));
     const isMasked = (await files.linkTarget(path)) === "/dev/null";
     if (isMasked) return { name, path, dropIns, isMasked, isEnabled, entries: [], problems: [] };
     const entries: UnitEntry[] = [];
@@ -62,17 +62,24 @@ async function distinctDirectories(files: NodeFiles): Promise<readonly string[]>
   return [...new Set(resolved)];
 }
 
+/** For `a-b.service`: those of the unit, of all whose names begin with `a-`, and of all services. */
+function dropInFolders(name: string): readonly string[] {
+  const [, stem = "", type = ""] = /^(.*)\.(\w+)$/.exec(name) ?? [];
+  const prefixes = [...stem.matchAll(/-(?=.)/g)].map(({ index }) => `${stem.slice(0, index + 1)}.${type}.d`);
+  return [`${name}.d`, ...prefixes.reverse(), `${type}.d`];
+}
+
 /** Sorted by file name over all directories; of one name, that of the first directory. */
 async function findDropIns(
   files: NodeFiles,
   directories: readonly string[],
-  folder: string,
+  folders: readonly string[],
 ): Promise<readonly string[]> {
   const found = new Map<string, string>();
   for (const directory of directories) {
-    for (const name of await files.names(join(directory, folder))) {
-      if (name.endsWith(".conf") && !found.has(name)) found.set(name, join(directory, folder, name));
-    }
+    for (const folder of folders)
+      for (const name of await files.names(join(directory, folder)))
+        if (name.endsWith(".conf") && !found.has(name)) found.set(name, join(directory, folder, name));
   }
   const paths = [...found.values()].sort((a, b) => (basename(a) < basename(b) ? -1 : 1));
   const isMasked = await Promise.all(
@@ -82,7 +89,7 @@ async function findDropIns(
 }
 
 async function hasWants(files: NodeFiles, name: string): Promise<boolean> {
-  for (const directory of ["/etc/systemd/system", "/run/systemd/system"]) {
+  for (const directory of unitDirectories) {
     for (const folder of await files.names(directory)) {
       if (!/\.(wants|requires)$/.test(folder)) continue;
       if ((await files.names(join(directory, folder))).includes(name)) return true;

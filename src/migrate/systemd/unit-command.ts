@@ -78,15 +78,15 @@ function setVariable(
   return name !== undefined;
 }
 
-/** Lines of `NAME=value`, the value in quotes or not. */
+/** Lines of `NAME=value`, the value in quotes or not. Others, as `export NAME=value`, set nothing. */
 function readEnvironmentFile(
   file: string,
   text: string,
   variables: Map<string, Variable>,
 ): readonly Problem[] {
-  return logicalLines(text).flatMap(({ line, text: assignment }): readonly Problem[] => {
+  return quotedLines(text).flatMap(({ line, text: assignment }): readonly Problem[] => {
     const place = `${file}:${line}`;
-    const [, name, raw = ""] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/s.exec(assignment) ?? [];
+    const [, name, raw = ""] = /^([A-Za-z_]\w*)=(.*)$/s.exec(assignment) ?? [];
     if (name === undefined) return [{ place, text: "is not an assignment" }];
     const quote = /^["']/.exec(raw)?.[0];
     if (quote !== undefined && (raw.length < 2 || !raw.endsWith(quote)))
@@ -95,6 +95,18 @@ function readEnvironmentFile(
     variables.set(name, { value, file, line });
     return [];
   });
+}
+
+/** A value in quotes may have several lines. */
+function quotedLines(text: string): ReturnType<typeof logicalLines> {
+  const lines: { line: number; text: string }[] = [];
+  for (const line of logicalLines(text)) {
+    const last = lines.at(-1);
+    const isOpen = last !== undefined && /^\w+=(?:"(?:[^"\\]|\\.)*|'[^']*)$/s.test(last.text);
+    if (isOpen) last.text += `\n${line.text}`;
+    else lines.push({ ...line });
+  }
+  return lines;
 }
 
 /**

@@ -8,6 +8,8 @@ import { listenerOf } from "../../../src/migrate/node/listeners.js";
 import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
+import { judge } from "../../../src/migrate/judge/check-report.js";
+import { factsOf } from "./plan-bed.js";
 import { check, engineWith, idsOf, pod } from "./check-bed.js";
 import { kubeadm130, makeNode, type NodeTree, ours } from "./nodes.js";
 
@@ -36,6 +38,23 @@ describe("migrate check of engine and sockets", () => {
     );
     assert.equal(report.kubelet.runtime, "cri-dockerd");
     assert.equal(report.summary.exitCode, 2);
+  });
+
+  test("an engine that only root may ask gets the advice to run the command as root", async (t) => {
+    const error = new ShimError("unavailable", "connect EACCES /run/docker.sock");
+    const engine = { ...engineWith([]), connect: () => Promise.reject(error) };
+    assert.equal((await check(t, { engine })).findings[0]?.next, "run it as root");
+  });
+
+  test("another user than root learns that the node was not read whole", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    const facts = await factsOf(root, "1.30.1");
+    const asked = { program: "1.2.3", at: "2026-11-23T14:00:00Z" };
+    for (const isRoot of [true, false])
+      assert.equal(
+        idsOf(judge({ ...facts, isRoot }, "dockershim", asked), "change").includes("not-root"),
+        !isRoot,
+      );
   });
 
   test("an engine that systemd would start is not asked", async (t) => {

@@ -1,7 +1,9 @@
 /** Which unit serves the kubelet's socket, and what else starts a kubelet, by the processes that run. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { configuredRuntime, unknownStart } from "../../../src/migrate/kubelet/target.js";
+import { configuredRuntime, unknownStart, wrappedRuntimes } from "../../../src/migrate/kubelet/target.js";
+import { startedPrograms } from "../../../src/migrate/systemd/started-programs.js";
+import { splitWords } from "../../../src/migrate/systemd/words.js";
 import { factsOf } from "./plan-bed.js";
 import { goldenNode, makeNode, type NodeTree } from "./nodes.js";
 
@@ -31,6 +33,7 @@ for (const [unit, runtime] of [
 for (const [unit, id] of [
   ["kubelet.service", undefined],
   ["kubelet@blue.service", "kubelet-elsewhere"],
+  ["session-3.scope", "kubelet-elsewhere"],
 ] as const) {
   test(`a kubelet that runs in ${unit} is ${id ?? "that of its unit"}`, async (t) => {
     const root = await makeNode(t, {
@@ -41,6 +44,40 @@ for (const [unit, id] of [
   });
 }
 
+for (const [what, tree] of [
+  ["its executable", { "/opt/dockershim/bin/dockershim": "\u007fELF" }],
+  [
+    "the script of an installation by hand",
+    { "/opt/dockershim/bin/dockershim": "#!/bin/sh\n", "/opt/dockershim/dist/dockershim.js": "" },
+  ],
+  [
+    "a link to it",
+    { "/opt/dockershim/bin/dockershim": { linkTo: "/usr/bin/dockershim-1" }, "/usr/bin/dockershim-1": "" },
+  ],
+] satisfies readonly (readonly [string, NodeTree])[]) {
+  test(`a unit of this program that starts ${what} is understood`, async (t) => {
+    const root = await makeNode(t, { ...goldenNode("dockershim-1.30").tree, ...tree });
+    assert.deepEqual(wrappedRuntimes(await factsOf(root, "1.30.1")), []);
+  });
+}
+
+for (const [command, names] of [
+  ["/usr/bin/kubelet --root-dir=/var/lib/kubelet", "kubelet"],
+  ["/bin/sh -c 'A=1 exec kubelet --x'", "sh kubelet"],
+  ["/bin/bash -c 'sleep 1 && /opt/k8s/kubelet --x'", "bash sleep kubelet"],
+  ["/usr/bin/env kubelet", "env kubelet"],
+  ["/usr/bin/docker start -a kubelet", "docker kubelet"],
+  ["/usr/bin/docker run -v /var/lib/kubelet:/var/lib/kubelet x/hyperkube:v1 kubelet", "docker kubelet"],
+  ["/bin/sh -c 'systemctl restart kubelet'", "sh systemctl"],
+  ["/bin/sh -c 'ls /var/lib/kubelet'", "sh ls"],
+  ["/usr/bin/backup /usr/bin/kubelet", "backup"],
+] as const) {
+  test(`"${command}" starts ${names}`, () => {
+    const words = (splitWords(command) ?? []).map(({ text }) => ({ text }));
+    assert.equal(startedPrograms(words).join(" "), names);
+  });
+}
+
 test("two enabled units at one socket leave the runtime unknown", async (t) => {
   const root = await makeNode(t, {
     ...goldenNode("old-socket-name-1.24").tree,
@@ -48,4 +85,32 @@ test("two enabled units at one socket leave the runtime unknown", async (t) => {
     "/etc/systemd/system/multi-user.target.wants/dockershim.service": { linkTo: "../dockershim.service" },
   });
   assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, "unknown");
+});
+
+test("a listener in no service leaves the runtime unknown, and systemd's own does not", async (t) => {
+  for (const [name, runtime] of [
+    ["relay", "unknown"],
+    ["systemd", "cri-dockerd"],
+  ] as const) {
+    const root = await makeNode(t, {
+      ...goldenNode("old-socket-name-1.24").tree,
+      "/proc/net/unix": unixLine("99", "/run/dockershim.sock"),
+      "/proc/7/cgroup": "0::/user.slice/session-1.scope\n",
+      "/proc/7/comm": `${name}\n`,
+      "/proc/7/fd/3": { linkTo: "socket:[99]" },
+    });
+    assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime, name);
+  }
+});
+
+test("of two units of cri-dockerd at one socket that counts whose process listens", async (t) => {
+  const unit =
+    "[Service]\nExecStart=/usr/bin/cri-dockerd --container-runtime-endpoint=unix:///run/cri-dockerd.sock\n";
+  const root = await makeNode(t, {
+    ...goldenNode("kubeadm-1.30").tree,
+    "/etc/systemd/system/other.service": unit,
+    "/proc/net/unix": unixLine("99", "/run/cri-dockerd.sock"),
+    ...processOf("other.service", { "/proc/7/fd/3": { linkTo: "socket:[99]" } }),
+  });
+  assert.equal((await factsOf(root, "1.30.1")).services.criDocker?.unit.name, "other.service");
 });

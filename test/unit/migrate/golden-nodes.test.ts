@@ -1,24 +1,46 @@
 /** What `migrate check` and `migrate plan` say of the nodes of test/golden/nodes. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import { configuredRuntime, socketPath } from "../../../src/migrate/kubelet/target.js";
-import { type MigrationPlan, previousTarget, reversePlan } from "../../../src/migrate/plan/make-plan.js";
+import { configuredRuntime, lastInTreeMinor, socketPath } from "../../../src/migrate/kubelet/target.js";
+import { choosePlan } from "../../../src/migrate/cli/migrate-command.js";
+import type { MigrationFacts } from "../../../src/migrate/facts/facts.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
+import { readService } from "../../../src/migrate/kubelet/read-kubelet.js";
+import { type MigrationPlan, reversePlan } from "../../../src/migrate/plan/make-plan.js";
+import type { FileEdit } from "../../../src/migrate/plan/unified-diff.js";
 import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
 import { defaultProgram, shimUnit, shimUnitPath } from "../../../src/migrate/plan/shim-unit.js";
 import { check } from "./check-bed.js";
 import { goldenNodes, makeNode } from "./nodes.js";
 import { factsOf, planOf, snapshot, type Target } from "./plan-bed.js";
 
-function hasPatch(): boolean {
-  try {
-    execFileSync("patch", ["--version"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
+function hasProgram(name: string): boolean {
+  return spawnSync(name, ["--version"], { stdio: "ignore" }).status === 0;
+}
+
+const hasPatch = hasProgram("patch");
+const noVerify = hasProgram("systemd-analyze") ? false : "systemd-analyze is not installed";
+
+/** What systemd says of the units of the node, without numbers of lines. */
+async function complaints(root: string): Promise<readonly string[]> {
+  const names = ["kubelet.service", "dockershim.service"];
+  const units = [];
+  for (const name of names) {
+    const service = await readService(new NodeFiles(root), name);
+    const [, path] = /^(\/[^%]+)$/.exec(service?.command.words[0]?.text ?? "") ?? [];
+    if (path === undefined || service === undefined) continue;
+    units.push(name);
+    if ((await new NodeFiles(root).kindOf(path)) !== "absent") continue;
+    await mkdir(dirname(join(root, path)), { recursive: true });
+    await writeFile(join(root, path), "", { mode: 0o755 });
   }
+  const flags = [`--root=${root}`, "--man=no", "--recursive-errors=no"];
+  const { stderr } = spawnSync("systemd-analyze", ["verify", ...flags, ...units], { encoding: "utf8" });
+  return stderr.split("\n").map((line) => line.replace(/:\d+:/, ":"));
 }
 
 test("shimUnit() is the example's unit", async () => {
@@ -26,10 +48,15 @@ test("shimUnit() is the example's unit", async () => {
   assert.equal(shimUnit(`${defaultProgram} --network-plugin=cni`), example);
 });
 
+interface Asked {
+  readonly back: boolean;
+  readonly to?: Target | undefined;
+}
+
 /** The plan, or why there is none. */
-async function askPlan(...args: Parameters<typeof planOf>): Promise<MigrationPlan | string> {
+async function askPlan(facts: MigrationFacts, { back, to }: Asked): Promise<MigrationPlan | string> {
   try {
-    return await planOf(...args);
+    return await choosePlan({ to, back, write: false, program: defaultProgram }, facts);
   } catch (error) {
     if (!(error instanceof ShimError) || error.kind !== "precondition") throw error;
     return `refused: ${error.message.replace("plan the migration: ", "")}\n`;
@@ -38,7 +65,8 @@ async function askPlan(...args: Parameters<typeof planOf>): Promise<MigrationPla
 
 /** The exit code, the lines that change, and the commands. Of a new unit of this program its command alone. */
 function planText({ edits, notUnderstood, notes, commands }: MigrationPlan): string {
-  const lines = edits.flatMap(({ path, before = "", after = "" }) => {
+  const lines = edits.flatMap(({ path, before = "", after }) => {
+    if (after === undefined) return [`${path}: removed`];
     const [old, now] = [before.split("\n"), after.split("\n")];
     const added = now.filter((line) => !old.includes(line));
     const isUnit = path === shimUnitPath && before === "";
@@ -85,22 +113,55 @@ for (const { name, version: own, tree, says } of goldenNodes) {
         const root = await makeNode(t, tree);
         const before = await snapshot(root);
         const facts = await factsOf(root, version);
-        const target = words.includes("--back") ? previousTarget(facts) : named;
-        const plan = await askPlan(root, version, target);
+        const to = words.includes("--to") ? named : undefined;
+        const plan = await askPlan(facts, { to, back: words.includes("--back") });
         assert.equal(typeof plan === "string" ? plan : planText(plan), text);
         assert.deepEqual(await snapshot(root), before);
-        if (typeof plan === "string" || !hasPatch()) return;
-        const patch = (input: string): void => {
-          execFileSync("patch", ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"], { input });
+        const old = configuredRuntime(facts);
+        // The edits back of a node that is not there yet have nothing to change.
+        if (typeof plan === "string" || !hasPatch || plan.from !== old.runtime) return;
+        const target = plan.to as Target;
+        const patch = (asked: MigrationPlan): void => {
+          if (asked.edits.length === 0) return;
+          const flags = ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"];
+          execFileSync("patch", flags, { input: renderPlan(asked) });
         };
-        if (plan.edits.length > 0) patch(renderPlan(plan));
-        const [old, now] = [configuredRuntime(facts), configuredRuntime(await factsOf(root, version))];
+        patch(plan);
+        const after = await factsOf(root, version);
+        const now = configuredRuntime(after);
         // Of two units at one socket the commands decide, which nothing here carries out.
         const isSameSocket = socketPath(old.endpoint) === socketPath(now.endpoint);
         assert.equal(now.runtime, isSameSocket ? old.runtime : target);
         assert.deepEqual((await planOf(root, version, target)).edits, []);
-        if (plan.edits.length > 0) patch(renderPlan(reversePlan(plan, facts)));
+        const isWhole = plan.notUnderstood.length === 0 && plan.from !== target && !isSameSocket;
+        const hasWayBack =
+          plan.from !== "dockershim-in-tree" || (facts.kubelet.version?.minor ?? 0) <= lastInTreeMinor;
+        if (target === "dockershim" && isWhole && hasWayBack) {
+          const way = await askPlan(after, { back: true });
+          assert.ok(typeof way === "object");
+          patch(way);
+          assert.equal(configuredRuntime(await factsOf(root, version)).runtime, old.runtime);
+          patch(reversePlan(way, after));
+        }
+        patch(reversePlan(plan, facts));
         assert.deepEqual(await snapshot(root), before);
+        // The whole unit of this program is that of every node.
+        const isUnit = ({ path }: FileEdit): boolean =>
+          path.includes("/systemd/system/") && path !== shimUnitPath;
+        if (!plan.edits.some(isUnit) && name !== "kubeadm-1.30") return;
+        await t.test(
+          "systemd reads what is written as it read what was there",
+          { skip: noVerify },
+          async () => {
+            const known = await complaints(root);
+            patch(plan);
+            const said = await complaints(root);
+            assert.deepEqual(
+              said.filter((line) => !known.includes(line)),
+              [],
+            );
+          },
+        );
       });
     }
   });
