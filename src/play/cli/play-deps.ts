@@ -1,5 +1,4 @@
 /** What the pods of play need from this node, and from the CRI server. */
-import { randomUUID } from "node:crypto";
 import type { CriClient, connect } from "../cri/client.js";
 import { engineNodeFacts, readNodeFacts, renewNodeFacts } from "../node/node-facts.js";
 import type { NodeFacts } from "../pod-config/cri-config.js";
@@ -12,7 +11,7 @@ import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import { isEmpty } from "../services/redirect-ports.js";
 import type { PodRules } from "../services/redirects.js";
 import type { PlayDeps } from "../session/session.js";
-import type { PlayProcesses } from "../kubelet/pod-owner.js";
+import { type PlayProcesses, newPlayId } from "../kubelet/pod-owner.js";
 import type { StatusResponse } from "../../domain/cri.js";
 import { ShimError } from "../../lib/errors.js";
 import { bootId } from "../../lib/linux/network-namespaces.js";
@@ -61,7 +60,7 @@ export async function readKubeletDeps(
   };
   return ({ fast = false }) => ({
     ...deps,
-    playId: randomUUID(),
+    playId: newPlayId(deps.processes),
     backOff: fast ? scaled(backOffTimes, fastFactor) : backOffTimes,
   });
 }
@@ -103,7 +102,7 @@ function dockerCredentials(report: (line: string) => void): RegistryCredentialSt
 const mark = /^(\d{1,10})-(\d{1,20})-([0-9a-f-]*)$/;
 
 /** Processes of play on this host, as `PodOwner` marks them. */
-function playProcesses(): PlayProcesses {
+export function playProcesses(): PlayProcesses {
   const self = markOf(process.pid);
   return {
     // Without /proc, as on macOS, there is none.

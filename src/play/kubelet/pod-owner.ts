@@ -4,6 +4,7 @@
  * While a play creates or starts something, the directory says so, too: what is under way cannot be observed.
  * A play that takes the pod waits for that, so that nothing is started twice.
  */
+import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import type { HostFiles } from "../node/files.js";
 import { type Directories, ownerPath, startingPath } from "../pod-config/pod-paths.js";
@@ -25,6 +26,17 @@ export interface PodOwnerDeps {
   readonly clock: Clock;
   readonly processes: PlayProcesses;
   readonly playId: string;
+}
+
+/** The mark of a new play of this process. Other programs can tell from it whether the play goes on. */
+export function newPlayId({ own }: Pick<PlayProcesses, "own">): string {
+  return own === undefined ? randomUUID() : `${own}.${randomUUID()}`;
+}
+
+/** The mark of the process of a play; undefined where it is not known. */
+export function processOf(playId: string): string | undefined {
+  const [mark, id] = playId.split(".");
+  return id === undefined ? undefined : mark;
 }
 
 /** What another play has done with a pod. */
