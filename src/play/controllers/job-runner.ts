@@ -186,7 +186,7 @@ export class JobRunner {
 /** Tries until the pod is removed: its loop has ended, so that nothing else would end it. */
 export async function removeSurely(
   key: Pick<PodKey, "namespace" | "name">,
-  { kubelet, clock, report }: JobEnvironment,
+  { kubelet, clock, report }: Omit<JobEnvironment, "client">,
   signal: AbortSignal,
 ): Promise<void> {
   for (;;) {

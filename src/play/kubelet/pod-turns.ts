@@ -12,8 +12,9 @@ import {
   nextTurn,
   originOf,
 } from "../pod-rules/next-turn.js";
-import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
-import { type PodMemory, deadlineOf, podStatus } from "../pod-rules/pod-status.js";
+import { containerHash } from "../pod-config/hashes.js";
+import { type ObservedPod, newestContainer, podIpOf } from "../pod-rules/observed-pod.js";
+import { type PodMemory, deadlineOf, podIsReady, podStatus } from "../pod-rules/pod-status.js";
 import type { Waiting, PodStatus } from "../pod-rules/status-types.js";
 import { BackOff } from "./back-off.js";
 import { deletePod } from "./delete-pod.js";
@@ -41,6 +42,15 @@ export interface TurnResult {
   readonly outcome?: ApplicationInput;
 }
 
+export interface Readiness {
+  /** Of the manifest that it is for. */
+  readonly hash: string;
+  /** The containers are those of the manifest, and the pod is ready. */
+  readonly isReady: boolean;
+  /** When that was first seen, in milliseconds since 1970. */
+  readonly since: number;
+}
+
 /** The kubelet looks at a pod each minute, and 10 s after an error. */
 const resyncMs = 60_000;
 export const errorMs = 10_000;
@@ -63,6 +73,7 @@ export class PodTurns {
   #hasActed = false;
   #loss: PodLoss | undefined;
   #status: PodStatus | undefined;
+  #readiness: Readiness | undefined;
 
   constructor(private readonly deps: TurnDeps) {
     this.#owner = new PodOwner(deps);
@@ -74,6 +85,11 @@ export class PodTurns {
 
   get status(): PodStatus | undefined {
     return this.#status;
+  }
+
+  /** As it was seen last. */
+  get readiness(): Readiness | undefined {
+    return this.#readiness;
   }
 
   /** What another play has done with the pod, once a turn has noticed that. */
@@ -188,6 +204,13 @@ export class PodTurns {
 
   #publish(manifest: Manifest, observed: ObservedPod, status: PodStatus): void {
     this.#status = status;
+    const isMade = manifest.pod.spec.containers.every(
+      (container) => newestContainer(observed, container.name)?.hash === containerHash(container),
+    );
+    const isReady = podIsReady(status) && (isMade || status.phase === "Succeeded");
+    const before = this.#readiness;
+    const since = before?.isReady === isReady ? before.since : this.deps.clock.now();
+    this.#readiness = { hash: manifest.hash, isReady, since };
     this.deps.onStatus(manifest, status, observed);
   }
 

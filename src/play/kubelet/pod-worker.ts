@@ -10,7 +10,7 @@ import type { PodEvent } from "./events.js";
 import type { KubeletDeps } from "./kubelet-deps.js";
 import { PodApplication } from "./pod-application.js";
 import type { PodLoss } from "./pod-owner.js";
-import { PodTurns, type TurnDeps, errorMs } from "./pod-turns.js";
+import { PodTurns, type Readiness, type TurnDeps, errorMs } from "./pod-turns.js";
 
 export interface WorkerDeps extends KubeletDeps {
   readonly onEvent: (event: PodEvent) => void;
@@ -68,6 +68,12 @@ export class PodWorker {
 
   get status(): PodStatus | undefined {
     return this.#turns.status;
+  }
+
+  /** Of the present manifest; undefined before the pod was looked at. */
+  get readiness(): Readiness | undefined {
+    const { readiness } = this.#turns;
+    return readiness?.hash === this.#manifest.hash ? readiness : undefined;
   }
 
   get lastEvent(): PodEvent | undefined {

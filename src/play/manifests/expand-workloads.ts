@@ -11,9 +11,10 @@ import { makeService } from "./make-service.js";
 import { statefulPods } from "./make-stateful-set.js";
 import type { Pod } from "./pod-schema.js";
 import { resolveObjects } from "./references.js";
-import type { Manifest, Owner } from "./manifest.js";
+import type { Manifest, Owner, UpdateStrategy } from "./manifest.js";
 import { type Problem, malformed } from "./schema.js";
 import { checkSelector } from "./selector.js";
+import { daemonSetUpdate, deploymentUpdate } from "./update-strategy.js";
 import type { ReadTemplate, Selector } from "./workload-schema.js";
 import type { Claim, CronJob, Job, ObjectKey, PodTemplate, Workloads } from "./workloads.js";
 
@@ -102,6 +103,7 @@ export function expandWorkloads(
     }>,
     selector: Selector,
     count: number,
+    updateOf: (template: PodTemplate, problems: Problem[]) => UpdateStrategy | undefined = () => undefined,
   ): void => {
     const { spec } = item.value;
     const template = templateOf(kind, item, spec.template);
@@ -111,22 +113,35 @@ export function expandWorkloads(
     ]);
     if (template === undefined) return;
     if (count === 0) withoutPods.push({ ...template.owner, namespace: item.namespace });
+    const problems: Problem[] = [];
+    const update = updateOf(template, problems);
+    report(item, problems);
+    const staysBy = update?.type === "OnDelete" ? { staysBy: "updateStrategy OnDelete" } : {};
     for (let number = 0; number < count; number += 1) {
-      pods.push({ item, manifest: makePod(template, { name: `${item.name}-${number}` }) });
+      const manifest = makePod(template, { name: `${item.name}-${number}` });
+      pods.push({ item, manifest: update === undefined ? manifest : { ...manifest, update, ...staysBy } });
     }
   };
-  for (const kind of ["Deployment", "ReplicaSet"] as const) {
-    for (const item of items[kind]) {
-      const { selector, replicas } = item.value.spec;
-      replicated(kind, item, selector, counts.of(item.name, replicas));
-    }
+  for (const item of items.Deployment) {
+    const { spec } = item.value;
+    const count = counts.of(item.name, spec.replicas);
+    replicated("Deployment", item, spec.selector, count, (template, problems) =>
+      deploymentUpdate(spec, template, count, problems),
+    );
+  }
+  for (const item of items.ReplicaSet) {
+    const { selector, replicas } = item.value.spec;
+    replicated("ReplicaSet", item, selector, counts.of(item.name, replicas));
   }
   for (const item of items.ReplicationController) {
     const { selector, replicas, template } = item.value.spec;
     const matchLabels = selector ?? template.metadata?.labels ?? {};
     replicated("ReplicationController", item, { matchLabels }, counts.of(item.name, replicas));
   }
-  for (const item of items.DaemonSet) replicated("DaemonSet", item, item.value.spec.selector, 1);
+  for (const item of items.DaemonSet) {
+    const { spec } = item.value;
+    replicated("DaemonSet", item, spec.selector, 1, (template) => daemonSetUpdate(spec, template));
+  }
 
   for (const item of items.StatefulSet) {
     const { spec } = item.value;

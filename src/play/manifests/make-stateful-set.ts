@@ -4,6 +4,7 @@ import { makeClaim } from "./index-objects.js";
 import { makePod } from "./make-pod.js";
 import type { Manifest } from "./manifest.js";
 import type { ReadTemplate, StatefulSet } from "./workload-schema.js";
+import { statefulSetUpdate } from "./update-strategy.js";
 import type { Claim, PodTemplate } from "./workloads.js";
 
 /**
@@ -30,6 +31,8 @@ export function statefulPods(
   const claims: Claim[] = [];
   if (template === undefined) return { pods, claims };
   const start = spec.ordinals?.start ?? 0;
+  const update = statefulSetUpdate(spec, count);
+  const partition = spec.updateStrategy?.rollingUpdate?.partition ?? 0;
   for (let ordinal = start; ordinal < start + count; ordinal += 1) {
     const name = `${item.name}-${ordinal}`;
     const index = String(ordinal);
@@ -42,7 +45,10 @@ export function statefulPods(
       "statefulset.kubernetes.io/pod-name": name,
       "apps.kubernetes.io/pod-index": index,
     };
-    const manifest = makePod({ ...template, pod }, { name, labels, hostname: name });
+    const made = makePod({ ...template, pod }, { name, labels, hostname: name });
+    const stays = update.type === "OnDelete" || ordinal < partition;
+    const staysBy = update.type === "OnDelete" ? "updateStrategy OnDelete" : `partition ${partition}`;
+    const manifest = { ...made, update, ...(stays ? { staysBy } : {}) };
     const isOrdered = spec.podManagementPolicy !== "Parallel" && ordinal > start;
     pods.push(isOrdered ? { ...manifest, startsAfter: `${item.name}-${ordinal - 1}` } : manifest);
     for (const { metadata, spec: claim } of claimTemplates) {

@@ -55,4 +55,24 @@ export interface Manifest {
   readonly objects: PodObjects;
   /** Name of the pod of the same StatefulSet that must be ready before this one is made. */
   readonly startsAfter?: string;
+  /** None: it is made anew at once when it has changed. All pods of a workload have the same. */
+  readonly update?: UpdateStrategy;
+  /** The field for which it stays as it was made, until it is deleted. */
+  readonly staysBy?: string;
+}
+
+/** How pods of a workload that has changed are made anew: see controllers/rolling.ts. */
+export interface UpdateStrategy {
+  readonly type: "RollingUpdate" | "Recreate" | "OnDelete";
+  /** From the highest ordinal to the lowest. */
+  readonly isOrdered: boolean;
+  /** How many may lack at a time. */
+  readonly maxUnavailable: number;
+  /** Pods that may be there beside the others meanwhile. */
+  readonly surge: readonly Manifest[];
+  /** Why there are none, although maxSurge says so. */
+  readonly withoutSurge?: string;
+  readonly minReadySeconds: number;
+  /** Undefined: none. */
+  readonly progressDeadlineSeconds?: number;
 }

@@ -18,6 +18,7 @@ import {
   passedOver,
   string,
 } from "./schema.js";
+import { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./update-strategy.js";
 
 const matchLabels = byQualifiedKey(string(labelValue));
 const selector = object({
@@ -31,8 +32,7 @@ const selector = object({
   ),
 });
 
-const noRevisions = passedOver("play keeps no revisions: a changed pod is replaced at once");
-const replaced = passedOver("play replaces all changed pods at once");
+const noRevisions = passedOver("play keeps no revisions to go back to");
 const noMinimum = passedOver("a pod counts as soon as it is ready");
 const untilDown = passedOver("play keeps what has ended until --down");
 
@@ -51,10 +51,10 @@ export const deployment = object({
       replicas: notNegative,
       selector: mandatory(selector),
       template,
-      strategy: replaced,
-      minReadySeconds: noMinimum,
+      strategy: deploymentStrategy,
+      minReadySeconds: notNegative,
       revisionHistoryLimit: noRevisions,
-      progressDeadlineSeconds: passedOver("use --wait=TIME"),
+      progressDeadlineSeconds: notNegative,
       paused: passedOver("play always makes what the file says"),
     }),
   ),
@@ -80,8 +80,8 @@ export const daemonSet = object({
     object({
       selector: mandatory(selector),
       template,
-      updateStrategy: replaced,
-      minReadySeconds: noMinimum,
+      updateStrategy: daemonSetStrategy,
+      minReadySeconds: notNegative,
       revisionHistoryLimit: noRevisions,
     }),
   ),
@@ -107,8 +107,8 @@ export const statefulSet = object({
       podManagementPolicy: oneOf(["OrderedReady", "Parallel"]),
       ordinals: object({ start: notNegative }),
       persistentVolumeClaimRetentionPolicy: passedOver("claims outlive their pods"),
-      updateStrategy: replaced,
-      minReadySeconds: noMinimum,
+      updateStrategy: statefulSetStrategy,
+      minReadySeconds: notNegative,
       revisionHistoryLimit: noRevisions,
     }),
   ),

@@ -26,6 +26,13 @@ export function podHash({ pod, key }: Pick<Manifest, "pod" | "key">): string {
   return digest({ uid: key.uid, ...spec, ...shells });
 }
 
+/** With another one, a pod cannot go on as it is: it is made again, or containers of it are. */
+export function podRevision(manifest: Pick<Manifest, "pod" | "key">): string {
+  const { containers, initContainers = [] } = manifest.pod.spec;
+  const sidecars = initContainers.filter(({ restartPolicy }) => restartPolicy === "Always");
+  return [podHash(manifest), ...[...sidecars, ...containers].map(containerHash)].join(" ");
+}
+
 function digest(value: unknown): string {
   return createHash("sha256").update(JSON.stringify(value, withSortedKeys)).digest("hex");
 }

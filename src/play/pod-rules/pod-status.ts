@@ -52,6 +52,13 @@ export function hasEnded({ phase }: Pick<PodStatus, "phase">): boolean {
   return phase === "Succeeded" || phase === "Failed";
 }
 
+/** A pod that has succeeded needs nothing more. */
+export function podIsReady({ phase, conditions }: Pick<PodStatus, "phase" | "conditions">): boolean {
+  return (
+    phase === "Succeeded" || conditions.some(({ type, status }) => type === "Ready" && status === "True")
+  );
+}
+
 /** When activeDeadlineSeconds end the pod, in milliseconds since 1970. */
 export function deadlineOf(spec: PodSpec, startTime: number): number {
   return startTime + (spec.activeDeadlineSeconds ?? Infinity) * 1000;

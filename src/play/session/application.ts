@@ -10,7 +10,6 @@ import type { Kubelet } from "../kubelet/kubelet.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { ignoreMissing } from "../kubelet/kill-containers.js";
 import { defaultGraceSeconds } from "../pod-config/cri-config.js";
-import type { PodStatus } from "../pod-rules/status-types.js";
 import { observePod } from "../kubelet/observe.js";
 import { podDirectory } from "../pod-config/pod-paths.js";
 import { nameOf } from "../manifests/manifest.js";
@@ -116,13 +115,6 @@ export class Application implements AsyncDisposable {
     if (keep) for (const { rollback } of this.#pods) rollback.commit();
     await Promise.all(this.#pods.map(({ rollback }) => rollback[Symbol.asyncDispose]()));
   }
-}
-
-/** A pod that has succeeded needs nothing more. */
-export function podIsReady({ phase, conditions }: Pick<PodStatus, "phase" | "conditions">): boolean {
-  return (
-    phase === "Succeeded" || conditions.some(({ type, status }) => type === "Ready" && status === "True")
-  );
 }
 
 /** Remembers what is there of a pod, so that the undo removes only what comes later. */

@@ -3,10 +3,10 @@ import { messageOf } from "../../lib/errors.js";
 import { deletePod } from "../kubelet/delete-pod.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import { isOfThisServer, listPodRecords } from "../node/pod-record.js";
-import { type PodKey, nameOf } from "../manifests/manifest.js";
+import { type Manifest, type PodKey, nameOf } from "../manifests/manifest.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readRemoval } from "../manifests/read-manifests.js";
-import type { ObjectKey, Removal } from "../manifests/workloads.js";
+import type { Removal } from "../manifests/workloads.js";
 import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 
 type Owned = Removal["owners"][number];
@@ -100,15 +100,19 @@ export async function removePods(
  */
 export async function removeSurplus(
   texts: readonly ManifestFile[],
-  pods: readonly { readonly key: ObjectKey }[],
+  pods: readonly Pick<Manifest, "key" | "update">[],
   deps: PodAccess & Reports,
   signal: AbortSignal,
 ): Promise<{ readonly failed: number }> {
   const { owners } = await readRemoval(texts);
   const counted = owners.filter(({ kind }) => kind !== "Job" && kind !== "CronJob");
   const { pods: there } = await podsToRemove({ pods: [], owners: counted }, deps, signal);
-  const isWanted = ({ namespace, name }: ObjectKey): boolean =>
-    pods.some(({ key }) => key.namespace === namespace && key.name === name);
-  const surplus = there.filter(({ key }) => !isWanted(key));
+  // Those of maxSurge are removed when the change of the workload is over.
+  const wanted = new Set(pods.flatMap(({ key, update }) => [{ key }, ...(update?.surge ?? [])].map(keyName)));
+  const surplus = there.filter((pod) => !wanted.has(keyName(pod)));
   return removePods(surplus, deps, signal);
+}
+
+function keyName({ key }: Pick<PodToRemove, "key">): string {
+  return nameOf(key);
 }

@@ -24,7 +24,8 @@ import { podUid } from "../manifests/names.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
 import type { ServicesDeps } from "../services/services.js";
-import { Application, podIsReady } from "./application.js";
+import { Application } from "./application.js";
+import { type RolloutPlan, Rollouts } from "./rollouts.js";
 import { Watchers } from "./watchers.js";
 import { namesOf } from "../store/play-store.js";
 
@@ -45,28 +46,44 @@ export class Session implements AsyncDisposable {
   #manifests: readonly Manifest[] = [];
   /** Pods of StatefulSets that wait for the one before them. */
   #waiting: readonly Manifest[] = [];
+  #cancelWake: (() => void) | undefined;
   #hasLost = false;
+  readonly #rollouts: Rollouts;
   readonly #watchers = new Watchers();
   readonly #stop = new AbortController();
 
   constructor(private readonly deps: KubeletDeps) {
     this.kubelet = new Kubelet(deps);
+    this.#rollouts = new Rollouts({
+      ...{ kubelet: this.kubelet, records: deps, clock: deps.clock, report: deps.report },
+      onLost: (key) => {
+        this.#lose(key);
+      },
+      inBackground: (name, work) => {
+        this.#inBackground(name, work);
+      },
+    });
     this.kubelet.listen({
       onEvent: ({ key, reason }) => {
         if (reason === takenOver) this.#lose(key);
       },
       onStatus: ({ key }) => {
-        this.#startWaiting();
-        for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
-        this.#watchers.changed();
+        this.#changed(key);
       },
     });
   }
 
+  #changed(key: PodKey): void {
+    this.#startWaiting();
+    this.#rollouts.changed(key);
+    for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
+    this.#watchers.changed();
+  }
+
   /**
-   * Makes everything that `workloads` asks for at first: all pods but those that wait for another one. When a
-   * pod cannot be made, everything that this call has made is removed, unless `keep`. Call it once, before
-   * `update`.
+   * Makes everything that `workloads` asks for at first: all pods but those that wait for another one, and those
+   * of changed workloads, which change later. When a pod cannot be made, everything that this call has made is
+   * removed, unless `keep`. Call it once, before `update`.
    */
   async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
     const jobs = [...workloads.jobs, ...workloads.cronJobs.map(({ job }) => job)];
@@ -82,21 +99,26 @@ export class Session implements AsyncDisposable {
       this.#manifests = [...this.#manifests, manifest];
       return application.apply(manifest, before);
     };
-    const later = workloads.pods.filter(({ startsAfter }) => startsAfter !== undefined);
+    const plan = await this.#rollouts.plan(workloads.pods, listed);
+    const now = workloads.pods.filter(({ key }) => !plan.deferred.has(nameOf(key)));
+    const later = now.filter(({ startsAfter }) => startsAfter !== undefined);
     const present = presentPods(later, listed);
     const runners = workloads.jobs.map((job) => this.#addJob(job, { apply: (manifest) => apply(manifest) }));
     await Promise.all([
-      ...workloads.pods.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
+      ...now.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
       ...runners.map((runner) => runner.start(signal)),
     ]);
     const ran = workloads.cronJobs.length > 0 ? await this.deps.client.listPodSandboxes({}, signal) : [];
     application.commit();
-    this.#manifests = [...this.#manifests, ...later];
+    const deferred = workloads.pods.filter((manifest) => !now.includes(manifest));
+    this.#manifests = [...this.#manifests, ...later, ...deferred];
     this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
     for (const manifest of later)
       if (!this.#waiting.includes(manifest)) this.kubelet.apply(manifest, { failFast: false });
     for (const { key, startsAfter: name = "" } of later)
       if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
+    this.#keepDeferred(plan);
+    this.#rollouts.start(plan);
     this.#startWaiting();
     this.#updateCronJobs(workloads.cronJobs, ran);
   }
@@ -111,10 +133,11 @@ export class Session implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void> {
     const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
-    const isLater = workloads.pods.filter(isNew).some(({ startsAfter }) => startsAfter !== undefined);
+    const isLater = workloads.pods.filter(isNew).some(({ startsAfter, update }) => startsAfter ?? update);
     const isCronNew = workloads.cronJobs.some((one) => this.#cronRunner(one) === undefined);
     const listed = isLater || isCronNew ? await this.deps.client.listPodSandboxes({}, signal) : [];
     const present = presentPods(workloads.pods.filter(isNew), listed);
+    const plan = await this.#rollouts.plan(workloads.pods, listed);
     const wanted = new Set(workloads.pods.map(({ key }) => nameOf(key)));
     const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
     const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));
@@ -122,7 +145,8 @@ export class Session implements AsyncDisposable {
     this.#waiting = [];
     this.#hasLost = false;
     const later: Manifest[] = [];
-    for (const manifest of workloads.pods) {
+    this.#keepDeferred(plan);
+    for (const manifest of workloads.pods.filter(({ key }) => !plan.deferred.has(nameOf(key)))) {
       const isThere = !isNew(manifest) || present.has(manifest.key.uid);
       if (manifest.startsAfter !== undefined && !isThere) later.push(manifest);
       else this.kubelet.apply(manifest, { failFast: false });
@@ -141,8 +165,9 @@ export class Session implements AsyncDisposable {
     });
     for (const runner of oldRunners) this.#jobs.delete(runner);
     this.#updateCronJobs(workloads.cronJobs, listed);
+    const surge = this.#rollouts.start(plan);
     await Promise.all([
-      ...old.map(({ key }) => end(key)),
+      ...[...old.map(({ key }) => key), ...surge].map((key) => end(key)),
       ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
     ]);
     for (const job of workloads.jobs)
@@ -167,8 +192,7 @@ export class Session implements AsyncDisposable {
   /** `default/web` of all pods and jobs that `ready` waits for. */
   unready(): readonly string[] {
     const pods = this.#pods().filter(({ key }) => {
-      const status = this.kubelet.pod(key)?.status;
-      return status === undefined || !podIsReady(status);
+      return this.kubelet.pod(key)?.readiness?.isReady !== true || this.#rollouts.awaits(key);
     });
     const jobs = [...this.#jobs].filter(({ state }) => state === "running").map(({ job }) => job);
     const names = [...pods.map(({ key }) => key), ...jobs].map(
@@ -181,7 +205,7 @@ export class Session implements AsyncDisposable {
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#watchers.until(signal, () => {
       if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
-      if (this.#waiting.length > 0) return false;
+      if (this.#waiting.length > 0 || this.#rollouts.areUnderWay) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
         return worker === undefined || (worker.status !== undefined && hasEnded(worker.status));
@@ -218,6 +242,8 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "play ends"));
     for (const runner of [...this.#jobs, ...this.#cronJobs]) runner.close();
+    this.#cancelWake?.();
+    await this.#rollouts.close();
     await this.kubelet[Symbol.asyncDispose]();
   }
 
@@ -269,7 +295,7 @@ export class Session implements AsyncDisposable {
         return;
       } catch (error) {
         if (signal.aborted) return;
-        this.#report(runner.job, error);
+        this.#report(nameOf(runner.job), error);
       }
       await pause(retryMs, this.deps.clock, signal);
     }
@@ -278,12 +304,13 @@ export class Session implements AsyncDisposable {
   /** Another play has the pod now, or has removed it; with it goes the job that has made it. */
   #lose(key: PodKey): void {
     this.#hasLost = true;
+    this.#rollouts.lose(key);
     for (const runner of this.#jobs) {
       if (!runner.has(key)) continue;
       this.#jobs.delete(runner);
       for (const cronJob of this.#cronJobs) if (cronJob.has(runner)) cronJob.close();
       this.#cronJobs = this.#cronJobs.filter((cronJob) => !cronJob.has(runner));
-      this.#inBackground(runner.job, runner.leave());
+      this.#inBackground(nameOf(runner.job), runner.leave());
     }
     this.#manifests = this.#manifests.filter((manifest) => nameOf(manifest.key) !== nameOf(key));
     // Those that wait for it would wait for ever.
@@ -295,15 +322,28 @@ export class Session implements AsyncDisposable {
     this.#watchers.changed();
   }
 
+  /** Pods of changed workloads go on as they are, until it is their turn. */
+  #keepDeferred({ deferred }: RolloutPlan): void {
+    for (const manifest of deferred.values())
+      if (manifest !== undefined) this.kubelet.apply(manifest, { failFast: false });
+  }
+
   #startWaiting(): void {
-    const isReady = ({ key: { namespace }, startsAfter = "" }: Manifest): boolean => {
-      const status = this.kubelet.pod({ namespace, name: startsAfter })?.status;
-      return status !== undefined && podIsReady(status);
+    const { clock } = this.deps;
+    const now = clock.now();
+    const dueAt = ({ key: { namespace }, startsAfter: name = "", update }: Manifest): number => {
+      const readiness = this.kubelet.pod({ namespace, name })?.readiness;
+      return readiness?.isReady === true ? readiness.since + (update?.minReadySeconds ?? 0) * 1000 : Infinity;
     };
-    const due = this.#waiting.filter(isReady);
-    if (due.length === 0) return;
+    const due = this.#waiting.filter((manifest) => dueAt(manifest) <= now);
     this.#waiting = this.#waiting.filter((manifest) => !due.includes(manifest));
     for (const manifest of due) this.kubelet.apply(manifest, { failFast: false });
+    this.#cancelWake?.();
+    const next = Math.min(...this.#waiting.map(dueAt));
+    if (next === Infinity) return;
+    this.#cancelWake = clock.after(next - now, () => {
+      this.#startWaiting();
+    });
   }
 
   #cronRunner(cronJob: CronJob): CronRunner | undefined {
@@ -341,28 +381,28 @@ export class Session implements AsyncDisposable {
         this.#watchers.changed();
       },
       (error: unknown) => {
-        this.#report(runner.job, error);
+        this.#report(nameOf(runner.job), error);
       },
     );
   }
 
   #decide(runner: JobRunner): void {
-    this.#inBackground(runner.job, runner.decide(this.#stop.signal));
+    this.#inBackground(nameOf(runner.job), runner.decide(this.#stop.signal));
   }
 
-  #inBackground(job: Job, work: Promise<void>): void {
+  #inBackground(name: string, work: Promise<void>): void {
     work.then(
       () => {
         this.#watchers.changed();
       },
       (error: unknown) => {
-        this.#report(job, error);
+        this.#report(name, error);
       },
     );
   }
 
-  #report({ namespace, name }: Job, error: unknown): void {
-    if (!this.#stop.signal.aborted) this.deps.report(`${namespace}/${name}: ${messageOf(error)}`);
+  #report(name: string, error: unknown): void {
+    if (!this.#stop.signal.aborted) this.deps.report(`${name}: ${messageOf(error)}`);
   }
 }
 

@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { ContainerState } from "../../../../src/domain/cri.js";
+import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
+import type { Workloads } from "../../../../src/play/manifests/workloads.js";
+import { removeSurplus } from "../../../../src/play/session/remove-pods.js";
+import { Session } from "../../../../src/play/session/session.js";
+import { type Fixture, makeFixture } from "../fake-cri.js";
+
+const { signal } = new AbortController();
+
+interface Fields {
+  readonly kind?: string;
+  readonly replicas?: number;
+  /** Of the workload's spec. */
+  readonly fields?: string;
+  /** Of the pod. */
+  readonly pod?: string;
+  /** Of its container. */
+  readonly container?: string;
+}
+
+/** A workload whose only container has the name of its version. It is ready when its first probe succeeds. */
+function textOf(
+  version: string,
+  { kind = "Deployment", replicas = 3, fields = "", pod = "", container = "" }: Fields = {},
+): string {
+  const probe = "readinessProbe: {initialDelaySeconds: 5, periodSeconds: 5, exec: {command: [a]}}";
+  return `{apiVersion: apps/v1, kind: ${kind}, metadata: {name: d}, spec: {${kind === "DaemonSet" ? "" : `replicas: ${replicas}, `}
+    ${fields} selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {${pod}
+    terminationGracePeriodSeconds: 1, containers: [{name: ${version}, image: "busybox:1", ${container}${probe}}]}}}}`;
+}
+const workloadsOf = (version: string, fields?: Fields): Promise<Workloads> =>
+  readWorkloads([{ name: "f.yaml", text: textOf(version, fields) }]);
+
+/** Running containers, such as `d-0:v1`. */
+function running({ cri }: Pick<Fixture, "cri">): string {
+  const names = cri.containers
+    .filter(({ state }) => state === ContainerState.CONTAINER_RUNNING)
+    .map(({ sandboxId, config }) => {
+      const pod = cri.sandboxes.find(({ id }) => id === sandboxId)?.config.metadata?.name ?? "?";
+      return `${pod}:${config.metadata?.name ?? ""}`;
+    });
+  return names.sort().join(" ");
+}
+
+/** A play of version 1 that has ended, with all pods ready. */
+async function played(fields: Fields = {}): Promise<Fixture> {
+  const fixture = makeFixture();
+  await using session = new Session(fixture.deps);
+  await session.apply(await workloadsOf("v1", fields), { keep: false }, signal);
+  await fixture.clock.advance(20_000);
+  assert.deepEqual(session.unready(), []);
+  fixture.cri.calls.length = 0;
+  return fixture;
+}
+
+let serial = 0;
+async function playedAgain(t: TestContext, fixture: Fixture, version: string, fields?: Fields) {
+  const session = new Session({ ...fixture.deps, playId: `again-${(serial += 1)}` });
+  t.after(() => session[Symbol.asyncDispose]());
+  await session.apply(await workloadsOf(version, fields), { keep: false }, signal);
+  await fixture.clock.advance(0);
+  return session;
+}
+
+/** Starts of pods and their ends, in order. */
+const steps = ({ cri }: Pick<Fixture, "cri">): readonly string[] =>
+  cri.calls.flatMap((call) => {
+    const [, what = "", pod = ""] = /^(runPodSandbox|removePodSandbox) (.*)$/.exec(call) ?? [];
+    return what === "" ? [] : [`${what.startsWith("run") ? "+" : "-"}${pod}`];
+  });
+
+const one = "strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
+
+test("a changed deployment has as many ready pods as before at any time, and its names at the end", async (t) => {
+  const fixture = await played();
+  const session = await playedAgain(t, fixture, "v2");
+  assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
+  assert.equal(session.unready().length, 3);
+  await fixture.clock.advance(60_000);
+  assert.deepEqual(steps(fixture), [
+    "+d-surge-0",
+    ...["-d-2", "+d-2", "-d-1", "+d-1", "-d-0", "+d-0"],
+    "-d-surge-0",
+  ]);
+  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2");
+  assert.deepEqual(session.unready(), []);
+  assert.deepEqual(fixture.reports, [
+    "default/d: changed: 3 of 3 pods follow, at most 0 fewer at a time, 1 more meanwhile",
+  ]);
+});
+
+test("a change that never becomes ready stops, is told once, and a changed file goes on from there", async (t) => {
+  const fixture = await played({ fields: one });
+  const { handlers, clock, reports } = fixture;
+  handlers.outcomes.set("v2 readiness", ["failure"]);
+  const session = await playedAgain(t, fixture, "v2", { fields: `${one} progressDeadlineSeconds: 30,` });
+  await clock.advance(200_000);
+  assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
+  assert.deepEqual(
+    reports.filter((line) => line.includes("progressDeadlineSeconds")),
+    [
+      "default/d: no progress for 30 s (progressDeadlineSeconds); not ready: default/d-surge-0; the pods of before run on",
+    ],
+  );
+  const next = session.update(await workloadsOf("v3", { fields: one }), { obsolete: "remove" }, signal);
+  await clock.advance(60_000);
+  await next;
+  assert.equal(running(fixture), "d-0:v3 d-1:v3 d-2:v3");
+});
+
+test("another play goes on where one has ended in the middle, also with fewer replicas", async (t) => {
+  const fixture = await played({ fields: one });
+  {
+    await using first = new Session({ ...fixture.deps, playId: "first" });
+    await first.apply(await workloadsOf("v2", { fields: one }), { keep: false }, signal);
+    await fixture.clock.advance(0);
+    assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
+    await fixture.clock.advance(5_000);
+  }
+  assert.equal(running(fixture).match(/v1/g)?.length, 2);
+  const fields = { fields: one, replicas: 2 };
+  const session = await playedAgain(t, fixture, "v2", fields);
+  const texts = [{ name: "f.yaml", text: textOf("v2", fields) }];
+  const surplus = removeSurplus(texts, (await workloadsOf("v2", fields)).pods, fixture.deps, signal);
+  await fixture.clock.advance(60_000);
+  assert.deepEqual(await surplus, { failed: 0 });
+  assert.equal(running(fixture), "d-0:v2 d-1:v2");
+  assert.deepEqual(session.unready(), []);
+  assert.ok(!steps(fixture).includes("+d-surge-1"));
+});
+
+test("a play from which another one takes the pods in the middle of a change changes nothing more", async (t) => {
+  const fixture = await played({ fields: one });
+  fixture.handlers.outcomes.set("v2 readiness", ["failure"]);
+  await playedAgain(t, fixture, "v2", { fields: one });
+  await playedAgain(t, fixture, "v3", { fields: one });
+  await fixture.clock.advance(120_000);
+  assert.equal(running(fixture), "d-0:v3 d-1:v3 d-2:v3");
+  const before = fixture.cri.calls.length;
+  await fixture.clock.advance(120_000);
+  assert.equal(fixture.cri.calls.length, before);
+});
+
+test("without room for a pod beside the others, one lacks at a time, which is said", async (t) => {
+  const onHost = { pod: "hostNetwork: true," };
+  const fixture = await played(onHost);
+  await playedAgain(t, fixture, "v2", onHost);
+  assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v2");
+  await fixture.clock.advance(60_000);
+  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2");
+  assert.deepEqual(fixture.reports, [
+    "default/d: no pod can be made beside the others (maxSurge): all are on the network of this host",
+    "default/d: changed: 3 of 3 pods follow, at most 1 fewer at a time",
+  ]);
+  const withPort = { replicas: 1, container: "ports: [{containerPort: 80, hostPort: 8080}], " };
+  const other = await played(withPort);
+  await playedAgain(t, other, "v2", withPort);
+  assert.equal(running(other), "d-0:v2");
+  assert.match(other.reports[0] ?? "", /\(maxSurge\): each wants port 8080\/TCP of this host$/);
+});
+
+test("Recreate: no pod of the change starts before the last one of before is gone", async (t) => {
+  const fields = "strategy: {type: Recreate},";
+  const fixture = await played({ fields });
+  const session = await playedAgain(t, fixture, "v2", { fields });
+  let hasEnded = false;
+  void session.ended(signal).then(() => (hasEnded = true));
+  await fixture.clock.advance(10_000);
+  assert.equal(hasEnded, false);
+  const done = steps(fixture);
+  assert.deepEqual([...done.slice(0, 3)].sort(), ["-d-0", "-d-1", "-d-2"]);
+  assert.deepEqual([...done.slice(3)].sort(), ["+d-0", "+d-1", "+d-2"]);
+  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2");
+});
+
+test("minReadySeconds holds up the next pod", async (t) => {
+  const fields = `${one} minReadySeconds: 30,`;
+  const fixture = await played({ fields });
+  await playedAgain(t, fixture, "v2", { fields });
+  await fixture.clock.advance(29_000);
+  assert.deepEqual(steps(fixture), ["+d-surge-0"]);
+  await fixture.clock.advance(6_000);
+  assert.deepEqual(steps(fixture), ["+d-surge-0", "-d-2", "+d-2"]);
+});
+
+test("a stateful set goes from the highest ordinal to the lowest, each when the one before is ready", async (t) => {
+  const fixture = await played({ kind: "StatefulSet" });
+  const { handlers, clock } = fixture;
+  handlers.outcomes.set("v2 readiness", ["failure"]);
+  await playedAgain(t, fixture, "v2", { kind: "StatefulSet" });
+  await clock.advance(100_000);
+  assert.deepEqual(steps(fixture), ["-d-2", "+d-2"]);
+  handlers.outcomes.delete("v2 readiness");
+  await clock.advance(60_000);
+  assert.deepEqual(steps(fixture), ["-d-2", "+d-2", "-d-1", "+d-1", "-d-0", "+d-0"]);
+});
+
+for (const [fields, stay, says] of [
+  [
+    "updateStrategy: {rollingUpdate: {partition: 2}},",
+    ["d-0:v1", "d-1:v1"],
+    /d-0, default\/d-1 stay as they are \(partition 2\)$/m,
+  ],
+  [
+    "updateStrategy: {type: OnDelete},",
+    ["d-0:v1", "d-1:v1", "d-2:v1"],
+    /\(updateStrategy OnDelete\); remove one with "pod down"/,
+  ],
+] as const)
+  test(`pods that stay as they are go on so, which is said (${fields})`, async (t) => {
+    const fixture = await played({ kind: "StatefulSet", fields });
+    const session = await playedAgain(t, fixture, "v2", { kind: "StatefulSet", fields });
+    await fixture.clock.advance(60_000);
+    assert.deepEqual(running(fixture).split(" ").slice(0, stay.length), stay);
+    assert.equal(steps(fixture).length, 2 * (3 - stay.length));
+    assert.match(fixture.reports.join("\n"), says);
+    assert.deepEqual(session.unready(), []);
+  });
+
+test("a daemon set has one pod, which is replaced, or stays", async (t) => {
+  for (const [type, is] of [
+    ["RollingUpdate", "d-0:v2"],
+    ["OnDelete", "d-0:v1"],
+  ] as const) {
+    const fields = { kind: "DaemonSet", fields: `updateStrategy: {type: ${type}},` };
+    const fixture = await played(fields);
+    await playedAgain(t, fixture, "v2", fields);
+    await fixture.clock.advance(10_000);
+    assert.equal(running(fixture), is);
+  }
+});
