@@ -14,7 +14,7 @@ export interface RollingRunnerDeps extends Omit<JobEnvironment, "client"> {
 }
 
 /** A pod that is not ready for so long does not count as one that is about to be. */
-const brokenMs = 60_000;
+const brokenMs = 30_000;
 
 type Key = Pick<PodKey, "namespace" | "name">;
 

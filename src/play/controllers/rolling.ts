@@ -47,7 +47,11 @@ export function decideRolling(
   let budget = present - (pods.length + staying.length - allowed);
   let changing = unfinished.length - old.length;
   const make = surge.slice(0, old.length).filter(({ revision }) => revision === "missing");
-  for (const pod of [...extra.filter(({ revision }) => revision === "old"), ...brokenFirst(old, isOrdered)]) {
+  const before = extra.filter(({ revision }) => revision === "old");
+  // No pod counts on them.
+  make.push(...before.filter(({ isAvailable }) => !isAvailable));
+  const candidates = [...before.filter(({ isAvailable }) => isAvailable), ...brokenFirst(old, isOrdered)];
+  for (const pod of candidates) {
     if (isOrdered && changing >= allowed) break;
     if (!pod.isBroken && (!pod.isAvailable || budget <= 0)) continue;
     if (pod.isAvailable) budget -= 1;

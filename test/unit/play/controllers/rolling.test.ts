@@ -41,7 +41,7 @@ const rows: readonly Row[] = [
   ["a broken pod comes first, and uses up what may lack", rolling(1), "obo", "", "1"],
   ["a pod that may be about to be ready is not broken", rolling(1), "ouo", "", ""],
   ["nothing goes while it is not known what is ready", rolling(1), "uuu", "", ""],
-  ["a surge pod of an earlier change follows, too", rolling(0), "ooo", "b", "s0"],
+  ["a surge pod of an earlier change follows, too", rolling(0), "ooo", "u", "s0"],
   ["an available one of an earlier change within the limit", rolling(0), "ooo", "o", "s0"],
   ["a pod that is missing counts as one that lacks", rolling(1), "oo-", "", ""],
   ["all at once when all may lack", rolling(3), "ooo", "", "2 1 0"],
