@@ -3,16 +3,15 @@ import { isPortBusy } from "../session/busy-ports.js";
 import type { CriClient } from "../cri/client.js";
 import { remappedFileCalls } from "../node/file-calls.js";
 import { mountedFilesOf, nodeFiles } from "../node/files.js";
-import { podUid } from "../manifests/names.js";
-import { playHashAnnotation } from "../pod-config/cri-config.js";
 import {
   type Directories,
   enginesPath,
-  podDirectory,
   remoteDirectories,
   serverDirectories,
   serverId,
+  serversPath,
 } from "../pod-config/pod-paths.js";
+import { notePlaces } from "../pod-config/pod-places.js";
 import { isDefaultEndpoint } from "./play-endpoint.js";
 import { dialFromHere } from "../cri/dial.js";
 import { readReach, type ServerReach } from "../remote-engine/reach.js";
@@ -65,17 +64,14 @@ async function directoriesOf(
   { endpoint, directories }: Pick<AccessPaths, "endpoint" | "directories">,
   signal: AbortSignal,
 ): Promise<Directories> {
-  const shared = { ...directories, sharedBy: serverId(endpoint) };
-  if (isDefaultEndpoint(endpoint)) return shared;
-  const own = serverDirectories(directories, endpoint);
-  if (await nodeFiles.exists(own.state)) return own;
-  // An earlier version had one directory for all servers. What it has made there stays until it is removed.
-  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
-    const uid = metadata?.uid ?? "";
-    if (annotations[playHashAnnotation] === undefined || podUid(uid) !== undefined) continue;
-    if (await nodeFiles.exists(podDirectory(directories, { uid }))) return shared;
-  }
-  return own;
+  const own = isDefaultEndpoint(endpoint)
+    ? { ...directories, sharedBy: serverId(endpoint) }
+    : serverDirectories(directories, endpoint);
+  const all = { ...own, places: new Map<string, Directories>() };
+  // Where there was one socket, all pods are of it.
+  if (own.server !== undefined || (await nodeFiles.exists(serversPath(directories))))
+    notePlaces(all, await client.listPodSandboxes({}, signal));
+  return all;
 }
 
 /** A server that names no directory is believed to be on this host: only its socket is known. */

@@ -5,6 +5,8 @@ import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../do
 import type { CriClient } from "../cri/client.js";
 import { podIps } from "./create-container.js";
 import { playHashAnnotation } from "../pod-config/cri-config.js";
+import type { Directories } from "../pod-config/pod-paths.js";
+import { notePlaces } from "../pod-config/pod-places.js";
 import type { HostFiles } from "../node/files.js";
 import type { MountedFiles } from "../node/mounted-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
@@ -24,6 +26,7 @@ export interface ObserveDeps {
   >;
   readonly files: Pick<HostFiles, "readTail">;
   readonly mounted: Pick<MountedFiles, "readTail">;
+  readonly directories: Directories;
 }
 
 /**
@@ -41,6 +44,7 @@ export async function observePod(
     listed?.filter((sandbox) =>
       Object.entries(labels).every(([name, value]) => sandbox.labels[name] === value),
     ) ?? (await deps.client.listPodSandboxes(labels, signal));
+  notePlaces(deps.directories, items);
   const sandboxes = items.map(observedSandbox).sort(byAge);
   const [network, ...containers] = await Promise.all([
     networkOf(deps, sandboxes[0], signal),

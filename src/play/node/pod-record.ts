@@ -18,7 +18,7 @@ import {
   string,
 } from "../manifests/schema.js";
 import type { HostFiles } from "./files.js";
-import { type Directories, endPath, recordPath } from "../pod-config/pod-paths.js";
+import { type Directories, endPath, placeOf, recordPath } from "../pod-config/pod-paths.js";
 
 const formatVersion = 1;
 /** Objects of Kubernetes have at most 1 MiB each. */
@@ -60,7 +60,7 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
   const text = JSON.stringify({
     version: formatVersion,
     source,
-    server: deps.directories.sharedBy,
+    server: placeOf(deps.directories, key).sharedBy,
     hash,
     key,
     owner,
@@ -84,7 +84,7 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
  * in use. A damaged record, and one of an earlier version, do not say it.
  */
 export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<boolean> {
-  const { sharedBy } = deps.directories;
+  const { sharedBy } = placeOf(deps.directories, { uid });
   if (sharedBy === undefined) return true;
   const text = await deps.files.readFile(recordPath(deps.directories, { uid }), limitBytes);
   if (text === undefined) return true;

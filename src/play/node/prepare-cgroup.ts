@@ -36,7 +36,7 @@ export async function prepareCgroup(
   }: {
     readonly files: Pick<HostFiles, "makeCgroup">;
     readonly node: NodeFacts;
-    readonly directories: Pick<Directories, "server">;
+    readonly directories: Directories;
   },
 ): Promise<string | undefined> {
   const { podCgroups } = node;

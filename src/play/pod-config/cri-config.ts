@@ -26,7 +26,7 @@ import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { type PodCgroups, podCgroupPath } from "./pod-cgroup.js";
 import type { Directories } from "./pod-paths.js";
-import { logDirectory, logPath, podId } from "./pod-paths.js";
+import { logDirectory, logPath, placeOf, podId } from "./pod-paths.js";
 import {
   type Amounts,
   type NodeResources,
@@ -64,6 +64,9 @@ export const playHashAnnotation = "dockershim.local/play-hash";
 
 /** `Deployment/web`: the workload that a pod was made for. */
 export const playOwnerAnnotation = "dockershim.local/play-owner";
+
+/** Where the pod's files are: see pod-places.ts. */
+export const playServerAnnotation = "dockershim.local/play-server";
 
 export const defaultGraceSeconds = 30;
 const defaultMessagePath = "/dev/termination-log";
@@ -110,6 +113,7 @@ export function sandboxConfig(
   const { key, pod, owner } = manifest;
   const { spec, metadata } = pod;
   const { driver } = node.podCgroups;
+  const { server } = placeOf(directories, key);
   const sysctls = (spec.securityContext?.sysctls ?? []).map(
     ({ name, value }) => [sysctlName(name), value] as const,
   );
@@ -124,6 +128,7 @@ export function sandboxConfig(
       ...metadata.annotations,
       [playHashAnnotation]: podHash(manifest),
       ...(owner === undefined ? {} : { [playOwnerAnnotation]: `${owner.kind}/${owner.name}` }),
+      ...(server === undefined ? {} : { [playServerAnnotation]: server }),
     },
     linux: {
       cgroup_parent: driver === undefined ? "" : podCgroupPath(podId(directories, key), driver),

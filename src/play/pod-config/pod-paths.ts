@@ -25,6 +25,8 @@ export interface Directories {
    * directory for all. Records of pods name it.
    */
   readonly sharedBy?: string;
+  /** By uid: of pods whose files are elsewhere, because a play at another socket has made them. See `notePlaces`. */
+  readonly places?: Map<string, Directories>;
   /** Where `claims.d` is, when it is not in `state`: servers of one host have the same claims. */
   readonly claims?: string;
   /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
@@ -58,18 +60,45 @@ function idOf(text: string): string {
  * one uid.
  */
 export function serverDirectories(directories: Directories, endpoint: string): Directories {
-  const server = serverId(endpoint);
+  return directoriesOf(directories, serverId(endpoint));
+}
+
+function directoriesOf(directories: Directories, server: string): Directories {
   return {
     ...directories,
-    state: posix.join(directories.state, "servers.d", server),
+    state: posix.join(serversPath(directories), server),
     claims: directories.state,
     server,
   };
 }
 
+/**
+ * Takes from the sandbox of a pod where its files are. `server`: of the directories by which it was made; undefined for
+ * those that have none. Two sockets may lead to the pods of one engine, at once or one after the other.
+ */
+export function notePlace(directories: Directories, uid: string, server: string | undefined): void {
+  const { places, server: own, claims, sharedBy = own, ...rest } = directories;
+  if (places === undefined || (server !== undefined && !/^[0-9a-f]{12}$/.test(server))) return;
+  const base = { ...rest, state: claims ?? rest.state };
+  if (server === own) places.delete(uid);
+  else if (server !== undefined) places.set(uid, directoriesOf(base, server));
+  else places.set(uid, sharedBy === undefined ? base : { ...base, sharedBy });
+}
+
+/** Those of the pod. */
+export function placeOf(directories: Directories, { uid }: Pick<PodKey, "uid">): Directories {
+  return directories.places?.get(uid) ?? directories;
+}
+
 /** What no pod of another server of this host has. A uid has no dot. */
-export function podId({ server }: Pick<Directories, "server">, { uid }: Pick<PodKey, "uid">): string {
-  return server === undefined ? uid : `${uid}.${server}`;
+export function podId(directories: Directories, key: Pick<PodKey, "uid">): string {
+  const { server } = placeOf(directories, key);
+  return server === undefined ? key.uid : `${key.uid}.${server}`;
+}
+
+/** The directories of other sockets than the default one. */
+export function serversPath({ state }: Pick<Directories, "state">): string {
+  return posix.join(state, "servers.d");
 }
 
 /** The directory of all remote engines. It is beside the directories of pods, which have the names of uids: a uid has no dot. */
@@ -86,13 +115,13 @@ export function remoteDirectories(directories: Directories, engineId: string): D
 }
 
 export function podDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(directories.state, key.uid);
+  return posix.join(placeOf(directories, key).state, key.uid);
 }
 
 /** What the pod's containers mount, on the engine's host. */
 export function mountedDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
-  const { state, engineVolumes } = directories;
-  if (engineVolumes === undefined) return posix.join(state, key.uid);
+  const { engineVolumes } = directories;
+  if (engineVolumes === undefined) return podDirectory(directories, key);
   return posix.join(engineVolumes, podsVolume, "_data", key.uid);
 }
 
@@ -115,22 +144,22 @@ export function claimPath(directories: Directories, namespace: string, claim: st
 
 /** What play knows of a pod that it keeps. */
 export function recordPath(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(directories.state, key.uid, "pod.json");
+  return posix.join(podDirectory(directories, key), "pod.json");
 }
 
 /** Why play has ended the pod. */
 export function endPath(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(directories.state, key.uid, "end.json");
+  return posix.join(podDirectory(directories, key), "end.json");
 }
 
 /** Names the play that keeps the pod. */
 export function ownerPath(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(directories.state, key.uid, "owner");
+  return posix.join(podDirectory(directories, key), "owner");
 }
 
 /** Has the mark of the process that starts something of the pod at the moment. */
 export function startingPath(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(directories.state, key.uid, "starting");
+  return posix.join(podDirectory(directories, key), "starting");
 }
 
 /** The file that is mounted as /etc/hosts. */

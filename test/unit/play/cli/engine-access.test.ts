@@ -3,7 +3,12 @@ import { chown, mkdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { CriClient } from "../../../../src/play/cri/client.js";
-import { defaultDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
+import {
+  defaultDirectories,
+  podDirectory,
+  podId,
+  serverId,
+} from "../../../../src/play/pod-config/pod-paths.js";
 import { openEngineAccess, recordDirectories } from "../../../../src/play/cli/open-engine-access.js";
 import type { EngineAccess } from "../../../../src/play/cli/engine-access.js";
 import { directoryId } from "../../../../src/lib/files/directory-id.js";
@@ -28,7 +33,8 @@ async function placeOf(
   const before = process.env["DOCKER_HOST"];
   process.env["DOCKER_HOST"] = `unix://${join(path, "no.sock")}`;
   try {
-    return await openEngineAccess({} as unknown as CriClient, { info }, context, AbortSignal.timeout(20_000));
+    const client = { listPodSandboxes: () => Promise.resolve([]) } as unknown as CriClient;
+    return await openEngineAccess(client, { info }, context, AbortSignal.timeout(20_000));
   } finally {
     if (before === undefined) delete process.env["DOCKER_HOST"];
     else process.env["DOCKER_HOST"] = before;
@@ -66,6 +72,7 @@ test("play keeps records of pods of each engine elsewhere apart, and finds them 
   assert.equal(new Set(states).size, 2);
 
   const [here, elsewhere] = [{}, reach].map((each) => ({
+    listPodSandboxes: () => Promise.resolve([]),
     status: () =>
       Promise.resolve({
         info: {
@@ -84,20 +91,39 @@ test("play keeps records of pods of each engine elsewhere apart, and finds them 
   assert.equal((await find(here)).state, at.path);
 });
 
-test("pods of each server have directories of their own, unless an earlier version has made theirs", async () => {
+test("pods of each server have directories of their own, but for those that say where theirs are", async () => {
   await using at = await temporaryDirectory();
   const directories = { ...defaultDirectories, state: at.path };
-  const sandbox = { metadata: { uid: "u-1" }, annotations: { "dockershim.local/play-hash": "x" } };
-  const client = { listPodSandboxes: () => Promise.resolve([sandbox]) } as unknown as CriClient;
-  const stateOf = async (endpoint: string) =>
-    (await recordDirectories(client, { endpoint, directories }, AbortSignal.timeout(20_000))).state;
-  const own = join(at.path, "servers.d", serverId("/run/other.sock"));
-  assert.equal(await stateOf("unix:///run/dockershim.sock"), at.path);
-  assert.equal(await stateOf("unix:///var/run/other.sock"), own);
-  await mkdir(join(at.path, "u-1"));
-  assert.equal(await stateOf("/run/other.sock"), at.path);
-  await mkdir(join(own, "u-2"), { recursive: true });
-  assert.equal(await stateOf("/run/other.sock"), own);
+  const other = "/run/other.sock";
+  const id = serverId(other);
+  const sandbox = (uid: string, server?: string) => ({
+    metadata: { uid },
+    annotations: {
+      "dockershim.local/play-hash": "x",
+      ...(server === undefined ? {} : { "dockershim.local/play-server": server }),
+    },
+  });
+  // u-2 is of an earlier version, or of the default socket.
+  const sandboxes = [sandbox("u-1", id), sandbox("u-2"), sandbox("u-3", "../../../etc")];
+  const client = { listPodSandboxes: () => Promise.resolve(sandboxes) } as unknown as CriClient;
+  const own = join(at.path, "servers.d", id);
+  await mkdir(own, { recursive: true });
+  for (const [endpoint, is] of [
+    ["unix:///run/dockershim.sock", [join(own, "u-1"), join(at.path, "u-2"), join(at.path, "u-3")]],
+    ["unix:///var/run/other.sock", [join(own, "u-1"), join(at.path, "u-2"), join(own, "u-3")]],
+  ] as const) {
+    const found = await recordDirectories(client, { endpoint, directories }, AbortSignal.timeout(20_000));
+    const uids = ["u-1", "u-2", "u-3"];
+    assert.deepEqual(
+      uids.map((uid) => podDirectory(found, { uid })),
+      is,
+    );
+    // The paths of the pod's cgroup and logs do not depend on the socket, either.
+    assert.deepEqual(
+      ["u-1", "u-2"].map((uid) => podId(found, { uid })),
+      [`u-1.${id}`, "u-2"],
+    );
+  }
 });
 
 const skip = process.getuid?.() === 0 ? false : "only root may give files away";

@@ -5,6 +5,7 @@ import { podsToRemove, removePods, removeSurplus } from "../../../../src/play/se
 import { Session } from "../../../../src/play/session/session.js";
 import { namesOf } from "../../../../src/play/store/play-store.js";
 import { serverDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
+import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { FakeCri, makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
@@ -161,4 +162,44 @@ test("a pod of one server is apart from that of the same name at another, also w
   assert.deepEqual([files.paths, new Set(files.cgroups.keys())], before);
   assert.equal(cri.sandboxes.length, 1);
   assert.equal(first.kubelet.pods[0]?.loss, undefined);
+});
+
+test("pods of a socket that the node has no more go on at another one with their files, and leave none", async () => {
+  const { cri, files, deps, clock, reports } = makeFixture();
+  const at = (endpoint?: string, playId = "first") => {
+    const own = endpoint === undefined ? deps.directories : serverDirectories(deps.directories, endpoint);
+    return { ...deps, playId, directories: { ...own, places: new Map() } };
+  };
+  const text =
+    "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {volumes: [{name: v, emptyDir: {}}], containers: " +
+    "[{name: c, image: 'busybox:1', volumeMounts: [{name: v, mountPath: /v}]}]}}";
+  const texts = [{ name: "p.yaml", text }];
+  {
+    await using session = new Session(at("/run/cri-dockerd.sock"));
+    await session.apply(await readWorkloads(texts), { keep: false }, signal);
+  }
+  const isThere = (): boolean =>
+    [...files.paths].every((path) => path.includes(serverId("/run/cri-dockerd.sock")));
+  assert.ok(isThere());
+  {
+    await using session = new Session(at(undefined, "next"));
+    await session.apply(await readWorkloads(texts), { keep: false }, signal);
+    await clock.advance(0);
+    // Its sandbox ends, and the data stays.
+    for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+    session.kubelet.pods[0]?.wake();
+    await clock.advance(40_000);
+  }
+  assert.deepEqual(
+    cri.sandboxes.map(({ config }) => config.annotations?.["dockershim.local/play-server"]),
+    [1, 2].map(() => serverId("/run/cri-dockerd.sock")),
+  );
+  assert.ok(isThere(), String([...files.paths]));
+  const now = at();
+  const { pods } = await podsToRemove(await readRemoval(texts), now, signal);
+  const removal = removePods(pods, now, signal);
+  await clock.advance(40_000);
+  assert.deepEqual(await removal, { failed: 0 });
+  assert.deepEqual([...files.paths], []);
+  assert.deepEqual(reports.at(-1), "default/p: removed");
 });
