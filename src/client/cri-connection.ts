@@ -4,6 +4,7 @@
  * Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. So requests and answers
  * have the types of v1 (`domain/cri.ts`) for both versions.
  */
+import { statSync } from "node:fs";
 import { Client, type ClientUnaryCall, credentials, status, type ServiceError } from "@grpc/grpc-js";
 import { criMethods } from "./cri-messages.js";
 import { formatDuration, linkAbort } from "../lib/abort.js";
@@ -206,13 +207,30 @@ const kinds: Partial<Record<status, ErrorKind>> = {
   [status.INTERNAL]: "internal",
 };
 
+/** Of a socket in a directory that cannot be searched: root, as of any server of the CRI. */
+function ownerOf(socket: string): string {
+  let uid = 0;
+  try {
+    ({ uid } = statSync(socket));
+  } catch {
+    // The directory keeps it hidden, too.
+  }
+  return uid === 0 ? "root" : `user ${uid}`;
+}
+
 function toShimError(error: ServiceError | null, rpc: string, socket: string): ShimError {
   if (error === null) return new ShimError("unknown", `${rpc}: no answer`);
   if (
     error.code === status.UNAVAILABLE &&
-    /\b(ENOENT|ECONNREFUSED|No connection established)\b/.test(error.details)
+    /\b(ENOENT|ECONNREFUSED|EACCES|No connection established)\b/.test(error.details)
   ) {
-    return new ShimError("unavailable", `connect to "${socket}": no CRI server answers there`);
+    const isDenied = /\bEACCES\b/.test(error.details);
+    return isDenied
+      ? new ShimError(
+          "denied",
+          `connect to "${socket}": permission denied: the socket belongs to ${ownerOf(socket)}`,
+        )
+      : new ShimError("unavailable", `connect to "${socket}": no CRI server answers there`);
   }
   return new ShimError(kinds[error.code] ?? "unknown", `${rpc}: ${error.details}`, {}, { cause: error });
 }

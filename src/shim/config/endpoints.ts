@@ -29,6 +29,8 @@ export interface SshEndpoint {
   readonly user?: string;
   readonly host: string;
   readonly port?: number;
+  /** Of the socket there; undefined: as the docker command there finds it. */
+  readonly path?: string;
 }
 
 export type ListenEndpoint = UnixEndpoint | SystemdEndpoint;
@@ -86,35 +88,45 @@ function formatHostAndPort(address: BindAddress): string {
   return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
 }
 
-/** `unix:///path`, a bare absolute path (deprecated by the kubelet, which reads it so), or `fd://`. */
+/** `unix:///path`, or a bare absolute path (deprecated by the kubelet, which reads it so): what to connect to. */
+export function parseUnixEndpoint(text: string, allowed = '"unix:///path"'): UnixEndpoint {
+  const { scheme, rest } = splitScheme(text);
+  if (scheme !== "unix" && (scheme !== "" || !isAbsolute(rest))) refuse(`must be ${allowed}`);
+  return parseSocketPath(rest);
+}
+
+/** As `parseUnixEndpoint`, or `fd://`. */
 export const listenEndpointKind: ValueKind<ListenEndpoint> = {
   placeholder: "endpoint",
   parse(text) {
     const { scheme, rest } = splitScheme(text);
-    if (scheme === "unix") return parseSocketPath(rest);
-    if (scheme === "fd")
-      return rest === "" ? { kind: "systemd" } : refuse('only "fd://" without a name is supported');
-    if (scheme === "" && isAbsolute(rest)) return parseSocketPath(rest);
-    return refuse('must be "unix:///path" or "fd://"');
+    if (scheme !== "fd") return parseUnixEndpoint(text, '"unix:///path" or "fd://"');
+    return rest === "" ? { kind: "systemd" } : refuse('only "fd://" without a name is supported');
   },
   format: (value) => (value.kind === "unix" ? `unix://${value.path}` : "fd://"),
 };
 
 /** Names that ssh cannot take for one of its options. */
 const sshWord = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
+const sshUser = /^[A-Za-z0-9_][A-Za-z0-9._+-]*$/;
+/** What no shell of the other host, which gets it as a word, takes for more than a path. */
+const sshPath = /^(\/[A-Za-z0-9._+-]+)+$/;
 
 function parseSshEndpoint(rest: string): SshEndpoint {
-  const [, user, address = ""] = /^(?:([^@]*)@)?([^@]*?)\/?$/.exec(rest) ?? [];
+  const [, user, address = "", tail = ""] = /^(?:([^@]*)@)?([^@/]*)(\/.*)?$/s.exec(rest) ?? [];
+  const path = tail === "/" ? "" : tail;
+  if (path !== "" && !sshPath.test(path)) refuse("is not the path of a socket");
   if (user?.includes(":") === true) refuse("a password cannot be given: ssh asks its agent and key files");
-  if (user !== undefined && !sshWord.test(user)) refuse("names no user");
+  if (user !== undefined && !sshUser.test(user)) refuse("names no user");
   const { host, port } = splitHostAndPort(address);
-  if (!sshWord.test(host) && isIP(host) === 0) refuse('must be "ssh://[user@]host[:port]"');
+  if (!sshWord.test(host) && isIP(host) === 0) refuse('must be "ssh://[user@]host[:port][/path]"');
   if (port === 0) refuse("the port must be from 1 to 65535");
   return {
     kind: "ssh",
     ...(user === undefined ? {} : { user }),
     host,
     ...(port === undefined ? {} : { port }),
+    ...(path === "" ? {} : { path }),
   };
 }
 
@@ -129,25 +141,35 @@ function parsePipe(rest: string): UnixEndpoint {
 function formatDockerEndpoint(endpoint: DockerEndpoint): string {
   if (endpoint.kind === "unix") return formatSocketPath(endpoint.path);
   if (endpoint.kind === "tcp") return `tcp://${formatHostAndPort(endpoint)}`;
-  const { user, host, port } = endpoint;
+  const { user, host, port, path = "" } = endpoint;
   const shown = host.includes(":") ? `[${host}]` : host;
-  return `ssh://${user === undefined ? "" : `${user}@`}${shown}${port === undefined ? "" : `:${port}`}`;
+  return `ssh://${user === undefined ? "" : `${user}@`}${shown}${port === undefined ? "" : `:${port}`}${path}`;
 }
 
+/** What the docker command takes for a host, or a socket, that is not named. */
+const dockerHost = "127.0.0.1";
+const dockerSocket = "/var/run/docker.sock";
+
 /**
- * `unix:///path`, `tcp://host[:port]` with the default port 2375, `ssh://[user@]host[:port]`, or on Windows
- * `npipe:////./pipe/NAME`. The endpoint does not say whether TLS is used.
+ * As the docker command: `unix://[/path]`, `[tcp://][host][:port]` with the default port 2375,
+ * `ssh://[user@]host[:port][/path]`, or on Windows `npipe:////./pipe/NAME`. Without `tcp://` a port is needed: a
+ * word alone is rather a mistake. The endpoint does not say whether TLS is used.
  */
 export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
   placeholder: "endpoint",
   parse(text) {
     const { scheme, rest } = splitScheme(text);
-    if (scheme === "unix") return parseSocketPath(rest);
+    if (scheme === "unix") return parseSocketPath(rest || dockerSocket);
     if (scheme === "ssh") return parseSshEndpoint(rest);
     if (scheme === "npipe") return parsePipe(rest);
-    if (scheme !== "tcp" && scheme !== "http")
+    if (scheme === "" && isAbsolute(rest)) refuse('the path of a socket must begin with "unix://"');
+    const isPlain = scheme === "" && /:\d+$/.test(rest) && isIP(rest) === 0;
+    if (scheme !== "tcp" && scheme !== "http" && !isPlain)
       return refuse('must be "unix:///path", "tcp://host:port" or "ssh://user@host"');
-    const { host, port = 2375 } = splitHostAndPort(rest.endsWith("/") ? rest.slice(0, -1) : rest);
+    const [address = "", ...path] = rest.split("/");
+    if (path.some((part) => part !== "")) refuse("a path behind the port is not supported");
+    const { host: given, port = 2375 } = splitHostAndPort(address);
+    const host = given || dockerHost;
     if (!/^[A-Za-z0-9._:%-]+$/.test(host)) refuse("names no host");
     if (port === 0) refuse("the port must be from 1 to 65535");
     return { kind: "tcp", host, port };

@@ -26,6 +26,8 @@ export interface SshEndpoint {
   readonly user?: string;
   readonly host: string;
   readonly port?: number;
+  /** Of the socket there; undefined: as the docker command there finds it. */
+  readonly path?: string;
 }
 
 export type EngineEndpoint = (UnixEndpoint | TcpEndpoint | SshEndpoint) & {
@@ -63,8 +65,8 @@ function formatAddress(endpoint: EngineEndpoint): string {
   if (endpoint.kind === "unix") return formatSocketPath(endpoint.path);
   const host = endpoint.host.includes(":") ? `[${endpoint.host}]` : endpoint.host;
   if (endpoint.kind === "tcp") return `tcp://${host}:${endpoint.port}`;
-  const { user, port } = endpoint;
-  return `ssh://${user === undefined ? "" : `${user}@`}${host}${port === undefined ? "" : `:${port}`}`;
+  const { user, port, path = "" } = endpoint;
+  return `ssh://${user === undefined ? "" : `${user}@`}${host}${port === undefined ? "" : `:${port}`}${path}`;
 }
 
 /**

@@ -81,12 +81,19 @@ export class SshTunnel {
   }
 }
 
-function sshArguments({ user, host, port }: SshEndpoint): readonly string[] {
+function sshArguments({ user, host, port, path }: SshEndpoint): readonly string[] {
   return [
     ...["-T", "-o", "BatchMode=yes", "-o", `ConnectTimeout=${connectSeconds}`],
     ...(user === undefined ? [] : ["-l", user]),
     ...(port === undefined ? [] : ["-p", String(port)]),
-    ...["--", host, "docker", "system", "dial-stdio"],
+    ...[
+      "--",
+      host,
+      "docker",
+      ...(path === undefined ? [] : [`--host=unix://${path}`]),
+      "system",
+      "dial-stdio",
+    ],
   ];
 }
 

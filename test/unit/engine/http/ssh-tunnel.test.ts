@@ -47,12 +47,12 @@ test("requests go through ssh and the other host's dial-stdio", async (context) 
   await using directory = await temporaryDirectory();
   await using docker = await startFakeDocker({ "GET /thing": json("fine") });
   const words = await standIn(context, directory.path, relayTo(docker.path));
-  using engine = client({ kind: "ssh", user: "root", host: "far", port: 2222 });
+  using engine = client({ kind: "ssh", user: "root", host: "far", port: 2222, path: "/run/d.sock" });
   assert.equal(await engine.json(get, signal), "fine");
   assert.equal(await engine.json(get, signal), "fine");
   assert.deepEqual(JSON.parse((await readFile(words, "utf8")).split("\n")[0] ?? ""), [
     ...["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4", "-l", "root", "-p", "2222"],
-    ...["--", "far", "docker", "system", "dial-stdio"],
+    ...["--", "far", "docker", "--host=unix:///run/d.sock", "system", "dial-stdio"],
   ]);
   // The connection is kept: one process for both.
   assert.equal((await readFile(words, "utf8")).trim().split("\n").length, 1);

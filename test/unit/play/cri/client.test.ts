@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { chmod } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
@@ -95,5 +98,23 @@ describe("connect()", () => {
     const expected = /missing": no CRI server answers there; start dockershim first/;
     await assert.rejects(lonely.version(signal), expected);
     lonely.close();
+  });
+
+  test("names the owner of a socket that this user may not open", async () => {
+    const socket = join(directory.path, "closed.sock");
+    const server = createServer().listen(socket);
+    await once(server, "listening");
+    await chmod(socket, 0);
+    const denied = connect(socket);
+    const isRoot = process.geteuid?.() === 0;
+    try {
+      if (isRoot) process.seteuid?.(65_534);
+      const expected = /closed.sock": permission denied: the socket belongs to (root|user \d+)$/;
+      await assert.rejects(denied.version(signal), { kind: "denied", message: expected });
+    } finally {
+      if (isRoot) process.seteuid?.(0);
+      denied.close();
+      server.close();
+    }
   });
 });
