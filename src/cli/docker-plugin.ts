@@ -30,6 +30,15 @@ export function readPluginCall(argv: readonly string[]): PluginCall | undefined 
   throw new ShimError("invalid", 'docker-pod is a plugin of the Docker CLI: use "docker pod"');
 }
 
+/** For texts with commands to type: as a plugin these are `docker pod ps` and `docker pod play`. */
+export function commandNames([first]: readonly string[]): (text: string) => string {
+  if (first !== pluginWord) return (text) => text;
+  return (text) =>
+    text
+      .replaceAll(/\bdockershim play\b/g, "docker pod play")
+      .replaceAll(/\bdockershim pod\b/g, "docker pod");
+}
+
 /** The answer that Docker's CLI wants, of version 0.1.0 of its protocol. */
 export function pluginMetadata(version: string): string {
   return `${JSON.stringify({

@@ -24,20 +24,16 @@ export function knownFlags(): Map<string, { readonly isBoolean: boolean }> {
   return flags;
 }
 
-/** A flag of `play`. */
-const optionalValue = "--wait";
-
 /**
  * Switches get a value (`--flag` → `--flag=true`), so that they do not take the next argument. `-v4`, `-v=4`
  * and `-v` become the long form. As with the kubelet, underscores in names of known flags become hyphens.
- * `--wait`, whose value is optional, does not take a file for it. Values and arguments after `--` stay as they are.
+ * Values and arguments after `--` stay as they are.
  */
 export function normalizeArguments(argv: readonly string[]): string[] {
   const flags = knownFlags();
   const result: string[] = [];
   for (let index = 0; index < argv.length; index += 1) {
-    if (argv[index] === optionalValue) refuseTimeAfter(optionalValue, argv[index + 1]);
-    const argument = argv[index] === optionalValue ? `${optionalValue}=` : (argv[index] ?? "");
+    const argument = argv[index] ?? "";
     if (argument === "--") return [...result, ...argv.slice(index)];
     const [, short] = /^-v=?(.*)$/s.exec(argument) ?? [];
     const long =
@@ -57,6 +53,42 @@ export function normalizeArguments(argv: readonly string[]): string[] {
       index += 1;
       const next = argv[index];
       if (next !== undefined) result.push(next);
+    }
+  }
+  return result;
+}
+
+/**
+ * Switches of commands as commander takes them: `--follow=true`, as kubectl has it, becomes `--follow`, and with
+ * `false` the switch is not given. `-n=shop` becomes `-n shop`. A flag whose value may be missing, as `--wait`, does
+ * not take the next argument for it.
+ */
+export function plainSwitches(argv: readonly string[], root: Command): string[] {
+  let command = root;
+  let isAtCommand = true;
+  let result: string[] = [];
+  for (let index = 0; index < argv.length; index += 1) {
+    const argument = argv[index] ?? "";
+    if (argument === "--") return [...result, ...argv.slice(index)];
+    const [, name = argument, value] = /^(--[^=]+|-[^-=])=(.*)$/s.exec(argument) ?? [];
+    const option = command.options.find(({ long, short }) => long === name || short === name);
+    if (option?.isBoolean() === true && value !== undefined) {
+      if (parseFlag(option.long ?? name, value, booleanKind)) result.push(name);
+      else result = result.filter((each) => each !== option.long && each !== option.short);
+    } else if (option?.optional === true && value === undefined) {
+      refuseTimeAfter(name, argv[index + 1]);
+      result.push(`${name}=`);
+    } else if (option?.required === true && (value === undefined || name === option.short)) {
+      // The next argument is this flag's value.
+      result.push(name, ...(value === undefined ? argv.slice(++index, index + 1) : [value]));
+    } else {
+      result.push(argument);
+      if (argument.startsWith("-")) continue;
+      const child: Command | undefined = isAtCommand
+        ? command.commands.find((each) => each.name() === argument)
+        : undefined;
+      isAtCommand = child !== undefined;
+      command = child ?? command;
     }
   }
   return result;

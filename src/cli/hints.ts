@@ -3,16 +3,37 @@ import { durationKind } from "../shim/config/value-kinds.js";
 import { ShimError } from "../lib/errors.js";
 import { nearestName } from "../shim/config/given.js";
 
-const files = 'files are arguments: "dockershim play FILE"';
+const kustomize = 'build the directory first: "kubectl kustomize DIR | dockershim play -"';
+const inCommand = "the CRI has none for exec";
 
 /** By command and flag. */
 const flagHints: ReadonlyMap<string, string> = new Map([
-  ["play -f", `${files}; logs: --follow`],
-  ["play --file", files],
-  ["play --filename", files],
+  ["play --file", "did you mean --filename? Files are arguments, too"],
+  ["play -k", kustomize],
+  ["play --kustomize", kustomize],
   ["play -w", "did you mean --watch or --wait?"],
   ["play -r", "did you mean --recursive or --replicas?"],
-  ["ps --watch", 'did you mean "dockershim pod events --follow"?'],
+  ["play --replace", "play replaces what has changed by itself"],
+  ["play --force", "play replaces what has changed by itself"],
+  [
+    "play --publish",
+    "ports of the node are those of hostPort, and of Services of type NodePort or LoadBalancer",
+  ],
+  ["play --status", 'did you mean "dockershim play ls"?'],
+  ["play --timeout", "did you mean --wait=TIME?"],
+  ["ps --filter", "did you mean --selector?"],
+  ["ps --format", "did you mean --output?"],
+  ["ps --sort-by", "pods are sorted by their names"],
+  ["exec -e", `${inCommand}: "-- env NAME=VALUE COMMAND"`],
+  ["exec --env", `${inCommand}: "-- env NAME=VALUE COMMAND"`],
+  ["exec -w", `${inCommand}: "-- sh -c 'cd DIRECTORY; COMMAND'"`],
+  ["exec --workdir", `${inCommand}: "-- sh -c 'cd DIRECTORY; COMMAND'"`],
+  ["exec -u", `${inCommand}: the command runs as the user of the container`],
+  ["exec --user", `${inCommand}: the command runs as the user of the container`],
+  ["top --no-stream", "top prints once"],
+  ["down --force", "did you mean --grace-period=0?"],
+  ["down --now", "did you mean --grace-period=1?"],
+  ["down -t", "did you mean --grace-period?"],
 ]);
 
 export function flagHint(command: string, flag: string): string | undefined {
@@ -49,10 +70,36 @@ const verbsOfOthers: Readonly<Record<string, readonly string[]>> = {
   "port-forward": ["forward", "port"],
 };
 
+const played = 'use "dockershim play FILE"';
+const again = 'use "dockershim pod down NAME", and "dockershim play FILE" again';
+const otherVerbs: ReadonlyMap<string, string> = new Map([
+  ...["play", "apply", "create", "start", "kube"].map((verb) => [verb, played] as const),
+  ...["restart", "rollout"].map((verb) => [verb, again] as const),
+  ["scale", 'use "dockershim play --replicas NAME=NUMBER FILE"'],
+]);
+
 /** For a command of `dockershim pod` that does not exist. Empty when nothing is like it. */
 export function podVerbHint(given: string, verbs: readonly string[]): string {
+  const answer = otherVerbs.get(given);
+  if (answer !== undefined) return `: ${answer}`;
   const verb =
     Object.keys(verbsOfOthers).find((name) => verbsOfOthers[name]?.includes(given)) ??
     nearestName(given, verbs);
   return verb === undefined ? "" : `: did you mean "dockershim pod ${verb}"?`;
+}
+
+const takesFiles = 'play takes files: "dockershim play FILE"';
+const removesFiles = 'play takes files: "dockershim play --down FILE"';
+const playWords: ReadonlyMap<string, string> = new Map([
+  ...["kube", "up", "apply", "create", "start", "run"].map((word) => [word, takesFiles] as const),
+  ...["down", "delete", "rm", "stop"].map((word) => [word, removesFiles] as const),
+  ["ps", 'use "dockershim pod ps"'],
+  ["logs", 'use "dockershim pod logs POD"'],
+  ["status", 'use "dockershim play ls"'],
+]);
+
+/** For what is given to `dockershim play` in place of a file that is there. */
+export function playFileHint(name: string): string | undefined {
+  if (/^https?:\/\//.test(name)) return `play reads no addresses: "curl -fsSL ${name} | dockershim play -"`;
+  return playWords.get(name);
 }

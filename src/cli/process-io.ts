@@ -22,6 +22,8 @@ export interface ProcessIo {
    * not read this member.
    */
   readonly signal: AbortSignal;
+  /** `text` with the commands that it names as this process was called: see docker-plugin.ts. */
+  readonly commandNames: (text: string) => string;
   writeOut(text: string): void;
   writeError(text: string): void;
   /** For configuration files. */

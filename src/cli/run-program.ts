@@ -3,8 +3,8 @@ import { Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import type { Action, CommandParts, DeclarationIo, RunAction } from "./command-parts.js";
-import { asDockerPlugin, pluginMetadata, readPluginCall } from "./docker-plugin.js";
-import { normalizeArguments, refuseServeFlags, usageErrorsOf } from "./flags.js";
+import { asDockerPlugin, commandNames, pluginMetadata, readPluginCall } from "./docker-plugin.js";
+import { normalizeArguments, plainSwitches, refuseServeFlags, usageErrorsOf } from "./flags.js";
 import type { ProcessIo } from "./process-io.js";
 
 export interface Program {
@@ -77,11 +77,13 @@ export async function runProgram(
       return 0;
     }
     if (plugin !== undefined) asDockerPlugin(program.command);
-    await program.command.parseAsync(normalizeArguments(plugin?.argv ?? argv), { from: "user" });
+    const { command } = program;
+    const words = plainSwitches(normalizeArguments(plugin?.argv ?? argv), command);
+    await command.parseAsync(words, { from: "user" });
     return program.exitCode();
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
-    io.writeError(`dockershim: ${describeFailure(error)}\n`);
+    io.writeError(`dockershim: ${commandNames(argv)(describeFailure(error))}\n`);
     return 1;
   }
 }

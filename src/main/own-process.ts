@@ -3,6 +3,7 @@ import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { isatty } from "node:tty";
 import { ShimError } from "../lib/errors.js";
+import { commandNames } from "../cli/docker-plugin.js";
 import type { ProcessIo } from "../cli/process-io.js";
 import { ownFiles } from "../lib/own-files.js";
 import type { BuildInfo } from "./build-info.js";
@@ -34,10 +35,12 @@ export function ownProcess(build: BuildInfo): ProcessIo {
     if (hasTerminal) hungUp.abort();
   });
   const { env: environment, stdout, stderr } = process;
+  const argv = [...calledAsPlugin(), ...process.argv.slice(2)];
   return {
     ...build,
     environment,
-    argv: [...calledAsPlugin(), ...process.argv.slice(2)],
+    argv,
+    commandNames: commandNames(argv),
     self: ownFiles().self,
     get stdin() {
       return process.stdin;

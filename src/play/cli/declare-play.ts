@@ -2,20 +2,40 @@
 import { Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
-import { durationKind } from "../../shim/config/value-kinds.js";
+import { durationKind, enumKind } from "../../shim/config/value-kinds.js";
 import { playOutputs } from "../view/play-outputs.js";
 import type { CommandParts } from "../../cli/command-parts.js";
-import { parseFlag } from "../../cli/flag-values.js";
-import type { PlayOptions } from "./play-context.js";
+import { parseFlag, wrongFlag } from "../../cli/flag-values.js";
+import { dnsLabel } from "../manifests/names.js";
+import { dryRuns, type PlayOptions } from "./play-context.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
 
 /** The options that are flags of the same name, as commander reads them. */
-type PlayFlags = Partial<Omit<PlayOptions, "files" | "waitMs" | "directories">> & { readonly wait?: string };
+type PlayFlags = Partial<
+  Omit<PlayOptions, "files" | "waitMs" | "directories" | "dryRun" | "graceSeconds">
+> & {
+  readonly filename?: readonly string[];
+  readonly wait?: string;
+  readonly dryRun?: string;
+  readonly gracePeriod?: string | undefined;
+};
+
+/** For flags that may be repeated. */
+export const repeated = (text: string, before: readonly string[] | undefined): readonly string[] => [
+  ...(before ?? []),
+  text,
+];
 
 export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");
   play
     .usage("[flags] file...")
+    .option("-f, --filename <file>", "a file, as an argument; may be repeated", repeated)
+    .option("-n, --namespace <namespace>", "of the objects that name none (default: default)")
+    .option(
+      "--dry-run [how]",
+      "only check: the files (client, the default), or also server and node (server)",
+    )
     .option("-d, --detach", "return, and leave the pods to the supervisor of the socket")
     .option("--watch", "apply the files again when they change")
     .option("--supervise", "be the supervisor: keep the pods of all plays that were detached")
@@ -26,13 +46,14 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
     )
     .option("--timeline <file>", "write an SVG of all steps at the end")
     .option("--down", "remove the pods of the files instead")
+    .option("--grace-period <seconds>", "with --down: in place of the pods' own grace periods")
     .option("--wait [time]", "return when all pods are ready and all jobs complete, or after that time (5m)")
     .option("--keep", "keep what was made when a pod fails")
     .option("-R, --recursive", "also read the directories below the given ones")
     .option(
       "--replicas <count>",
       "number of pods of each workload, or NAME=NUMBER for one; may be repeated",
-      (count: string, before: readonly string[] | undefined) => [...(before ?? []), count],
+      repeated,
     )
     .option("--schedule", "run CronJobs by their schedule instead of once")
     .option("--strict", "refuse what is otherwise passed over")
@@ -41,33 +62,54 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
     .option("--docker-endpoint <endpoint>", "the engine of a server on another host (default: as the server)")
     .action(async (given: PlayFlags) => {
       refuseServeFlags("play");
-      const { args: files } = play;
+      const files = [...(given.filename ?? []), ...play.args];
       checkPlayFlags(given, files);
       const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
-      const { dockerEndpoint, wait } = given;
-      if (dockerEndpoint !== undefined) parseFlag("--docker-endpoint", dockerEndpoint, dockerEndpointKind);
-      await run(() => import("./play-command.js"), "runPlay", {
-        files,
-        follow: given.follow === true,
-        down: given.down === true,
-        keep: given.keep === true,
-        // `--wait` alone has an empty value.
-        waitMs: wait === undefined ? undefined : parseFlag("--wait", wait || "5m", durationKind()),
-        fast: given.fast === true,
-        output: given.output ?? "table",
-        timeline: given.timeline,
-        recursive: given.recursive === true,
-        replicas: given.replicas ?? [],
-        schedule: given.schedule === true,
-        strict: given.strict === true,
-        localVolumes: given.localVolumes === true,
-        detach: given.detach === true,
-        watch: given.watch === true,
-        supervise: given.supervise === true,
-        endpoint,
-        dockerEndpoint,
-      });
+      await run(() => import("./play-command.js"), "runPlay", playOptions(given, files, endpoint));
     });
+}
+
+/** Throws `invalid`. */
+export function playOptions(given: PlayFlags, files: readonly string[], endpoint: string): PlayOptions {
+  const { dockerEndpoint, wait, dryRun } = given;
+  if (dockerEndpoint !== undefined) parseFlag("--docker-endpoint", dockerEndpoint, dockerEndpointKind);
+  return {
+    files,
+    follow: given.follow === true,
+    down: given.down === true,
+    keep: given.keep === true,
+    // `--wait` and `--dry-run` alone have an empty value.
+    waitMs: wait === undefined ? undefined : parseFlag("--wait", wait || "5m", durationKind()),
+    dryRun: dryRun === undefined ? undefined : parseFlag("--dry-run", dryRun || "client", enumKind(dryRuns)),
+    fast: given.fast === true,
+    output: given.output ?? "table",
+    timeline: given.timeline,
+    recursive: given.recursive === true,
+    replicas: given.replicas ?? [],
+    schedule: given.schedule === true,
+    strict: given.strict === true,
+    localVolumes: given.localVolumes === true,
+    detach: given.detach === true,
+    watch: given.watch === true,
+    supervise: given.supervise === true,
+    namespace: parseNamespace(given.namespace),
+    graceSeconds: parseGrace(given.gracePeriod),
+    endpoint,
+    dockerEndpoint,
+  };
+}
+
+/** Throws `invalid`. */
+export function parseNamespace(text: string | undefined): string | undefined {
+  const reason = text === undefined ? undefined : dnsLabel(text);
+  if (reason !== undefined) throw wrongFlag("--namespace", text, reason);
+  return text;
+}
+
+/** Throws `invalid`. */
+export function parseGrace(text: string | undefined): number | undefined {
+  if (text === undefined || /^\d{1,9}$/.test(text)) return text === undefined ? undefined : Number(text);
+  throw wrongFlag("--grace-period", text, "must be a number of seconds");
 }
 
 function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
@@ -76,6 +118,7 @@ function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
   );
   const [first, second] = [
     ...exclusive,
+    ...(given.dryRun === undefined ? [] : ["dry-run"]),
     ...(given.wait !== undefined && given.detach !== true ? ["wait"] : []),
   ];
   const refuse = (reason: string): never => {
@@ -83,6 +126,7 @@ function checkPlayFlags(given: PlayFlags, files: readonly string[]): void {
   };
   if (second !== undefined) refuse(`--${first ?? ""} and --${second} exclude each other`);
   if (given.detach === true && given.follow === true) refuse("--detach and --follow exclude each other");
+  if (given.gracePeriod !== undefined && given.down !== true) refuse("--grace-period is for --down");
   if (given.supervise === true ? files.length > 0 : files.length === 0)
     refuse(given.supervise === true ? "--supervise takes no files" : "needs at least one file");
 }

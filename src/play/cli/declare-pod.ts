@@ -3,36 +3,50 @@ import { type Command, Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { type FileSpec, parseFileSpec } from "../pod-commands/copy-files.js";
-import { parsePodName, type PodName } from "../pod-commands/find-pod.js";
 import { parsePortPair } from "../pod-commands/forward-ports.js";
+import { parseLabels, parsePodName, type PodName, type PodSelection } from "../pod-commands/pod-names.js";
 import { psOutputs, type PsOutput } from "../pod-commands/pod-summary.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { noSubject, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { podVerbHint } from "../../cli/hints.js";
-import { refuseArguments } from "../../cli/flags.js";
+import { parseGrace, parseNamespace, playOptions, repeated } from "./declare-play.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
-import type { PodRequest } from "./pod-context.js";
+import type { PodRequest, WaitFor } from "./pod-context.js";
 
 interface Given {
   readonly namespace?: string;
   readonly allNamespaces?: boolean;
+  readonly selector?: string;
+  readonly all?: boolean;
   readonly endpoint?: string;
   readonly container?: string;
   readonly output?: PsOutput;
+  readonly quiet?: boolean;
+  readonly headers?: boolean;
+  readonly watch?: boolean;
   readonly follow?: boolean;
   readonly previous?: boolean;
   readonly tail?: string;
   readonly since?: string;
+  readonly sinceTime?: string;
+  readonly limitBytes?: string;
   readonly timestamps?: boolean;
   readonly prefix?: boolean;
   readonly allContainers?: boolean;
+  readonly allPods?: boolean;
+  readonly ignoreErrors?: boolean;
   readonly stdin?: boolean;
   readonly tty?: boolean;
   readonly address?: string;
   readonly containers?: boolean;
+  readonly sortBy?: "cpu" | "memory";
+  readonly for?: string;
+  readonly timeout?: string;
+  readonly filename?: readonly string[];
+  readonly gracePeriod?: string;
 }
 
-const verbs = "ps|logs|exec|attach|port-forward|cp|describe|events|top|down";
+const verbs = "ps|logs|exec|attach|port-forward|cp|describe|events|top|wait|down";
 
 export function addPodCommands({ addCommand, refuseServeFlags, run, io }: CommandParts): void {
   const pod = addCommand("pod", "look at the pods of a CRI server, and into them");
@@ -45,7 +59,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     name: string,
     summary: string,
     usage: string,
-    request: (given: Given, args: readonly string[], command: Command) => PodRequest,
+    request: (given: Given, args: readonly string[]) => PodRequest,
   ): Command => {
     const command = addCommand(name, summary, { parent: pod });
     return command
@@ -55,50 +69,94 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
       .option("--endpoint <endpoint>", playEndpointHelp)
       .action(async (given: Given) => {
         refuseServeFlags(`pod ${name}`);
-        const asked = request(given, command.args, command);
         const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
-        await run(() => import("./pod-command.js"), "runPod", { request: asked, endpoint });
+        parseNamespace(given.namespace);
+        if (given.filename === undefined) {
+          const asked = request(given, command.args);
+          await run(() => import("./pod-command.js"), "runPod", { request: asked, endpoint });
+          return;
+        }
+        const { namespace, gracePeriod } = given;
+        const flags = { down: true, namespace, gracePeriod };
+        const options = playOptions(flags, filesOf(given, command.args), endpoint);
+        await run(() => import("./play-command.js"), "runPlay", options);
       });
   };
-  const named = (args: readonly string[], { namespace }: Given, verb: string): PodName => {
-    const [name, ...rest] = args;
-    if (name === undefined || rest.length > 0)
-      throw new ShimError("invalid", `command "pod ${verb}": needs the name of one pod`);
-    return parsePodName(name, namespace);
-  };
+  /** As `add`, for pods by name or by labels, or all of a namespace. */
+  const addForSome = (
+    name: string,
+    summary: string,
+    usage: string,
+    request: (given: Given, args: readonly string[]) => PodRequest,
+  ): Command =>
+    add(name, summary, usage, request)
+      .option("-l, --selector <labels>", "those with the labels, as app=web,tier!=db")
+      .option("-A, --all-namespaces", "of all namespaces");
 
-  add("ps", "list pods", "[flags]", ({ namespace, output = "table" }, _args, command) => {
-    refuseArguments(command);
-    return { verb: "ps", namespace, output };
+  addForSome("ps", "list pods", "[flags] [pod...]", (given, args) => {
+    const { output = given.quiet === true ? "name" : "table", headers = true, watch = false } = given;
+    if (watch && (output === "json" || output === "yaml"))
+      throw new ShimError("invalid", "--watch prints a table, or names");
+    return { verb: "ps", selection: selectionOf({ ...given, all: false }, args), output, headers, watch };
   })
     .addOption(new Option("-o, --output <format>", "how the list is printed").choices(psOutputs))
-    .option("-A, --all-namespaces", "of all namespaces (the default)");
+    .option("-q, --quiet", "only the names: -o name")
+    .option("-w, --watch", "go on with a line for each change")
+    .option("-a, --all", "also those that have ended (the default)")
+    .option("--no-headers", "without the names of the columns");
 
-  add("logs", "print the logs of a container", "[flags] pod [container]", (given, args) => {
-    const [name = "", container] = args;
+  addForSome("logs", "print the logs of a container", "[flags] pod [container]", (given, args) => {
+    const [name, container] = args;
     if (args.length > 2) throw new ShimError("invalid", 'command "pod logs": takes a pod and a container');
-    const { tail, since, allContainers: all = false } = given;
+    const {
+      selector,
+      tail,
+      since,
+      sinceTime,
+      limitBytes,
+      allContainers: all = false,
+      allPods = false,
+    } = given;
+    if (name === undefined && selector === undefined) named([], given, "logs");
+    if (since !== undefined && sinceTime !== undefined)
+      throw new ShimError("invalid", "--since and --since-time exclude each other");
     return {
       verb: "logs",
-      pod: named([name], given, "logs"),
+      selection: ofNamespace(selectionOf(given, name === undefined ? [] : [name]), given),
+      isOne: name !== undefined && !allPods,
       container: given.container ?? container,
       all,
       previous: given.previous === true,
       follow: given.follow === true,
-      tail: tail === undefined || tail === "-1" ? undefined : count("--tail", tail),
+      // As kubectl, which prints ten lines of each of several pods.
+      tail:
+        tail === undefined
+          ? name === undefined
+            ? 10
+            : undefined
+          : tail === "-1"
+            ? undefined
+            : count("--tail", tail, "lines"),
       sinceMs: since === undefined ? undefined : parseFlag("--since", since, durationKind()),
+      sinceTime: sinceTime === undefined ? undefined : parseTime("--since-time", sinceTime),
+      limitBytes: limitBytes === undefined ? undefined : count("--limit-bytes", limitBytes, "bytes"),
       timestamps: given.timestamps === true,
-      prefix: given.prefix === true,
+      prefix: given.prefix === true || allPods,
+      ignoreErrors: given.ignoreErrors === true,
     };
   })
-    .option("-c, --container <name>", "the container (default: the first)")
+    .option("-c, --container <name>", containerHelp)
     .option("--all-containers", "of all containers")
+    .option("--all-pods", "of all pods of a workload, with --prefix")
     .option("-f, --follow", "go on until the container has ended")
     .option("-p, --previous", "of the container before the last restart")
-    .option("--tail <lines>", "only the last lines; -1: all")
+    .option("--tail <lines>", "only the last lines; -1: all (default: all, of pods by --selector 10)")
     .option("--since <duration>", "only what is not older, as 10m")
+    .option("--since-time <time>", "only what is not older, as 2026-01-31T10:00:00Z")
+    .option("--limit-bytes <bytes>", "at most so much of each container")
     .option("--timestamps", "with the time of each line")
-    .option("--prefix", "with pod and container before each line");
+    .option("--prefix", "with pod and container before each line")
+    .option("--ignore-errors", "go on with the other logs when one cannot be read");
 
   add("exec", "run a command in a container", "[flags] pod -- command [argument...]", (given, args) => {
     const [name = "", ...command] = args;
@@ -107,7 +165,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     const { container, stdin = false, tty = false } = given;
     return { verb: "exec", pod: named([name], given, "exec"), container, command, stdin, tty };
   })
-    .option("-c, --container <name>", "the container (default: the first)")
+    .option("-c, --container <name>", containerHelp)
     .option("-i, --stdin", "pass standard input")
     .option("-t, --tty", "with a terminal");
 
@@ -115,7 +173,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     const { container, stdin = false, tty = false } = given;
     return { verb: "attach", pod: named(args, given, "attach"), container, stdin, tty };
   })
-    .option("-c, --container <name>", "the container (default: the first)")
+    .option("-c, --container <name>", containerHelp)
     .option("-i, --stdin", "pass standard input")
     .option("-t, --tty", "standard input is a terminal");
 
@@ -135,7 +193,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
   add(
     "cp",
     "copy files from and to a container",
-    "[flags] source target (one is pod:path)",
+    "[flags] source target (one is pod:path; the other may be -, a tar archive)",
     (given, args) => {
       const [source, target] = args.map(parseFileSpec);
       if (args.length !== 2 || source === undefined || target === undefined || !isCopy(source, target))
@@ -153,45 +211,122 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
         remote: inPod.path,
       };
     },
-  ).option("-c, --container <name>", "the container (default: the first)");
+  ).option("-c, --container <name>", containerHelp);
 
-  add("describe", "show all about a pod", "[flags] pod", (given, args) => ({
+  addForSome("describe", "show all about pods", "[flags] [pod...]", (given, args) => ({
     verb: "describe",
-    pod: named(args, given, "describe"),
+    selection: selectionOf(given, args),
   }));
 
-  add("events", "what happened to containers", "[flags] [pod]", (given, args) => ({
+  addForSome("events", "what happened to containers", "[flags] [pod...]", (given, args) => ({
     verb: "events",
-    pod: args.length === 0 ? undefined : named(args, given, "events"),
-    namespace: given.namespace,
-    follow: given.follow === true,
-  })).option("-f, --follow", "go on with events as they happen");
+    selection: selectionOf(given, args),
+    follow: given.follow === true || given.watch === true,
+  }))
+    .option("-f, --follow", "go on with events as they happen")
+    .option("-w, --watch", "the same");
 
-  add("top", "CPU and memory of pods", "[flags] [pod]", (given, args) => ({
+  addForSome("top", "CPU and memory of pods", "[flags] [pod...]", (given, args) => ({
     verb: "top",
-    pod: args.length === 0 ? undefined : named(args, given, "top"),
-    namespace: given.namespace,
+    selection: selectionOf(given, args),
     containers: given.containers === true,
-  })).option("--containers", "of each container");
+    sortBy: given.sortBy,
+  }))
+    .option("--containers", "of each container")
+    .addOption(new Option("--sort-by <usage>", "the largest first").choices(["cpu", "memory"]));
 
-  add("down", "stop and remove pods that play made", "[flags] pod...", (given, args) => {
-    if (args.length === 0) throw new ShimError("invalid", 'command "pod down": needs the name of a pod');
-    return { verb: "down", pods: args.map((name) => parsePodName(name, given.namespace)) };
-  });
+  addForSome("wait", "wait for what becomes of pods", "[flags] pod...", (given, args) => {
+    const { selector, all = false, timeout = "30s" } = given;
+    if (args.length === 0 && selector === undefined && !all) named(args, given, "wait");
+    return {
+      verb: "wait",
+      selection: ofNamespace(selectionOf(given, args), given),
+      for: parseWaitFor(given.for ?? "condition=Ready"),
+      timeoutMs: parseFlag("--timeout", timeout, durationKind()),
+    };
+  })
+    .option("--for <state>", "condition=Ready (the default), delete, or jsonpath={.status.phase}=PHASE")
+    .option("--timeout <duration>", "for how long (default: 30s)")
+    .option("--all", "for all of the namespace");
+
+  addForSome("down", "stop and remove pods that play made", "[flags] pod...", (given, args) => {
+    const { selector, all = false, gracePeriod } = given;
+    if (args.length === 0 && selector === undefined && !all)
+      throw new ShimError("invalid", 'command "pod down": needs the name of a pod, --selector or --all');
+    return {
+      verb: "down",
+      selection: ofNamespace(selectionOf(given, args), given),
+      graceSeconds: parseGrace(gracePeriod),
+    };
+  })
+    .option("--all", "all of the namespace")
+    .option("-f, --filename <file>", "those of the file, as play --down; may be repeated", repeated)
+    .option("--grace-period <seconds>", "in place of the pods' own grace periods");
 }
+
+const containerHelp = "the container (default: the first)";
 
 /** Commands that need no pod are for those of all namespaces. */
 function namespaceHelp(usage: string): string {
-  if (usage === "[flags]") return "only pods of this namespace";
-  const other = usage.endsWith("[pod]") ? "; without a pod: all" : "";
+  const other = usage.includes("[pod") ? "; without a pod: all" : "";
   return `namespace of the pod (default: "default"${other})`;
+}
+
+/** One pod, or one of a workload. */
+function named(args: readonly string[], { namespace }: Given, verb: string): PodName {
+  const [name, ...rest] = args;
+  if (name === undefined || rest.length > 0)
+    throw new ShimError("invalid", `command "pod ${verb}": needs the name of one pod`);
+  return parsePodName(name, namespace);
+}
+
+function selectionOf(given: Given, args: readonly string[]): PodSelection {
+  const { namespace, allNamespaces = false, all = false, selector } = given;
+  if (args.length > 0 && (selector !== undefined || allNamespaces || all))
+    throw new ShimError("invalid", `pod ${JSON.stringify(args[0])}: names exclude --selector, --all and -A`);
+  return {
+    pods: args.map((name) => parsePodName(name, namespace)),
+    namespace: allNamespaces ? undefined : namespace,
+    labels: selector === undefined ? [] : parseLabels(selector),
+  };
+}
+
+/** As kubectl: without names it is the default namespace, unless `-A` is given. */
+function ofNamespace(
+  selection: PodSelection,
+  { allNamespaces = false, namespace = "default" }: Given,
+): PodSelection {
+  return selection.pods.length > 0 || allNamespaces ? selection : { ...selection, namespace };
+}
+
+function filesOf({ filename = [], selector, all }: Given, args: readonly string[]): readonly string[] {
+  if (args.length > 0 || selector !== undefined || all === true)
+    throw new ShimError("invalid", 'command "pod down": names, --selector and --all exclude --filename');
+  return filename;
+}
+
+function parseWaitFor(text: string): WaitFor {
+  const [, phase] = /^jsonpath='?\{\.status\.phase\}'?=([A-Z][a-z]+)$/.exec(text) ?? [];
+  if (phase !== undefined) return { what: "phase", phase };
+  if (/^condition=ready(=true)?$/i.test(text)) return { what: "ready" };
+  if (text === "delete") return { what: "delete" };
+  throw wrongFlag("--for", text, "must be condition=Ready, delete or jsonpath={.status.phase}=PHASE");
 }
 
 function isCopy(source: FileSpec, target: FileSpec): boolean {
   return (source.pod === undefined) !== (target.pod === undefined);
 }
 
-function count(flag: string, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw wrongFlag(flag, text, "must be a number of lines, or -1");
+function count(flag: string, text: string, what: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw wrongFlag(flag, text, `must be a number of ${what}${flag === "--tail" ? ", or -1" : ""}`);
+}
+
+/** RFC 3339. */
+function parseTime(flag: string, text: string): number {
+  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(text)
+    ? Date.parse(text)
+    : NaN;
+  if (Number.isNaN(time)) throw wrongFlag(flag, text, "must be a time as 2026-01-31T10:00:00Z");
+  return time;
 }

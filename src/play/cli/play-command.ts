@@ -16,8 +16,9 @@ import { openEngineAccess } from "./open-engine-access.js";
 export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
   const directories = { ...defaultDirectories, ...options.directories };
   const store = new PlayStore(join(directories.state, "plays.d"), options.endpoint);
+  const { commandNames = (text: string): string => text } = io;
   const report = (line: string): void => {
-    io.stderr.write(`${shownLines(line)}\n`);
+    io.stderr.write(`${commandNames(shownLines(line))}\n`);
   };
   const context = { options, io, directories, store, report };
   try {
@@ -25,6 +26,10 @@ export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number>
     if (options.supervise === true) {
       const { runSupervisor } = await import("./play-supervisor.js");
       return await runSupervisor(context);
+    }
+    if (options.dryRun !== undefined) {
+      const { dryRun } = await import("./play-dry-run.js");
+      return await dryRun(options.dryRun, context);
     }
     const { playUp } = await import("./play-up.js");
     return await playUp(context);
@@ -55,7 +60,8 @@ async function down(context: PlayContext): Promise<number> {
     const { pods, missing } = await podsToRemove(removal, deps, signal);
     for (const { kind, namespace, name } of missing)
       report(`${namespace}/${name}: no pod of the ${kind} is there`);
-    const { failed } = await removePods(pods, deps, signal);
+    if (pods.length + missing.length === 0) report("no object of the files makes pods: nothing to remove");
+    const { failed } = await removePods(pods, deps, signal, options);
     await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
     return failed > 0 ? 1 : 0;
   } finally {

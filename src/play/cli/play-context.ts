@@ -1,10 +1,17 @@
 /** What the parts of `dockershim play` share. */
+import { existsSync } from "node:fs";
+import { playFileHint } from "../../cli/hints.js";
+import { ShimError } from "../../lib/errors.js";
 import type { Directories } from "../pod-config/pod-paths.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readManifestFiles } from "../manifests/manifest-files.js";
 import type { PlayStore } from "../store/play-store.js";
 import type { Screen } from "../view/colours.js";
 import type { PlayOutput } from "../view/play-outputs.js";
+
+/** What checks the files: play alone, or also what the server and the node tell. */
+export const dryRuns = ["client", "server"] as const;
+export type DryRun = (typeof dryRuns)[number];
 
 /** The flags of the same name are described in declare-play.ts. */
 export interface PlayOptions {
@@ -28,6 +35,11 @@ export interface PlayOptions {
   readonly detach?: boolean;
   readonly watch?: boolean;
   readonly supervise?: boolean;
+  readonly dryRun?: DryRun | undefined;
+  /** Of objects that name none. */
+  readonly namespace?: string | undefined;
+  /** With `down`: in place of those of the pods. */
+  readonly graceSeconds?: number | undefined;
   readonly directories?: Partial<Directories>;
 }
 
@@ -40,6 +52,8 @@ export interface PlayIo {
    * Ends the command. Before all pods run, play removes what it made; afterwards it keeps the pods.
    */
   readonly signal: AbortSignal;
+  /** See ProcessIo. */
+  readonly commandNames?: (text: string) => string;
 }
 
 export interface PlayContext {
@@ -51,13 +65,17 @@ export interface PlayContext {
   readonly report: (line: string) => void;
 }
 
-export function readFilesOf({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {
-  const { files, recursive = false } = options;
-  return readManifestFiles(files, {
+export async function readFilesOf({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {
+  const { files, recursive = false, namespace } = options;
+  const [first = ""] = files;
+  const hint = playFileHint(first);
+  if (hint !== undefined && !existsSync(first)) throw new ShimError("invalid", `read "${first}": ${hint}`);
+  const read = await readManifestFiles(files, {
     recursive,
     get stdin() {
       return io.stdin;
     },
     signal: io.signal,
   });
+  return namespace === undefined ? read : read.map((file) => ({ ...file, namespace }));
 }

@@ -1,5 +1,5 @@
 /** The flag `--endpoint` of the commands that are clients of a CRI server. */
-import { listenEndpointKind, type UnixEndpoint } from "../../shim/config/endpoints.js";
+import { parseUnixEndpoint, type UnixEndpoint } from "../../shim/config/endpoints.js";
 import type { Environment } from "../../shim/config/given.js";
 import { environmentName } from "../../shim/config/option.js";
 import { options } from "../../shim/config/options.js";
@@ -30,12 +30,9 @@ export function resolvePlayEndpoint(
 ): UnixEndpoint {
   const text = given ?? environment[variable] ?? served.default;
   const source = given === undefined ? `environment variable "${variable}"` : `flag "${flag}"`;
-  let endpoint;
   try {
-    endpoint = listenEndpointKind.parse(text);
+    return parseUnixEndpoint(text);
   } catch (error) {
     throw ShimError.from(error).within(`${source}: ${JSON.stringify(text)}`);
   }
-  if (endpoint.kind === "unix") return endpoint;
-  throw new ShimError("invalid", `${source}: ${JSON.stringify(text)}: names no socket to connect to`);
 }

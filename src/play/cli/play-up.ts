@@ -136,7 +136,7 @@ export async function playUp(context: PlayContext): Promise<number> {
 }
 
 /** With one line for each reason why something is passed over. */
-async function readPlayed(
+export async function readPlayed(
   texts: readonly ManifestFile[],
   options: PlayOptions,
   report: (line: string) => void,

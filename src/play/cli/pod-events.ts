@@ -1,5 +1,5 @@
 /** `dockershim pod events`. */
-import { findPod, findPods } from "../pod-commands/find-pod.js";
+import { findPods } from "../pod-commands/find-pod.js";
 import { byTime, eventLine, eventTime, historyOf } from "../pod-commands/pod-events.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
@@ -11,15 +11,12 @@ export async function podEvents(
   request: RequestOf<"events">,
   { client, print, signal }: Pick<PodContext, "client" | "print" | "signal">,
 ): Promise<number> {
-  const { pod: wanted, namespace, follow } = request;
+  const { selection, follow } = request;
   const events = follow ? client.containerEvents(signal)[Symbol.asyncIterator]() : undefined;
   // Before the past is read, so that nothing is missed in between.
   let next = events?.next();
   next?.catch(() => undefined); // Its error is thrown below.
-  const pods =
-    wanted === undefined
-      ? await findPods(client, namespace, signal)
-      : [await findPod(client, wanted, signal)];
+  const pods = await findPods(client, selection, signal);
   const readAt = BigInt(Date.now()) * 1_000_000n;
   const past = pods.flatMap((pod) =>
     historyOf(pod).map((event) => ({ ...event, pod: `${pod.namespace}/${pod.name}` })),
@@ -30,11 +27,13 @@ export async function podEvents(
   past.sort(byTime).forEach(show);
   if (events === undefined) return 0;
   const shown = new Set(past.map(nameOf));
-  const prefix = `${wanted?.namespace ?? namespace ?? ""}/`;
+  const { namespace, labels } = selection;
+  // With labels, or by name, those that were found: events of others do not tell what they have.
+  const names = new Set(pods.map((pod) => `${pod.namespace}/${pod.name}`));
   const isWanted = ({ pod }: PodEvent): boolean =>
-    wanted === undefined
-      ? namespace === undefined || pod.startsWith(prefix)
-      : pod === `${prefix}${wanted.name}`;
+    selection.pods.length > 0 || labels.length > 0
+      ? names.has(pod)
+      : namespace === undefined || pod.startsWith(`${namespace}/`);
   for (;;) {
     const result = await next;
     if (result === undefined || result.done === true) break;

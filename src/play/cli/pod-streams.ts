@@ -1,6 +1,6 @@
 /** The commands of `dockershim pod` that open a stream into a pod: exec, attach, port-forward, cp. */
 import { lstat } from "node:fs/promises";
-import { PassThrough, type Readable } from "node:stream";
+import { PassThrough, type Readable, type Writable } from "node:stream";
 import { ReadStream, WriteStream } from "node:tty";
 import { dialStreamsOf } from "../cri/dial.js";
 import {
@@ -13,7 +13,12 @@ import {
 import { findPod } from "../pod-commands/find-pod.js";
 import { forwardPorts } from "../pod-commands/forward-ports.js";
 import { type TerminalSize, runCommand } from "../streams/run-command.js";
-import { ShimError } from "../../lib/errors.js";
+import { PodSandboxState } from "../../domain/cri.js";
+import { linkAbort, sleep } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { inBackground } from "../../lib/sync/in-background.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import type { ConnectedClient } from "../cri/client.js";
 import { shownText } from "../../lib/shown-text.js";
 import { rawTerminal } from "./raw-terminal.js";
 import { chosenContainer, type PodContext, type RequestOf } from "./pod-context.js";
@@ -24,7 +29,7 @@ export async function streamCommand(
   context: PodContext,
 ): Promise<number> {
   const { client, stdin, stdout, stderr, signal, report } = context;
-  const pod = await findPod(client, request.pod, signal);
+  const pod = await findPod(client, request.pod, signal, report);
   const status = await chosenContainer(pod, request.container, context);
   const terminal =
     stdin instanceof ReadStream && stdout instanceof WriteStream ? { stdin, stdout } : undefined;
@@ -56,22 +61,50 @@ export async function streamCommand(
 
 export async function portForward(request: RequestOf<"port-forward">, context: PodContext): Promise<number> {
   const { client, signal, report } = context;
-  const { sandbox } = await findPod(client, request.pod, signal);
+  const { sandbox } = await findPod(client, request.pod, signal, report);
   const url = (port: number): Promise<string> => client.portForwardUrl(sandbox.id, [port], signal);
-  await forwardPorts(
-    request.pairs,
-    request.addresses,
-    { dial: dialStreamsOf(context.endpoint), url, report },
-    signal,
-  );
+  const ending = new AbortController();
+  using _ = linkAbort(signal, () => {
+    ending.abort(signal.reason);
+  });
+  const isGone = inBackground(whenGone(sandbox.id, client, ending));
+  const deps = { dial: dialStreamsOf(context.endpoint), url, report };
+  await forwardPorts(request.pairs, request.addresses, deps, ending.signal).finally(() => {
+    ending.abort();
+  });
+  if (await isGone) throw new ShimError("unavailable", "lost connection to pod");
   return 0;
+}
+
+const lookMs = 1000;
+
+/** Aborts `ending` when the sandbox has ended, and answers whether it has. A server that does not answer may come back. */
+async function whenGone(
+  id: string,
+  client: Pick<ConnectedClient, "podSandboxStatus">,
+  ending: AbortController,
+): Promise<boolean> {
+  const { signal } = ending;
+  const isThere = async (): Promise<boolean> => {
+    try {
+      return (await client.podSandboxStatus(id, signal)).state === PodSandboxState.SANDBOX_READY;
+    } catch (error) {
+      return !isKind(error, "notFound");
+    }
+  };
+  while (await isThere()) {
+    if (!signal.aborted) await sleep(lookMs, signal).catch(() => undefined);
+    if (signal.aborted) return false;
+  }
+  ending.abort();
+  return true;
 }
 
 /** Runs `cmd` without a terminal. What it says on standard error is reported, escaped. */
 async function runQuietly(
   id: string,
   cmd: readonly string[],
-  streams: { readonly stdin?: Readable; readonly stdout?: PassThrough },
+  streams: { readonly stdin?: Readable; readonly stdout?: Writable },
   { client, endpoint, signal, report }: PodContext,
 ): Promise<number> {
   const stderr = new PassThrough();
@@ -89,8 +122,14 @@ async function runQuietly(
 }
 
 export async function copyFrom(request: RequestOf<"cp">, context: PodContext): Promise<number> {
-  const pod = await findPod(context.client, request.pod, context.signal);
+  const pod = await findPod(context.client, request.pod, context.signal, context.report);
   const status = await chosenContainer(pod, request.container, context);
+  if (request.local === "-") {
+    if (context.stdout instanceof WriteStream)
+      throw new ShimError("invalid", "an archive is not written to a terminal: use a pipe or a file");
+    const { stdout } = context;
+    return (await runQuietly(status.id, packCommand(request.remote), { stdout }, context)) === 0 ? 0 : 1;
+  }
   const archive = new PassThrough();
   const written = unpackFrom(archive, request.remote, request.local, context.report);
   const packed = runQuietly(status.id, packCommand(request.remote), { stdout: archive }, context).then(
@@ -111,9 +150,11 @@ export async function copyFrom(request: RequestOf<"cp">, context: PodContext): P
 
 export async function copyTo(request: RequestOf<"cp">, context: PodContext): Promise<number> {
   const { client, signal } = context;
-  await lstat(request.local); // So that a missing file is the first error.
-  const pod = await findPod(client, request.pod, signal);
+  const isArchive = request.local === "-";
+  if (!isArchive) await requireFile(request.local); // So that this is the first error.
+  const pod = await findPod(client, request.pod, signal, context.report);
   const status = await chosenContainer(pod, request.container, context);
+  if (isArchive) return copyArchive(status.id, request.remote, context);
   const { exit_code: isDirectory } = await client.execSync(
     status.id,
     ["test", "-d", request.remote],
@@ -127,6 +168,25 @@ export async function copyTo(request: RequestOf<"cp">, context: PodContext): Pro
   const code = await runQuietly(status.id, unpackCommand(directory), { stdin: archive }, context);
   if (failure !== undefined) throw ShimError.from(failure);
   return code === 0 ? 0 : 1;
+}
+
+/** From standard input. */
+async function copyArchive(id: string, target: string, context: PodContext): Promise<number> {
+  const { stdin } = context;
+  try {
+    return (await runQuietly(id, unpackCommand(target), { stdin }, context)) === 0 ? 0 : 1;
+  } finally {
+    stdin.destroy(); // Else the process waits for more input.
+  }
+}
+
+async function requireFile(path: string): Promise<void> {
+  try {
+    await lstat(path);
+  } catch (error) {
+    const reason = hasCode(error, "ENOENT") ? "there is no such file" : messageOf(error);
+    throw new ShimError("invalid", `read "${shownText(path)}": ${reason}`, {}, { cause: error });
+  }
 }
 
 /** Node.js emits "resize" at SIGWINCH. */

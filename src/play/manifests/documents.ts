@@ -7,6 +7,8 @@ export interface ManifestFile {
   /** As the user wrote it. */
   readonly name: string;
   readonly text: string;
+  /** Of objects that name none. Those of another namespace are refused. */
+  readonly namespace?: string | undefined;
 }
 
 /** One object of a file: a document, or an item of a list. */
@@ -84,7 +86,24 @@ export async function documentsOf(
     };
     documents.push(...itemsOf({ value, source, path: "", lineOf }, problems, 0));
   });
-  return documents;
+  const { namespace } = file;
+  return namespace === undefined
+    ? documents
+    : documents.map((document) => inNamespace(document, namespace, problems));
+}
+
+function inNamespace(document: Document, namespace: string, problems: PlacedProblem[]): Document {
+  const { value, source, path, lineOf } = document;
+  const metadata = isObject(value) ? (value["metadata"] ?? {}) : undefined;
+  if (!isObject(value) || !isObject(metadata)) return document; // Refused elsewhere.
+  const own = metadata["namespace"] ?? "";
+  if (own === "") return { ...document, value: { ...value, metadata: { ...metadata, namespace } } };
+  if (own !== namespace) {
+    const place = path === "" ? "metadata.namespace" : `${path}.metadata.namespace`;
+    const reason = `is ${JSON.stringify(own)}, and --namespace says ${JSON.stringify(namespace)}`;
+    problems.push({ source, line: lineOf(place), path: place, reason, kind: "malformed" });
+  }
+  return document;
 }
 
 /** The items of a `v1 List` or of any other list of objects, or the document itself. */

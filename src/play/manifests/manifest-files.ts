@@ -2,6 +2,7 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import type { ManifestFile } from "./documents.js";
 
 export interface FileOptions {
@@ -33,7 +34,8 @@ export async function readManifestFiles(
       files.push(...(await readOne(name, options)));
     } catch (error) {
       if (options.signal.aborted) throw error;
-      throw new ShimError("invalid", `read "${name}": ${messageOf(error)}`, {}, { cause: error });
+      const reason = hasCode(error, "ENOENT") ? "there is no such file" : messageOf(error);
+      throw new ShimError("invalid", `read "${name}": ${reason}`, {}, { cause: error });
     }
   }
   return files;
@@ -63,7 +65,7 @@ async function manifestPaths(directory: string, recursive: boolean): Promise<rea
     throw new ShimError(
       "invalid",
       `the directory "${directory}" is for kustomize: run ` +
-        `\`kustomize build ${directory} | dockershim play -\``,
+        `\`kubectl kustomize ${directory} | dockershim play -\``,
     );
   }
   const paths: string[] = [];

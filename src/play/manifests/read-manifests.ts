@@ -87,8 +87,7 @@ export async function readRemoval(files: readonly ManifestFile[]): Promise<Remov
     else if (kind !== undefined) removal.owners.push({ kind, ...object, source, line: lineOf(path) });
   }
   if (all.length > 0) throw problemsError(all);
-  const count = removal.pods.length + removal.owners.length + removal.services.length + removal.claims.length;
-  if (count === 0) throw new ShimError("invalid", `no pod in ${namesOf(files)}`);
+  if (documents.length === 0) throw new ShimError("invalid", `no object in ${namesOf(files)}`);
   return removal;
 }
 

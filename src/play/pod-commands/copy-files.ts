@@ -24,9 +24,10 @@ export function parseFileSpec(text: string): FileSpec {
   throw new ShimError("invalid", `path ${JSON.stringify(text)}: write POD:PATH, or a local path`);
 }
 
-/** The command whose output `unpackFrom` reads. */
+/** The command whose output `unpackFrom` reads. It runs in the container's working directory. */
 export function packCommand(path: string): readonly string[] {
-  return ["tar", "-cf", "-", "-C", posix.dirname(cleaned(path)), "--", posix.basename(cleaned(path))];
+  const { directory, name } = placeOf(path);
+  return ["tar", "-cf", "-", "-C", directory, "--", name || "."];
 }
 
 /** The command that reads what `packInto` writes; makes its files below `directory`. */
@@ -34,8 +35,13 @@ export function unpackCommand(directory: string): readonly string[] {
   return ["tar", "-xmf", "-", "-C", directory];
 }
 
-function cleaned(path: string): string {
-  return posix.resolve("/", path);
+/** `name` is empty for a directory that has none here, as `/`, `.` and `..`. */
+function placeOf(path: string): { readonly directory: string; readonly name: string } {
+  const cleaned = posix.isAbsolute(path) ? posix.resolve(path) : posix.normalize(path).replace(/\/$/, "");
+  const name = posix.basename(cleaned);
+  return /^(\.{0,2}|(\.\.\/)+\.\.)$/.test(cleaned) || name === ""
+    ? { directory: cleaned, name: "" }
+    : { directory: posix.dirname(cleaned), name };
 }
 
 /**
@@ -50,7 +56,7 @@ export async function unpackFrom(
   target: string,
   report: (line: string) => void,
 ): Promise<number> {
-  const name = posix.basename(cleaned(path));
+  const { name } = placeOf(path);
   const root = resolve(target);
   const targetIsDirectory = await isDirectory(root);
   let files = 0;
@@ -173,8 +179,8 @@ export function uploadTarget(
   target: string,
   { isDirectory: into }: { readonly isDirectory: boolean },
 ): { readonly directory: string; readonly name: string } {
-  const path = cleaned(target);
-  return into || path === "/"
-    ? { directory: path, name: basename(resolve(source)) }
-    : { directory: posix.dirname(path), name: posix.basename(path) };
+  const { directory, name } = placeOf(target);
+  return into || name === ""
+    ? { directory: posix.join(directory, name), name: basename(resolve(source)) }
+    : { directory, name };
 }

@@ -3,14 +3,11 @@ import { isKind, ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import type { CriClient } from "../cri/client.js";
-import { playHashAnnotation } from "../pod-config/cri-config.js";
+import type { ObjectKey } from "../manifests/workloads.js";
+import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+import { hasLabels, type PodName, type PodSelection } from "./pod-names.js";
 
-export interface PodName {
-  readonly namespace: string;
-  readonly name: string;
-}
-
-export interface FoundPod extends PodName {
+export interface FoundPod extends ObjectKey {
   /** The newest one. */
   readonly sandbox: PodSandbox;
   readonly isReady: boolean;
@@ -22,51 +19,76 @@ export interface FoundPod extends PodName {
 
 type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
 
-/** `NAME` or `NAMESPACE/NAME`; `namespace` is that of a flag. Throws `invalid`. */
-export function parsePodName(text: string, namespace: string | undefined): PodName {
-  const parts = text.split("/");
-  const [first = "", second] = parts;
-  const name = second ?? first;
-  const given = second === undefined ? undefined : first;
-  if (parts.length > 2 || name === "" || given === "")
-    throw new ShimError("invalid", `pod ${JSON.stringify(text)}: write NAME or NAMESPACE/NAME`);
-  if (given !== undefined && namespace !== undefined && given !== namespace)
-    throw new ShimError("invalid", `pod ${JSON.stringify(text)}: --namespace names another namespace`);
-  return { namespace: given ?? namespace ?? "default", name };
-}
-
-/** Rejects with `notFound`, naming what may have been meant. */
+/**
+ * Rejects with `notFound`, naming what may have been meant. Of a workload it is the first of the pods that are ready;
+ * `report` gets a line that says which one, as of kubectl.
+ */
 export async function findPod(
   client: Reads,
-  { namespace, name }: PodName,
+  name: PodName,
   signal: AbortSignal,
+  report?: (line: string) => void,
 ): Promise<FoundPod> {
+  const found = await findNamed(client, name, signal);
+  const [pod] = [...found.filter(({ isReady }) => isReady), ...found];
+  if (pod === undefined) throw new ShimError("internal", "no pod was found");
+  if (found.length > 1) report?.(`Found ${found.length} pods, using pod/${shownText(pod.name)}`);
+  return pod;
+}
+
+/** In the order of their names. Rejects as `findPod`; with none that has the labels, the list is empty. */
+export async function findPods(
+  client: Reads,
+  { pods, namespace, labels }: PodSelection,
+  signal: AbortSignal,
+): Promise<readonly FoundPod[]> {
+  const found = [];
+  for (const name of pods) found.push(...(await findNamed(client, name, signal)));
+  if (pods.length > 0) return found;
+  const isWanted = ({ metadata, labels: own }: PodSandbox): boolean =>
+    (namespace === undefined || metadata?.namespace === namespace) && hasLabels(own, labels);
+  return inspectAll(client, (await client.listPodSandboxes({}, signal)).filter(isWanted), signal);
+}
+
+/** Never empty. */
+async function findNamed(
+  client: Reads,
+  { namespace, name, kind, labels }: PodName,
+  signal: AbortSignal,
+): Promise<readonly FoundPod[]> {
   // By their metadata: pods of crictl have no labels.
-  const others = (await client.listPodSandboxes({}, signal)).filter(
-    ({ metadata }) => metadata?.name === name,
-  );
-  const [sandbox] = newestFirst(others.filter(({ metadata }) => metadata?.namespace === namespace));
-  if (sandbox !== undefined) return inspect(client, sandbox, signal);
+  const isMeant = ({ metadata, annotations, labels: own }: PodSandbox): boolean => {
+    if (labels !== undefined) return metadata?.namespace === namespace && hasLabels(own, labels);
+    return kind === undefined
+      ? metadata?.name === name
+      : annotations[playOwnerAnnotation] === `${kind}/${name}`;
+  };
+  const others = (await client.listPodSandboxes({}, signal)).filter(isMeant);
+  const own = others.filter(({ metadata }) => metadata?.namespace === namespace);
+  if (own.length > 0) return inspectAll(client, own, signal);
   const namespaces = [...new Set(others.map(({ metadata }) => metadata?.namespace ?? ""))];
   const hint =
     namespaces.length === 0 ? 'see "dockershim pod ps"' : `it is in ${shownText(namespaces.join(", "))}`;
-  throw new ShimError("notFound", `pod "${namespace}/${name}": not found; ${hint}`);
+  throw new ShimError(
+    "notFound",
+    kind === undefined
+      ? `pod "${namespace}/${name}": not found; ${hint}`
+      : `${kind} "${namespace}/${name}": play has made no pod of it; ${hint}`,
+  );
 }
 
-/** In the order of their names. `namespace`: of all namespaces when undefined. */
-export async function findPods(
+async function inspectAll(
   client: Reads,
-  namespace: string | undefined,
+  sandboxes: readonly PodSandbox[],
   signal: AbortSignal,
 ): Promise<readonly FoundPod[]> {
   const byName = new Map<string, PodSandbox>();
-  for (const sandbox of newestFirst(await client.listPodSandboxes({}, signal))) {
-    if (namespace !== undefined && sandbox.metadata?.namespace !== namespace) continue;
+  for (const sandbox of newestFirst(sandboxes)) {
     const key = JSON.stringify([sandbox.metadata?.namespace, sandbox.metadata?.name]);
     if (!byName.has(key)) byName.set(key, sandbox);
   }
   const pods = await Promise.all([...byName.values()].map((sandbox) => inspect(client, sandbox, signal)));
-  const order = ({ namespace: of, name }: PodName): string => `${of}\0${name}`;
+  const order = ({ namespace: of, name }: FoundPod): string => `${of}\0${name}`;
   return pods.sort((left, right) => (order(left) < order(right) ? -1 : 1));
 }
 
@@ -133,26 +155,54 @@ export function mainContainers(pod: Pick<FoundPod, "containers">): readonly Cont
 /** An annotation that kubectl reads. */
 const defaultContainer = "kubectl.kubernetes.io/default-container";
 
+/** What the manifest names, in its order; undefined where it is not known. */
+interface KnownContainers {
+  readonly containers: readonly { readonly name: string }[];
+  readonly initContainers?: readonly { readonly name: string }[] | undefined;
+}
+
 /**
- * The container of that name; without one the pod's default, else `first`, as its manifest names it, else the
- * first that the CRI does not show as an init container. Throws `notFound`.
+ * The container of that name; without one the pod's default, else the first of the manifest, else the first that the
+ * CRI does not show as an init container. `notice` says which one was taken of several, as kubectl. Throws `notFound`.
  */
 export function chooseContainer(
   pod: FoundPod,
   name: string | undefined,
-  first: string | undefined,
-): ContainerStatus {
+  known: KnownContainers | undefined,
+): { readonly status: ContainerStatus; readonly notice?: string } {
   const all = newestAttempts(pod);
-  const wanted = name ?? pod.sandbox.annotations[defaultContainer] ?? first;
+  const first = known?.containers[0]?.name;
+  const given = name ?? pod.sandbox.annotations[defaultContainer];
+  const wanted = given ?? first;
   const chosen =
     wanted === undefined ? mainContainers(pod)[0] : all.find((status) => containerName(status) === wanted);
-  if (chosen !== undefined) return chosen;
+  if (chosen !== undefined) {
+    const names = known === undefined ? seenNames(pod) : namesOf(known);
+    const isDefaulted = given === undefined && names.length > 1;
+    const taken = JSON.stringify(shownText(containerName(chosen)));
+    const notice = `Defaulted container ${taken} out of: ${names.map(shownText).join(", ")}`;
+    return { status: chosen, ...(isDefaulted ? { notice } : {}) };
+  }
   const names = all.map((status) => shownText(containerName(status))).join(", ") || "none";
   const what =
     wanted === undefined
       ? "it has no containers"
-      : name === undefined && wanted === first
+      : given === undefined
         ? `container "${shownText(wanted)}" was not created yet; it has: ${names}`
         : `no container "${shownText(wanted)}"; it has: ${names}`;
   throw new ShimError("notFound", `pod "${pod.namespace}/${pod.name}": ${what}`);
+}
+
+function namesOf({ containers, initContainers = [] }: KnownContainers): readonly string[] {
+  return [...containers.map(({ name }) => name), ...initContainers.map(({ name }) => `${name} (init)`)];
+}
+
+/** The same of what the CRI shows. */
+function seenNames(pod: FoundPod): readonly string[] {
+  const main = mainContainers(pod);
+  const init = newestAttempts(pod).filter((status) => !main.includes(status));
+  return namesOf({
+    containers: main.map((status) => ({ name: containerName(status) })),
+    initContainers: init.map((status) => ({ name: containerName(status) })),
+  });
 }

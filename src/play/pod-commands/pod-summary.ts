@@ -169,8 +169,11 @@ export type PsOutput = (typeof psOutputs)[number];
 
 export async function renderPods(
   pods: readonly PodSummary[],
-  output: PsOutput,
-  nowMs: number,
+  {
+    output,
+    headers = true,
+    now,
+  }: { readonly output: PsOutput; readonly headers?: boolean; readonly now: number },
 ): Promise<string> {
   if (output === "json") return jsonText({ pods });
   if (output === "yaml") return yamlText({ pods });
@@ -178,8 +181,9 @@ export async function renderPods(
     return pods.map(({ namespace, name }) => `${shownText(`${namespace}/${name}`)}\n`).join("");
   const isWide = output === "wide";
   const header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "ADDRESSES"];
-  const rows = pods.map((pod) => [...row(pod, nowMs), ...(isWide ? wideCells(pod) : [])].map(shownText));
-  return formatTable([isWide ? [...header, "MADE BY", "SANDBOX", "IMAGES"] : header, ...rows]);
+  const rows = pods.map((pod) => [...row(pod, now), ...(isWide ? wideCells(pod) : [])].map(shownText));
+  const head = isWide ? [...header, "MADE BY", "SANDBOX", "IMAGES"] : header;
+  return formatTable(headers ? [head, ...rows] : rows);
 }
 
 function row(pod: PodSummary, nowMs: number): readonly string[] {

@@ -1,4 +1,5 @@
 /** `dockershim pod logs`: the log files of containers, on this host. */
+import { StringDecoder } from "node:string_decoder";
 import { sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import type { HostFiles } from "../node/files.js";
@@ -10,6 +11,8 @@ export interface LogOptions {
   readonly tail: number | undefined;
   /** Only lines since then: milliseconds since 1970. */
   readonly sinceMs: number | undefined;
+  /** At most so much is written. */
+  readonly limitBytes?: number | undefined;
   readonly timestamps: boolean;
   /** In front of each line. */
   readonly prefix: string;
@@ -37,12 +40,20 @@ export async function readLogs(
 ): Promise<void> {
   await using log = new LogTail(source.path, files);
   const text = new LogText(options);
+  let left = options.limitBytes ?? Infinity;
+  const put = (line: string): void => {
+    const bytes = Buffer.byteLength(line);
+    if (bytes <= left) write(line);
+    // Without the bytes of a character that does not fit.
+    else if (left > 0) write(new StringDecoder().write(Buffer.from(line).subarray(0, left)));
+    left -= bytes;
+  };
   // The past: only its last lines are kept.
   let past: string[] = [];
   const { tail } = options;
   const take = (lines: Iterable<string>): void => {
     for (const shown of lines) {
-      if (tail === undefined) write(shown);
+      if (tail === undefined) put(shown);
       else if (tail > 0) past.push(shown);
     }
     if (tail !== undefined && past.length > 2 * tail + 1000) past = past.slice(-tail);
@@ -54,18 +65,18 @@ export async function readLogs(
   if (!options.follow) take(text.flush());
   if (!isThere)
     throw new ShimError("notFound", `read the log "${source.path}": there is no such file on this host`);
-  for (const line of past.slice(-(tail ?? 0))) write(line);
-  while (options.follow) {
+  for (const line of past.slice(-(tail ?? 0))) put(line);
+  while (options.follow && left > 0) {
     signal.throwIfAborted();
     // Asked before the read: what an ended container has written is in the file.
     const isRunning = await source.isRunning();
     await log.read((line) => {
-      for (const shown of text.add(line)) write(shown);
+      for (const shown of text.add(line)) put(shown);
     }, pace);
     if (!isRunning) break;
     await sleep(pollMs, signal);
   }
-  for (const line of text.flush()) write(line);
+  for (const line of text.flush()) put(line);
 }
 
 /** Lines of a log file as the lines that are shown. */

@@ -1,6 +1,7 @@
 /** Removes what play has made (`play --down`). */
 import { messageOf } from "../../lib/errors.js";
-import { deletePod } from "../kubelet/delete-pod.js";
+import { type DeleteOptions, deletePod } from "../kubelet/delete-pod.js";
+import type { EventSink } from "../kubelet/events.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import { isOfThisServer, listPodRecords } from "../node/pod-record.js";
 import { type Manifest, type PodKey, nameOf } from "../manifests/manifest.js";
@@ -60,18 +61,30 @@ export async function podsToRemove(
   return { pods: [...found.values()], missing: removal.owners.filter((owner) => !present.has(owner)) };
 }
 
+/** A removal that is faster says nothing on its way. */
+const quietMs = 3000;
+
 /** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
 export async function removePods(
   pods: readonly (Pick<PodToRemove, "key"> & Partial<PodToRemove>)[],
   deps: PodAccess & Reports,
   signal: AbortSignal,
+  { graceSeconds }: Pick<DeleteOptions, "graceSeconds"> = {},
 ): Promise<{ readonly failed: number }> {
   const failures = await Promise.all(
     pods.map(async ({ key, otherUids = [] }) => {
       const pod = nameOf(key);
+      const stopping: string[] = [];
+      const event: EventSink = (_type, reason, _message, container = "") => {
+        if (reason === "Killing") stopping.push(container);
+      };
+      // Grace periods may be long.
+      const cancel = deps.clock.after(quietMs, () => {
+        if (stopping.length > 0) deps.report(`${pod}: waiting for the end of ${stopping.join(", ")}`);
+      });
       try {
-        const silent = { ...deps, event: () => undefined };
-        const { own, foreign, hadFiles, kept } = await deletePod(key, silent, signal, { otherUids });
+        const options = { otherUids, graceSeconds };
+        const { own, foreign, hadFiles, kept } = await deletePod(key, { ...deps, event }, signal, options);
         if (foreign > 0) {
           deps.report(`${pod}: not removed, because play did not make it`);
           return 1;
@@ -88,6 +101,8 @@ export async function removePods(
         if (signal.aborted) throw error;
         deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
         return 1;
+      } finally {
+        cancel();
       }
     }),
   );

@@ -34,7 +34,9 @@ const limitBytes = 256 * 1024 ** 2;
 const readPlay = object({
   version: mandatory(integer(formatVersion, formatVersion)),
   endpoint: mandatory(string()),
-  files: mandatory(list(object({ name: mandatory(string()), text: mandatory(string()) }))),
+  files: mandatory(
+    list(object({ name: mandatory(string()), text: mandatory(string()), namespace: string() })),
+  ),
   replicas: mandatory(list(string())),
   schedule: mandatory(boolean()),
   localVolumes: mandatory(boolean()),

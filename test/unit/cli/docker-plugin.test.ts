@@ -21,7 +21,10 @@ test("docker pod ps and docker pod play are those of dockershim", async () => {
   const { acted, exitCode } = await run(`docker-cli-plugin pod ps -n shop ${endpoint}`);
   assert.equal(exitCode, 9);
   assert.deepEqual(acted["runPod"], {
-    request: { verb: "ps", namespace: "shop", output: "table" },
+    request: {
+      ...{ verb: "ps", output: "table", headers: true, watch: false },
+      selection: { pods: [], namespace: "shop", labels: [] },
+    },
     endpoint: "/run/a.sock",
   });
   const { runPlay: played } = (await run(`docker-cli-plugin pod play --follow a.yaml ${endpoint}`)).acted;
@@ -44,6 +47,8 @@ test("the plugin never serves, and refuses flags of docker", async () => {
     ["docker-cli-plugin", 'docker-pod is a plugin of the Docker CLI: use "docker pod"'],
     ["docker-cli-plugin serve", 'docker-pod is a plugin of the Docker CLI: use "docker pod"'],
     ["docker-cli-plugin pod", /command "pod": no subject given/],
+    ["docker-cli-plugin pod ls", /did you mean "docker pod ps"/],
+    ["docker-cli-plugin pod play --status x", /did you mean "docker pod play ls"/],
     ["docker-cli-plugin --context x pod ps", /flag "--context" of docker: has no meaning for pods/],
   ] as const) {
     const { err, exitCode, acted } = await run(line);

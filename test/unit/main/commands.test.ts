@@ -12,6 +12,7 @@ const played = {
   ...{ waitMs: undefined, timeline: undefined, dockerEndpoint: undefined },
   ...{ follow: false, down: false, keep: false, fast: false, recursive: false, schedule: false },
   ...{ strict: false, localVolumes: false, detach: false, watch: false, supervise: false },
+  ...{ dryRun: undefined, namespace: undefined, graceSeconds: undefined },
 };
 const recorded = {
   ...{ primary: "/a", listen: "/run/dockershim-record.sock", output: "x" },
@@ -31,13 +32,19 @@ const planned = {
 };
 const replayed = { recording: "file", endpoint: "/a", fast: false, anyway: false, format: "page" };
 const checkpointed = { directories: [], format: "page" };
+const everyPod = { pods: [], namespace: undefined, labels: [] };
+const onePod = { ...everyPod, pods: [pod] };
+const inDefault = { ...everyPod, namespace: "default" };
 const logged = {
-  ...{ verb: "logs", pod, all: false, previous: false, follow: false, tail: undefined, sinceMs: undefined },
-  ...{ timestamps: false, prefix: false },
+  ...{ verb: "logs", selection: onePod, isOne: true, container: undefined, all: false, previous: false },
+  ...{ follow: false, tail: undefined, sinceMs: undefined, sinceTime: undefined, limitBytes: undefined },
+  ...{ timestamps: false, prefix: false, ignoreErrors: false },
 };
+const listed = { verb: "ps", selection: everyPod, output: "table", headers: true, watch: false };
+const removed = { verb: "down", selection: onePod, graceSeconds: undefined };
+const waited = { verb: "wait", selection: onePod, for: { what: "ready" }, timeoutMs: 30_000 };
 const streams = { pod, container: undefined, stdin: false, tty: false };
 const copied = { verb: "cp", pod, container: undefined, direction: "from", local: "./b", remote: "/tmp/a" };
-const anyPod = { pod: undefined, namespace: undefined };
 
 const taken: readonly (readonly [line: string, action: string, options: unknown])[] = [
   ["play a.yaml", "runPlay", played],
@@ -62,6 +69,21 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
     "play --watch -o json --timeline t.svg --replicas 3 --replicas web=2 a.yaml",
     "runPlay",
     { ...played, watch: true, output: "json", timeline: "t.svg", replicas: ["3", "web=2"] },
+  ],
+  [
+    "play -f b.yaml --filename=c.yaml a.yaml",
+    "runPlay",
+    { ...played, files: ["b.yaml", "c.yaml", "a.yaml"] },
+  ],
+  ["play -n shop --dry-run a.yaml", "runPlay", { ...played, namespace: "shop", dryRun: "client" }],
+  ["play --dry-run=server -n=shop a.yaml", "runPlay", { ...played, namespace: "shop", dryRun: "server" }],
+  ["play --down --grace-period 5 a.yaml", "runPlay", { ...played, down: true, graceSeconds: 5 }],
+  ["play --follow=true --strict=false --fast=1 a.yaml", "runPlay", { ...played, follow: true, fast: true }],
+  ["play --follow --follow=false -d=true a.yaml", "runPlay", { ...played, detach: true }],
+  [
+    "pod down -f a.yaml -f b.yaml --grace-period=0 --endpoint /a.sock",
+    "runPlay",
+    { ...played, files: ["a.yaml", "b.yaml"], down: true, graceSeconds: 0, endpoint: "/a.sock" },
   ],
   ["play --supervise", "runPlay", { ...played, files: [], supervise: true }],
   [
@@ -163,8 +185,38 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
 ];
 
 const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
-  ["ps", { verb: "ps", namespace: undefined, output: "table" }],
-  ["ps -n shop -o json", { verb: "ps", namespace: "shop", output: "json" }],
+  ["ps", listed],
+  ["ps -n shop -o json", { ...listed, selection: { ...everyPod, namespace: "shop" }, output: "json" }],
+  ["ps -aqw --no-headers", { ...listed, output: "name", headers: false, watch: true }],
+  ["ps -A --watch=false -a=true", listed],
+  [
+    "ps web shop/web pod/web deploy/web statefulset.apps/db",
+    {
+      ...listed,
+      selection: {
+        ...everyPod,
+        pods: [
+          ...[pod, shopWeb, pod, { ...pod, kind: "Deployment" }],
+          { namespace: "default", name: "db", kind: "StatefulSet" },
+        ],
+      },
+    },
+  ],
+  [
+    "ps -l app=web,tier!=db,new,!old",
+    {
+      ...listed,
+      selection: {
+        ...everyPod,
+        labels: [
+          { key: "app", values: ["web"], is: "in" },
+          { key: "tier", values: ["db"], is: "notIn" },
+          { key: "new", values: undefined, is: "in" },
+          { key: "old", values: undefined, is: "notIn" },
+        ],
+      },
+    },
+  ],
   [
     "exec -it shop/web -c main -- sh -c x",
     { verb: "exec", pod: shopWeb, container: "main", command: ["sh", "-c", "x"], stdin: true, tty: true },
@@ -195,13 +247,61 @@ const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
       ...{ timestamps: true, prefix: true },
     },
   ],
-  ["logs web side -c main --tail -1 --all-containers", { ...logged, container: "main", all: true }],
-  ["describe -n shop web", { verb: "describe", pod: shopWeb }],
-  ["events", { ...anyPod, verb: "events", follow: false }],
-  ["events web -f", { verb: "events", pod, namespace: undefined, follow: true }],
-  ["top -n shop", { verb: "top", pod: undefined, namespace: "shop", containers: false }],
-  ["top web --containers", { verb: "top", pod, namespace: undefined, containers: true }],
-  ["down web shop/db", { verb: "down", pods: [pod, { namespace: "shop", name: "db" }] }],
+  ["logs web side -c main --tail -1 --all-containers=true", { ...logged, container: "main", all: true }],
+  [
+    "logs web --since-time 2026-01-31T10:00:00+01:00 --limit-bytes=9 --ignore-errors",
+    { ...logged, sinceTime: Date.UTC(2026, 0, 31, 9), limitBytes: 9, ignoreErrors: true },
+  ],
+  [
+    "logs deploy/web --all-pods",
+    {
+      ...{ ...logged, isOne: false, prefix: true },
+      selection: { ...everyPod, pods: [{ ...pod, kind: "Deployment" }] },
+    },
+  ],
+  [
+    "logs -l app=web -f",
+    {
+      ...{ ...logged, isOne: false, tail: 10, follow: true },
+      selection: { ...inDefault, labels: [{ key: "app", values: ["web"], is: "in" }] },
+    },
+  ],
+  [
+    "describe -n shop web",
+    { verb: "describe", selection: { ...everyPod, pods: [shopWeb], namespace: "shop" } },
+  ],
+  ["describe", { verb: "describe", selection: everyPod }],
+  ["events", { verb: "events", selection: everyPod, follow: false }],
+  ["events web -f", { verb: "events", selection: onePod, follow: true }],
+  ["events --watch", { verb: "events", selection: everyPod, follow: true }],
+  [
+    "top -n shop --sort-by=memory",
+    {
+      ...{ verb: "top", containers: false, sortBy: "memory" },
+      selection: { ...everyPod, namespace: "shop" },
+    },
+  ],
+  ["top web --containers", { verb: "top", selection: onePod, containers: true, sortBy: undefined }],
+  ["wait web", waited],
+  [
+    "wait --all -A --for=delete --timeout=2m",
+    { ...waited, selection: everyPod, for: { what: "delete" }, timeoutMs: 120_000 },
+  ],
+  ["wait web --for=condition=Ready=true", waited],
+  [
+    "wait web --for=jsonpath={.status.phase}=Succeeded",
+    { ...waited, for: { what: "phase", phase: "Succeeded" } },
+  ],
+  [
+    "down web shop/db --grace-period=1",
+    {
+      ...removed,
+      selection: { ...everyPod, pods: [pod, { namespace: "shop", name: "db" }] },
+      graceSeconds: 1,
+    },
+  ],
+  ["down --all", { ...removed, selection: inDefault }],
+  ["down --all -A", { ...removed, selection: everyPod }],
 ];
 
 describe("the command line takes", () => {
@@ -271,15 +371,18 @@ describe("the command line refuses with one line", () => {
     ["doctor ulimits --check", '--check is for "network" alone'],
     ["play", 'command "play": needs at least one file'],
     ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],
-    [
-      "play -f x",
-      'flag "-f" of the command "play": files are arguments: "dockershim play FILE"; logs: --follow',
-    ],
+    ["play -k x", 'build the directory first: "kubectl kustomize DIR | dockershim play -"'],
+    ["play --replace x", "play replaces what has changed by itself"],
+    ["play --dry-run --wait x", "--dry-run and --wait exclude each other"],
+    ["play --dry-run=all x", 'flag "--dry-run": "all": must be'],
+    ["play -n A x", 'flag "--namespace": "A": must be'],
+    ["play --grace-period 1 x", "--grace-period is for --down"],
+    ["play --follow=perhaps x", 'flag "--follow": "perhaps": must be true or false'],
     ["play --wait 20s x", 'did you mean --wait=20s? (a file of this name is "./20s")'],
     ["play x --wait 1m30s", 'did you mean --wait=1m30s? (a file of this name is "./1m30s")'],
     ["play --wait=soon x", 'flag "--wait": "soon"'],
-    ["play --endpoint=fd:// x", 'flag "--endpoint": "fd://": names no socket to connect to'],
-    ["play --endpoint=tcp://h x", 'flag "--endpoint": "tcp://h": must be "unix:///path" or "fd://"'],
+    ["play --endpoint=fd:// x", 'flag "--endpoint": "fd://": must be "unix:///path"\n'],
+    ["pod ps --endpoint=a.sock", 'flag "--endpoint": "a.sock": must be "unix:///path"\n'],
     ["play --docker-endpoint=ftp://h x", 'flag "--docker-endpoint": "ftp://h": must be "unix:///path", "tcp'],
     ["--state-dir=/x play y", 'flag "--state-dir": has no meaning for the command "play"'],
     ["play --detach --watch x", "--detach and --watch exclude each other"],
@@ -308,7 +411,7 @@ describe("the command line refuses with one line", () => {
     ["keep-link", 'command "keep-link": needs the paths'],
     ["forward --listen unix:///a --streaming-port 0", '"--streaming-port": "0": must be from 1 to 65535'],
     ["forward --listen unix:///a --streaming-port 65536", "must be from 1 to 65535"],
-    ["forward --listen fd://", 'flag "--listen": "fd://": names no socket'],
+    ["forward --listen fd://", 'flag "--listen": "fd://": must be "unix:///path"\n'],
     ["forward --listen unix:///a x", 'unexpected argument "x"'],
     ["dial a b", 'command "dial": needs unix:///PATH or HOST:PORT'],
     ["migrate", 'no subject given; use "check", "plan" or "rehearse"'],
@@ -335,22 +438,33 @@ describe("the command line refuses with one line", () => {
     ["--state-dir=/a checkpoint ls", '"--state-dir": has no meaning for the command "checkpoint"'],
     ["pod", "no subject given; use ps"],
     ["pod frob", '"frob"; use ps'],
-    ["pod play a.yaml", 'command "pod": "play"; use ps|'],
+    ["pod play a.yaml", '"play": use "dockershim play FILE"; use ps|'],
+    ["pod restart web", 'use "dockershim pod down NAME", and "dockershim play FILE" again'],
     ["pod ls", '"ls": did you mean "dockershim pod ps"?; use ps'],
-    ["pod ps --watch", 'did you mean "dockershim pod events --follow"'],
+    ["pod ps -w -o json", "--watch prints a table, or names"],
+    ["pod ps web -A", 'pod "web": names exclude --selector, --all and -A'],
+    ["pod ps -l app:web", 'labels "app:web": write KEY=VALUE'],
+    ["pod logs web --since 1m --since-time 2026-01-31T10:00:00Z", "exclude each other"],
+    ["pod logs web --since-time yesterday", 'flag "--since-time": "yesterday": must be a time as'],
+    ["pod logs web --limit-bytes x", '"--limit-bytes"'],
+    ["pod wait", "needs the name of one pod"],
+    ["pod wait web --for=condition=Initialized", 'flag "--for": "condition=Initialized": must be'],
+    ["pod down web -f a.yaml", "names, --selector and --all exclude --filename"],
+    ["pod down web --force", "did you mean --grace-period=0?"],
+    ["pod exec -u 0 web -- id", "the command runs as the user of the container"],
     ["pod rm web", 'did you mean "dockershim pod down"'],
     ["pod log web", 'did you mean "dockershim pod logs"'],
     ["pod exec web", 'after "--", a command'],
     ["pod port-forward web", "needs a pod and a port"],
-    ["pod logs", "NAME or NAMESPACE/NAME"],
-    ["pod logs a/b/c", "NAME or NAMESPACE/NAME"],
+    ["pod logs", "needs the name of one pod"],
+    ["pod logs a/b/c", "write NAME, NAMESPACE/NAME or KIND/NAME"],
     ["pod logs a b c", "takes a pod and a container"],
     ["pod logs shop/web -n other", "another namespace"],
     ["pod logs web --tail x", '"--tail"'],
     ["pod logs web --since x", 'flag "--since": "x"'],
     ["pod port-forward web 80:99999", "LOCAL:REMOTE"],
-    ["pod describe", "needs the name of one pod"],
-    ["pod down", "needs the name of a pod"],
+    ["pod attach", "needs the name of one pod"],
+    ["pod down", "needs the name of a pod, --selector or --all"],
     ["pod cp a b", "POD:PATH"],
     ["pod cp a:b c:d", "POD:PATH"],
     ["pod cp a b:c d", "POD:PATH"],

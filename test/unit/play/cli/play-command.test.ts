@@ -37,7 +37,7 @@ async function* linesOf(text: string): AsyncGenerator<string> {
 
 const cases: readonly (readonly [string, Readonly<Record<string, string>>, readonly string[], RegExp])[] = [
   ["no file", {}, [], /name at least one manifest file/],
-  ["a file that is missing", {}, ["a.yaml"], /^dockershim play: read ".*a\.yaml": ENOENT/],
+  ["a file that is missing", {}, ["a.yaml"], /^dockershim play: read ".*a\.yaml": there is no such file\n$/],
   ["a file named twice", { "a.yaml": pod }, ["a.yaml", "a.yaml"], /named twice/],
   ["standard input that is not there", {}, ["-"], /there is no standard input/],
   [

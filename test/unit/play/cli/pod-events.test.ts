@@ -38,7 +38,7 @@ async function eventsOf(follow: boolean, live: readonly ContainerEventResponse[]
   const print = (text: string): unknown => lines.push(text.replace(/^\S+ {2}default\/p {2}/, "").trimEnd());
   const { signal } = new AbortController();
   const events = podEvents(
-    { verb: "events", pod: undefined, namespace: undefined, follow },
+    { verb: "events", selection: { pods: [], namespace: undefined, labels: [] }, follow },
     { client, print, signal },
   );
   if (follow) await assert.rejects(events, /has ended the events/);

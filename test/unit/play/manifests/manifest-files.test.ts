@@ -23,7 +23,7 @@ test("readManifestFiles() refuses empty directories and those of kustomize", asy
   const { path } = temporary;
   await assert.rejects(readManifestFiles([path], { recursive: false, signal }), /no file \*\.yaml/);
   await writeFile(join(path, "kustomization.yaml"), "");
-  await assert.rejects(readManifestFiles([path], { recursive: false, signal }), /kustomize build/);
+  await assert.rejects(readManifestFiles([path], { recursive: false, signal }), /kubectl kustomize/);
 });
 
 test("parseReplicas() reads numbers and names", () => {

@@ -290,4 +290,18 @@ test("readRemoval() asks for no more than kinds and names", async () => {
   assert.deepEqual(removal.pods[0]?.key.name, "web");
   assert.deepEqual(removal.owners[0]?.kind, "Deployment");
   assert.deepEqual(removal.services, [{ namespace: "default", name: "a" }]);
+  const { pods, owners } = await readRemoval([{ name: "f.yaml", text: object("ConfigMap", "") }]);
+  assert.deepEqual([pods, owners], [[], []]);
+  await assert.rejects(readRemoval([{ name: "f.yaml", text: "---\n" }]), /no object in f\.yaml/);
+});
+
+test("the namespace of a file is that of the objects without one; another one is refused", async () => {
+  const text = `${pod(`containers: [${container}]`)}---\n${workload("Deployment")}`;
+  const { pods } = await readWorkloads([{ name: "f.yaml", text, namespace: "shop" }]);
+  assert.deepEqual([...new Set(pods.map(({ key }) => key.namespace))], ["shop"]);
+  const own = pod(`containers: [${container}]`).replace("name: web", "name: web, namespace: own");
+  await assert.rejects(
+    readWorkloads([{ name: "f.yaml", text: own, namespace: "shop" }]),
+    /f\.yaml, line \d+: metadata\.namespace: is "own", and --namespace says "shop"/,
+  );
 });

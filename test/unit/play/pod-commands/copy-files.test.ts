@@ -107,12 +107,28 @@ test("belowName() accepts names below the path alone", () => {
 });
 
 test("commands and targets of copies", () => {
-  assert.deepEqual(packCommand("-rf/../x"), ["tar", "-cf", "-", "-C", "/", "--", "x"]);
+  // Relative paths are those of the container's working directory, in which tar runs.
+  for (const [path, directory, name] of [
+    ["-rf/../x", ".", "x"],
+    ["rel.txt", ".", "rel.txt"],
+    ["../a/b/", "../a", "b"],
+    [".", ".", "."],
+    ["../..", "../..", "."],
+    ["/", "/", "."],
+    ["/../var/log", "/var", "log"],
+  ] as const)
+    assert.deepEqual(packCommand(path), ["tar", "-cf", "-", "-C", directory, "--", name]);
   const targets = [
+    uploadTarget("a/b", "rel", { isDirectory: false }),
+    uploadTarget("a/b", "rel", { isDirectory: true }),
+    uploadTarget("a/b", "..", { isDirectory: true }),
     uploadTarget("a/b", "/tmp", { isDirectory: true }),
     uploadTarget("a/b", "/tmp/c", { isDirectory: false }),
   ];
   assert.deepEqual(targets, [
+    { directory: ".", name: "rel" },
+    { directory: "rel", name: "b" },
+    { directory: "..", name: "b" },
     { directory: "/tmp", name: "b" },
     { directory: "/tmp", name: "c" },
   ]);

@@ -20,7 +20,7 @@ async function listed(
   kubelet.apply(await podWith(spec), { failFast: false });
   await clock.advance(afterMs);
   try {
-    const [pod] = await findPods(cri, undefined, signal);
+    const [pod] = await findPods(cri, { pods: [], namespace: undefined, labels: [] }, signal);
     assert.ok(pod);
     const kept = await keptPod(pod.sandbox, { ...deps, report });
     return summarize(pod, await cri.podSandboxStatus(pod.sandbox.id), kept, clock.now());
@@ -64,5 +64,5 @@ test("a pod that runs is shown without its init containers, and with its sidecar
   const spec = `  initContainers: [{name: i, image: busybox:1}, {name: s, image: busybox:1, restartPolicy: Always}]\n  ${main}`;
   const pod = await listed(spec, ({ cri }) => cri.exits.set("i", 0));
   assert.equal(state(pod), "Running Running 2/2");
-  assert.match(await renderPods([pod], "table", 0), /READY +STATUS .*\n.* 2\/2 +Running /);
+  assert.match(await renderPods([pod], { output: "table", now: 0 }), /READY +STATUS .*\n.* 2\/2 +Running /);
 });

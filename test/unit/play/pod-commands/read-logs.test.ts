@@ -35,6 +35,9 @@ test("readLogs() writes the lines, with the parts of long ones joined", async ()
   const rest = [`${time(5)} stdout P a prompt`];
   assert.equal(await read({ tail: 2 }, rest), "3\na prompt\n");
   assert.equal(await read({ tail: 0 }, rest), "");
+  assert.equal(await read({ limitBytes: 6 }), "one\ntw");
+  assert.equal(await read({ limitBytes: 8, follow: true }), "one\ntwo\n");
+  assert.equal(await read({ limitBytes: 2, tail: 1 }, [`${time(5)} stdout F aä`]), "a");
   assert.equal(await read({ sinceMs: Date.parse("2026-01-02T03:04:04Z") }), "3\n");
   assert.equal(await read({ tail: 1, timestamps: true, prefix: "[web] " }), `[web] ${time(4)} 3\n`);
 });

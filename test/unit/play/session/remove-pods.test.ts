@@ -18,6 +18,32 @@ const deployment = (replicas: number) => [
   },
 ];
 
+test("removePods() gives the grace period that is asked for, and says what it waits for when that takes long", async () => {
+  const { cri, deps, clock, reports } = makeFixture();
+  const { pods } = await readWorkloads(deployment(1));
+  {
+    await using session = new Session(deps);
+    await session.apply({ pods, jobs: [], cronJobs: [] }, { keep: false }, signal);
+    await clock.advance(0);
+  }
+  let stop = (): void => undefined;
+  const stopped = new Promise<void>((resolve) => (stop = resolve));
+  const graces: number[] = [];
+  const stopContainer = cri.stopContainer.bind(cri);
+  cri.stopContainer = async (id, graceSeconds) => {
+    graces.push(graceSeconds);
+    await stopped;
+    await stopContainer(id, graceSeconds);
+  };
+  const removal = removePods(pods, deps, signal, { graceSeconds: 7 });
+  await clock.advance(2900);
+  assert.deepEqual(reports, []);
+  await clock.advance(200);
+  assert.deepEqual(reports, ["default/d-0: waiting for the end of c"]);
+  stop();
+  assert.deepEqual([await removal, graces], [{ failed: 0 }, [7]]);
+});
+
 for (const fails of [false, true]) {
   test(`removeSurplus() ${fails ? "counts and reports pods that cannot be removed" : "removes pods of a workload that had more"}`, async () => {
     const { cri, deps, clock, reports } = makeFixture();
