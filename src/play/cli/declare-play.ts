@@ -4,6 +4,7 @@ import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { durationKind, enumKind } from "../../shim/config/value-kinds.js";
 import { playOutputs } from "../view/play-outputs.js";
+import { refuseArguments } from "../../cli/flags.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { dnsLabel } from "../manifests/names.js";
@@ -30,6 +31,7 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");
   play
     .usage("[flags] file...")
+    .enablePositionalOptions()
     .option("-f, --filename <file>", "a file, as an argument; may be repeated", repeated)
     .option("-n, --namespace <namespace>", "of the objects that name none (default: default)")
     .option(
@@ -66,6 +68,18 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
       checkPlayFlags(given, files);
       const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
       await run(() => import("./play-command.js"), "runPlay", playOptions(given, files, endpoint));
+    });
+
+  const list = addCommand("ls", "list plays and their pods, with what keeps each", { parent: play });
+  list
+    .addOption(new Option("-o, --output <format>", "how the list is printed").choices(["table", "json"]))
+    .option("--endpoint <endpoint>", playEndpointHelp)
+    .action(async (given: { readonly output?: "table" | "json"; readonly endpoint?: string }) => {
+      refuseServeFlags("play ls");
+      refuseArguments(list);
+      const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
+      const options = { endpoint, output: given.output ?? "table" } as const;
+      await run(() => import("./play-list.js"), "runPlayList", options);
     });
 }
 

@@ -85,6 +85,10 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
     "runPlay",
     { ...played, files: ["a.yaml", "b.yaml"], down: true, graceSeconds: 0, endpoint: "/a.sock" },
   ],
+  ["play ls", "runPlayList", { endpoint: "/var/run/dockershim.sock", output: "table" }],
+  ["play ls --endpoint /a.sock -o json", "runPlayList", { endpoint: "/a.sock", output: "json" }],
+  ["play ./ls", "runPlay", { ...played, files: ["./ls"] }],
+  ["play --follow a.yaml ls", "runPlay", { ...played, files: ["a.yaml", "ls"], follow: true }],
   ["play --supervise", "runPlay", { ...played, files: [], supervise: true }],
   [
     "play --endpoint unix:///a.sock --docker-endpoint=tcp://h:2376 a.yaml",
@@ -371,6 +375,7 @@ describe("the command line refuses with one line", () => {
     ["doctor ulimits --check", '--check is for "network" alone'],
     ["play", 'command "play": needs at least one file'],
     ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],
+    ["play ls a.yaml", 'unexpected argument "a.yaml"'],
     ["play -k x", 'build the directory first: "kubectl kustomize DIR | dockershim play -"'],
     ["play --replace x", "play replaces what has changed by itself"],
     ["play --dry-run --wait x", "--dry-run and --wait exclude each other"],
