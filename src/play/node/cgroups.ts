@@ -1,7 +1,7 @@
 /** The cgroups of pods on the engine's host: by their files, or by systemctl(1) where systemd makes cgroups. */
 import { constants } from "node:fs";
 import { access, mkdir, open, readFile, readdir, rm, rmdir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -39,6 +39,9 @@ export const thisHost: CgroupHost = {
 
 /** Containers that have ended may still be leaving their cgroups. */
 const removalLooks = 40;
+const patientLooks = 20;
+/** The cgroup of a container has its id in the name, whatever runtime made it. */
+const ofContainer = /[0-9a-f]{64}/;
 
 /** Where cgroups are: version 1 by controller, version 2 for all of them. */
 interface Hierarchies {
@@ -224,22 +227,43 @@ async function hasController({ version, mounts }: Hierarchies, controller: strin
   return words(await readOrEmpty(join(root, "cgroup.controllers"))).includes(controller);
 }
 
-/** Waits until no process is in the cgroup or below it. */
+/**
+ * Waits until no process is in the cgroup or below it. The server has none of the pod's containers any more, so what stays
+ * in the cgroup of one is lost: containerd leaves a container there whose client went away while it started. A kubelet
+ * kills it as well.
+ */
 async function waitUntilEmpty(directory: string, path: string, { pauseMs }: CgroupHost): Promise<void> {
-  for (let look = 1; await hasProcesses(directory); look += 1) {
-    if (look === removalLooks)
-      throw new ShimError(
-        "precondition",
-        `remove cgroup "${path}": a process that is not a container's is in it`,
-      );
+  for (let look = 1; ; look += 1) {
+    const { value: pid } = (await processesIn(directory).next()) as { value?: string };
+    if (pid === undefined) return;
+    if (look === removalLooks) {
+      const name = (await readOrEmpty(`/proc/${pid}/comm`)).trim();
+      const what = `a process that is not a container's is in it: ${pid} (${name})`;
+      throw new ShimError("precondition", `remove cgroup "${path}": ${what}`);
+    }
+    if (look >= patientLooks) await killContainers(directory);
     await wait(pauseMs);
   }
 }
 
-async function hasProcesses(directory: string): Promise<boolean> {
-  if ((await readOrEmpty(join(directory, "cgroup.procs"))) !== "") return true;
-  for (const child of await childrenOf(directory)) if (await hasProcesses(child)) return true;
-  return false;
+async function killContainers(directory: string): Promise<void> {
+  for (const child of await childrenOf(directory)) {
+    if (!ofContainer.test(basename(child))) continue;
+    for await (const pid of processesIn(child)) {
+      try {
+        // 0 is a process of a namespace that is not seen from here.
+        if (pid !== "0") process.kill(Number(pid), "SIGKILL");
+      } catch {
+        // It has ended.
+      }
+    }
+  }
+}
+
+/** Ids of the processes in the cgroup and below it. */
+async function* processesIn(directory: string): AsyncGenerator<string> {
+  yield* (await readOrEmpty(join(directory, "cgroup.procs"))).split("\n").filter((pid) => pid !== "");
+  for (const child of await childrenOf(directory)) yield* processesIn(child);
 }
 
 /** The kernel removes no cgroup that has processes or children, so that nothing in use can be lost. */

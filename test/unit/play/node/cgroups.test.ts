@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import {
@@ -161,6 +163,24 @@ describe("removeCgroup()", () => {
       assert.deepEqual(host.calls, [`stop ${slice}`]);
       assert.deepEqual(await readdir(join(host.root, "cpu/dockershimplay.slice")), []);
       assert.deepEqual(await readdir(join(host.root, "control")), []);
+    }));
+
+  test("kills what a runtime has left in the cgroup of a container, and nothing beside it", () =>
+    onHost(["unified"], async (host) => {
+      const [left, beside] = [spawn("sleep", ["60"]), spawn("sleep", ["60"])];
+      const container = `unified/${ownPath}/${"a1".repeat(32)}`;
+      await host.add(`${container}/cgroup.procs`, `0\n${left.pid}\n`);
+      await host.add(`unified/${ownPath}/other/cgroup.procs`, `${beside.pid}\n`);
+      left.once("exit", () => void rm(join(host.root, container), { recursive: true }));
+      const [exit] = await Promise.all([
+        once(left, "exit"),
+        assert.rejects(
+          removeCgroup("u-1", host),
+          new RegExp(`a process .* is in it: ${beside.pid} \\(sleep\\)`),
+        ),
+      ]);
+      assert.deepEqual([exit[1], beside.exitCode, beside.signalCode], ["SIGKILL", null, null]);
+      beside.kill();
     }));
 
   test("leaves a cgroup that has a process, and does not stop its slice", () =>
