@@ -29,7 +29,7 @@ await inNamespaces(import.meta.url, containerdPrograms, () => {
     playScenarios(
       () => ({
         endpoint: containerd.endpoint,
-        ...{ image, run, undoesAbandonedStarts: true },
+        ...{ image, run },
         newDirectory: () => mkdtemp(join(directory, "d-")),
       }),
       { whole: long },

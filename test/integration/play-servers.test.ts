@@ -52,7 +52,7 @@ describe("play on a given server", { skip: noServer, concurrency: playsAtOnce },
   after(() => rm(directory, { recursive: true, force: true }));
   const run = randomBytes(4).toString("hex");
   playScenarios(() => ({
-    ...{ endpoint, run, image: "dockershim.test/busybox:play", undoesAbandonedStarts: true },
+    ...{ endpoint, run, image: "dockershim.test/busybox:play" },
     newDirectory: async () => {
       const path = await mkdtemp(join(directory, "d-"));
       await chmod(path, 0o777); // Root of a container may be another user on the host.
