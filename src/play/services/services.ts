@@ -23,8 +23,9 @@ import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { Service } from "../manifests/workloads.js";
 import { planServices } from "./plan-services.js";
-import { type RedirectDeps, type SandboxNetwork, isEmpty, redirectPorts } from "./redirect-ports.js";
-import { type PodRules, rulesOf } from "./redirects.js";
+import type { SandboxNetwork } from "./redirect-ports.js";
+import { rulesOf } from "./redirects.js";
+import { type MakeRedirects, SandboxRedirects } from "./sandbox-redirects.js";
 import {
   type Endpoint,
   type NamesInput,
@@ -44,23 +45,7 @@ export interface ServicesDeps {
   readonly report: (line: string) => void;
   /** Addresses of a host name; the resolver of this host unless given. */
   readonly lookUp?: (host: string) => Promise<readonly string[]>;
-  readonly redirect?: (
-    sandbox: SandboxNetwork,
-    rules: PodRules,
-    deps: RedirectDeps,
-    signal: AbortSignal,
-  ) => Promise<void>;
-}
-
-/** The redirects of a sandbox. */
-interface SandboxRules {
-  readonly sandbox: SandboxNetwork;
-  /** The rules as text. */
-  readonly text: string;
-  /** Never rejects. */
-  work: Promise<void>;
-  /** Those for own addresses of Services are there, of these rules or of the ones before. */
-  reachesOwn: boolean;
+  readonly redirect?: MakeRedirects;
 }
 
 interface KnownPod extends Endpoint {
@@ -76,18 +61,13 @@ export class Services implements PodServices, AsyncDisposable {
 
   #services: readonly Service[];
   readonly #pods = new Map<string, KnownPod>();
-  /** Sandboxes that another play has made. */
-  readonly #adopted = new Set<string>();
   readonly #hosts = new Map<string, readonly string[]>();
   /** By namespace and `reachesOwn`, until something changes. */
   readonly #entries = new Map<string, readonly HostsEntry[]>();
   /** By uid: the text that is in the file. */
   readonly #written = new Map<string, string>();
   readonly #fileLocks = new KeyedMutex();
-  /** By uid; those that failed are tried again. */
-  readonly #rules = new Map<string, SandboxRules>();
-  /** Those that are ready, by uid. */
-  readonly #sandboxes = new Map<string, SandboxNetwork>();
+  readonly #redirects: SandboxRedirects;
   readonly #reported = new Set<string>();
   /** Ends look-ups and redirects. */
   readonly #stop = new AbortController();
@@ -100,6 +80,18 @@ export class Services implements PodServices, AsyncDisposable {
     private readonly deps: ServicesDeps,
   ) {
     this.#services = services;
+    const { client, redirect } = deps;
+    this.#redirects = new SandboxRedirects({
+      ...{ client, ...(redirect === undefined ? {} : { redirect }) },
+      rulesOf: (manifest) => rulesOf(manifest, this.#input(manifest)),
+      onChange: ({ key }) => {
+        const pod = this.#pods.get(nameOf(key));
+        if (pod !== undefined) this.#inBackground(this.#rewrite(pod));
+      },
+      report: (line) => {
+        this.#reportOnce(line);
+      },
+    });
   }
 
   /**
@@ -113,7 +105,7 @@ export class Services implements PodServices, AsyncDisposable {
         const observed = await observePod(this.deps, manifest.key, signal, listed);
         if (observed.sandboxes[0]?.uid !== manifest.key.uid) return;
         const memory = { startTime: 0, waiting: new Map() };
-        for (const { id } of observed.sandboxes) this.#adopted.add(id);
+        for (const { id } of observed.sandboxes) this.#redirects.adopt(id);
         this.#learn(manifest, podStatus(manifest, observed, noProbeResults, memory, 0), observed);
       }),
     );
@@ -125,7 +117,7 @@ export class Services implements PodServices, AsyncDisposable {
     return kubelet.listen({
       onStatus: (manifest, status, observed) => {
         if (this.#learn(manifest, status, observed)) this.#rewriteAll();
-        this.#inBackground(this.#prepareAgain(manifest));
+        this.#inBackground(this.#redirects.renew(manifest, this.#stop.signal));
       },
       onEvent: ({ key, reason }) => {
         if (reason !== takenOver) return;
@@ -149,20 +141,8 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   async prepareSandbox(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {
-    if (sandbox.ips.length === 0 || manifest.pod.spec.hostNetwork === true) return;
-    const { uid } = manifest.key;
-    this.#sandboxes.set(uid, sandbox);
-    const known = this.#rules.get(uid);
-    const before = known?.sandbox.id === sandbox.id ? known : undefined;
-    const rules = rulesOf(manifest, this.#input());
-    const text = JSON.stringify(rules);
-    if (before?.text === text) return before.work;
-    if (isEmpty(rules) && before === undefined && !this.#adopted.has(sandbox.id)) return;
-    const reachesOwn = before?.reachesOwn === true;
-    const next: SandboxRules = { sandbox, text, reachesOwn, work: Promise.resolve() };
-    this.#rules.set(uid, next);
-    next.work = this.#redirect(manifest, { next, before, rules }, signal);
-    await next.work;
+    this.#redirects.place(manifest, sandbox);
+    await this.#redirects.renew(manifest, signal);
   }
 
   async writeHosts(manifest: Manifest, ips: readonly string[], signal: AbortSignal): Promise<void> {
@@ -173,7 +153,7 @@ export class Services implements PodServices, AsyncDisposable {
     const isReady = known?.isReady === true && isSame(known.addresses, addresses);
     if (this.#set({ manifest, addresses, ips, isReady, isUp: true })) this.#rewriteAll();
     await this.#fileLocks.run(key.uid, signal, async () => {
-      await this.#prepareAgain(manifest);
+      await this.#redirects.renew(manifest, signal);
       const text = this.#textFor(manifest, ips);
       const path = hostsPath(directories, key);
       if (!(await mounted.rewriteFile(path, text))) await mounted.writeFile(path, text, hostsMode);
@@ -197,12 +177,7 @@ export class Services implements PodServices, AsyncDisposable {
     if (known === undefined) return;
     this.#pods.set(nameOf(key), { ...known, isUp: false });
     this.#written.delete(known.manifest.key.uid);
-    this.#leaveSandbox(known.manifest.key);
-  }
-
-  #leaveSandbox({ uid }: Pick<PodKey, "uid">): void {
-    this.#sandboxes.delete(uid);
-    this.#rules.delete(uid);
+    this.#redirects.place(known.manifest, undefined);
   }
 
   #forget(key: Pick<PodKey, "namespace" | "name">): void {
@@ -219,10 +194,8 @@ export class Services implements PodServices, AsyncDisposable {
     const addresses = !isUp ? [] : isOnHost ? this.deps.node.addresses : ips;
     const isReady = status.conditions.some(({ type, status: is }) => type === "Ready" && is === "True");
     const [sandbox] = observed.sandboxes;
-    if (!isUp) {
-      this.#written.delete(manifest.key.uid); // The next sandbox may have another file.
-      this.#leaveSandbox(manifest.key);
-    } else if (sandbox !== undefined) this.#sandboxes.set(manifest.key.uid, { id: sandbox.id, ips });
+    if (!isUp) this.#written.delete(manifest.key.uid); // The next sandbox may have another file.
+    this.#redirects.place(manifest, isUp && sandbox !== undefined ? { id: sandbox.id, ips } : undefined);
     return this.#set({ manifest, addresses, ips, isReady, isUp });
   }
 
@@ -248,7 +221,7 @@ export class Services implements PodServices, AsyncDisposable {
     await this.#fileLocks.run(key.uid, this.#write.signal, async () => {
       const pod = this.#pods.get(nameOf(key));
       if (pod?.isUp !== true) return;
-      await this.#prepareAgain(pod.manifest);
+      await this.#redirects.renew(pod.manifest, this.#stop.signal);
       const text = this.#textFor(pod.manifest, pod.ips);
       if (this.#written.get(key.uid) === text) return;
       if (await mounted.rewriteFile(hostsPath(directories, key), text)) this.#written.set(key.uid, text);
@@ -265,54 +238,9 @@ export class Services implements PodServices, AsyncDisposable {
   }
 
   /** As the pod sees it. */
-  #input(manifest?: Manifest): NamesInput & { readonly reachesOwn: boolean } {
-    const reachesOwn = manifest !== undefined && this.#rules.get(manifest.key.uid)?.reachesOwn === true;
+  #input(manifest: Manifest): NamesInput & { readonly reachesOwn: boolean } {
+    const reachesOwn = this.#redirects.reachesOwn(manifest);
     return { services: this.#services, endpoints: inOrder(this.#pods), hosts: this.#hosts, reachesOwn };
-  }
-
-  /** Brings the redirects of a sandbox that is there up to date. */
-  async #prepareAgain(manifest: Manifest): Promise<void> {
-    const sandbox = this.#sandboxes.get(manifest.key.uid);
-    if (sandbox !== undefined) await this.prepareSandbox(manifest, sandbox, this.#stop.signal);
-  }
-
-  /** Reports each failure once, by the Services that it concerns. */
-  async #redirect(
-    manifest: Manifest,
-    {
-      next,
-      before,
-      rules,
-    }: {
-      readonly next: SandboxRules;
-      readonly before: SandboxRules | undefined;
-      readonly rules: PodRules;
-    },
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { client, redirect = redirectPorts } = this.deps;
-    const { key } = manifest;
-    await before?.work;
-    next.reachesOwn = before?.reachesOwn === true;
-    let hasFailed = false;
-    try {
-      await redirect(next.sandbox, rules, { client }, signal);
-    } catch (error) {
-      hasFailed = true;
-      const isCurrent = this.#rules.get(key.uid) === next;
-      if (isCurrent && signal.aborted && before !== undefined) this.#rules.set(key.uid, before);
-      else if (isCurrent) this.#rules.delete(key.uid);
-      if (signal.aborted) return;
-      for (const { service, port, target } of rules.redirects) {
-        if (port === target) continue;
-        const what = `service ${nameOf(service)}: port ${port} does not lead to port ${target} of its pods`;
-        this.#reportOnce(`${what}; use ${service.name}:${target} instead: ${messageOf(error)}`);
-      }
-    }
-    const didReach = next.reachesOwn;
-    next.reachesOwn = !hasFailed && rules.ownAddresses.length > 0;
-    const pod = this.#pods.get(nameOf(key));
-    if (next.reachesOwn !== didReach && pod !== undefined) this.#inBackground(this.#rewrite(pod));
   }
 
   async #lookUp(host: string): Promise<void> {
