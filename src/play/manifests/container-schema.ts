@@ -19,6 +19,7 @@ import {
   port,
   portReference,
   quantity,
+  unlessUnset,
 } from "./readers.js";
 import {
   type Reader,
@@ -145,7 +146,7 @@ const containerFields = {
     object({
       name: string(portName),
       containerPort: mandatory(port),
-      hostPort: port,
+      hostPort: unlessUnset(port),
       hostIP: string(address),
       protocol: oneOf(["TCP", "UDP", "SCTP"]),
     }),

@@ -10,6 +10,7 @@ import {
   portReference,
   quantity,
   singleNode,
+  unlessUnset,
 } from "./readers.js";
 import {
   type Reader,
@@ -103,8 +104,8 @@ export const service = object({
           name: string(dnsLabel),
           protocol: oneOf(["TCP", "UDP", "SCTP"]),
           port: mandatory(port),
-          targetPort: portReference(portName),
-          nodePort: port,
+          targetPort: unlessUnset(portReference(portName)),
+          nodePort: unlessUnset(port),
           appProtocol: anything(),
         }),
       ),

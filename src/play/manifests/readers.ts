@@ -64,6 +64,11 @@ export function portReference(name: (text: string) => string | undefined): Reade
     typeof value === "number" ? port(value, path, problems) : byName(value, path, problems);
 }
 
+/** A port of 0 or of no name counts as absent, as in the API server. */
+export function unlessUnset<T>(reader: Reader<T>): Reader<T> {
+  return (value, path, problems) => (value === 0 || value === "" ? undefined : reader(value, path, problems));
+}
+
 export const keyReference = object({
   name: mandatory(string(dnsSubdomain)),
   key: mandatory(string(notEmpty)),

@@ -86,6 +86,21 @@ describe("publishPorts()", () => {
     ]);
   });
 
+  test("takes ports of 0 for those that are not given", async () => {
+    const text =
+      node('ports: [{name: a, port: 80, targetPort: 0, nodePort: 0}, {name: b, port: 81, targetPort: ""}]') +
+      podText("a", "app: web", "", "{containerPort: 80, hostPort: 0}");
+    const { ports, reasons } = await published(text);
+    assert.deepEqual(reasons, []);
+    assert.deepEqual(
+      ports[0]?.[0]?.map(({ containerPort, hostPort = 0 }) => [containerPort, hostPort >= 30_000]),
+      [
+        [80, true],
+        [81, true],
+      ],
+    );
+  });
+
   test("accepts a host port that the pod has for the same port", async () => {
     const text =
       balancer("one", "ports: [{port: 80, targetPort: 8080}]") +
