@@ -16,7 +16,7 @@ import {
 } from "../pod-rules/observed-pod.js";
 import { containerHash } from "../pod-config/hashes.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
-import { isSidecar, restartPolicyOf } from "../pod-rules/restart-rules.js";
+import { isSidecar, restartsAfter } from "../pod-rules/restart-rules.js";
 import type { StartFailure } from "./start-container.js";
 
 export interface ApplicationInput {
@@ -43,8 +43,8 @@ async function applicationState(
   if (error !== undefined) throw error;
   for (const container of spec.initContainers ?? []) {
     const entry = newestContainer(observed, container.name);
-    if (restartPolicyOf(spec) !== "Never" || isSidecar(container)) continue;
-    if (entry?.state === "exited" && entry.exitCode !== 0)
+    if (entry?.state !== "exited" || entry.exitCode === 0 || isSidecar(container)) continue;
+    if (!restartsAfter(spec, container, entry.exitCode))
       throw await explained(`init container "${container.name}" failed`, entry, manifest, deps);
   }
   if (failures.some(isOwn)) return "done";

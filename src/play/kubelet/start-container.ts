@@ -1,10 +1,12 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
+import { dirname, join } from "node:path";
 import { formatDuration } from "../../lib/abort.js";
 import { type ErrorKind, ShimError, messageOf } from "../../lib/errors.js";
 import { type Answer, ContainerState, type Image, type ImageSpec } from "../../domain/cri.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
 import { createContainer } from "./create-container.js";
 import { sandboxConfig } from "../pod-config/cri-config.js";
+import { logDirectory, logPath } from "../pod-config/pod-paths.js";
 import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "./images.js";
 import { pullCredentials } from "./pull-credentials.js";
 import type { Manifest } from "../manifests/read-manifests.js";
@@ -119,7 +121,9 @@ async function create(
   const { container, kind } = start;
   const { name } = container;
   const previous = newestContainer(observed, name);
-  const attempt = previous === undefined ? 0 : previous.attempt + 1;
+  // The one before may have been removed.
+  const before = previous?.attempt ?? Math.max(-1, ...(await loggedAttempts(name, manifest, deps)));
+  const attempt = before + 1;
   let isCreating = false;
   const createdFrom = deps.clock.now();
   const id = await step(
@@ -144,6 +148,16 @@ async function create(
   );
   deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name, createdFrom);
   return id;
+}
+
+/** The attempts of a container that have a log, in any order. */
+export async function loggedAttempts(
+  name: string,
+  { key }: Manifest,
+  { files, directories }: PodDeps,
+): Promise<readonly number[]> {
+  const logs = await files.list(dirname(join(logDirectory(directories, key), logPath(name, 0))));
+  return logs.flatMap((log) => (/^\d{1,9}\.log$/.test(log) ? [Number.parseInt(log, 10)] : []));
 }
 
 /** Older servers do not know the field, and stop the container by the signal of its image. */

@@ -10,7 +10,7 @@ import { prepareVolumes } from "../node/prepare-volumes.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
-import { ignoreMissing, killContainer, killPod } from "./kill-containers.js";
+import { type KilledPod, ignoreMissing, killContainer, killPod } from "./kill-containers.js";
 import {
   type ObservedContainer,
   type ObservedPod,
@@ -21,7 +21,7 @@ import type { ContainerStart, PodActions } from "../pod-rules/pod-actions.js";
 import type { Waiting } from "../pod-rules/status-types.js";
 import { isSidecar } from "../pod-rules/restart-rules.js";
 import type { PodDeps } from "./kubelet-deps.js";
-import { StartFailure, startContainer } from "./start-container.js";
+import { StartFailure, loggedAttempts, startContainer } from "./start-container.js";
 
 export interface SyncInput {
   readonly manifest: Manifest;
@@ -63,6 +63,10 @@ export async function syncPod(input: SyncInput, deps: PodDeps, signal: AbortSign
     for (const { container, ...how } of actions.kill) {
       hasActed = true;
       await killContainer(container, pod, how, deps, signal);
+    }
+    for (const entry of actions.reset) {
+      hasActed = true;
+      await resetContainer(entry, pod, manifest, deps, signal);
     }
   }
   // After the kills: a limit below what is in use would be refused, or kill the pod.
@@ -151,16 +155,41 @@ function endsStarts({ kind, container }: ContainerStart): boolean {
   return kind === "init" && !("restartPolicy" in container && isSidecar(container));
 }
 
+/** Removes a container, so that it starts as in a new pod. Of the logs of its name, the last one stays. */
+async function resetContainer(
+  entry: ObservedContainer,
+  pod: KilledPod,
+  manifest: Manifest,
+  deps: PodDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const { id, name, state, attempt } = entry;
+  const how = { reason: "other", message: `Restarting all containers: ${name}`, graceSeconds: 0 } as const;
+  if (state === "running" || state === "unknown") await killContainer(entry, pod, how, deps, signal);
+  await ignoreMissing(deps.client.removeContainer(id, signal));
+  const older = (await loggedAttempts(name, manifest, deps)).filter((logged) => logged < attempt);
+  for (const logged of older) await removeLog(name, logged, manifest, deps);
+}
+
+async function removeLog(
+  name: string,
+  attempt: number,
+  { key }: Manifest,
+  { files, directories }: PodDeps,
+): Promise<void> {
+  await files.removeTree(join(logDirectory(directories, key), logPath(name, attempt)));
+}
+
 /** With their logs. */
 async function remove(
   containers: readonly ObservedContainer[],
-  { key }: Manifest,
-  { client, files, directories }: PodDeps,
+  manifest: Manifest,
+  deps: PodDeps,
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, name, attempt } of containers) {
-    await ignoreMissing(client.removeContainer(id, signal));
-    await files.removeTree(join(logDirectory(directories, key), logPath(name, attempt)));
+    await ignoreMissing(deps.client.removeContainer(id, signal));
+    await removeLog(name, attempt, manifest, deps);
   }
 }
 

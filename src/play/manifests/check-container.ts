@@ -78,9 +78,9 @@ function checkRole(
       role === "init" ? "is only for init containers with restartPolicy: Always" : "is not allowed";
     report(`${path}.${field}`, role === "init" ? reason : `${reason} for an ephemeral container`);
   }
-  if (role === "main" && "restartPolicy" in container) {
-    report(`${path}.restartPolicy`, "is only for init containers: Always makes them sidecars");
-  }
+  const { restartPolicy, restartPolicyRules = [] } = container;
+  if (restartPolicy === undefined && restartPolicyRules.length > 0)
+    report(`${path}.restartPolicy`, "is missing: it counts when none of the restartPolicyRules does");
   for (const kind of ["livenessProbe", "readinessProbe", "startupProbe"] as const) {
     const probe = container[kind];
     if (probe !== undefined) checkProbe(probe, kind, `${path}.${kind}`, container, report);

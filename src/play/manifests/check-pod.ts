@@ -41,7 +41,7 @@ function checkContainers(spec: PodSpec, report: Report): void {
       if (names.has(container.name))
         report(`${path}.name`, `${JSON.stringify(container.name)} is used twice`);
       names.add(container.name);
-      const isSidecar = "restartPolicy" in container;
+      const isSidecar = container.restartPolicy === "Always";
       const initRole = isSidecar ? "sidecar" : "init";
       const role = field === "containers" ? "main" : field === "initContainers" ? initRole : "ephemeral";
       checkContainer(container, role, path, spec, report);

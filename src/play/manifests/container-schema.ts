@@ -12,6 +12,7 @@ import {
 } from "./names.js";
 import {
   atLeastOne,
+  exitCode,
   id,
   keyReference,
   notNegative,
@@ -173,20 +174,25 @@ const containerFields = {
   readinessProbe: probe,
   startupProbe: probe,
   lifecycle,
-  restartPolicyRules: notHonoured("not honoured: only the pod has a restart policy, and sidecars"),
 };
 
 export const container = object({
   ...containerFields,
-  // Always makes an init container a sidecar. Other containers must not have it: see check-container.ts.
-  restartPolicy: oneOf(["Always"], {
-    OnFailure: "not honoured: only the pod has a restart policy, and sidecars",
-    Never: "not honoured: only the pod has a restart policy, and sidecars",
-  }),
+  // Always makes an init container a sidecar.
+  restartPolicy: oneOf(["Always", "OnFailure", "Never"]),
+  restartPolicyRules: list(
+    object({
+      action: mandatory(oneOf(["Restart", "RestartAllContainers"])),
+      exitCodes: mandatory(object({ operator: mandatory(oneOf(["In", "NotIn"])), values: list(exitCode) })),
+    }),
+  ),
 });
+
+const notEphemeral = notHonoured("not honoured: Kubernetes does not allow it for an ephemeral container");
 
 export const ephemeralContainer = object({
   ...containerFields,
   targetContainerName: string(dnsLabel),
-  restartPolicy: notHonoured("not honoured: Kubernetes does not allow it for an ephemeral container"),
+  restartPolicy: notEphemeral,
+  restartPolicyRules: notEphemeral,
 });

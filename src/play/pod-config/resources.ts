@@ -238,7 +238,7 @@ function oomScoreAdj(container: PodContainer, spec: PodSpec, nodeBytes: bigint):
   const score = (own: bigint): bigint => 1000n - (1000n * (own + share)) / nodeBytes;
   let result = score(requestOf(container, "memory"));
   if (
-    "restartPolicy" in container &&
+    container.restartPolicy === "Always" &&
     (spec.initContainers ?? []).some(({ name }) => name === container.name)
   ) {
     const requests = spec.containers.map((one) => requestOf(one, "memory"));

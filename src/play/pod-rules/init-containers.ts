@@ -3,7 +3,7 @@ import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import { containerHash } from "../pod-config/hashes.js";
 import { type ObservedContainer, type ObservedPod, newestContainer } from "./observed-pod.js";
 import type { ProbeResults } from "./probe-results.js";
-import { type ContainerKill, isSidecar, restartPolicyOf, unknownKill } from "./restart-rules.js";
+import { type ContainerKill, isSidecar, policyOf, restartsAfter, unknownKill } from "./restart-rules.js";
 
 export interface InitActions {
   /** The regular containers may run. */
@@ -39,7 +39,9 @@ export function initActions(spec: PodSpec, observed: ObservedPod, probes: ProbeR
       continue;
     }
     if (isPassed && !isSidecar(container)) continue;
-    const verdict = isSidecar(container) ? judgeSidecar(container, entry, probes) : judgeInit(spec, entry);
+    const verdict = isSidecar(container)
+      ? judgeSidecar(container, entry, probes)
+      : judgeInit(spec, container, entry);
     if (verdict.fails) return { isInitialized: false, killPod: true, kill, start: [] };
     if (verdict.isDone) {
       if (index === containers.length - 1) isInitialized = true;
@@ -62,8 +64,7 @@ interface Verdict {
   readonly fails?: boolean;
 }
 
-function judgeInit(spec: PodSpec, entry: ObservedContainer): Verdict {
-  const mayRestart = restartPolicyOf(spec) !== "Never";
+function judgeInit(spec: PodSpec, container: Container, entry: ObservedContainer): Verdict {
   switch (entry.state) {
     case "created":
       // Its start has failed.
@@ -72,9 +73,11 @@ function judgeInit(spec: PodSpec, entry: ObservedContainer): Verdict {
       return {};
     case "exited":
       if (entry.exitCode === 0) return { isDone: true };
-      return mayRestart ? { starts: true } : { fails: true };
+      return restartsAfter(spec, container, entry.exitCode) ? { starts: true } : { fails: true };
     case "unknown":
-      return mayRestart ? { starts: true, kill: unknownKill(entry, "Init container") } : { fails: true };
+      return policyOf(spec, container) !== "Never"
+        ? { starts: true, kill: unknownKill(entry, "Init container") }
+        : { fails: true };
   }
 }
 

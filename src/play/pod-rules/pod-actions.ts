@@ -16,7 +16,9 @@ import type { ProbeResults } from "./probe-results.js";
 import {
   type ContainerKill,
   type KillReason,
+  policyOf,
   restartPolicyOf,
+  restartsAll,
   shouldRun,
   unknownKill,
 } from "./restart-rules.js";
@@ -37,6 +39,8 @@ export interface PodActions {
   /** The attempt of the present or of the new sandbox. */
   readonly attempt: number;
   readonly kill: readonly ContainerKill[];
+  /** To remove in this order, and to end before, so that all containers start anew (RestartAllContainers). */
+  readonly reset: readonly ObservedContainer[];
   /** In order. An init container that cannot be started ends the list, unless it is a sidecar. */
   readonly start: readonly ContainerStart[];
 }
@@ -52,15 +56,18 @@ export function podActions(manifest: Manifest, observed: ObservedPod, probes: Pr
       sandbox: undefined,
       attempt: change.attempt,
       kill: [],
+      reset: [],
       start,
     };
   }
+  const reset = containersToReset(spec, observed);
   const ephemeral = (spec.ephemeralContainers ?? [])
     // They are never restarted.
     .filter(({ name }) => newestContainer(observed, name) === undefined)
     .map((container) => ({ kind: "ephemeral", container }) as const);
+  const base = { createSandbox: false, sandbox: observed.sandboxes[0], attempt: change.attempt, reset };
+  if (reset.length > 0) return { ...base, killPod: false, kill: [], start: [] };
   const init = initActions(spec, observed, probes);
-  const base = { createSandbox: false, sandbox: observed.sandboxes[0], attempt: change.attempt };
   const initStarts = init.start.map((container) => ({ kind: "init", container }) as const);
   if (init.killPod) return { ...base, killPod: true, kill: [], start: [] };
   if (!init.isInitialized)
@@ -90,7 +97,7 @@ export function hasEndedChanged(
   return [...containers, ...(hasEnded ? initContainers : [])].some((container) => {
     const entry = newestContainer(observed, container.name);
     if (entry?.state !== "exited" || entry.hash === containerHash(container)) return false;
-    return hasEnded || !shouldRun(spec, entry);
+    return hasEnded || !shouldRun(spec, container, entry);
   });
 }
 
@@ -108,6 +115,23 @@ function sandboxChange(
     : { isNeeded: true, attempt: newest.attempt + 1 };
 }
 
+/**
+ * All containers when the end of one restarts all: those of init containers last, and after all others those that
+ * have ended so, which show after an interruption that there is more to remove.
+ */
+function containersToReset(
+  { containers, initContainers = [] }: PodSpec,
+  observed: ObservedPod,
+): readonly ObservedContainer[] {
+  const all = [...containers, ...initContainers];
+  const isSource = (entry: ObservedContainer): boolean =>
+    all.some((container) => container.name === entry.name && restartsAll(container, entry));
+  if (!all.some(({ name }) => [newestContainer(observed, name)].some((entry) => entry && isSource(entry))))
+    return [];
+  const found = all.flatMap(({ name }) => observed.containers.filter((entry) => entry.name === name));
+  return [...found.filter((entry) => !isSource(entry)), ...found.filter(isSource)];
+}
+
 /** Whether a new sandbox is worth while, and which containers come first in it. */
 function freshStart(
   spec: PodSpec,
@@ -119,7 +143,8 @@ function freshStart(
   if (policy === "Never" && attempt !== 0 && observed.containers.length > 0)
     return { create: false, start: [] };
   const regular = spec.containers.filter(
-    ({ name }) => policy !== "OnFailure" || !hasSucceeded(newestContainer(observed, name)),
+    (container) =>
+      policyOf(spec, container) !== "OnFailure" || !hasSucceeded(newestContainer(observed, container.name)),
   );
   if (regular.length === 0 && hasRegularContainer(spec, observed)) return { create: false, start: [] };
   const [firstInit] = spec.initContainers ?? [];
@@ -142,7 +167,7 @@ function regularActions(
   for (const container of spec.containers) {
     const entry = newestContainer(observed, container.name);
     if (entry?.state !== "running") {
-      if (!shouldRun(spec, entry)) continue;
+      if (!shouldRun(spec, container, entry)) continue;
       start.push({ kind: "regular", container });
       if (entry?.state === "unknown") kill.push(unknownKill(entry, "Container"));
       continue;
@@ -152,7 +177,7 @@ function regularActions(
       kept += 1;
       continue;
     }
-    const restarts = failure.always || restartPolicyOf(spec) !== "Never";
+    const restarts = failure.always || policyOf(spec, container) !== "Never";
     const { reason } = failure;
     const message = restarts ? `${failure.message}, will be restarted` : failure.message;
     if (restarts) start.push({ kind: "regular", container });

@@ -95,7 +95,11 @@ function containerStatus(
   let lastState = previous === undefined ? {} : endOf(previous);
   const waiting = memory.waiting.get(container.name);
   const hasEndedWell = kind === "init" && !sidecar && state.terminated?.exitCode === 0;
-  if (waiting !== undefined && !hasEndedWell && (sidecar ? !state.running : shouldRun(spec, entry))) {
+  if (
+    waiting !== undefined &&
+    !hasEndedWell &&
+    (sidecar ? !state.running : shouldRun(spec, container, entry))
+  ) {
     if (state.terminated !== undefined) lastState = state;
     state = { waiting };
   }

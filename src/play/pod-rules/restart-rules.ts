@@ -1,5 +1,5 @@
 /** When a container that has ended runs again, and why one is killed. Pure. */
-import type { Container, PodSpec } from "../manifests/pod-schema.js";
+import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 import type { ObservedContainer } from "./observed-pod.js";
 
 export type KillReason = "startupProbe" | "livenessProbe" | "postStartHook" | "other";
@@ -17,15 +17,49 @@ export function unknownKill(container: ObservedContainer, what: string): Contain
 }
 
 /** Whether a container that does not run must be started: the kubelet's ShouldContainerBeRestarted. */
-export function shouldRun(spec: PodSpec, entry: ObservedContainer | undefined): boolean {
+export function shouldRun(
+  spec: PodSpec,
+  container: Container | EphemeralContainer,
+  entry: ObservedContainer | undefined,
+): boolean {
   if (entry?.state === "running") return false;
-  if (entry?.state !== "exited") return true;
-  const policy = restartPolicyOf(spec);
-  return policy === "Always" || (policy === "OnFailure" && entry.exitCode !== 0);
+  return entry?.state !== "exited" || restartsAfter(spec, container, entry.exitCode);
 }
 
-export function restartPolicyOf({ restartPolicy = "Always" }: PodSpec): "Always" | "OnFailure" | "Never" {
+/** The first of its restartPolicyRules that matches, else its policy: the kubelet's ContainerShouldRestart. */
+export function restartsAfter(
+  spec: PodSpec,
+  container: Container | EphemeralContainer,
+  exitCode: number,
+): boolean {
+  if (ruleFor(container, exitCode) !== undefined) return true;
+  const policy = policyOf(spec, container);
+  return policy === "Always" || (policy === "OnFailure" && exitCode !== 0);
+}
+
+/** The end of this container makes all containers of the pod start anew. */
+export function restartsAll(
+  container: Container | EphemeralContainer,
+  entry: Pick<ObservedContainer, "state" | "exitCode">,
+): boolean {
+  return entry.state === "exited" && ruleFor(container, entry.exitCode)?.action === "RestartAllContainers";
+}
+
+function ruleFor({ restartPolicyRules = [] }: Container | EphemeralContainer, exitCode: number) {
+  return restartPolicyRules.find(
+    ({ exitCodes: { operator, values = [] } }) => values.includes(exitCode) === (operator === "In"),
+  );
+}
+
+export type RestartPolicy = "Always" | "OnFailure" | "Never";
+
+export function restartPolicyOf({ restartPolicy = "Always" }: PodSpec): RestartPolicy {
   return restartPolicy;
+}
+
+/** Without its rules, which need an exit code. */
+export function policyOf(spec: PodSpec, { restartPolicy }: Container | EphemeralContainer): RestartPolicy {
+  return restartPolicy ?? restartPolicyOf(spec);
 }
 
 export function isSidecar({ restartPolicy }: Pick<Container, "restartPolicy">): boolean {

@@ -31,7 +31,8 @@ function stateOf({ containerStatuses: [first] }: PodStatus): string {
 type Made = Fixture["cri"]["containers" | "sandboxes"][number];
 const attemptsOf = (list: readonly Pick<Made, "config">[]) =>
   list.map(({ config }) => config.metadata?.attempt);
-const starts = ({ cri }: Fixture): number => cri.calls.filter((call) => call === "startContainer a").length;
+const starts = ({ cri }: Pick<Fixture, "cri">): number =>
+  cri.calls.filter((call) => call === "startContainer a").length;
 
 test("a container that fails is restarted at once, then after 10 s, 20 s … 300 s", async (t) => {
   const fixture = await start(t, plain, ({ cri }) => cri.exits.set("a", 1));
@@ -341,6 +342,47 @@ test("pods start side by side", async () => {
   );
   await Promise.all(pods.map((pod) => kubelet.apply(pod, { failFast: true }).applied));
   await kubelet[Symbol.asyncDispose]();
+});
+
+test("a container whose rule says so makes all start anew, with init containers, and counts on", async (t) => {
+  const rule =
+    "restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
+  const spec =
+    `  restartPolicy: Never\n  initContainers: [{name: i, ${image}}]\n` +
+    `  containers: [{name: a, ${image}, restartPolicy: Never, ${rule}}, {name: b, ${image}}]`;
+  const { cri, files, status } = await start(t, spec, ({ cri: server, files: { paths } }) => {
+    server.exits.set("i", 0);
+    server.exitsInTurn.set("a", [42, 42]);
+    const create = server.createContainer.bind(server);
+    server.createContainer = (sandbox, config, ...rest) => {
+      paths.add(`/logs/default_web_uid-1/${config.log_path}`);
+      return create(sandbox, config, ...rest);
+    };
+  });
+  const calls = cri.calls.filter((call) => /^(stop|remove|start)Container/.test(call));
+  const round = ["stopContainer b 2s", "removeContainer b", "removeContainer i", "removeContainer a"];
+  const begin = ["startContainer i", "startContainer a", "startContainer b"];
+  assert.deepEqual(calls, [...begin, ...round, ...begin, ...round, ...begin]);
+  assert.equal(stateOf(status()), "running ready 2");
+  assert.equal(status().phase, "Running");
+  const logs = [...files.paths].filter((path) => path.includes("/a/") && path.endsWith(".log"));
+  assert.deepEqual(
+    logs.map((path) => path.slice(-5)),
+    ["1.log", "2.log"],
+  );
+});
+
+test("the phase takes the restartPolicy of each container", async (t) => {
+  const ends = (fields: string) =>
+    `  restartPolicy: Always\n${withFields(`restartPolicy: Never, ${fields}`)}`;
+  const phaseAfter = async (fields: string, code: number): Promise<string> => {
+    const { status } = await start(t, ends(fields), ({ cri }) => cri.exitsInTurn.set("a", [code]));
+    return `${status().phase} ${status().containerStatuses[0]?.restartCount}`;
+  };
+  assert.equal(await phaseAfter("", 0), "Succeeded 0");
+  assert.equal(await phaseAfter("", 3), "Failed 0");
+  const restart = "restartPolicyRules: [{action: Restart, exitCodes: {operator: NotIn, values: [0]}}]";
+  assert.equal(await phaseAfter(restart, 3), "Running 1");
 });
 
 test("a pod that had ended and is made again has its probes again", async (t) => {

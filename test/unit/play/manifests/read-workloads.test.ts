@@ -247,7 +247,11 @@ describe("readWorkloads() refuses", () => {
       c(`livenessProbe: {successThreshold: 2, ${exec}}`),
       /must be 1 for a livenessProbe/,
     ],
-    ["a restartPolicy of a container", c("restartPolicy: Always"), /makes them sidecars/],
+    [
+      "rules of restarts without a policy",
+      c("restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]"),
+      /containers\[0\]\.restartPolicy: is missing/,
+    ],
     [
       "a Secret that is no base64, without its value",
       object("Secret", "data: {k: hunter2!}"),

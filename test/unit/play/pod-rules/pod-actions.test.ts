@@ -15,6 +15,13 @@ const never = "  restartPolicy: Never\n";
 const onFailure = "  restartPolicy: OnFailure\n";
 const live = `  initContainers: [{name: s, image: x, restartPolicy: Always, livenessProbe: ${probe}}]\n${two}`;
 const ephemeral = `  ephemeralContainers: [{name: e, image: x}]\n${init}`;
+const withFields = (spec: string, name: string, fields: string): string =>
+  spec.replace(`name: ${name}, image: x`, `name: ${name}, image: x, ${fields}`);
+const ofA = (spec: string, fields: string): string => withFields(spec, "a", fields);
+const ofI = (spec: string, fields: string): string => withFields(spec, "i1", fields);
+const rules = (action: string, operator: string): string =>
+  `restartPolicy: Never, restartPolicyRules: [{action: ${action}, exitCodes: {operator: ${operator}}}]`;
+const all = rules("RestartAllContainers", "In, values: [42]");
 const change = (spec: string, name: string): string =>
   spec.replace(`name: ${name}, image: x`, `name: ${name}, image: z`);
 
@@ -26,11 +33,12 @@ function actionsOf(
 ): string {
   const get = (kind: ProbeKind, id: string): ProbeResult | undefined =>
     results[`${kind} ${id.replace("id-", "")}`];
-  const { killPod, createSandbox, attempt, kill, start } = podActions(manifest, observed, { get });
+  const { killPod, createSandbox, attempt, kill, reset, start } = podActions(manifest, observed, { get });
   const starts = start.map(({ container }) => container.name).join(" ");
   return [
     killPod && observed.sandboxes.length > 0 ? "kill pod" : "",
     kill.length === 0 ? "" : `kill ${kill.map(({ container }) => container.name).join(" ")}`,
+    reset.length === 0 ? "" : `reset ${reset.map(({ name }) => name).join(" ")}`,
     createSandbox ? `new sandbox ${attempt}` : "",
     starts === "" ? "" : `start ${starts}`,
   ]
@@ -96,6 +104,41 @@ const cases: readonly (readonly [string, string, string, Extra?])[] = [
   [change(sidecar, "s"), "s=running i=0 a=running b=running", "kill s; start s", { before: sidecar }],
   [ephemeral, "i1=running", "start e"],
   [ephemeral, "e=1 i1=running", ""],
+  // restartPolicy and restartPolicyRules of containers.
+  [ofA(never + two, "restartPolicy: OnFailure"), "a=1 b=0", "start a"],
+  [ofA(never + two, "restartPolicy: OnFailure"), "a=0 b=0", "kill pod"],
+  [ofA(two, "restartPolicy: Never"), "a=0 b=running", ""],
+  [
+    ofA(two, "restartPolicy: Never"),
+    "a=running b=running",
+    "kill a",
+    { results: { "liveness a": "failure" } },
+  ],
+  [
+    ofA(never + two, "restartPolicy: Always"),
+    "a=running b=running",
+    "kill a; start a",
+    { results: { "liveness a": "failure" } },
+  ],
+  [ofA(never + two, rules("Restart", "In, values: [42]")), "a=42 b=0", "start a"],
+  [ofA(never + two, rules("Restart", "In, values: [42]")), "a=1 b=0", "kill pod"],
+  [ofA(never + two, rules("Restart", "NotIn, values: [0]")), "a=1 b=0", "start a"],
+  [ofA(never + two, rules("Restart", "In, values: [0]")), "a=0 b=0", "start a"],
+  [ofI(never + init, rules("Restart", "In, values: [3]")), "i1=3", "start i1"],
+  [ofI(never + init, rules("Restart", "In, values: [3]")), "i1=4", "kill pod"],
+  [ofI(init, "restartPolicy: Never"), "i1=4", "kill pod"],
+  [ofI(init, "restartPolicy: Never"), "i1=unknown", "kill pod"],
+  [ofA(never + init, all), "i1=0 i2=0 a=42 b=running", "reset b i1 i2 a"],
+  [ofA(never + init, all), "i2=0 a=42", "reset i2 a"],
+  [ofA(never + init, all), "i1=0 i2=0 a=1 b=0", "kill pod"],
+  [ofI(never + init, all), "i1=42", "reset i1"],
+  [ofA(two, all), "a=42 b=0", "kill pod; new sandbox 1; start a b", { ready: [false] }],
+  [
+    ofA(onFailure + two, "restartPolicy: Always"),
+    "a=0 b=0",
+    "kill pod; new sandbox 1; start a",
+    { ready: [false] },
+  ],
   [two, "", "new sandbox 0; start a b", { ready: [] }],
   [init, "", "new sandbox 0; start i1", { ready: [] }],
   [two, "a=0 b=0", "kill pod; new sandbox 1; start a b", { ready: [false] }],
