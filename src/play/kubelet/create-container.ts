@@ -2,12 +2,18 @@
 import { dirname, join } from "node:path";
 import type { Answer, Image, Mount, PodSandboxStatus } from "../../domain/cri.js";
 import { containerConfig, messagePath, sandboxConfig } from "../pod-config/cri-config.js";
-import { containerEnvironment } from "../pod-config/environment.js";
+import { containerEnvironment, variableFile } from "../pod-config/environment.js";
 import { hostsMode, hostsText } from "../pod-config/hosts-text.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import { hostsPath, logDirectory, logPath, terminationMessageFile } from "../pod-config/pod-paths.js";
+import {
+  hostsPath,
+  logDirectory,
+  logPath,
+  terminationMessageFile,
+  volumePath,
+} from "../pod-config/pod-paths.js";
 import type { PodContainer } from "../pod-config/resources.js";
-import { type VolumeImages, volumeMounts } from "../pod-config/volumes.js";
+import { type VolumeImages, emptyDirKind, volumeMounts } from "../pod-config/volumes.js";
 import type { PodDeps } from "./kubelet-deps.js";
 
 export interface CreateContainerInput {
@@ -34,7 +40,8 @@ export async function createContainer(input: CreateContainerInput): Promise<stri
   const { client, files, node, directories, services } = deps;
   await services?.prepareSandbox(manifest, { id: sandbox.id, ips: input.podIps }, signal);
   const serviceEnvironment = services?.environment(manifest) ?? new Map<string, string>();
-  const environment = containerEnvironment({ ...input, node, serviceEnvironment });
+  const variableFiles = await readVariableFiles(input);
+  const environment = containerEnvironment({ ...input, node, serviceEnvironment, variableFiles });
   const mounts = [...(await resolvedVolumeMounts(input, environment)), ...(await managedMounts(input))];
   const config = containerConfig({ ...input, mounts, environment, node, directories });
   await files.makeDirectory(
@@ -43,6 +50,25 @@ export async function createContainer(input: CreateContainerInput): Promise<stri
   const sandboxOf = sandboxConfig(manifest, sandbox.attempt, node, directories);
   input.beforeCall?.();
   return client.createContainer(sandbox.id, config, sandboxOf, signal);
+}
+
+/** An environment has no more. */
+const variableFileBytes = 1024 ** 2;
+
+/** As in the kubelet, a file must be there also when its key is optional. */
+async function readVariableFiles({
+  manifest,
+  container,
+  deps: { mounted, directories },
+}: CreateContainerInput): Promise<ReadonlyMap<string, string>> {
+  const texts = new Map<string, string>();
+  for (const { valueFrom } of container.env ?? []) {
+    const from = valueFrom?.fileKeyRef;
+    if (from === undefined || texts.has(variableFile(from))) continue;
+    const volume = volumePath(directories, manifest.key, emptyDirKind, from.volumeName);
+    texts.set(variableFile(from), await mounted.readBelow(volume, from.path, variableFileBytes));
+  }
+  return texts;
 }
 
 async function resolvedVolumeMounts(

@@ -32,7 +32,7 @@ export function checkContainer(
   checkProfile(context.seccompProfile, `${path}.securityContext.seccompProfile`, report);
   checkProfile(context.appArmorProfile, `${path}.securityContext.appArmorProfile`, report);
   checkMounts(container, path, spec.volumes ?? [], report);
-  checkVariables(container, path, report);
+  checkVariables(container, path, spec.volumes ?? [], report);
   checkPorts(container, path, spec, report);
 }
 
@@ -134,14 +134,30 @@ function checkOneOf<K extends string>(
   if (given.length > 1) report(path, `must not have both ${given.join(" and ")}`);
 }
 
-function checkVariables(container: Container | EphemeralContainer, path: string, report: Report): void {
+function checkVariables(
+  container: Container | EphemeralContainer,
+  path: string,
+  volumes: readonly Volume[],
+  report: Report,
+): void {
   container.env?.forEach(({ value, valueFrom }, index) => {
     if (valueFrom === undefined) return;
     const at = `${path}.env[${index}]`;
-    const sources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"] as const;
+    const sources = [
+      "fieldRef",
+      "resourceFieldRef",
+      "configMapKeyRef",
+      "secretKeyRef",
+      "fileKeyRef",
+    ] as const;
     checkOneOf(valueFrom, sources, `${at}.valueFrom`, report);
     if (value !== undefined && value !== "") report(`${at}.valueFrom`, "cannot go with a value");
-    const { fieldRef, resourceFieldRef } = valueFrom;
+    const { fieldRef, resourceFieldRef, fileKeyRef } = valueFrom;
+    if (
+      fileKeyRef !== undefined &&
+      !volumes.some((one) => one.name === fileKeyRef.volumeName && isEmptyDir(one))
+    )
+      report(`${at}.valueFrom.fileKeyRef.volumeName`, "must be an emptyDir of spec.volumes");
     if (fieldRef !== undefined && !variableField.test(fieldRef.fieldPath)) {
       report(`${at}.valueFrom.fieldRef.fieldPath`, `must be one of ${variableFields}`);
     }
@@ -150,6 +166,14 @@ function checkVariables(container: Container | EphemeralContainer, path: string,
   container.envFrom?.forEach((source, index) => {
     checkOneOf(source, ["configMapRef", "secretRef"], `${path}.envFrom[${index}]`, report);
   });
+}
+
+/** Also a volume without a source. */
+function isEmptyDir(volume: Volume): boolean {
+  const { hostPath, image, configMap, secret, downwardAPI, projected, persistentVolumeClaim } = volume;
+  const others =
+    hostPath ?? image ?? configMap ?? secret ?? downwardAPI ?? projected ?? persistentVolumeClaim;
+  return others === undefined;
 }
 
 const variableField =

@@ -127,7 +127,12 @@ export const env = object({
     secretKeyRef: keyReference,
     fieldRef,
     resourceFieldRef,
-    fileKeyRef: notHonoured("not honoured: use a ConfigMap, or read the file in the container"),
+    fileKeyRef: object({
+      volumeName: mandatory(string(dnsLabel)),
+      path: mandatory(string((path) => notEmpty(path) ?? relativePath(path))),
+      key: mandatory(string(environmentName)),
+      optional: boolean(),
+    }),
   }),
 });
 

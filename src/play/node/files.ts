@@ -13,6 +13,7 @@ import {
   removeMountedTree,
   writeMountedFile,
 } from "./mounted-files.js";
+import { readBelow } from "./open-below.js";
 import type { CgroupDriverName } from "../cri/client.js";
 import type { PodCgroup } from "../pod-config/pod-cgroup.js";
 import type { HostPathType } from "../pod-config/volumes.js";
@@ -58,6 +59,7 @@ export function mountedFilesOf(calls: FileCalls): MountedFiles {
     writeFile: (path, text, mode) => writeMountedFile(path, Buffer.from(text), mode, calls),
     rewriteFile: (path, text) => calls.rewriteFile(path, Buffer.from(text)),
     readTail,
+    readBelow,
     prepareVolume: async (volume) => {
       if (volume.kind === "hostPath") await checkHostPath(volume.path, volume.type);
       else await prepareOwnVolume(volume, calls);

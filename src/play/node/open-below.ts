@@ -44,31 +44,62 @@ export async function openSubPath(volumePath: string, subPath: string, owner?: O
   const action = `mount subPath "${subPath}" of "${volumePath}"`;
   try {
     const root = await realpath(volumePath);
-    const { existing, missing } = await resolveParts(root, subPath);
-    let current = await open(root, placeOnly | constants.O_NOFOLLOW);
-    const { mode } = await current.stat();
-    const found = relative(root, existing).split(sep);
-    for (const { name, isNew } of [
-      ...found.map((part) => ({ name: part, isNew: false })),
-      ...missing.map((part) => ({ name: part, isNew: true })),
-    ].filter(({ name: part }) => part !== "")) {
-      const parent = current;
-      try {
-        const isOurs = isNew && (await makeChild(parent, name));
-        current = await openChild(parent, name);
-        if (isOurs) {
-          if (owner !== undefined) await giveTo(owner, current);
-          await chmod(pathOf(current), mode & 0o2777);
-        }
-      } finally {
-        await parent.close();
-      }
-    }
-    return current;
+    return await openParts(root, await resolveParts(root, subPath), owner);
   } catch (error) {
     if (error instanceof ShimError) throw error.within(action);
     throw new ShimError("invalid", `${action}: ${messageOf(error)}`, {}, { cause: error });
   }
+}
+
+/** See MountedFiles. */
+export async function readBelow(volumePath: string, path: string, limitBytes: number): Promise<string> {
+  const action = `read "${path}" of "${volumePath}"`;
+  try {
+    const root = await realpath(volumePath);
+    const parts = await resolveParts(root, path);
+    if (parts.missing.length > 0) throw new ShimError("notFound", "there is no such file");
+    await using place = await openParts(root, parts);
+    // A pipe would block the open for ever.
+    await using file = await open(pathOf(place), constants.O_RDONLY | constants.O_NONBLOCK);
+    if (!(await file.stat()).isFile()) throw new ShimError("invalid", "it is not a file");
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(limitBytes + 1), 0, limitBytes + 1, 0);
+    if (bytesRead > limitBytes) throw new ShimError("exhausted", `it has more than ${limitBytes} bytes`);
+    const text = buffer.toString("utf8", 0, bytesRead);
+    if (text.includes("\0") || !Buffer.from(text).equals(buffer.subarray(0, bytesRead)))
+      throw new ShimError("invalid", "it is not text");
+    return text;
+  } catch (error) {
+    if (error instanceof ShimError) throw error.within(action);
+    throw new ShimError("unknown", `${action}: ${messageOf(error)}`, {}, { cause: error });
+  }
+}
+
+interface Parts {
+  readonly existing: string;
+  readonly missing: readonly string[];
+}
+
+async function openParts(root: string, { existing, missing }: Parts, owner?: Owner): Promise<FileHandle> {
+  let current = await open(root, placeOnly | constants.O_NOFOLLOW);
+  const { mode } = await current.stat();
+  const found = relative(root, existing).split(sep);
+  for (const { name, isNew } of [
+    ...found.map((part) => ({ name: part, isNew: false })),
+    ...missing.map((part) => ({ name: part, isNew: true })),
+  ].filter(({ name: part }) => part !== "")) {
+    const parent = current;
+    try {
+      const isOurs = isNew && (await makeChild(parent, name));
+      current = await openChild(parent, name);
+      if (isOurs) {
+        if (owner !== undefined) await giveTo(owner, current);
+        await chmod(pathOf(current), mode & 0o2777);
+      }
+    } finally {
+      await parent.close();
+    }
+  }
+  return current;
 }
 
 async function giveTo({ uid, gid }: Owner, made: FileHandle): Promise<void> {
@@ -78,10 +109,7 @@ async function giveTo({ uid, gid }: Owner, made: FileHandle): Promise<void> {
 }
 
 /** Follows links once. What happens to the names afterwards is for `openChild` to see. */
-async function resolveParts(
-  root: string,
-  subPath: string,
-): Promise<{ readonly existing: string; readonly missing: readonly string[] }> {
+async function resolveParts(root: string, subPath: string): Promise<Parts> {
   const parts = subPath.split("/").filter((name) => name !== "" && name !== ".");
   let existing = root;
   for (const [index, part] of parts.entries()) {

@@ -1,7 +1,9 @@
 /** The environment of a container from all its sources, in the kubelet's order. Pure. */
+import { posix } from "node:path";
 import { ShimError } from "../../lib/errors.js";
 import type { EnvironmentVariable } from "../manifests/pod-schema.js";
 import type { ObjectData, PodObjects } from "../manifests/read-manifests.js";
+import { envFileValue } from "./env-file.js";
 import { expandVariables } from "./expand-variables.js";
 import { type PodFacts, podField, resourceField } from "./pod-fields.js";
 import type { PodContainer } from "./resources.js";
@@ -10,6 +12,8 @@ export interface EnvironmentInput extends PodFacts {
   readonly container: PodContainer;
   /** Variables that name the Services of the pod's namespace. */
   readonly serviceEnvironment?: ReadonlyMap<string, string>;
+  /** The texts of the files that `fileKeyRef` names, by `variableFile`. */
+  readonly variableFiles?: ReadonlyMap<string, string>;
 }
 
 /**
@@ -47,7 +51,34 @@ function valueFrom({ name, valueFrom: from }: EnvironmentVariable, input: Enviro
     return resourceField(from.resourceFieldRef, input, input.container);
   if (from.configMapKeyRef !== undefined) return keyOf("ConfigMap", from.configMapKeyRef, name, objects);
   if (from.secretKeyRef !== undefined) return keyOf("Secret", from.secretKeyRef, name, objects);
+  if (from.fileKeyRef !== undefined) return fileValue(from.fileKeyRef, name, input.variableFiles);
   return "";
+}
+
+export type FileKeyReference = NonNullable<NonNullable<EnvironmentVariable["valueFrom"]>["fileKeyRef"]>;
+
+/** The name of a file in `variableFiles`. */
+export function variableFile({ volumeName, path }: Pick<FileKeyReference, "volumeName" | "path">): string {
+  return posix.join(volumeName, path);
+}
+
+/** As in the kubelet, a key with an empty value is missing. */
+function fileValue(
+  reference: FileKeyReference,
+  variable: string,
+  files: EnvironmentInput["variableFiles"] = new Map<string, string>(),
+): string | undefined {
+  const { key, optional = false } = reference;
+  const file = variableFile(reference);
+  let value: string;
+  try {
+    value = envFileValue(files.get(file) ?? "", key);
+  } catch (error) {
+    throw ShimError.from(error).within(`set variable "${variable}": read "${file}"`);
+  }
+  if (value !== "") return value;
+  if (optional) return undefined;
+  throw new ShimError("notFound", `set variable "${variable}": "${file}" has no key "${key}"`);
 }
 
 type ObjectKind = "ConfigMap" | "Secret";

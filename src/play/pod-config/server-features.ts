@@ -46,6 +46,14 @@ export function refuseUnserved(
     (spec) => subPathVolumes(spec).some(({ hostPath }) => hostPath !== undefined),
     "subPath of a hostPath volume: the engine is elsewhere, and play sees no paths of its host; write the whole path",
   );
+  refuse(
+    pods,
+    ({ containers, initContainers = [] }) =>
+      [...containers, ...initContainers].some(({ env = [] }) =>
+        env.some(({ valueFrom }) => valueFrom?.fileKeyRef !== undefined),
+      ),
+    "fileKeyRef: the engine is elsewhere, and play reads no files of containers there",
+  );
   if (remote.missing === undefined) return;
   refuse(
     pods,

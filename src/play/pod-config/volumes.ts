@@ -142,8 +142,11 @@ function kindOf({ configMap, secret, downwardAPI, projected }: Volume): string {
   if (configMap !== undefined) return "config-map";
   if (secret !== undefined) return "secret";
   if (downwardAPI !== undefined) return "downward-api";
-  return projected === undefined ? "empty-dir" : "projected";
+  return projected === undefined ? emptyDirKind : "projected";
 }
+
+/** For `volumePath`. */
+export const emptyDirKind = "empty-dir";
 
 /** A mount of a volume. */
 export interface PlannedMount {

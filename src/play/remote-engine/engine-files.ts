@@ -56,6 +56,11 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
     });
   }
 
+  readBelow(volumePath: string, path: string): Promise<string> {
+    const reason = "the engine is elsewhere, and play reads no files of containers there";
+    return Promise.reject(new ShimError("unsupported", `read "${path}" of "${volumePath}": ${reason}`));
+  }
+
   async prepareVolume(volume: VolumePreparation): Promise<void> {
     if (volume.kind === "hostPath") {
       await this.#checkHostPath(volume.path, volume.type);

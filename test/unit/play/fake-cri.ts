@@ -403,6 +403,11 @@ export class FakeFiles implements HostFiles, MountedFiles {
   readonly readFile = (path: string) => Promise.resolve(this.texts.get(path));
   readonly readTail = (path: string) => Promise.resolve(this.texts.get(path) ?? "");
 
+  readBelow(volumePath: string, path: string): Promise<string> {
+    const text = this.texts.get(`${volumePath}/${path}`);
+    return text === undefined ? Promise.reject(new ShimError("notFound", "no file")) : Promise.resolve(text);
+  }
+
   async mountSubPath(volumePath: string, subPath: string, target: string): Promise<string> {
     await this.#record(`mountSubPath ${volumePath} ${subPath} ${target}`);
     this.paths.add(target);

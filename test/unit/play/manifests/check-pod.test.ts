@@ -53,6 +53,14 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
     /volumeMounts\[0\]\.mountPropagation: an image volume has no mounts to propagate/,
   ],
   ["a mount of no volume", c(`volumeMounts: [{${mount}}]`), /"v" is not in spec\.volumes/],
+  [
+    "variables from a file of a volume that containers cannot write to",
+    c(
+      "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: e, key: K}}}]",
+      "volumes: [{name: v, downwardAPI: {}}]",
+    ),
+    /env\[0\]\.valueFrom\.fileKeyRef\.volumeName: must be an emptyDir/,
+  ],
   ["two mounts at one path", mounts(`{${mount}}, {${mount}}`), /volumeMounts\[1\]\.mountPath/],
   [
     "Bidirectional without privileges",

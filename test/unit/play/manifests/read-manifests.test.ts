@@ -37,7 +37,6 @@ spec:
   containers:
     - name: c
       image: busybox
-      env: [{name: A, valueFrom: {fileKeyRef: {}}}]
       volumeDevices: []
       securityContext: {windowsOptions: {}}
       resources: {limits: {example.com/gpu: 1}}
@@ -49,11 +48,10 @@ spec:
       lines.map((line) => line.split(": ").slice(0, 2).join(": ")),
       [
         ["11", "spec.hostnameOverride"],
-        ["15", "spec.containers[0].env[0].valueFrom.fileKeyRef"],
-        ["16", "spec.containers[0].volumeDevices"],
-        ["17", "spec.containers[0].securityContext.windowsOptions"],
-        ["18", 'spec.containers[0].resources.limits["example.com/gpu"]'],
-        ["19", "spec.volumes[0].nfs"],
+        ["15", "spec.containers[0].volumeDevices"],
+        ["16", "spec.containers[0].securityContext.windowsOptions"],
+        ["17", 'spec.containers[0].resources.limits["example.com/gpu"]'],
+        ["18", "spec.volumes[0].nfs"],
       ].map(([line, path]) => `f.yaml, document 2, line ${line ?? ""}: ${path ?? ""}`),
     );
   });

@@ -302,6 +302,32 @@ test("readTail() reads the end of a file, nothing of a directory, and waits for 
       assert.equal(await nodeFiles.readTail(path, 3), "");
   }));
 
+test("readBelow() reads a text, also behind a link in the volume, and nothing outside of it", () =>
+  inDirectory(async (directory) => {
+    const volume = join(directory, "volume");
+    await mkdir(volume);
+    await writeFile(join(directory, "secret"), "s");
+    await writeFile(join(volume, "env"), "K='v'");
+    await writeFile(join(volume, "binary"), Buffer.of(0xff));
+    await symlink("env", join(volume, "inner"));
+    await symlink("../secret", join(volume, "outer"));
+    await symlink("/etc/passwd", join(volume, "absolute"));
+    await promisify(execFile)("mkfifo", [join(volume, "pipe")]);
+    assert.equal(await nodeFiles.readBelow(volume, "inner", 5), "K='v'");
+    const refused = [
+      ["outer", /leads out of the volume/],
+      ["absolute", /leads out of the volume/],
+      ["none", /there is no such file/],
+      [".", /it is not a file/],
+      ["pipe", /it is not a file/],
+      ["binary", /it is not text/],
+    ] as const;
+    for (const [path, message] of refused)
+      await assert.rejects(nodeFiles.readBelow(volume, path, 9), message);
+    await assert.rejects(nodeFiles.readBelow(volume, "env", 4), { kind: "exhausted" });
+    await assert.rejects(stat(join(volume, "none")));
+  }));
+
 test("writeFile() and rewriteFile() keep the inode and cut a longer text; rewriteFile() makes no file", () =>
   inDirectory(async (directory) => {
     const path = join(directory, "a", "etc-hosts");

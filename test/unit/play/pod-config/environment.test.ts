@@ -20,7 +20,11 @@ const objects: PodObjects = {
 
 async function environmentOf(
   container: string,
-  options: { readonly podSpec?: string; readonly services?: ReadonlyMap<string, string> } = {},
+  options: {
+    readonly podSpec?: string;
+    readonly services?: ReadonlyMap<string, string>;
+    readonly file?: string;
+  } = {},
 ): Promise<Readonly<Record<string, string>>> {
   const metadata = "{name: web, namespace: shop, uid: u1, labels: {app: a}, annotations: {note: 'x \"y\"'}}";
   const text = `apiVersion: v1\nkind: Pod\nmetadata: ${metadata}\nspec:\n  ${options.podSpec ?? "restartPolicy: Never"}\n`;
@@ -31,7 +35,8 @@ async function environmentOf(
   const podIps = ["10.1.2.3", "fd00::3"];
   const input = { manifest, container: first, node, podIps };
   const services = options.services === undefined ? {} : { serviceEnvironment: options.services };
-  return Object.fromEntries(containerEnvironment({ ...input, ...services }));
+  const variableFiles = new Map([["v/e.env", options.file ?? ""]]);
+  return Object.fromEntries(containerEnvironment({ ...input, ...services, variableFiles }));
 }
 
 test("values refer to the variables before them, not after, and the last entry of a name counts", async () => {
@@ -146,5 +151,40 @@ describe("what is missing", () => {
     await assert.rejects(environmentOf(`env: [{name: X, valueFrom: {${from}}}]`), {
       message: 'set variable "X": the value is binary: mount it as a volume instead',
     });
+  });
+});
+
+describe("fileKeyRef", () => {
+  const from = (key: string, rest = ""): string =>
+    `env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: ./e.env, key: ${key}${rest}}}}]`;
+  /** The file, and the value of the key K, or the error. */
+  const files: readonly (readonly [string, string | RegExp])[] = [
+    ["K='v'", "v"],
+    ["# comment\n\n  A='a' # more\n\tK='$(A) \\n \"# '  # end\nbroken", '$(A) \\n "# '],
+    ["K='one\r\ntwo'\r\n", "one\ntwo"],
+    ["A='K=1\nK='\nK='2'", "2"],
+    ["K='1'\nK='2'", "1"],
+    ["A= 'x'\nK='1'", "1"],
+    ["export K='1'", /"v\/e.env" has no key "K"/],
+    ["K= '1'", /has no key "K"/],
+    ["K=''", /has no key "K"/],
+    ["A='1'", /has no key "K"/],
+    ["A='1'\nK", /set variable "X": read "v\/e.env": line 2: it has no "="/],
+    ["K='1' x", /line 1: something follows the value/],
+    ["K ='1'", /line 1: it has white space before "="/],
+    ["='1'", /line 1: it has no name/],
+    ["K=1", /line 1: the value must be in single quotes/],
+    ["A='1'\nK='1\n2", /line 2: the quote has no end/],
+  ];
+  for (const [file, expected] of files) {
+    test(`of ${JSON.stringify(file)}`, async () => {
+      const made = environmentOf(from("K"), { file });
+      if (typeof expected === "string") assert.deepEqual(await made, { X: expected });
+      else await assert.rejects(made, expected);
+    });
+  }
+
+  test("leaves a variable out when its key is missing and optional", async () => {
+    assert.deepEqual(await environmentOf(from("K", ", optional: true"), { file: "A='1'" }), {});
   });
 });
