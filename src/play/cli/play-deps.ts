@@ -51,7 +51,7 @@ export async function readKubeletDeps(
     ...podDeps(client, access, { report }),
     node: await nodeFactsOf(client, access, signal),
     features: {
-      ...serverFeatures(status),
+      ...serverFeatures(status, (await client.version(signal)).runtime_name),
       ...(engine === undefined ? {} : { remote: await engine.files.mounting() }),
     },
     ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),

@@ -1,5 +1,6 @@
 /** `play --dry-run`: what the files ask for, checked. Starts and changes nothing. */
 import { connect } from "../cri/client.js";
+import { refuseChangedJobs } from "../controllers/changed-jobs.js";
 import { refuseUnserved } from "../pod-config/server-features.js";
 import { refuseBusyPorts } from "../session/busy-ports.js";
 import { refuseSharedUids } from "../session/listed-pods.js";
@@ -54,11 +55,10 @@ async function checkAtServer(
     signal,
   );
   const deps = (await readKubeletDeps(client, access, { report, status }, signal))(options);
-  const templates = [...jobs, ...cronJobs.map(({ job }) => job)].map(({ source, template: { pod } }) => ({
-    source,
-    pod,
-  }));
+  const templates = [...jobs, ...cronJobs.map(({ job }) => job)].map(({ template }) => template);
   refuseUnserved([...pods, ...templates], deps.features);
-  refuseSharedUids(pods, await client.listPodSandboxes({}, signal));
+  const listed = await client.listPodSandboxes({}, signal);
+  refuseSharedUids(pods, listed);
+  refuseChangedJobs(jobs, listed);
   await refuseBusyPorts(pods, { ...deps, isBusy: access.isPortBusy }, signal);
 }

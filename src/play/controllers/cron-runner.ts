@@ -41,7 +41,7 @@ export class CronRunner {
     for (const name of names) {
       const dueAt = startOf(this.#cronJob, name);
       if (dueAt === undefined) continue;
-      this.#started.set(name, { runner: this.deps.startJob(startedJob(this.#cronJob, name)), dueAt });
+      this.#start(name, dueAt);
       // Also after the clock was set back.
       this.#memory = { checkedUntil: Math.max(this.#memory.checkedUntil, dueAt) };
     }
@@ -77,7 +77,16 @@ export class CronRunner {
     }
     if (decision.start === undefined) return;
     const { name, dueAt } = decision.start;
-    this.#started.set(name, { runner: this.deps.startJob(startedJob(cronJob, name)), dueAt });
+    this.#start(name, dueAt);
+  }
+
+  /** The end of a job may begin the next one, and end the time of older ones. */
+  #start(name: string, dueAt: number): void {
+    const runner = this.deps.startJob(startedJob(this.#cronJob, name));
+    this.#started.set(name, { runner, dueAt });
+    runner.onEnd(() => {
+      this.wake();
+    });
   }
 
   close(): void {

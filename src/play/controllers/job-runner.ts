@@ -1,5 +1,6 @@
 /** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
 import { isDeepStrictEqual } from "node:util";
+import type { PodSandbox } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
@@ -8,8 +9,10 @@ import { hasEnded } from "../pod-rules/pod-status.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import { type Clock, pause } from "../kubelet/clock.js";
 import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
+import { jobOfMark, parseJobMark } from "../manifests/job-mark.js";
 import type { Manifest, PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
+import { playJobAnnotation } from "../pod-config/cri-config.js";
 import { failureAction } from "./pod-failure-policy.js";
 import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
 
@@ -48,10 +51,26 @@ export class JobRunner {
   #isDirty = false;
   #isClosed = false;
 
+  /** What it was when its newest pod was made, until all pods that were there are known. */
+  #then: Job | undefined;
+  readonly #onEnd: (() => void)[] = [];
+  #job: Job;
+
   constructor(
-    readonly job: Job,
+    job: Job,
     private readonly deps: JobRunnerDeps,
-  ) {}
+  ) {
+    this.#job = job;
+  }
+
+  get job(): Job {
+    return this.#job;
+  }
+
+  /** Calls `listener` when the job is complete or has failed. */
+  onEnd(listener: () => void): void {
+    this.#onEnd.push(listener);
+  }
 
   get state(): JobDecision["state"] {
     return this.#state;
@@ -71,7 +90,9 @@ export class JobRunner {
     const { namespace, name } = this.job;
     const labels = { "io.kubernetes.pod.namespace": namespace, [jobNameLabel]: name };
     const manifests = new Map<string, Manifest>();
-    for (const { metadata } of await this.deps.client.listPodSandboxes(labels, signal)) {
+    const listed = await this.deps.client.listPodSandboxes(labels, signal);
+    this.#takeUp(listed);
+    for (const { metadata } of listed) {
       const { name: podName = "", uid = "" } = metadata ?? {};
       const wanted = jobPodOf(this.job, podName);
       if (wanted === undefined) continue;
@@ -81,6 +102,19 @@ export class JobRunner {
     // All are known before the first can wake up a decision.
     await Promise.all([...manifests.values()].map((manifest) => this.deps.apply(manifest, signal)));
     await this.decide(signal);
+  }
+
+  /** A job that a CronJob has started does not change with it; a Job that has ended has ended. */
+  #takeUp(listed: readonly PodSandbox[]): void {
+    const sorted = [...listed].sort((left, right) =>
+      Number(BigInt(right.created_at) - BigInt(left.created_at)),
+    );
+    const mark = parseJobMark(sorted[0]?.annotations[playJobAnnotation]);
+    if (mark === undefined) return;
+    const then = jobOfMark(this.#job, mark);
+    const { owner } = this.#job.template;
+    if (owner.name !== this.#job.name) this.#job = then;
+    else if (owner.kind === "Job") this.#then = { ...then, activeDeadlineSeconds: undefined };
   }
 
   /** Called when one of its pods may have changed. */
@@ -138,17 +172,20 @@ export class JobRunner {
     const statuses = [...this.#known].map(([name, wanted]) => ({
       name,
       wanted,
-      status: this.deps.kubelet.pod({ namespace: this.job.namespace, name })?.status,
+      status: this.deps.kubelet.pod({ namespace: this.#job.namespace, name })?.status,
     }));
-    const times = statuses.map(({ status }) => status?.startTime ?? now);
-    this.#startedAt ??= Math.min(now, ...times);
+    this.#startedAt ??= Math.min(now, ...statuses.map(({ status }) => status?.startTime ?? now));
     for (const { name, status } of statuses) {
       if (status !== undefined && hasEnded(status) && !this.#ends.has(name)) this.#ends.set(name, now);
     }
     const pods = statuses.map(({ name, wanted, status }) =>
-      jobPod(this.job, name, wanted, status, this.#ends.get(name) ?? now),
+      jobPod(this.#job, name, wanted, status, this.#ends.get(name) ?? now),
     );
-    const decision = decideJob(this.job, pods, { startedAt: this.#startedAt, now });
+    const times = { startedAt: this.#startedAt, now };
+    const before = this.#then && decideJob(this.#then, pods, times);
+    if (statuses.every(({ status }) => status !== undefined)) this.#then = undefined;
+    const hadEnded = before?.state === "complete" || before?.state === "failed";
+    const decision = hadEnded ? before : decideJob(this.#job, pods, times);
     if (decision.state !== this.#state) this.#reportState(decision);
     this.#state = decision.state;
     this.#cancelWake?.();
@@ -162,24 +199,25 @@ export class JobRunner {
         this.#ends.delete(name);
       }),
     );
+    if (this.isOver) for (const listener of this.#onEnd) listener();
     if (decision.make.length === 0 || this.#isClosed) return;
     await Promise.all(decision.make.map((wanted) => this.#make(wanted, signal)));
     this.#isDirty = true;
   }
 
   async #make(wanted: WantedPod, signal: AbortSignal): Promise<void> {
-    const manifest = makeJobPod(this.job, wanted);
+    const manifest = makeJobPod(this.#job, wanted);
     this.#known.set(manifest.key.name, wanted);
     await this.deps.apply(manifest, signal);
   }
 
   #remove(name: string, signal: AbortSignal): Promise<void> {
-    return removeSurely({ namespace: this.job.namespace, name }, this.deps, signal);
+    return removeSurely({ namespace: this.#job.namespace, name }, this.deps, signal);
   }
 
   #reportState({ state, reason }: JobDecision): void {
     const why = reason === undefined ? "" : ` (${reason})`;
-    this.deps.report(`${this.job.namespace}/${this.job.name}: job ${state}${why}`);
+    this.deps.report(`${this.#job.namespace}/${this.job.name}: job ${state}${why}`);
   }
 }
 

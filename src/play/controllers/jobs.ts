@@ -2,7 +2,8 @@
  * What a Job does next: a pure decision from the job, its pods and the clock. The rules and numbers are those
  * of Kubernetes' job controller.
  */
-import type { FailureAction, Job } from "../manifests/workloads.js";
+import type { FailureAction } from "../manifests/failure-rule.js";
+import type { Job } from "../manifests/workloads.js";
 
 /** A pod of a job that exists, also one that has ended. The caller keeps ended pods until the job is removed. */
 export interface JobPod {

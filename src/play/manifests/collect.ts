@@ -2,7 +2,7 @@
 import { checkPod } from "./check-pod.js";
 import type { Document, PlacedProblem } from "./documents.js";
 import { readVersions, verdictOf } from "./kinds.js";
-import { hashOf } from "./make-pod.js";
+import { hashOf } from "./hash-of.js";
 import { withGeneratedName } from "./metadata-schema.js";
 import * as objects from "./object-schema.js";
 import { readPod } from "./pod-schema.js";

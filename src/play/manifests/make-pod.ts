@@ -1,8 +1,9 @@
 /** Pods from templates: names, uids and what a workload's controller adds to each pod. */
 import { createHash } from "node:crypto";
+import { hashOf } from "./hash-of.js";
+import { jobMark } from "./job-mark.js";
 import type { Container, Pod } from "./pod-schema.js";
 import type { Manifest, ObjectData, PodKey, PodObjects } from "./manifest.js";
-import { isObject } from "./schema.js";
 import type { Job, PodTemplate } from "./workloads.js";
 
 export interface PodAdditions {
@@ -52,15 +53,18 @@ export function makeJobPod(
       ? `${job.name}-${attempt}`
       : `${job.name}-${index}${attempt === 0 ? "" : `-${attempt}`}`;
   const common = { "batch.kubernetes.io/job-name": job.name, "job-name": job.name };
-  if (index === undefined) return makePod(job.template, { name, labels: common });
   const completion = { "batch.kubernetes.io/job-completion-index": String(index) };
-  return makePod(job.template, {
-    name,
-    labels: { ...common, ...completion },
-    annotations: completion,
-    hostname: `${job.name}-${index}`,
-    variables: { JOB_COMPLETION_INDEX: String(index) },
-  });
+  const additions =
+    index === undefined
+      ? { name, labels: common }
+      : {
+          name,
+          labels: { ...common, ...completion },
+          annotations: completion,
+          hostname: `${job.name}-${index}`,
+          variables: { JOB_COMPLETION_INDEX: String(index) },
+        };
+  return { ...makePod(job.template, additions), jobMark: jobMark(job) };
 }
 
 /** What a pod of that name was made for; undefined for a name that `makeJobPod` does not give. */
@@ -121,19 +125,4 @@ export function manifestHash(pod: Pod, { configMaps, secrets }: PodObjects): str
     configMaps: [...configMaps].map(([name, data]) => [name, texts(data)]),
     secrets: [...secrets].map(([name, { type, data }]) => [name, type, texts(data)]),
   });
-}
-
-/** SHA-256 of the content; the order of keys does not matter. */
-export function hashOf(value: unknown): string {
-  return createHash("sha256")
-    .update(JSON.stringify(sorted(value)))
-    .digest("hex");
-}
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (!isObject(value)) return value;
-  const entries = Object.entries(value).filter(([, entry]) => entry !== null && entry !== undefined);
-  entries.sort(([left], [right]) => (left < right ? -1 : 1));
-  return entries.map(([key, entry]) => [key, sorted(entry)]);
 }

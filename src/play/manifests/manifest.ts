@@ -53,6 +53,8 @@ export interface Manifest {
   /** None for a Pod of its own. */
   readonly owner?: Owner;
   readonly objects: PodObjects;
+  /** Of a job's pod: see job-mark.ts. */
+  readonly jobMark?: string;
   /** Name of the pod of the same StatefulSet that must be ready before this one is made. */
   readonly startsAfter?: string;
   /** None: it is made anew at once when it has changed. All pods of a workload have the same. */

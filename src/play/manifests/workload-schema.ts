@@ -1,10 +1,11 @@
 /** The kinds that make pods: their own fields around the pod template. */
 import { schedule as scheduleProblem, timeZone as timeZoneProblem } from "./cron-schedule.js";
 import { claimMetadata, objectMetadata, templateMetadata } from "./metadata-schema.js";
-import { dnsLabel, labelValue, qualifiedKey } from "./names.js";
+import { failureRule } from "./failure-rule.js";
+import { dnsLabel, labelValue } from "./names.js";
 import { claimSpec } from "./object-schema.js";
 import { podTemplate } from "./pod-schema.js";
-import { atLeastOne, byQualifiedKey, exitCode, notNegative } from "./readers.js";
+import { atLeastOne, byQualifiedKey, notNegative } from "./readers.js";
 import {
   type TypeOf,
   anything,
@@ -115,18 +116,6 @@ export const statefulSet = object({
 });
 
 const ownSelector = passedOver("the pods of a job are known by its name");
-
-const failureRule = object({
-  action: mandatory(oneOf(["FailJob", "FailIndex", "Ignore", "Count"])),
-  onExitCodes: object({
-    containerName: string(),
-    operator: mandatory(oneOf(["In", "NotIn"])),
-    values: mandatory(list(exitCode)),
-  }),
-  onPodConditions: list(
-    object({ type: mandatory(string(qualifiedKey)), status: oneOf(["True", "False", "Unknown"]) }),
-  ),
-});
 
 const jobSpec = object({
   parallelism: notNegative,

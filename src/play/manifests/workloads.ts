@@ -1,7 +1,7 @@
 /** What a set of manifest files asks for. Every object is checked; references are resolved. */
+import type { FailureRule } from "./failure-rule.js";
 import type { Manifest, Owner, PodKey, PodObjects } from "./manifest.js";
 import type { Pod } from "./pod-schema.js";
-import type { JobSpec } from "./workload-schema.js";
 
 export interface Workloads {
   /**
@@ -73,10 +73,6 @@ export interface Job extends Place, ObjectKey {
   readonly isSuspended: boolean;
   readonly template: PodTemplate;
 }
-
-export type FailureRule = NonNullable<JobSpec["podFailurePolicy"]>["rules"][number];
-
-export type FailureAction = FailureRule["action"];
 
 export interface CronJob extends Place, ObjectKey {
   /** As written, checked. */

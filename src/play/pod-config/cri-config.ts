@@ -65,6 +65,9 @@ export const playHashAnnotation = "dockershim.local/play-hash";
 /** `Deployment/web`: the workload that a pod was made for. */
 export const playOwnerAnnotation = "dockershim.local/play-owner";
 
+/** What the Job was that has made the pod: see manifests/job-mark.ts. */
+export const playJobAnnotation = "dockershim.local/play-job";
+
 /** Where the pod's files are: see pod-places.ts. */
 export const playServerAnnotation = "dockershim.local/play-server";
 
@@ -128,6 +131,7 @@ export function sandboxConfig(
       ...metadata.annotations,
       [playHashAnnotation]: podHash(manifest),
       ...(owner === undefined ? {} : { [playOwnerAnnotation]: `${owner.kind}/${owner.name}` }),
+      ...(manifest.jobMark === undefined ? {} : { [playJobAnnotation]: manifest.jobMark }),
       ...(server === undefined ? {} : { [playServerAnnotation]: server }),
     },
     linux: {

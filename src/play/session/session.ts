@@ -2,6 +2,7 @@
 import type { PodSandbox } from "../../domain/cri.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { refuseUnserved } from "../pod-config/server-features.js";
+import { refuseChangedJobs } from "../controllers/changed-jobs.js";
 import { CronRunner } from "../controllers/cron-runner.js";
 import {
   type JobEnvironment,
@@ -87,13 +88,11 @@ export class Session implements AsyncDisposable {
    */
   async apply(workloads: Wanted, options: { readonly keep: boolean }, signal: AbortSignal): Promise<void> {
     const jobs = [...workloads.jobs, ...workloads.cronJobs.map(({ job }) => job)];
-    refuseUnserved(
-      [...workloads.pods, ...jobs.map(({ source, template: { pod } }) => ({ source, pod }))],
-      this.deps.features,
-    );
-    const hasPods = workloads.pods.length > 0;
+    refuseUnserved([...workloads.pods, ...jobs.map(({ template }) => template)], this.deps.features);
+    const hasPods = workloads.pods.length > 0 || workloads.jobs.length > 0;
     const listed = hasPods ? await this.deps.client.listPodSandboxes({}, signal) : [];
     refuseSharedUids(workloads.pods, listed);
+    refuseChangedJobs(workloads.jobs, listed);
     await using application = new Application(this.kubelet, this.deps, options, signal);
     const apply = (manifest: Manifest, before?: readonly PodSandbox[]): Promise<void> => {
       this.#manifests = [...this.#manifests, manifest];

@@ -12,7 +12,7 @@ import { makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
 const deployment =
-  "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: n}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, " +
+  "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: 'n'}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, " +
   "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'busybox:1'}]}}}}";
 const pod =
   "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {containers: [{name: c, image: 'busybox:1'}]}}";
