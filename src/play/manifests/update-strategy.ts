@@ -2,31 +2,9 @@
 import { hostPortsOf } from "./check-ports.js";
 import { makePod } from "./make-pod.js";
 import type { UpdateStrategy } from "./manifest.js";
-import { notNegative } from "./readers.js";
-import { type Problem, type Reader, type TypeOf, malformed, object, oneOf } from "./schema.js";
+import { type Problem, type TypeOf, malformed } from "./schema.js";
+import type { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./strategy-schema.js";
 import type { PodTemplate } from "./workloads.js";
-
-/** A number, or a percentage as text. */
-const count: Reader<number | string> = (value, path, problems) => {
-  if (typeof value === "number") return notNegative(value, path, problems);
-  if (typeof value === "string" && /^\d{1,9}%$/.test(value)) return value;
-  problems.push(malformed(path, 'must be a whole number, or a percentage such as "25%"'));
-  return undefined;
-};
-const limits = object({ maxSurge: count, maxUnavailable: count });
-
-export const deploymentStrategy = object({
-  type: oneOf(["RollingUpdate", "Recreate"]),
-  rollingUpdate: limits,
-});
-export const daemonSetStrategy = object({
-  type: oneOf(["RollingUpdate", "OnDelete"]),
-  rollingUpdate: limits,
-});
-export const statefulSetStrategy = object({
-  type: oneOf(["RollingUpdate", "OnDelete"]),
-  rollingUpdate: object({ partition: notNegative, maxUnavailable: count }),
-});
 
 interface Times {
   readonly minReadySeconds?: number | undefined;

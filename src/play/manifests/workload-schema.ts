@@ -19,7 +19,7 @@ import {
   passedOver,
   string,
 } from "./schema.js";
-import { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./update-strategy.js";
+import { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./strategy-schema.js";
 
 const matchLabels = byQualifiedKey(string(labelValue));
 const selector = object({

@@ -12,7 +12,7 @@ import { makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
 const deployment =
-  "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: 'n'}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, " +
+  "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: ns}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, " +
   "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'busybox:1'}]}}}}";
 const pod =
   "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {containers: [{name: c, image: 'busybox:1'}]}}";
@@ -28,7 +28,7 @@ test("listPlays() names stored plays, all pods of play, and which process keeps 
     await session.apply(await readWorkloads(texts), { keep: false }, signal);
   }
   const stored = { replicas: [], schedule: false, localVolumes: false, fast: false };
-  const names = new Set(["n Deployment/d", "n Deployment/none"]);
+  const names = new Set(["ns Deployment/d", "ns Deployment/none"]);
   const id = await store.save({ ...stored, files: [{ name: "d.yaml", text: "" }], workloads: [...names] });
   const list = () => listPlays({ ...deps, store }, signal);
   const keptBy = async (): Promise<readonly (string | undefined)[][]> => {
@@ -44,10 +44,10 @@ test("listPlays() names stored plays, all pods of play, and which process keeps 
     isSupervisorAlive: false,
     plays: [
       {
-        ...{ id, files: ["d.yaml"], namespaces: ["n"], workloads: [...names] },
+        ...{ id, files: ["d.yaml"], namespaces: ["ns"], workloads: [...names] },
         pods: cri.sandboxes.flatMap(({ config: { metadata } }) => {
           const { namespace = "", name = "", uid = "" } = metadata ?? {};
-          const of = { workload: "n Deployment/d", keptBy: "attached play", process: "process 1" };
+          const of = { workload: "ns Deployment/d", keptBy: "attached play", process: "process 1" };
           return name === "p" ? [] : [{ key: { namespace, name, uid }, ...of }];
         }),
       },
@@ -68,13 +68,13 @@ test("listPlays() names stored plays, all pods of play, and which process keeps 
   });
   const supervised = ["supervisor", "process 1"];
   const expected = [
-    ["n/d-0", ...supervised],
-    ["n/d-1", ...supervised],
+    ["ns/d-0", ...supervised],
+    ["ns/d-1", ...supervised],
     ["default/p", ...attached],
   ];
   assert.deepEqual(await keptBy(), expected);
   const claim = await holdClaim(store.directory, names);
-  assert.deepEqual((await keptBy())[0], ["n/d-0", ...attached]);
+  assert.deepEqual((await keptBy())[0], ["ns/d-0", ...attached]);
   await claim.release();
 
   for (const [owner, is] of [
