@@ -6,7 +6,7 @@ import { inBackground } from "../../lib/sync/in-background.js";
 import { connect } from "../cri/client.js";
 import { readRemoval } from "../manifests/read-manifests.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";
-import { podsToRemove, removePods } from "../session/remove-pods.js";
+import { podsToRemove, removePods, takenFromSupervisor } from "../session/remove-pods.js";
 import { PlayStore, namesToRemove } from "../store/play-store.js";
 import { type PlayContext, type PlayIo, type PlayOptions, readFilesOf } from "./play-context.js";
 import { podDeps } from "./play-deps.js";
@@ -52,17 +52,16 @@ async function down(context: PlayContext): Promise<number> {
     const status = inBackground(client.status(signal));
     const removal = await readRemoval(await readFilesOf(context));
     const server = await status; // So that a missing server is the first error.
-    const names = namesToRemove(removal);
-    await store.release(names, report);
     const paths = { endpoint: options.endpoint, dockerEndpoint: options.dockerEndpoint, directories, report };
     await using access = await openEngineAccess(client, server, paths, signal);
     const deps = podDeps(client, access, { report });
-    const { pods, missing } = await podsToRemove(removal, deps, signal);
-    for (const { kind, namespace, name } of missing)
-      report(`${namespace}/${name}: no pod of the ${kind} is there`);
-    if (pods.length + missing.length === 0) report("no object of the files makes pods: nothing to remove");
-    const { failed } = await removePods(pods, deps, signal, options);
-    await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
+    const { failed } = await takenFromSupervisor(store, namesToRemove(removal), report, async () => {
+      const { pods, missing } = await podsToRemove(removal, deps, signal);
+      for (const { kind, namespace, name } of missing)
+        report(`${namespace}/${name}: no pod of the ${kind} is there`);
+      if (pods.length + missing.length === 0) report("no object of the files makes pods: nothing to remove");
+      return removePods(pods, deps, signal, options);
+    });
     return failed > 0 ? 1 : 0;
   } finally {
     client.close();

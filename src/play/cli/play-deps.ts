@@ -36,7 +36,8 @@ export function podDeps(
     dial,
     ...(engine === undefined ? {} : { answers: engine.answers }),
   });
-  return { client, files, mounted, directories, report, handlers, clock: systemClock };
+  const processes = playProcesses();
+  return { client, files, mounted, directories, report, handlers, clock: systemClock, processes };
 }
 
 /** Each call of the result is for another play. `status`: the server's. Throws when it does not answer. */
@@ -56,7 +57,6 @@ export async function readKubeletDeps(
     },
     ...(engine?.seesNamespaces === false ? { redirect: refuseRedirects } : {}),
     credentials: dockerCredentials(report),
-    processes: playProcesses(),
   };
   return ({ fast = false }) => ({
     ...deps,

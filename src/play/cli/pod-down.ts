@@ -7,7 +7,7 @@ import { listPodRecords } from "../node/pod-record.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";
 import { findPod, findPods } from "../pod-commands/find-pod.js";
 import { hasLabels, type PodSelection } from "../pod-commands/pod-names.js";
-import { podsToRemove, removePods } from "../session/remove-pods.js";
+import { podsToRemove, removePods, takenFromSupervisor } from "../session/remove-pods.js";
 import { PlayStore, workloadName } from "../store/play-store.js";
 import { isKind, ShimError } from "../../lib/errors.js";
 import { podDeps } from "./play-deps.js";
@@ -37,14 +37,14 @@ export async function removeNamed(
     ...owners.map(workloadName),
     ...(isAll(selection) ? await storedNames(selection, store) : []),
   ]);
-  await store.release(names, report);
-  const wanted = { pods: keys.map((key) => ({ source: "", key })), owners };
-  const { pods, missing } = await podsToRemove(wanted, deps, signal);
-  for (const { kind, namespace, name } of missing)
-    report(`${namespace}/${name}: no pod of the ${kind} is there`);
-  if (pods.length + missing.length === 0) report("no pod of play is there: nothing to remove");
-  const { failed } = await removePods(pods, deps, signal, { graceSeconds });
-  await store.release(names, () => undefined); // An attached play may have stored them meanwhile.
+  const { failed } = await takenFromSupervisor(store, names, report, async () => {
+    const wanted = { pods: keys.map((key) => ({ source: "", key })), owners };
+    const { pods, missing } = await podsToRemove(wanted, deps, signal);
+    for (const { kind, namespace, name } of missing)
+      report(`${namespace}/${name}: no pod of the ${kind} is there`);
+    if (pods.length + missing.length === 0) report("no pod of play is there: nothing to remove");
+    return removePods(pods, deps, signal, { graceSeconds });
+  });
   return failed > 0 ? 1 : 0;
 }
 

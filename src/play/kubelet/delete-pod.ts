@@ -2,13 +2,23 @@
 import { messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
-import { logDirectory, mountedDirectory, ownerPath, podDirectory, podId } from "../pod-config/pod-paths.js";
+import {
+  logDirectory,
+  mountedDirectory,
+  ownerPath,
+  podDirectory,
+  podId,
+  startingPath,
+} from "../pod-config/pod-paths.js";
+import { pause } from "./clock.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill-containers.js";
 import { type ObservedPod, podIpOf } from "../pod-rules/observed-pod.js";
 import { observePod } from "./observe.js";
 import { isOfThisServer, readPodRecord } from "../node/pod-record.js";
 import type { PodAccess, PodEvents } from "./kubelet-deps.js";
+
+const pollMs = 50;
 
 export interface DeleteOptions {
   /** In place of the pod's own grace period. */
@@ -41,6 +51,8 @@ export async function deletePod(
   signal: AbortSignal,
   options: DeleteOptions = {},
 ): Promise<Deleted> {
+  for (const uid of [key.uid, ...(options.otherUids ?? [])])
+    await untilNothingStarts({ ...key, uid }, deps, signal, options);
   const observed = await observePod(deps, key, signal);
   const own = observed.sandboxes.filter(({ playHash }) => playHash !== undefined);
   const foreign = observed.sandboxes.length - own.length;
@@ -61,6 +73,28 @@ export async function deletePod(
     deps.directories.places?.delete(uid); // If it is made again, then here.
   }
   return { own: own.length, foreign, hadFiles, kept };
+}
+
+/**
+ * What another play has under way for the pod does not show yet, and would be left. It loses the pod, and is waited for.
+ */
+async function untilNothingStarts(
+  key: PodKey,
+  deps: PodAccess & PodEvents,
+  signal: AbortSignal,
+  { nextOwner }: DeleteOptions,
+): Promise<void> {
+  if (!isPartOfPath(key)) return;
+  const { files, directories, processes, clock } = deps;
+  for (let isTold = false; ; isTold = true) {
+    const marks = await files.list(startingPath(directories, key));
+    const others = marks.filter((mark) => mark !== processes.own);
+    const alive = await Promise.all(others.map((mark) => processes.isAlive(mark)));
+    if (!alive.includes(true) || !(await isOfThisServer(key.uid, deps))) return;
+    if (!isTold) await changeOwner(key, nextOwner, deps);
+    await pause(pollMs, clock, signal);
+    signal.throwIfAborted();
+  }
 }
 
 /** Names that come from the CRI may be anything: no files are removed under such a one. */

@@ -23,6 +23,7 @@ export interface PodAccess {
   readonly directories: Directories;
   readonly handlers: Handlers;
   readonly clock: Clock;
+  readonly processes: PlayProcesses;
 }
 
 /** What containers are made from, beside their manifest. */
@@ -38,7 +39,6 @@ export interface ContainerSources {
 export interface Ownership {
   /** The play whose mark the pods get. */
   readonly playId: string;
-  readonly processes: PlayProcesses;
 }
 
 export interface PodEvents {

@@ -76,7 +76,7 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
 export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<Manifest | undefined> {
   const path = recordPath(deps.directories, { uid });
   const text = await deps.files.readFile(path, limitBytes);
-  return text === undefined ? undefined : parseRecord(text, path, uid);
+  return text === undefined ? undefined : parseRecord(text, path, uid).manifest;
 }
 
 /**
@@ -95,6 +95,11 @@ export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<
   }
 }
 
+export interface ListedRecord extends Manifest {
+  /** See `isOfThisServer`. */
+  readonly isOfThisServer: boolean;
+}
+
 /** All pods that play keeps, also those whose containers are gone. A record that cannot be read is reported. */
 export async function listPodRecords({
   report,
@@ -102,14 +107,18 @@ export async function listPodRecords({
 }: PodRecordDeps & {
   readonly files: Pick<HostFiles, "list">;
   readonly report: (line: string) => void;
-}): Promise<readonly Manifest[]> {
-  const records: Manifest[] = [];
+}): Promise<readonly ListedRecord[]> {
+  const records: ListedRecord[] = [];
+  const { sharedBy } = deps.directories;
   // What is no uid is beside the directories of pods.
   const uids = (await deps.files.list(deps.directories.state)).filter((name) => podUid(name) === undefined);
   for (const uid of uids) {
     try {
-      const record = await readPodRecord(uid, deps);
-      if (record !== undefined) records.push(record);
+      const path = recordPath(deps.directories, { uid });
+      const text = await deps.files.readFile(path, limitBytes);
+      if (text === undefined) continue;
+      const { manifest, server } = parseRecord(text, path, uid);
+      records.push({ ...manifest, isOfThisServer: sharedBy === undefined || server === sharedBy });
     } catch (error) {
       report(messageOf(error));
     }
@@ -117,7 +126,11 @@ export async function listPodRecords({
   return records;
 }
 
-function parseRecord(text: string, path: string, uid: string): Manifest {
+function parseRecord(
+  text: string,
+  path: string,
+  uid: string,
+): { readonly manifest: Manifest; readonly server: string | undefined } {
   const problems: Problem[] = [];
   let read: TypeOf<typeof record> | undefined;
   try {
@@ -133,13 +146,14 @@ function parseRecord(text: string, path: string, uid: string): Manifest {
     const remedy = "play the manifest again, or remove the pod by the program that wrote it";
     throw new ShimError("invalid", `read "${path}": ${what}: damaged, or of another version; ${remedy}`);
   }
-  const { source, hash, key, owner, pod, configMaps, binaryKeys, secrets } = read;
+  const { source, server, hash, key, owner, pod, configMaps, binaryKeys, secrets } = read;
   const objects = {
     configMaps: new Map(Object.entries(configMaps)),
     secrets: new Map(Object.entries(secrets)),
     ...(binaryKeys === undefined ? {} : { binaryKeys: new Map(Object.entries(binaryKeys)) }),
   };
-  return { source, hash, key, pod, objects, ...(owner === undefined ? {} : { owner }) };
+  const manifest = { source, hash, key, pod, objects, ...(owner === undefined ? {} : { owner }) };
+  return { manifest, server };
 }
 
 function encodeObjects({ configMaps, binaryKeys, secrets }: PodObjects): object {

@@ -4,7 +4,7 @@ import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
 import { type PlayProcesses, processOf } from "../kubelet/pod-owner.js";
 import { type Owner, type PodKey, nameOf } from "../manifests/manifest.js";
 import { podUid } from "../manifests/names.js";
-import { isOfThisServer, listPodRecords } from "../node/pod-record.js";
+import { listPodRecords } from "../node/pod-record.js";
 import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 import { ownerPath } from "../pod-config/pod-paths.js";
 import { listClaims } from "../store/play-claims.js";
@@ -101,8 +101,8 @@ async function foundPods(
     const [kind = "", ownerName] = annotations[playOwnerAnnotation]?.split("/") ?? [];
     found.set(nameOf(key), { key, ...(ownerName === undefined ? {} : { owner: { kind, name: ownerName } }) });
   }
-  for (const { key, owner } of await listPodRecords(deps))
-    if (!found.has(nameOf(key)) && (await isOfThisServer(key.uid, deps)))
+  for (const { key, owner, isOfThisServer } of await listPodRecords(deps))
+    if (!found.has(nameOf(key)) && isOfThisServer)
       found.set(nameOf(key), { key, ...(owner === undefined ? {} : { owner }) });
   return [...found].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, pod]) => pod);
 }

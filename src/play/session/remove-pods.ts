@@ -3,18 +3,22 @@ import { messageOf } from "../../lib/errors.js";
 import { type DeleteOptions, deletePod } from "../kubelet/delete-pod.js";
 import type { EventSink } from "../kubelet/events.js";
 import type { PodAccess, Reports } from "../kubelet/kubelet-deps.js";
-import { isOfThisServer, listPodRecords } from "../node/pod-record.js";
+import { listPodRecords } from "../node/pod-record.js";
 import { type Manifest, type PodKey, nameOf } from "../manifests/manifest.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readRemoval } from "../manifests/read-manifests.js";
 import type { Removal } from "../manifests/workloads.js";
 import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+import { holdClaim } from "../store/play-claims.js";
+import { type PlayStore, workloadName } from "../store/play-store.js";
 
 type Owned = Removal["owners"][number];
 
 export interface PodToRemove {
   readonly source: string;
   readonly key: PodKey;
+  /** See `workloadName`. */
+  readonly workload: string;
   /** Under which play has files of it, too. */
   readonly otherUids: readonly string[];
 }
@@ -28,23 +32,21 @@ export async function podsToRemove(
   deps: Pick<PodAccess, "client" | "files" | "directories"> & Reports,
   signal: AbortSignal,
 ): Promise<{ readonly pods: readonly PodToRemove[]; readonly missing: readonly Owned[] }> {
-  const owners = new Map(
-    removal.owners.map((owner) => [`${owner.namespace} ${owner.kind}/${owner.name}`, owner]),
-  );
+  const owners = new Map(removal.owners.map((owner) => [workloadName(owner), owner]));
   const found = new Map<string, PodToRemove>();
   const present = new Set<Owned>();
-  const add = ({ source, key }: Pick<PodToRemove, "source" | "key">): void => {
+  const add = ({ source, key, workload }: Omit<PodToRemove, "otherUids">): void => {
     const before = found.get(nameOf(key));
     const pod = before ?? { source, key, otherUids: [] };
     const otherUids = key.uid === pod.key.uid ? pod.otherUids : [...pod.otherUids, key.uid];
-    found.set(nameOf(key), { ...pod, otherUids });
+    found.set(nameOf(key), { ...pod, workload, otherUids });
   };
-  for (const pod of removal.pods) add(pod);
+  for (const pod of removal.pods) add({ ...pod, workload: workloadName({ ...pod.key, kind: "Pod" }) });
   const addOwned = (key: PodKey, kindAndName = ""): void => {
     const owner = owners.get(`${key.namespace} ${kindAndName}`);
     if (owner === undefined) return;
     present.add(owner);
-    add({ source: owner.source, key });
+    add({ source: owner.source, key, workload: workloadName(owner) });
   };
   const listed = owners.size === 0 ? [] : await deps.client.listPodSandboxes({}, signal);
   for (const { metadata, annotations } of listed) {
@@ -53,9 +55,11 @@ export async function podsToRemove(
       addOwned({ namespace, name, uid }, annotations[playOwnerAnnotation]);
   }
   const isAsked = owners.size > 0 || removal.pods.length > 0;
-  for (const { source, key, owner } of isAsked ? await listPodRecords(deps) : []) {
-    if (!(await isOfThisServer(key.uid, deps))) continue;
-    if (found.has(nameOf(key))) add({ source, key });
+  for (const { source, key, owner, isOfThisServer } of isAsked ? await listPodRecords(deps) : []) {
+    if (!isOfThisServer) continue;
+    const { namespace, name } = key;
+    const workload = workloadName({ namespace, ...(owner ?? { kind: "Pod", name }) });
+    if (found.has(nameOf(key))) add({ source, key, workload });
     if (owner !== undefined) addOwned(key, `${owner.kind}/${owner.name}`);
   }
   return { pods: [...found.values()], missing: removal.owners.filter((owner) => !present.has(owner)) };
@@ -64,15 +68,20 @@ export async function podsToRemove(
 /** A removal that is faster says nothing on its way. */
 const quietMs = 3000;
 
-/** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
-export async function removePods(
-  pods: readonly (Pick<PodToRemove, "key"> & Partial<PodToRemove>)[],
+/**
+ * Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. `left`: those that were
+ * not removed because `signal` has aborted, which is reported; they count as failed.
+ */
+export async function removePods<T extends Pick<PodToRemove, "key"> & Partial<PodToRemove>>(
+  pods: readonly T[],
   deps: PodAccess & Reports,
   signal: AbortSignal,
   { graceSeconds }: Pick<DeleteOptions, "graceSeconds"> = {},
-): Promise<{ readonly failed: number }> {
+): Promise<{ readonly failed: number; readonly left: readonly T[] }> {
+  const left: T[] = [];
   const failures = await Promise.all(
-    pods.map(async ({ key, otherUids = [] }) => {
+    pods.map(async (one) => {
+      const { key, otherUids = [] } = one;
       const pod = nameOf(key);
       const stopping: string[] = [];
       const event: EventSink = (_type, reason, _message, container = "") => {
@@ -98,15 +107,47 @@ export async function removePods(
         else deps.report(hadFiles ? `${pod}: removed; its containers were gone` : `${pod}: not there`);
         return 0;
       } catch (error) {
-        if (signal.aborted) throw error;
-        deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
+        if (signal.aborted) left.push(one);
+        else deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
         return 1;
       } finally {
         cancel();
       }
     }),
   );
-  return { failed: failures.filter((count) => count > 0).length };
+  if (left.length > 0) deps.report(`interrupted; not removed: ${left.map(keyName).join(", ")}`);
+  return { failed: failures.filter((count) => count > 0).length, left };
+}
+
+/**
+ * The supervisor leaves the workloads `names` alone while `work` removes them. It has those again of which something is
+ * left, and all when `work` fails or this process is killed; from the others it has nothing any more.
+ */
+export async function takenFromSupervisor<
+  T extends { readonly left: readonly Pick<PodToRemove, "workload">[] },
+>(
+  store: PlayStore,
+  names: ReadonlySet<string>,
+  report: (line: string) => void,
+  work: () => Promise<T>,
+): Promise<T> {
+  const stored = await store.list(report);
+  const isKept = stored.some(({ workloads }) => workloads.some((name) => names.has(name)));
+  const claim = isKept ? await holdClaim(store.directory, names) : undefined;
+  let left = names;
+  try {
+    const result = await work();
+    left = new Set(result.left.map(({ workload }) => workload));
+    // Also what an attached play has stored meanwhile.
+    await store.release(new Set([...names].filter((name) => !left.has(name))), () => undefined);
+    return result;
+  } finally {
+    if (left.size === 0) await claim?.release();
+    else if (claim !== undefined) {
+      report(`the supervisor goes on with ${[...left].join(", ")}`);
+      await claim.abandon();
+    }
+  }
 }
 
 /**
@@ -125,7 +166,9 @@ export async function removeSurplus(
   // Those of maxSurge are removed when the change of the workload is over.
   const wanted = new Set(pods.flatMap(({ key, update }) => [{ key }, ...(update?.surge ?? [])].map(keyName)));
   const surplus = there.filter((pod) => !wanted.has(keyName(pod)));
-  return removePods(surplus, deps, signal);
+  const { failed, left } = await removePods(surplus, deps, signal);
+  if (left.length > 0) signal.throwIfAborted();
+  return { failed };
 }
 
 function keyName({ key }: Pick<PodToRemove, "key">): string {

@@ -581,7 +581,7 @@ describe("removePods()", () => {
     await fixture.cri.runPodSandbox({ metadata: { name, namespace, uid, attempt: 0 }, labels }, "");
     fixture.files.paths.add("/state/uid-1");
     fixture.cri.calls.length = 0;
-    assert.deepEqual(await removePods([{ source: "f", key }], fixture.deps, signal), { failed: 1 });
+    assert.equal((await removePods([{ source: "f", key }], fixture.deps, signal)).failed, 1);
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
@@ -646,7 +646,7 @@ describe("removePods()", () => {
       { source: "f", key: { ...key, name: "other", uid: "uid-2" } },
       { source: "f", key },
     ];
-    assert.deepEqual(await removePods(pods, fixture.deps, signal), { failed: 1 });
+    assert.equal((await removePods(pods, fixture.deps, signal)).failed, 1);
     assert.deepEqual(fixture.reports.slice(-2), [
       "default/other: not there",
       "default/web: cannot be removed: it broke",

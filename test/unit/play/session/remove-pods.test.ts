@@ -6,6 +6,7 @@ import { Session } from "../../../../src/play/session/session.js";
 import { namesOf } from "../../../../src/play/store/play-store.js";
 import { serverDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
 import { PodSandboxState } from "../../../../src/domain/cri.js";
+import { until } from "../../../fakes/turns.js";
 import { FakeCri, makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
@@ -41,7 +42,7 @@ test("removePods() gives the grace period that is asked for, and says what it wa
   await clock.advance(200);
   assert.deepEqual(reports, ["default/d-0: waiting for the end of c"]);
   stop();
-  assert.deepEqual([await removal, graces], [{ failed: 0 }, [7]]);
+  assert.deepEqual([await removal, graces], [{ failed: 0, left: [] }, [7]]);
 });
 
 for (const fails of [false, true]) {
@@ -113,18 +114,18 @@ test("files of a pod without containers here stay where another CRI server may h
     [other.pods.map(({ key }) => key.name), other.missing.map(({ name }) => name)],
     [["p"], ["d"]],
   );
-  assert.deepEqual(await removePods(other.pods, shared("other"), signal), { failed: 1 });
+  assert.deepEqual(await removePods(other.pods, shared("other"), signal), { failed: 1, left: [] });
   assert.deepEqual(reports.splice(0), [
     "default/p: not removed: /state/u-1: its containers are gone, or at another CRI server",
   ]);
   assert.deepEqual([...files.paths], before);
   const record = files.texts.get("/state/u-1/pod.json") ?? "";
   files.texts.set("/state/u-1/pod.json", "{");
-  assert.deepEqual(await removePods(other.pods, shared("one"), signal), { failed: 1 });
+  assert.deepEqual(await removePods(other.pods, shared("one"), signal), { failed: 1, left: [] });
   assert.match(reports.splice(0).join(), /^default\/p: not removed: \/state\/u-1: its containers are gone/);
   files.texts.set("/state/u-1/pod.json", record);
   const own = await podsToRemove(removal, shared("one"), signal);
-  assert.deepEqual(await removePods(own.pods, shared("one"), signal), { failed: 0 });
+  assert.deepEqual(await removePods(own.pods, shared("one"), signal), { failed: 0, left: [] });
   assert.deepEqual([...files.paths], []);
 });
 
@@ -225,7 +226,56 @@ test("pods of a socket that the node has no more go on at another one with their
   const { pods } = await podsToRemove(await readRemoval(texts), now, signal);
   const removal = removePods(pods, now, signal);
   await clock.advance(40_000);
-  assert.deepEqual(await removal, { failed: 0 });
+  assert.deepEqual(await removal, { failed: 0, left: [] });
   assert.deepEqual([...files.paths], []);
   assert.deepEqual(reports.at(-1), "default/p: removed");
+});
+
+test("--down beside the first sandbox of another play waits until that is there, and leaves nothing", async () => {
+  const { cri, files, deps, clock } = makeFixture();
+  const texts = [{ name: "f.yaml", text: deployment(1)[0]?.text ?? "" }];
+  let make = (): void => undefined;
+  const isMade = new Promise<void>((resolve) => (make = resolve));
+  const run = cri.runPodSandbox.bind(cri);
+  let isAsked = false;
+  cri.runPodSandbox = async (...request) => {
+    isAsked = true;
+    await isMade;
+    return run(...request);
+  };
+  await using session = new Session(deps);
+  const workloads = await readWorkloads(texts);
+  const applied = assert.rejects(
+    session.apply(workloads, { keep: false }, signal),
+    /another play has removed the pod/,
+  );
+  await until("the sandbox is being made", () => isAsked);
+  const other = { ...deps, processes: { ...deps.processes, own: "2" } };
+  let hasEnded = false;
+  const removal = removePods(workloads.pods, other, signal).finally(() => (hasEnded = true));
+  await clock.advance(1000);
+  const hasNotWaited = hasEnded;
+  make();
+  await clock.advance(1000);
+  assert.equal(hasNotWaited, false);
+  await Promise.all([removal, applied]);
+  assert.deepEqual(cri.sandboxes, []);
+  assert.deepEqual([...files.paths], []);
+});
+
+test("podsToRemove() reads each record once", async () => {
+  const { files, deps } = makeFixture();
+  const shared = { ...deps, directories: { ...deps.directories, sharedBy: "one" } };
+  {
+    await using session = new Session(shared);
+    await session.apply(await readWorkloads(deployment(2)), { keep: false }, signal);
+  }
+  const read = files.readFile;
+  const paths: string[] = [];
+  Object.assign(files, { readFile: (path: string) => (paths.push(path), read(path)) });
+  await podsToRemove(await readRemoval(deployment(2)), shared, signal);
+  assert.deepEqual(
+    paths.map((path) => path.split("/").at(-1)),
+    ["pod.json", "pod.json"],
+  );
 });

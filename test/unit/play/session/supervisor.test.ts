@@ -3,11 +3,14 @@ import { appendFileSync, existsSync } from "node:fs";
 import { readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { orAbort } from "../../../../src/lib/abort.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
 import type { ManifestFile } from "../../../../src/play/manifests/documents.js";
 import { readRemoval, readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { PlayStore, type StoredPlay, namesToRemove, namesOf } from "../../../../src/play/store/play-store.js";
 import { type HeldClaim, holdClaim, listClaims } from "../../../../src/play/store/play-claims.js";
+import { podsToRemove, removePods, takenFromSupervisor } from "../../../../src/play/session/remove-pods.js";
 import { supervise } from "../../../../src/play/session/supervisor.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -182,8 +185,10 @@ async function attach(all: Supervised, claimed: readonly string[]): Promise<Held
   return claim;
 }
 
-function ownerOf({ cri }: Supervised): string {
-  const [sandbox] = cri.sandboxes;
+function ownerOf({ cri }: Supervised, name?: string): string {
+  const sandbox = cri.sandboxes.find(
+    ({ config }) => (name ?? config.metadata?.name) === config.metadata?.name,
+  );
   return `/state/${sandbox?.config.metadata?.uid ?? ""}/owner`;
 }
 
@@ -380,4 +385,45 @@ test("supervise() reports a damaged play once, also when its log is beside the p
   await until("the other runs", () => started(all, "c-b") === 1);
   assert.equal(all.lines.filter((line) => line.includes("damaged")).length, 1);
   assert.ok(lists <= 4, `${lists} looks`);
+});
+
+test("what an interrupted --down has not removed is named, and the supervisor has it again", async (t) => {
+  const play = await playOf(pod("a"), pod("b"));
+  const all = await supervised(t, [play]);
+  const { cri, store, files, reports } = all;
+  await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
+  const owner = ownerOf(all, "a");
+  await until("it is kept", () => files.texts.get(owner) === "supervised-1");
+  const stop = cri.stopContainer.bind(cri);
+  const isStopping = new Promise<void>((resolve) => {
+    cri.stopContainer = async (id: string, graceSeconds: number, call?: AbortSignal) => {
+      if (!id.includes("c-a")) return stop(id, graceSeconds);
+      resolve();
+      return orAbort(new Promise(() => undefined), call ?? new AbortController().signal);
+    };
+  });
+  const removal = await readRemoval(play.files);
+  const interrupt = new AbortController();
+  const down = takenFromSupervisor(
+    store,
+    namesToRemove(removal),
+    (line) => reports.push(line),
+    async () => {
+      const { pods } = await podsToRemove(removal, all.deps, interrupt.signal);
+      return removePods(pods, all.deps, interrupt.signal);
+    },
+  );
+  await isStopping;
+  await until("the other is removed", () => all.sandboxes().length === 1);
+  assert.equal(files.texts.get(owner), undefined);
+  interrupt.abort(new ShimError("cancelled", "interrupted"));
+  await down;
+  assert.deepEqual(reports, [
+    "default/b: removed",
+    "interrupted; not removed: default/a",
+    "the supervisor goes on with default Pod/a",
+  ]);
+  await until("it is kept again", () => files.texts.get(owner) === "supervised-1");
+  const kept = (await store.list(refuse)).map(({ workloads }) => workloads);
+  assert.deepEqual(kept, [["default Pod/a"]]);
 });
