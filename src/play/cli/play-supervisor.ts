@@ -7,7 +7,9 @@ import { ShimError, isKind, messageOf } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { ownFiles } from "../../lib/own-files.js";
 import { isServed } from "../../lib/unix-socket.js";
+import type { StatusResponse } from "../../domain/cri.js";
 import { connect } from "../cri/client.js";
+import { readReach } from "../remote-engine/reach.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import type { PlayStore } from "../store/play-store.js";
@@ -37,28 +39,35 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
   const client = connect(options.endpoint);
   let access: EngineAccess | undefined;
   try {
-    const kubeletDeps = await whenServed(
-      async () => {
-        await access?.[Symbol.asyncDispose]();
-        const status = await client.status(signal);
-        const { endpoint, dockerEndpoint } = options;
-        const paths = { endpoint, dockerEndpoint, directories, report };
-        access = await openEngineAccess(client, status, paths, signal);
-        return readKubeletDeps(client, access, { report, status }, signal);
-      },
-      report,
-      signal,
-    );
     const show = (kubelet: Kubelet): Disposable => {
       const deps = { screen, output: screen, environment: process.env, clock: systemClock };
       return kubelet.listen(new LiveTable({ ...deps, pods: () => kubelet.pods }));
     };
-    const { node } = kubeletDeps({}); // All plays have the same one.
-    const renewNode = async (): Promise<void> => {
-      if (access !== undefined) await renewFacts(node, access);
-    };
-    await supervise({ store, kubeletDeps, renewNode, show, report }, signal);
-    return 0;
+    for (;;) {
+      let server = "";
+      const kubeletDeps = await whenServed(
+        async () => {
+          await access?.[Symbol.asyncDispose]();
+          access = undefined;
+          const status = await client.status(signal);
+          server = identityOf(status);
+          const { endpoint, dockerEndpoint } = options;
+          const paths = { endpoint, dockerEndpoint, directories, report };
+          access = await openEngineAccess(client, status, paths, signal);
+          return readKubeletDeps(client, access, { report, status }, signal);
+        },
+        report,
+        signal,
+      );
+      const isSameServer = async (): Promise<boolean> => identityOf(await client.status(signal)) === server;
+      const { node } = kubeletDeps({}); // All plays have the same one.
+      const renewNode = async (): Promise<void> => {
+        if (access !== undefined) await renewFacts(node, access);
+      };
+      const deps = { store, kubeletDeps, renewNode, isSameServer, show, report };
+      if ((await supervise(deps, signal)) === "ended") return 0;
+      report("the socket leads to another CRI server or engine now: beginning anew");
+    }
   } catch (error) {
     if (signal.aborted) return 0;
     if (!isKind(error, "conflict")) throw error;
@@ -68,6 +77,11 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
     await access?.[Symbol.asyncDispose]();
     client.close();
   }
+}
+
+/** What play's choices depend on: where the engine is, and what the server can do. */
+function identityOf({ info, runtime_handlers: handlers, features }: StatusResponse): string {
+  return JSON.stringify([readReach(info), handlers, features]);
 }
 
 /** The supervisor may be started before the CRI server, as after a reboot. */

@@ -30,7 +30,7 @@ export class RollingRunner {
 
   /** `name`: of the workload, for people. `pods`: all that it wants, by ordinal. */
   constructor(
-    private readonly name: string,
+    readonly name: string,
     private readonly update: UpdateStrategy,
     private readonly pods: readonly Manifest[],
     private readonly deps: RollingRunnerDeps,

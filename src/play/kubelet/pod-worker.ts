@@ -23,6 +23,9 @@ export interface WorkerDeps extends KubeletDeps {
 
 const unavailableMs = 1000;
 
+/** Reason of the event after which the server answers again. */
+export const serverBack = "ServerBack";
+
 export class PodWorker {
   readonly #stop = new AbortController();
   readonly #application: PodApplication;
@@ -154,7 +157,7 @@ export class PodWorker {
       try {
         nextAt = await this.deps.turns.run(signal, () => this.#turn(signal));
         this.#checkProgress(nextAt);
-        if (this.#isServerLost) this.#event("Normal", "ServerBack", "the CRI server and its engine are back");
+        if (this.#isServerLost) this.#event("Normal", serverBack, "the CRI server and its engine are back");
         this.#isServerLost = false;
       } catch (error) {
         if (signal.aborted || this.#application.hasFailed || this.#application.fails(error)) break;

@@ -124,7 +124,11 @@ export class Rollouts {
     for (const [id, runner] of this.#runners) {
       if (!runner.has(key)) continue;
       this.#runners.delete(id);
-      this.deps.inBackground(nameOf(key), this.#leave(runner));
+      if (this.deps.kubelet.pod(key)?.loss === "removed")
+        this.deps.report(
+          `${runner.name}: changes no further, because ${nameOf(key)} was removed; play again`,
+        );
+      this.deps.inBackground(runner.name, this.#leave(runner));
     }
   }
 

@@ -5,7 +5,9 @@ import { ShimError, messageOf } from "../../lib/errors.js";
 import { Notify } from "../../lib/sync/notify.js";
 import { DirectoryWatch } from "../../lib/files/directory-watch.js";
 import { type BoundSocket, bindUnixSocket } from "../../lib/unix-socket.js";
+import type { PodEvent } from "../kubelet/events.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
+import { serverBack } from "../kubelet/pod-worker.js";
 import { parseReplicas } from "../manifests/manifest-files.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
 import type { Workloads } from "../manifests/workloads.js";
@@ -26,6 +28,8 @@ export interface SupervisorDeps {
   readonly kubeletDeps: (play: StoredPlay) => PlayDeps;
   /** Reads what plays know about the node again. */
   readonly renewNode: () => Promise<void>;
+  /** Whether the server is the one of the beginning. Asked when it answers again after it did not. */
+  readonly isSameServer: () => Promise<boolean>;
   /** Shows what happens to the pods of one play, until the result ends it. */
   readonly show: (kubelet: Kubelet) => Disposable;
   /** Lines for people. */
@@ -36,21 +40,42 @@ export interface SupervisorDeps {
 const pollMs = 10_000;
 
 /**
- * Keeps all plays of the store until none is left, or `signal` aborts: then the pods run on. Throws `conflict`
- * when another supervisor does that.
+ * Keeps all plays of the store until none is left, or `signal` aborts, or the socket leads to another server: then the
+ * pods run on. Throws `conflict` when another supervisor does that.
  */
-export async function supervise(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
+export async function supervise(
+  deps: SupervisorDeps,
+  signal: AbortSignal,
+): Promise<"ended" | "another server"> {
   const { store } = deps;
+  const another = new AbortController();
+  using _ = linkAbort(signal, () => {
+    another.abort();
+  });
+  const onServerBack = (): void => {
+    deps.isSameServer().then(
+      (isSame) => {
+        if (!isSame) another.abort();
+      },
+      () => undefined, // It does not answer: asked again when it does.
+    );
+  };
   for (;;) {
     const present = await listen(store.socketPath);
     try {
-      await keepAll(deps, signal);
+      await keepAll({ ...deps, onServerBack }, another.signal);
     } finally {
       await present.end();
     }
+    if (signal.aborted) return "ended";
+    if (another.signal.aborted) return "another server";
     // A play that was stored meanwhile has found a supervisor.
-    if (signal.aborted || (await store.list(() => undefined)).length === 0) return;
+    if ((await store.list(() => undefined)).length === 0) return "ended";
   }
+}
+
+interface KeptDeps extends SupervisorDeps {
+  readonly onServerBack: () => void;
 }
 
 /** Shows other processes that there is a supervisor. */
@@ -67,7 +92,7 @@ async function listen(path: string): Promise<{ readonly end: () => Promise<void>
   };
 }
 
-async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void> {
+async function keepAll(deps: KeptDeps, signal: AbortSignal): Promise<void> {
   const plays = new Map<string, KeptPlay>();
   const reported = new Set<string>();
   const reportOnce = (line: string): void => {
@@ -95,7 +120,7 @@ async function keepAll(deps: SupervisorDeps, signal: AbortSignal): Promise<void>
 /** Answers whether there are plays to keep. */
 async function keepFound(
   plays: Map<string, KeptPlay>,
-  deps: SupervisorDeps,
+  deps: KeptDeps,
   report: (line: string) => void,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -136,13 +161,16 @@ class KeptPlay implements AsyncDisposable {
 
   constructor(
     play: StoredPlay,
-    private readonly deps: SupervisorDeps,
+    private readonly deps: KeptDeps,
   ) {
     const kubeletDeps = deps.kubeletDeps(play);
     this.#services = new Services([], kubeletDeps);
     this.#session = new Session({ ...kubeletDeps, services: this.#services });
     const { kubelet } = this.#session;
-    this.#listening = [this.#services.attach(kubelet), deps.show(kubelet)];
+    const onEvent = ({ reason }: PodEvent): void => {
+      if (reason === serverBack) deps.onServerBack();
+    };
+    this.#listening = [this.#services.attach(kubelet), deps.show(kubelet), kubelet.listen({ onEvent })];
   }
 
   /** The next `update` takes all pods again. */

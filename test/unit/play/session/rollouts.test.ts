@@ -3,7 +3,7 @@ import { type TestContext, test } from "node:test";
 import { ContainerState } from "../../../../src/domain/cri.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../../src/play/manifests/workloads.js";
-import { removeSurplus } from "../../../../src/play/session/remove-pods.js";
+import { removePods, removeSurplus } from "../../../../src/play/session/remove-pods.js";
 import { Session } from "../../../../src/play/session/session.js";
 import { type Fixture, makeFixture } from "../fake-cri.js";
 
@@ -141,6 +141,22 @@ test("a play from which another one takes the pods in the middle of a change cha
   const before = fixture.cri.calls.length;
   await fixture.clock.advance(120_000);
   assert.equal(fixture.cri.calls.length, before);
+});
+
+test("a change ends when a pod of the workload is removed, which is said", async (t) => {
+  const fixture = await played({ fields: one });
+  fixture.handlers.outcomes.set("v2 readiness", ["failure"]);
+  const session = await playedAgain(t, fixture, "v2", { fields: one });
+  const [pod] = session.manifests;
+  assert.equal(pod?.key.name, "d-0");
+  const removal = removePods([pod], fixture.deps, signal);
+  await fixture.clock.advance(120_000);
+  assert.equal((await removal).failed, 0);
+  assert.equal(running(fixture), "d-1:v1 d-2:v1 d-surge-0:v2");
+  assert.ok(
+    fixture.reports.includes("default/d: changes no further, because default/d-0 was removed; play again"),
+    String(fixture.reports),
+  );
 });
 
 test("without room for a pod beside the others, one lacks at a time, which is said", async (t) => {

@@ -36,7 +36,7 @@ interface Supervised extends Fixture {
   readonly lines: string[];
   /** How many plays there were at each renewal of the node's facts. */
   readonly renewals: readonly number[];
-  readonly running: Promise<void>;
+  readonly running: ReturnType<typeof supervise>;
   readonly stop: () => Promise<void>;
   readonly sandboxes: () => readonly string[];
 }
@@ -45,6 +45,7 @@ interface Options {
   readonly fixture?: Fixture;
   readonly prepare?: (store: PlayStore) => Promise<void>;
   readonly report?: (line: string, store: PlayStore) => void;
+  readonly isSameServer?: () => Promise<boolean>;
 }
 
 const shown = (): Disposable => ({ [Symbol.dispose]: () => undefined });
@@ -52,7 +53,7 @@ const shown = (): Disposable => ({ [Symbol.dispose]: () => undefined });
 async function supervised(
   t: TestContext,
   plays: readonly StoredPlay[],
-  { fixture = makeFixture(), prepare, report }: Options = {},
+  { fixture = makeFixture(), prepare, report, isSameServer = () => Promise.resolve(true) }: Options = {},
 ): Promise<Supervised> {
   const store = await storeOf(t);
   for (const play of plays) await store.save(play);
@@ -69,7 +70,7 @@ async function supervised(
         renewals.push(serial);
         return Promise.resolve();
       },
-      show: shown,
+      ...{ isSameServer, show: shown },
       report: (line) => {
         lines.push(line);
         report?.(line, store);
@@ -241,7 +242,8 @@ test("supervise() refuses to be the second one", async (t) => {
   const { store, ...all } = await supervised(t, [await playOf(pod("a"))]);
   await until("it runs", () => started(all, "c-a") === 1);
   const renewNode = (): Promise<void> => Promise.resolve();
-  const deps = { store, kubeletDeps: () => all.deps, renewNode, show: shown, report: refuse };
+  const isSameServer = (): Promise<boolean> => Promise.resolve(true);
+  const deps = { store, kubeletDeps: () => all.deps, renewNode, isSameServer, show: shown, report: refuse };
   await assert.rejects(supervise(deps, new AbortController().signal), { kind: "conflict" });
 });
 
@@ -426,4 +428,31 @@ test("what an interrupted --down has not removed is named, and the supervisor ha
   await until("it is kept again", () => files.texts.get(owner) === "supervised-1");
   const kept = (await store.list(refuse)).map(({ workloads }) => workloads);
   assert.deepEqual(kept, [["default Pod/a"]]);
+});
+
+test("supervise() ends when another server answers at the socket after an outage, and leaves the pods", async (t) => {
+  let isSame = true;
+  let asked = 0;
+  const isSameServer = (): Promise<boolean> => {
+    asked += 1;
+    return Promise.resolve(isSame);
+  };
+  const all = await supervised(t, [await playOf(pod("a"))], { isSameServer });
+  await until("it runs", () => started(all, "c-a") === 1);
+  const { cri, clock, store, running } = all;
+  const list = cri.listPodSandboxes.bind(cri);
+  const outage = async (): Promise<void> => {
+    cri.listPodSandboxes = () => Promise.reject(new ShimError("unavailable", "no server"));
+    cri.notify("a");
+    await clock.advance(1000);
+    cri.listPodSandboxes = list;
+    await clock.advance(2000);
+  };
+  await outage();
+  await until("it was asked", () => asked === 1);
+  isSame = false;
+  await outage();
+  assert.equal(await running, "another server");
+  assert.deepEqual(all.sandboxes(), ["a"]);
+  assert.equal((await store.list(refuse)).length, 1);
 });
