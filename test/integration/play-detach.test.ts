@@ -30,8 +30,8 @@ describe("play that leaves pods, or watches files", { skip: await reasonToSkip()
 
   const play = (...flags: readonly string[]): Promise<Exit> =>
     runProgram(["play", `--endpoint=${shim.endpoint}`, ...flags, path]);
-  /** `probe`: the command that says whether a pod is ready. */
-  const write = (replicas: number, seconds = 1000, probe = "true"): Promise<void> =>
+  /** `probe`: the command that says whether a pod is ready. With one, a change makes a pod beside the others first. */
+  const write = (replicas: number, seconds = 1000, probe?: string): Promise<void> =>
     writeFile(
       path,
       `
@@ -41,6 +41,7 @@ metadata: {name: kept-${bed.run}}
 spec:
   replicas: ${replicas}
   progressDeadlineSeconds: 2
+  ${probe === undefined ? "strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}" : ""}
   selector: {matchLabels: {app: kept}}
   template:
     metadata: {labels: {app: kept}}
@@ -50,7 +51,7 @@ spec:
       - name: web
         image: "${bed.image}"
         command: [sleep, "${seconds}"]
-        readinessProbe: {periodSeconds: 1, exec: {command: ["${probe}"]}}
+        ${probe === undefined ? "" : `readinessProbe: {periodSeconds: 1, exec: {command: [${probe}]}}`}
 `,
     );
   /** Attempts of the running containers, by pod. */
@@ -128,9 +129,9 @@ spec:
   });
 
   test("pods of a changed Deployment follow when those before them are ready, and run on when none becomes so", async () => {
-    await write(2);
+    await write(2, 1000, '"true"');
     assert.equal((await play("--detach", "--wait")).code, 0);
-    await write(2, 1001, "false");
+    await write(2, 1001, '"false"');
     assert.equal((await play("--detach")).code, 0);
     await runs({ 0: 0, 1: 0, "surge-0": 0 });
     const { logPath } = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
@@ -140,7 +141,7 @@ spec:
       );
     await until("the supervisor says that it goes no further", isTold);
     assert.deepEqual(await running(), { 0: 0, 1: 0, "surge-0": 0 });
-    await write(2, 1002);
+    await write(2, 1002, '"true"');
     const again = await play("--wait");
     assert.equal(again.code, 0, again.stderr);
     await runs({ 0: 1, 1: 1 });

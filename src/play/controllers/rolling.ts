@@ -45,7 +45,8 @@ export function decideRolling(
   const allowed = Math.min(pods.length, Math.max(maxUnavailable, surge.length === 0 ? 1 : 0));
   const present = [...pods, ...staying, ...surge].filter(({ isAvailable }) => isAvailable).length;
   let budget = present - (pods.length + staying.length - allowed);
-  let changing = unfinished.length - old.length;
+  // Those that are missing may wait for one that is broken.
+  let changing = unfinished.filter(({ revision }) => revision === "new").length;
   const make = surge.slice(0, old.length).filter(({ revision }) => revision === "missing");
   const before = extra.filter(({ revision }) => revision === "old");
   // No pod counts on them.

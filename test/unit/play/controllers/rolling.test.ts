@@ -55,6 +55,8 @@ const rows: readonly Row[] = [
   ["one that is not ready holds the others up", ordered(1), "uoo", "", ""],
   ["unless it is broken: it goes first", ordered(1), "boo", "", "0"],
   ["but not beside one that is under way", ordered(1), "bon", "", ""],
+  ["a broken one goes also when those after it were never made", ordered(1), "b--", "", "0"],
+  ["none goes while one is missing", ordered(1), "oo-", "", ""],
   ["maxUnavailable of a stateful set", ordered(2), "oooo", "", "3 2"],
   ["never more than that, broken ones with them", ordered(2), "bbbo", "", "2 1"],
 
