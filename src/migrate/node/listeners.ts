@@ -2,7 +2,10 @@
  * Which program listens on a unix socket, from /proc alone. A connection would answer it, too, but systemd starts the
  * service of a socket that it holds for the first client.
  */
+import { dirname } from "node:path/posix";
 import type { NodeFiles } from "../files/node-files.js";
+import { flagsOf, lastFlag } from "../kubelet/flags.js";
+import { defaultSockets, socketPath } from "../kubelet/target.js";
 
 /**
  * `none`: no process listens. `systemd`: systemd alone holds it, and would start a service. `unknown`: /proc does
@@ -14,31 +17,22 @@ export type Listener = "none" | "systemd" | "program" | "unknown";
 const acceptsFlag = 0x10000;
 
 export async function listenerOf(files: NodeFiles, path: string): Promise<Listener> {
-  const inode = await listeningInode(files, path);
-  if (inode === undefined) return (await seesHostSockets(files)) ? "none" : "unknown";
-  let listener: Listener = "unknown";
-  for (const process of await files.names("/proc")) {
-    if (!/^\d+$/.test(process) || !(await holds(files, process, inode))) continue;
-    const reading = await files.read(`/proc/${process}/comm`);
-    if (reading.kind !== "read" || reading.text.trim() !== "systemd") return "program";
-    listener = "systemd";
-  }
-  return listener;
+  const sockets = await listeningSockets(files, path);
+  if (sockets.size === 0) return (await seesHostSockets(files)) ? "none" : "unknown";
+  const holders = await holdersOf(files, path, sockets);
+  if (holders.some(({ isSystemd }) => !isSystemd)) return "program";
+  return holders.length > 0 ? "systemd" : "unknown";
 }
 
-/** The service whose process listens there; empty: a process in no service. Undefined where /proc does not tell, or systemd alone holds the socket. */
+/**
+ * The service whose process listens there; empty: a process in no service, or more than one may. Undefined where /proc
+ * does not tell, or systemd alone holds the socket.
+ */
 export async function listeningUnit(files: NodeFiles, path: string): Promise<string | undefined> {
-  const inode = await listeningInode(files, path);
-  if (inode === undefined) return undefined;
-  let found: "" | undefined;
-  for (const process of await files.names("/proc")) {
-    if (!/^\d+$/.test(process) || !(await holds(files, process, inode))) continue;
-    const unit = await unitOfProcess(files, process);
-    if (unit !== undefined && unit !== "") return unit;
-    const name = await files.read(`/proc/${process}/comm`);
-    if (name.kind === "read" && name.text.trim() !== "systemd") found = "";
-  }
-  return found;
+  const units = new Set<string>();
+  for (const { process, isSystemd } of await holdersOf(files, path, await listeningSockets(files, path)))
+    if (!isSystemd) units.add((await unitOfProcess(files, process)) ?? "");
+  return units.size > 1 ? "" : [...units][0];
 }
 
 /** The innermost service of a process, by its cgroup; empty: it is in none. Undefined where /proc does not tell. */
@@ -50,26 +44,77 @@ export async function unitOfProcess(files: NodeFiles, process: string): Promise<
   return names.at(-1) ?? "";
 }
 
-/** Undefined also where the list cannot be read. */
-async function listeningInode(files: NodeFiles, path: string): Promise<string | undefined> {
+/**
+ * The sockets that may be the one at `path`, by inode, and whether they were bound to that name: cri-dockerd, this
+ * program and others bind to a name of their own and rename the file. None also where the list cannot be read.
+ */
+async function listeningSockets(files: NodeFiles, path: string): Promise<ReadonlyMap<string, boolean>> {
   const wanted = await resolved(files, path);
+  const isThere = (await files.kindOf(wanted)) !== "absent";
+  const sockets = new Map<string, boolean>();
   const reading = await files.read("/proc/net/unix");
   for (const line of reading.kind === "read" ? reading.text.split("\n") : []) {
-    const [, flags = "0", inode, bound] = /^\S+ \S+ \S+ ([0-9A-F]+) \S+ \S+ +(\d+) (\/.*)$/.exec(line) ?? [];
+    const [, flags = "0", inode = "", bound] =
+      /^\S+ \S+ \S+ ([0-9A-F]+) \S+ \S+ +(\d+) (\/.*)$/.exec(line) ?? [];
     if (bound === undefined || (Number.parseInt(flags, 16) & acceptsFlag) === 0) continue;
-    if (bound === path || bound === wanted || (await resolved(files, bound)) === wanted) return inode;
+    const target = await resolved(files, bound);
+    if (bound === path || target === wanted) sockets.set(inode, true);
+    else if (isThere && dirname(target) === dirname(wanted) && (await files.kindOf(target)) === "absent")
+      sockets.set(inode, false);
   }
-  return undefined;
+  return sockets;
+}
+
+interface Holder {
+  readonly process: string;
+  readonly isSystemd: boolean;
+}
+
+/** The processes that have one of the sockets. */
+async function holdersOf(
+  files: NodeFiles,
+  path: string,
+  sockets: ReadonlyMap<string, boolean>,
+): Promise<readonly Holder[]> {
+  const holders: (Holder & { readonly isCertain: boolean })[] = [];
+  for (const process of sockets.size === 0 ? [] : await files.names("/proc")) {
+    if (!/^\d+$/.test(process)) continue;
+    const held = await heldOf(files, process, sockets);
+    if (held.length === 0) continue;
+    const name = await files.read(`/proc/${process}/comm`);
+    const isSystemd = name.kind === "read" && name.text.trim() === "systemd";
+    const isCertain = held.includes(true) || (await namesSocket(files, process, path));
+    holders.push({ process, isSystemd, isCertain });
+  }
+  const certain = holders.filter((holder) => holder.isCertain);
+  return certain.length > 0 ? certain : holders;
+}
+
+/** Whether the command line of the process has the socket, or its program has it as its default. */
+async function namesSocket(files: NodeFiles, process: string, path: string): Promise<boolean> {
+  const reading = await files.read(`/proc/${process}/cmdline`);
+  const words = reading.kind === "read" ? reading.text.split("\0") : [];
+  const placed = words.map((text) => ({ text, raw: text, file: "", line: 1 }));
+  const flag = lastFlag(flagsOf(placed), "container-runtime-endpoint")?.value;
+  const isTheirs = words[0]?.endsWith("cri-dockerd") === true;
+  return socketPath(flag ?? (isTheirs ? defaultSockets["cri-dockerd"] : "")) === socketPath(path);
 }
 
 async function resolved(files: NodeFiles, path: string): Promise<string> {
   return files.resolve(path).catch(() => path);
 }
 
-async function holds(files: NodeFiles, process: string, inode: string): Promise<boolean> {
-  for (const descriptor of await files.names(`/proc/${process}/fd`))
-    if ((await files.linkTarget(`/proc/${process}/fd/${descriptor}`)) === `socket:[${inode}]`) return true;
-  return false;
+async function heldOf(
+  files: NodeFiles,
+  process: string,
+  sockets: ReadonlyMap<string, boolean>,
+): Promise<readonly boolean[]> {
+  const held = [];
+  for (const descriptor of await files.names(`/proc/${process}/fd`)) {
+    const target = await files.linkTarget(`/proc/${process}/fd/${descriptor}`);
+    held.push(sockets.get(/^socket:\[(\d+)\]$/.exec(target ?? "")?.[1] ?? ""));
+  }
+  return held.filter((isBound) => isBound !== undefined);
 }
 
 /** /proc/net is that of the network namespace; without a namespace of its own it is the one of process 1. */

@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configuredRuntime, unknownStart, wrappedRuntimes } from "../../../src/migrate/kubelet/target.js";
+import { NodeFiles } from "../../../src/migrate/files/node-files.js";
+import { listenerOf } from "../../../src/migrate/node/listeners.js";
 import { startedPrograms } from "../../../src/migrate/systemd/started-programs.js";
 import { splitWords } from "../../../src/migrate/systemd/words.js";
 import { factsOf } from "./plan-bed.js";
@@ -102,6 +104,52 @@ test("a listener in no service leaves the runtime unknown, and systemd's own doe
     assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime, name);
   }
 });
+
+for (const [what, sockets, runtime] of [
+  ["another file's name", [["cri-dockerd.service", "/run/1", ""]], "cri-dockerd"],
+  ["no service", [["session-1.scope", "/run/1", ""]], "unknown"],
+  ["another directory", [["session-1.scope", "/tmp/1", ""]], "cri-dockerd"],
+  [
+    "two files' names, of which the command lines tell one",
+    [
+      [
+        "cri-dockerd.service",
+        "/run/1",
+        "/usr/bin/cri-dockerd\0--container-runtime-endpoint=unix:///run/dockershim.sock",
+      ],
+      ["session-1.scope", "/run/2", "node\0--container-runtime-endpoint=unix:///run/own.sock"],
+    ],
+    "cri-dockerd",
+  ],
+  [
+    "two files' names",
+    [
+      ["cri-dockerd.service", "/run/1", ""],
+      ["session-1.scope", "/run/2", ""],
+    ],
+    "unknown",
+  ],
+] as const) {
+  test(`a socket that was bound to ${what} is that of ${runtime}`, async (t) => {
+    const tree: Record<string, NodeTree[string]> = {};
+    let lines = "";
+    for (const [index, [unit, path, command]] of sockets.entries()) {
+      lines += unixLine(String(90 + index), path);
+      tree[`/proc/${index + 7}/cgroup`] = `0::/system.slice/${unit}\n`;
+      tree[`/proc/${index + 7}/cmdline`] = command;
+      tree[`/proc/${index + 7}/fd/3`] = { linkTo: `socket:[${90 + index}]` };
+    }
+    const root = await makeNode(t, {
+      ...goldenNode("old-socket-name-1.24").tree,
+      ...tree,
+      "/proc/net/unix": lines,
+      "/run/dockershim.sock": "",
+    });
+    assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime);
+    const listener = what === "another directory" ? "unknown" : "program";
+    assert.equal(await listenerOf(new NodeFiles(root), "/run/dockershim.sock"), listener);
+  });
+}
 
 test("of two units of cri-dockerd at one socket that counts whose process listens", async (t) => {
   const unit =
