@@ -3,6 +3,7 @@
  * begins at the root directory. Nothing is written.
  */
 import { lstat, open, readlink } from "node:fs/promises";
+import { hostname } from "node:os";
 import { isAbsolute, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
 import { namesIn } from "../../lib/files/directories.js";
@@ -65,6 +66,12 @@ export class NodeFiles {
     } catch (error) {
       return { kind: "unreadable", reason: messageOf(error) };
     }
+  }
+
+  /** Of the node; empty where another root directory does not tell. */
+  async hostName(): Promise<string> {
+    const reading = await this.read("/etc/hostname");
+    return this.root === "/" ? hostname() : reading.kind === "read" ? reading.text.trim() : "";
   }
 
   /** Whether the file is machine code; undefined where there is none to look at. */

@@ -137,10 +137,9 @@ async function readNodeName(
   kubelet: ServiceFacts | undefined,
 ): Promise<MigrationFacts["node"]> {
   const flag = lastFlag(kubelet?.flags ?? [], "hostname-override");
-  if (flag !== undefined) return { name: flag.value, source: `${flag.file}:${flag.line}` };
-  const reading = await files.read("/etc/hostname");
-  const name = reading.kind === "read" ? reading.text.trim() : "";
   // Kubernetes writes node names in lower case.
+  if (flag !== undefined) return { name: flag.value.toLowerCase(), source: `${flag.file}:${flag.line}` };
+  const name = await files.hostName();
   if (files.root === "/" || name === "") return { name: hostname().toLowerCase(), source: "host name" };
   return { name: name.toLowerCase(), source: "/etc/hostname" };
 }

@@ -23,8 +23,11 @@ export interface UnitCommand {
 export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<UnitCommand> {
   const problems: Problem[] = [];
   const variables = new Map<string, Variable>();
+  const host = await files.hostName();
+  const split = (value: string): ReturnType<typeof splitWords> =>
+    splitWords(value)?.map(({ text, raw }) => ({ text: withSpecifiers(text, unit.name, host), raw }));
   for (const entry of listValues(unit, "Service", "Environment")) {
-    const words = splitWords(entry.value);
+    const words = split(entry.value);
     if (words === undefined) problems.push(unclosedQuote(entry));
     for (const { text } of words ?? []) setVariable(variables, text, entry);
   }
@@ -52,7 +55,7 @@ export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<U
     }
   }
   const entry = listValues(unit, "Service", "ExecStart").at(-1);
-  const words = entry === undefined ? [] : splitWords(entry.value.replace(prefixes, ""));
+  const words = entry === undefined ? [] : split(entry.value.replace(prefixes, ""));
   if (entry !== undefined && words === undefined) problems.push(unclosedQuote(entry));
   const place = { file: entry?.file ?? unit.path, line: entry?.line ?? 1 };
   return {
@@ -62,6 +65,12 @@ export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<U
     variables,
     problems,
   };
+}
+
+/** Those that are the same at each start of a service of the system; others stay. */
+function withSpecifiers(text: string, unit: string, host: string): string {
+  const values: Readonly<Record<string, string>> = { "%": "%", t: "/run", n: unit, H: host };
+  return text.replaceAll(/%(.)/g, (all: string, letter: string) => values[letter] || all);
 }
 
 function unclosedQuote({ file, line }: UnitEntry): Problem {

@@ -64,7 +64,7 @@ export interface PlacedWord {
 
 /**
  * The words after variables: `$NAME` as a word of its own becomes the words of its value, `${NAME}` and
- * `$NAME` within a word its value. Specifiers (`%i`) stay. A variable without a value is empty.
+ * `$NAME` within a word its value. A variable without a value is empty.
  */
 export function expandWords(
   words: readonly Word[],

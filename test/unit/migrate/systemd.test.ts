@@ -101,15 +101,16 @@ describe("readService()", () => {
 Environment=A=--one "B=--two --three"
 EnvironmentFile=/etc/a.env
 EnvironmentFile=/etc/missing.env
-ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H
+ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H --z=%t/%i/100%%
 `,
+      "/etc/hostname": "Node-1\n",
       "/etc/a.env": "# comment\nA='--one=file'\nbroken line\n",
     });
     const service = await readService(files, "kubelet.service");
     assert.ok(service);
     assert.deepEqual(
       service.command.words.map(({ text }) => text),
-      ["/usr/bin/kubelet", "--one=file", "--x=--two --three", "--y=%H"],
+      ["/usr/bin/kubelet", "--one=file", "--x=--two --three", "--y=Node-1", "--z=/run/%i/100%"],
     );
     assert.deepEqual(
       service.command.problems.map(({ place }) => place),
