@@ -2,7 +2,7 @@
  * The files of a node below one root directory. Links are followed as on the node itself: an absolute target
  * begins at the root directory. Nothing is written.
  */
-import { lstat, open, readlink } from "node:fs/promises";
+import { constants, lstat, open, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { isAbsolute, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
@@ -77,7 +77,8 @@ export class NodeFiles {
   /** Whether the file is machine code; undefined where there is none to look at. */
   async isMachineCode(path: string): Promise<boolean | undefined> {
     try {
-      await using file = await open(this.local(await this.resolve(path)));
+      const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+      await using file = await open(this.local(await this.resolve(path)), flags);
       const { bytesRead, buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
       return bytesRead === 0 ? undefined : buffer.toString("latin1") === "\u007fELF";
     } catch {

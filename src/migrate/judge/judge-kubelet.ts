@@ -23,7 +23,7 @@ import {
   wrappedRuntimes,
 } from "../kubelet/target.js";
 import { belongsToPackage, dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
-import { unitDifferences } from "../kubelet/shim-flags.js";
+import { refusedFlags, unitDifferences } from "../kubelet/shim-flags.js";
 
 /** The lowest kubelet that each target was made for, and why. */
 const lowestKubelet: Partial<Record<Target, readonly [minor: number, reason: string]>> = {
@@ -271,6 +271,15 @@ function judgeContainerdFlag(facts: MigrationFacts, target: Target, add: Add): v
 
 function judgeUnitFlags(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {
   const { dockershim } = facts.services;
+  for (const { place, text } of target === "dockershim" ? refusedFlags(facts, from) : [])
+    add({
+      id: "flag-refused",
+      level: "change",
+      source: place,
+      text,
+      reason: "migrate plan leaves the flag out",
+      next: "see docs/run/flags.md, and give the unit of this program what is meant",
+    });
   if (target !== "dockershim" || from === "unknown" || dockershim === undefined) return;
   for (const { name, unit, runtime, place } of unitDifferences(facts, from)) {
     const value = (given: string | undefined): string =>

@@ -87,8 +87,9 @@ export async function isOtherProgram(files: NodeFiles, program: string): Promise
   for (const path of paths) {
     const target = await files.resolve(path).catch(() => path);
     if ((await files.kindOf(target)) === "absent") continue;
-    if (!target.includes(basename(program)) || (await files.isMachineCode(target)) === false) return true;
-    return false;
+    // hyperkube is each of its programs by the name of a link.
+    const isNamed = target.includes(basename(program)) || target.includes("hyperkube");
+    return !isNamed || (await files.isMachineCode(target)) === false;
   }
   return false;
 }

@@ -1,7 +1,9 @@
 /** The flags that this program needs to make pods as the runtime of now makes them. Pure. */
 import type { Option } from "../../shim/config/option.js";
+import { ignoredFlags } from "../../shim/config/other-flags.js";
 import { optionList } from "../../shim/config/options.js";
 import type { FlagFact, MigrationFacts } from "../facts/facts.js";
+import { messageOf } from "../../lib/errors.js";
 import { lastFlag } from "./flags.js";
 import { runsThisProgram } from "./target.js";
 
@@ -23,22 +25,89 @@ export function presentFlags(
 ): ReadonlyMap<string, string> {
   if (from === "cri-dockerd") {
     const flags = services.criDocker?.flags ?? [];
-    const known = new Set(optionList.flatMap(([, { name, aliases = [] }]) => [name, ...aliases]));
     const names = [...new Set(flags.map(({ name }) => name))].filter(
-      (name) => known.has(name) && !notTaken.includes(name) && !isDefaultRoot(name, flags),
+      (name) => !notTaken.includes(name) && !isDefaultRoot(name, flags),
     );
-    const taken = names.map((name) => [name, lastFlag(flags, name)?.value ?? ""] as const);
+    const taken = startingFlags(flags, names);
     return new Map(names.includes("network-plugin") ? taken : [["network-plugin", "cni"], ...taken]);
   }
   if (from !== "dockershim-in-tree") return new Map();
   const flags = kubelet.service?.flags ?? [];
-  const taken = kubeletFlags.flatMap((name) => {
-    const value = lastFlag(flags, name)?.value;
-    return value === undefined || value === "" ? [] : [[name, value] as const];
-  });
+  const taken = startingFlags(flags, kubeletFlags).filter(([, value]) => value !== "");
   const hasPlugin = (lastFlag(flags, "network-plugin")?.value ?? "") !== "";
   // The kubelet's default is no network plugin; this program would look for CNI.
   return new Map(hasPlugin ? taken : [["network-plugin", "no-op"], ...taken]);
+}
+
+/** Flags of the runtime of now with values that this program does not start with, and that its unit has not. */
+export function refusedFlags(
+  { kubelet, services }: MigrationFacts,
+  from: string,
+): readonly { readonly place: string; readonly text: string }[] {
+  const own = services.dockershim?.flags ?? [];
+  const service = from === "cri-dockerd" ? services.criDocker : kubelet.service;
+  if (!hasForeignFlags(from) || service === undefined || runsThisProgram(services.criDocker?.command))
+    return [];
+  return [...new Set(service.flags.map(({ name }) => name))].flatMap((name) => {
+    const { value = "", file, line } = lastFlag(service.flags, name) ?? {};
+    const option = from === "cri-dockerd" || kubeletFlags.includes(name) ? optionOf(name) : undefined;
+    if (own.some((flag) => optionOf(flag.name) === option)) return [];
+    const reason =
+      value === "" || option === undefined || notTaken.includes(name) ? "" : whyRefused(option, value);
+    const text = `this program does not start with --${name}=${value}: ${reason}`;
+    return reason === "" ? [] : [{ place: `${file ?? ""}:${line ?? 1}`, text }];
+  });
+}
+
+function hasForeignFlags(from: string): boolean {
+  return from === "cri-dockerd" || from === "dockershim-in-tree";
+}
+
+function optionOf(name: string): Option<unknown> | undefined {
+  return optionList.find(([, { name: own, aliases = [] }]) => [own, ...aliases].includes(name))?.[1];
+}
+
+/** Empty where the value is valid. */
+function whyRefused({ kind }: Option<unknown>, value: string): string {
+  try {
+    kind.parse(value);
+    return "";
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** What of cri-dockerd's unit no flag of this program says. */
+export function leftOut({
+  services,
+}: MigrationFacts): readonly { readonly place: string; readonly text: string }[] {
+  const service = services.criDocker;
+  if (service === undefined || runsThisProgram(service.command)) return [];
+  const { command, flags } = service;
+  const found = new Map<string, { place: string; text: string }>();
+  for (const { name, value, file, line } of flags) {
+    const isIgnored = notTaken.includes(name) || ignoredFlags.some((flag) => flag.name === name);
+    if (isIgnored || optionOf(name) !== undefined) continue;
+    const text = `--${name}=${value} is no flag of this program, and is not taken over`;
+    found.set(name, { place: `${file}:${line}`, text });
+  }
+  for (const [name, { file, line }] of command.variables)
+    if (!new RegExp(`\\$\\{?${name}\\b`).test(command.entry?.value ?? ""))
+      found.set(`$${name}`, { place: `${file}:${line}`, text: `the variable ${name} is not taken over` });
+  return [...found.values()];
+}
+
+/** Those of the names that this program has, and starts with. */
+function startingFlags(
+  flags: readonly FlagFact[],
+  names: readonly string[],
+): readonly (readonly [name: string, value: string])[] {
+  return names.flatMap((name) => {
+    const value = lastFlag(flags, name)?.value;
+    const option = optionOf(name);
+    if (value === undefined || option === undefined) return [];
+    return value === "" || whyRefused(option, value) === "" ? [[name, value] as const] : [];
+  });
 }
 
 /** A flag of the unit that is there, which says something else than the runtime of now. */
@@ -59,8 +128,9 @@ export interface UnitDifference {
 export function unitDifferences(facts: MigrationFacts, from: string): readonly UnitDifference[] {
   const { dockershim, criDocker } = facts.services;
   if (dockershim?.unit.isMasked !== false || runsThisProgram(criDocker?.command)) return [];
-  if (from !== "cri-dockerd" && from !== "dockershim-in-tree") return [];
+  if (!hasForeignFlags(from)) return [];
   const wanted = presentFlags(facts, from);
+  const present = (from === "cri-dockerd" ? criDocker : facts.kubelet.service)?.flags ?? [];
   return optionList.flatMap(([, option]): readonly UnitDifference[] => {
     const names = [option.name, ...(option.aliases ?? [])];
     const taken = names.find((name) => wanted.has(name));
@@ -69,6 +139,8 @@ export function unitDifferences(facts: MigrationFacts, from: string): readonly U
     if (taken === undefined && !counts) return [];
     const given = dockershim.flags.findLast(({ name }) => names.includes(name));
     const runtime = taken === undefined ? undefined : wanted.get(taken);
+    // What the runtime has in its place this program refuses.
+    if (taken === undefined && names.some((name) => lastFlag(present, name) !== undefined)) return [];
     if (effective(option, given?.value) === effective(option, runtime)) return [];
     const place = given === undefined ? undefined : `${given.file}:${given.line}`;
     return [{ name: given?.name ?? taken ?? option.name, unit: given?.value, runtime, place }];

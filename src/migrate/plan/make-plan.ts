@@ -3,7 +3,7 @@ import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
 import { dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
-import { unitDifferences } from "../kubelet/shim-flags.js";
+import { leftOut, refusedFlags, unitDifferences } from "../kubelet/shim-flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
   configuredRuntime,
@@ -105,7 +105,11 @@ export async function makePlan(
   // A node that is there already may lack it. The runtime's own flags come first.
   if (notUnderstood.length === 0)
     notUnderstood.push(...(await editServiceFlags(files, service, change.containerdFlag)));
+  if (target === "dockershim" && !isThere) notUnderstood.push(...refusedFlags(facts, from.runtime));
   const notes: string[] = [];
+  if (!facts.isRoot) notes.push("only root can read all of this node: run it as root.");
+  if (target === "dockershim" && from.runtime === "cri-dockerd")
+    notes.push(...leftOut(facts).map(({ place, text }) => `${place}: ${text}.`));
   if (images !== undefined && !isThere)
     notes.push(
       `the kubelet's images stay with ${images.value} (${images.source}): the program there has to ask ${endpoint === "" ? "the new runtime" : endpoint} from now on.`,

@@ -33,7 +33,10 @@ export async function loadUnit(files: NodeFiles, name: string): Promise<LoadedUn
     const path = join(directory, name);
     if ((await files.kindOf(path)) === "absent") continue;
     const isEnabled = await hasWants(files, name);
-    const dropIns = await findDropIns(files, directories, dropInFolders(name));
+    const target = basename(await files.resolve(path).catch(() => path));
+    // Those of the unit that the name is an alias of, too.
+    const folders = [...new Set([name, target].flatMap(dropInFolders))];
+    const dropIns = await findDropIns(files, directories, folders);
     const isMasked = (await files.linkTarget(path)) === "/dev/null";
     if (isMasked) return { name, path, dropIns, isMasked, isEnabled, entries: [], problems: [] };
     const entries: UnitEntry[] = [];
