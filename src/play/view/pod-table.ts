@@ -107,7 +107,7 @@ export function podRows(
 ): readonly (readonly string[])[] {
   const { isWide = false, messageColumns = isWide ? Infinity : messageWidth, progress } = options;
   const rows = pods.map((pod) => {
-    const { manifest, status, lastEvent } = pod;
+    const { manifest, status } = pod;
     const { key, pod: object } = manifest;
     const summary = summarizeNow(pod);
     const last =
@@ -115,7 +115,7 @@ export function podRows(
         ? ""
         : ` (${age(summary.lastRestartAt, now)} ago)`;
     const ports = object.spec.containers.flatMap((container) => container.ports ?? []).map(describePort);
-    const message = oneLine(progress?.(key) ?? lastEvent?.message ?? "-");
+    const message = oneLine(progress?.(key) ?? lastText(pod));
     const images = object.spec.containers.map(({ image }) => image);
     return [
       ...[`${key.namespace}/${key.name}`, summary.status],
@@ -127,6 +127,14 @@ export function podRows(
     ].map(shownText);
   });
   return [isWide ? wideHeader : header, ...rows];
+}
+
+/** Becoming ready is no event of the kubelet: a failed probe of before would stay for ever. */
+function lastText({ status, lastEvent }: Pick<ShownPod, "status" | "lastEvent">): string {
+  const message = lastEvent?.message ?? "-";
+  const isOver =
+    /^(Readiness|Startup) probe /.test(message) && status !== undefined && isTrue(status, "Ready");
+  return isOver ? "is ready" : message;
 }
 
 function age(at: number, now: number): string {

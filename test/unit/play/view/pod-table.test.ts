@@ -85,6 +85,24 @@ test("podRows() shows addresses, ports, restarts and the last event, escaped", a
   assert.equal(row.at(-1)?.length, 60);
 });
 
+test("podRows() shows no failed readiness probe of a pod that is ready", async () => {
+  for (const [there, expected] of [
+    ["a=running", "is ready"],
+    ["a=exited:1", "Readiness probe failed:"],
+  ] as const) {
+    const pod = await shownPod("  containers: [{name: a, image: x}]", there);
+    const message = "Readiness probe failed:";
+    const lastEvent = {
+      key: pod.manifest.key,
+      at: 0,
+      type: "Warning",
+      reason: "Unhealthy",
+      message,
+    } as const;
+    assert.equal(podRows([{ ...pod, lastEvent }], 61_000)[1]?.at(-1), expected);
+  }
+});
+
 describe("renderPlayedPods()", () => {
   const how = { now: 61_000, runtimeName: "docker" };
 
