@@ -2,7 +2,6 @@
 import { type Command, Option } from "commander";
 import { ShimError } from "../../src/lib/errors.js";
 import type { CommandParts } from "../../src/cli/command-parts.js";
-import { sayExitCodes } from "../../src/cli/exit-codes.js";
 import { noSubject, pageOrJson } from "../../src/cli/flag-values.js";
 import { refuseArguments } from "../../src/cli/flags.js";
 import { checkpointPrograms, type CheckpointProgram, type CheckpointTask } from "./checkpoint-options.js";
@@ -24,12 +23,7 @@ export function addCheckpointCommands(parts: CommandParts): void {
     parts.refuseServeFlags("checkpoint");
     throw noSubject("checkpoint", parent.args[0], '"ls", "verify", "convert" or "repair"');
   });
-  const add = (
-    name: string,
-    summary: string,
-    [success, findings]: readonly [success: string, findings?: string],
-    taskOf: (flags: GivenFlags) => CheckpointTask,
-  ): Command => {
+  const add = (name: string, summary: string, taskOf: (flags: GivenFlags) => CheckpointTask): Command => {
     const command = parts.addCommand(name, summary, { parent }).allowExcessArguments();
     command.option(
       "--directory <path>",
@@ -37,7 +31,6 @@ export function addCheckpointCommands(parts: CommandParts): void {
       (path: string, paths: readonly string[] | undefined) => [...(paths ?? []), path],
     );
     command.addOption(pageOrJson());
-    sayExitCodes(command, success, findings);
     return command.action(async (flags: GivenFlags) => {
       parts.refuseServeFlags("checkpoint");
       refuseArguments(command);
@@ -47,39 +40,28 @@ export function addCheckpointCommands(parts: CommandParts): void {
       await parts.run(() => import("./checkpoint-command.js"), "runCheckpoint", options);
     });
   };
-  add("ls", "list the checkpoints of sandboxes", ["listed, corrupt files included"], () => ({ kind: "ls" }));
-  const verified = ["no file is corrupt", "a file is corrupt"] as const;
-  add("verify", "check every file", verified, () => ({ kind: "verify" }));
-  const converted = ["all files are as the program needs them"] as const;
-  add(
-    "convert",
-    "write the files for dockershim or for cri-dockerd",
-    converted,
-    ({ to, outputDirectory, anyway }) => {
-      if (to === undefined)
-        throw new ShimError(
-          "invalid",
-          'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
-        );
-      return {
-        kind: "convert",
-        to,
-        anyway: anyway === true,
-        ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
-      };
-    },
-  )
+  add("ls", "list the checkpoints of sandboxes", () => ({ kind: "ls" }));
+  add("verify", "check every file", () => ({ kind: "verify" }));
+  add("convert", "write the files for dockershim or for cri-dockerd", ({ to, outputDirectory, anyway }) => {
+    if (to === undefined)
+      throw new ShimError(
+        "invalid",
+        'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
+      );
+    return {
+      kind: "convert",
+      to,
+      anyway: anyway === true,
+      ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
+    };
+  })
     .addOption(
       new Option("--to <program>", "the program that is to read them").choices([...checkpointPrograms]),
     )
     .option("--output-directory <path>", "write there; made when it is missing (default: in place)")
     .option("--anyway", "write although dockershim or cri-dockerd uses the directory");
-  const repaired = [
-    "nothing is left to repair",
-    "a file cannot be repaired, or with --dry-run: there is something to repair",
-  ] as const;
   const repairSummary = "write missing and corrupt checkpoints again; bad files are kept in quarantine";
-  add("repair", repairSummary, repaired, (flags) => {
+  add("repair", repairSummary, (flags) => {
     const { to, dockerEndpoint, dryRun, anyway } = flags;
     return {
       kind: "repair",

@@ -1,4 +1,5 @@
 /** All commands. */
+import { sayExitCodes } from "./exit-codes.js";
 import { ShimError } from "../lib/errors.js";
 import { ownFiles } from "../lib/own-files.js";
 import { completionScript, shells } from "../cli/completion.js";
@@ -49,6 +50,7 @@ function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program 
     else if (verify) await parts.run(() => import("./verify.js"), "runVerify", {});
     else io.writeOut(versionLine(io));
   });
+  sayExitCodes(root);
   return program;
 }
 

@@ -1,13 +1,11 @@
 /** `dockershim diff` as commander sees it. */
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
-import { sayExitCodes } from "../../cli/exit-codes.js";
 import { pageOrJson, wrongFlag } from "../../cli/flag-values.js";
 import type { DiffOptions } from "./diff-command.js";
 
 export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const command = addCommand("diff", "show what two CRI servers answer differently");
-  sayExitCodes(command, "no difference, or only intended ones", "differences");
   command
     .usage("[flags] LEFT RIGHT")
     .addOption(pageOrJson())

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
-import { sayExitCodes } from "../../cli/exit-codes.js";
 import { pageOrJson, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { refuseArguments } from "../../cli/flags.js";
 
@@ -32,7 +31,6 @@ export function addRelayCommands(parts: CommandParts): void {
 
 function addRecord({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const record = addCommand("record", "record the calls of a CRI server's clients into a file");
-  sayExitCodes(record, "recorded");
   record
     .requiredOption("--primary <socket>", "socket of the CRI server; required")
     .option(
@@ -64,11 +62,6 @@ function addRecord({ addCommand, refuseServeFlags, run }: CommandParts): void {
 
 function addReplay({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const replay = addCommand("replay", "repeat the calls of a recording at a CRI server, and compare");
-  sayExitCodes(
-    replay,
-    "every answer is as recorded, or differs on purpose",
-    "answers differ, or pods could not be removed",
-  );
   replay
     .usage("[flags] RECORDING")
     .requiredOption("--endpoint <socket>", "socket of the CRI server; required")
@@ -89,11 +82,6 @@ function addReplay({ addCommand, refuseServeFlags, run }: CommandParts): void {
 
 function addShadow({ addCommand, refuseServeFlags, run }: CommandParts): void {
   const shadow = addCommand("shadow", "ask a second CRI server what clients ask the first, and compare");
-  sayExitCodes(
-    shadow,
-    "ended; or of report: no difference, or only intended ones",
-    "report: differences that are not intended",
-  );
   shadow
     .usage("[flags] | report FILE")
     .option("--primary <socket>", "socket of the CRI server that clients use; required")

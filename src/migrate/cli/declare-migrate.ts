@@ -6,7 +6,6 @@ import { enumKind, pathKind } from "../../shim/config/value-kinds.js";
 import { type Target, targets, usesDocker } from "../kubelet/target.js";
 import { defaultProgram } from "../plan/shim-unit.js";
 import type { CommandParts } from "../../cli/command-parts.js";
-import { sayExitCodes } from "../../cli/exit-codes.js";
 import { noSubject, parseFlag, wrongFlag } from "../../cli/flag-values.js";
 import { refuseArguments } from "../../cli/flags.js";
 import { addRehearseCommand } from "./declare-rehearse.js";
@@ -49,11 +48,6 @@ export function addMigrateCommands(parts: CommandParts): void {
     "report what a change of the runtime does to this node; changes nothing",
     targets,
   );
-  sayExitCodes(
-    check,
-    "nothing blocks the change, and nothing changes for pods",
-    "something is lost, blocked, restarted or changed",
-  );
   check.option(
     "--docker-endpoint <endpoint>",
     "the engine (default: the runtime's, else DOCKER_HOST, else /var/run/docker.sock; with --root, below it)",
@@ -74,7 +68,6 @@ export function addMigrateCommands(parts: CommandParts): void {
     "print the edits of a change of the runtime as a diff, and the commands",
     targets.filter(usesDocker),
   );
-  sayExitCodes(plan, "planned, written or undone", "a place was not understood: NOT CHANGED in the plan");
   plan
     .option("--back", "the edits that return (default --to: the runtime of before)")
     .option("--write", "write the edits, and print the line that undoes them")

@@ -4,7 +4,6 @@ import { type NetworkPluginName, networkPlugins } from "../rehearse/network-plug
 import { options as table } from "../../shim/config/options.js";
 import { ShimError } from "../../lib/errors.js";
 import type { CommandParts } from "../../cli/command-parts.js";
-import { sayExitCodes } from "../../cli/exit-codes.js";
 import { pageOrJson } from "../../cli/flag-values.js";
 
 interface GivenFlags {
@@ -21,7 +20,6 @@ interface GivenFlags {
 export function addRehearseCommand(migrate: Command, parts: CommandParts): void {
   const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
   const command = parts.addCommand("rehearse", summary, { parent: migrate }).allowExcessArguments();
-  sayExitCodes(command, "no findings", "findings");
   command
     .usage("[flags] RECORDING")
     .addOption(
