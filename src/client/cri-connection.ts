@@ -168,7 +168,10 @@ export function notServed(endpoint: string, error: unknown, limitMs: number): Sh
   const reason = known.kind === "timeout" ? `no answer within ${formatDuration(limitMs)}` : known.message;
   // That nobody serves it names the socket already.
   const message = reason.startsWith("connect to ") ? reason : `ask "${endpoint}": ${reason}`;
-  const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
+  const next =
+    known.kind === "denied"
+      ? "run as root"
+      : "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
   return new ShimError("unavailable", `${message}; ${next}`, {}, { cause: error });
 }
 

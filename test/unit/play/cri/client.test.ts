@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { sendUnaryData, ServerUnaryCall } from "@grpc/grpc-js";
+import { connectToServer } from "../../../../src/client/cri-connection.js";
 import { criMethods } from "../../../../src/client/cri-messages.js";
 import { CgroupDriver } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
@@ -111,6 +112,7 @@ describe("connect()", () => {
       if (isRoot) process.seteuid?.(65_534);
       const expected = /closed.sock": permission denied: the socket belongs to (root|user \d+)$/;
       await assert.rejects(denied.version(signal), { kind: "denied", message: expected });
+      await assert.rejects(connectToServer(socket, signal), /belongs to (root|user \d+); run as root$/);
     } finally {
       if (isRoot) process.seteuid?.(0);
       denied.close();
