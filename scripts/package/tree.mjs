@@ -75,18 +75,28 @@ export function writeTree(directory, files) {
  */
 function manualPage(printed) {
   const help = printed("--help").toString();
-  const commands = [...help.matchAll(/^ {2}([a-z][a-z-]*)\b/gm)].map(([, name = ""]) => name);
   const verbatim = (/** @type {string} */ text) =>
     `.nf\n${text
       .trimEnd()
       .replaceAll("\\", "\\e")
       .replace(/^([.'])/gm, "\\&$1")
       .replaceAll("-", "\\-")}\n.fi\n`;
+  const commandsIn = (/** @type {string} */ text) =>
+    [...(text.split(/\nCommands:\n/)[1] ?? "").matchAll(/^ {2}([a-z][a-z-]*)\b/gm)].map(
+      ([, name = ""]) => name,
+    );
+  /** @type {(words: string[]) => string[]} */
+  const sections = (words) => {
+    const text = printed(...words, "--help").toString();
+    const below = commandsIn(text.split("\nExit codes:")[0] ?? "");
+    const own = `.SH ${words.join(" ").toUpperCase()}\n${verbatim(text)}`;
+    return [own, ...below.flatMap((name) => sections([...words, name]))];
+  };
   return [
     '.TH DOCKERSHIM 8 "" "" "System Administration"\n.SH NAME\n',
     "dockershim \\- Kubernetes Container Runtime Interface on a Docker Engine\n.SH SYNOPSIS\n",
     verbatim(help),
-    ...commands.map((name) => `.SH ${name.toUpperCase()}\n${verbatim(printed(name, "--help").toString())}`),
+    ...commandsIn(help).flatMap((name) => sections([name])),
     ".SH FILES\n/etc/dockershim/config.yaml, /var/lib/dockershim, /run/dockershim.sock\n",
     ".SH SEE ALSO\n.BR docker (1), crictl (1), kubelet (8)\n",
   ].join("");
