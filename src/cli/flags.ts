@@ -72,7 +72,8 @@ export function plainSwitches(argv: readonly string[], root: Command): string[] 
     if (argument === "--") return [...result, ...argv.slice(index)];
     const [, name = argument, value] = /^(--[^=]+|-[^-=])=(.*)$/s.exec(argument) ?? [];
     const option = command.options.find(({ long, short }) => long === name || short === name);
-    if (option?.isBoolean() === true && value !== undefined) {
+    const isSwitch = option !== undefined && !option.required && !option.optional;
+    if (isSwitch && value !== undefined) {
       if (parseFlag(option.long ?? name, value, booleanKind)) result.push(name);
       else result = result.filter((each) => each !== option.long && each !== option.short);
     } else if (option?.optional === true && value === undefined) {

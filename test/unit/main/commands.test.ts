@@ -191,6 +191,8 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
 const podVerbs: readonly (readonly [line: string, request: unknown])[] = [
   ["ps", listed],
   ["ps -n shop -o json", { ...listed, selection: { ...everyPod, namespace: "shop" }, output: "json" }],
+  ["ps --no-headers=true", { ...listed, headers: false }],
+  ["ps --no-headers=false", listed],
   ["ps -aqw --no-headers", { ...listed, output: "name", headers: false, watch: true }],
   ["ps -A --watch=false -a=true", listed],
   [
