@@ -5,6 +5,7 @@ import { ShimError } from "../../lib/errors.js";
 import type { Directories } from "../pod-config/pod-paths.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { readManifestFiles } from "../manifests/manifest-files.js";
+import { endpointFlag } from "./play-endpoint.js";
 import type { PlayStore } from "../store/play-store.js";
 import type { Screen } from "../view/colours.js";
 import type { PlayOutput } from "../view/play-outputs.js";
@@ -63,6 +64,15 @@ export interface PlayContext {
   readonly store: PlayStore;
   /** One line for the user. */
   readonly report: (line: string) => void;
+}
+
+/** What a command line needs to mean the same objects at the same server. */
+export function sameFiles({ files, recursive, namespace, endpoint }: PlayOptions): string {
+  const flags = [
+    ...(recursive === true ? ["-R"] : []),
+    ...(namespace === undefined ? [] : ["-n", namespace]),
+  ];
+  return [...flags, ...files].join(" ") + endpointFlag(endpoint);
 }
 
 export async function readFilesOf({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {

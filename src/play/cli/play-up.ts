@@ -25,8 +25,7 @@ import { LiveTable } from "../view/live-table.js";
 import { renderPlayedPods } from "../view/pod-table.js";
 import { PullProgress } from "../view/pull-progress.js";
 import { AttachedPlay } from "./attached-play.js";
-import { endpointFlag } from "./play-endpoint.js";
-import { type PlayContext, type PlayOptions, readFilesOf } from "./play-context.js";
+import { type PlayContext, type PlayOptions, readFilesOf, sameFiles } from "./play-context.js";
 import { readKubeletDeps, renewFacts } from "./play-deps.js";
 import { openEngineAccess } from "./open-engine-access.js";
 import type { EngineAccess } from "./engine-access.js";
@@ -194,7 +193,7 @@ async function applyUntilReady(
   } catch (error) {
     // What was not applied is removed, and reported where that happens.
     if (io.signal.aborted && progress.isApplied) {
-      const words = options.files.join(" ") + endpointFlag(options.endpoint);
+      const words = sameFiles(options);
       report(`interrupted; not ready: ${session.unready().join(", ") || "none"}; the pods stay`);
       report(`go on with "dockershim play ${words}", remove them with "dockershim play --down ${words}"`);
     }
@@ -231,7 +230,7 @@ async function waitForEnd(
     return (await session.ended(io.signal)) ? 0 : 1;
   } catch (error) {
     if (!io.signal.aborted) throw error;
-    const words = options.files.join(" ") + endpointFlag(options.endpoint);
+    const words = sameFiles(options);
     if (!isDetached)
       report(`the pods run on, but nothing restarts them now: go on with "dockershim play ${words}"`);
     report(`remove them with "dockershim play --down ${words}"`);

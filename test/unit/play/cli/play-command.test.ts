@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { runPlay } from "../../../../src/play/cli/play-command.js";
+import { sameFiles } from "../../../../src/play/cli/play-context.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: x:1}]}\n";
@@ -56,6 +57,13 @@ for (const [what, files, names, expected] of cases) {
     assert.match(await run(files, names), expected);
   });
 }
+
+test("a command line for the same objects has the directory's flag, the namespace and the socket", () => {
+  const options = { files: ["a", "b.yaml"], endpoint: "/run/dockershim.sock", follow: false, down: false };
+  assert.equal(sameFiles(options), "a b.yaml");
+  const others = { recursive: true, namespace: "shop", endpoint: "/x.sock" };
+  assert.equal(sameFiles({ ...options, ...others }), "-R -n shop a b.yaml --endpoint=/x.sock");
+});
 
 test("runPlay() shows no text that a terminal would act on", async () => {
   const errors = await run({}, ["\u001b]0;title\u0007.yaml"]);
