@@ -43,8 +43,8 @@ export async function runPod({ request, endpoint }: PodOptions, io: PodIo): Prom
     return await run(await resolveServices(request, { store, report }), context);
   } catch (error) {
     // Following ends by Ctrl-C.
-    if (io.signal.aborted && ("follow" in request || "watch" in request)) return 0;
-    if (io.signal.aborted) return 130;
+    const goesOn = "follow" in request || ("watch" in request && request.watch);
+    if (io.signal.aborted) return goesOn ? 0 : 130;
     report(`dockershim pod ${request.verb}: ${messageOf(error).replaceAll(/\s*\n\s*/g, " ")}`);
     return 1;
   } finally {

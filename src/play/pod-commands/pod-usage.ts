@@ -34,21 +34,26 @@ function rateOf(first: ContainerStats | undefined, second: ContainerStats): numb
   return elapsed <= 0 || used < 0 ? undefined : Math.ceil((used / elapsed) * 1000);
 }
 
+/** In the order of the pods, or the largest first. */
 export function renderUsage(
   pods: readonly PodUsage[],
-  { containers }: { readonly containers: boolean },
+  { containers, sortBy }: { readonly containers: boolean; readonly sortBy?: "cpu" | "memory" | undefined },
 ): string {
   const cells = ({ milliCores, memoryBytes }: Usage): readonly string[] => [
     milliCores === undefined ? "-" : `${milliCores}m`,
     `${Math.ceil(memoryBytes / 1024 ** 2)}Mi`,
   ];
   const header = ["NAMESPACE", "POD", ...(containers ? ["CONTAINER"] : []), "CPU(cores)", "MEMORY(bytes)"];
-  const rows = pods.flatMap((pod) =>
+  const used = pods.flatMap(({ namespace, name, containers: all }) =>
     containers
-      ? pod.containers.map((each) => [pod.namespace, pod.name, each.name, ...cells(each)])
-      : [[pod.namespace, pod.name, ...cells(sum(pod.containers))]],
+      ? all.map((usage) => ({ names: [namespace, name, usage.name], usage }))
+      : [{ names: [namespace, name], usage: sum(all) }],
   );
-  return formatTable([header, ...rows.map((row) => row.map(shownText))]);
+  const sizeOf = ({ milliCores = 0, memoryBytes }: Usage): number =>
+    sortBy === "cpu" ? milliCores : memoryBytes;
+  if (sortBy !== undefined) used.sort((left, right) => sizeOf(right.usage) - sizeOf(left.usage));
+  const rows = used.map(({ names, usage }) => [...names, ...cells(usage)].map(shownText));
+  return formatTable([header, ...rows]);
 }
 
 function sum(all: readonly Usage[]): Usage {
