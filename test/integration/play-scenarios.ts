@@ -521,8 +521,9 @@ spec:
     assert.equal((await pod("logs", name, "--tail=1", "--prefix")).stdout, `[pod/${name}/web] two\n`);
     assert.match((await pod("logs", name, "-c", "none")).stderr, /no container "none"; it has: /);
 
-    const failed = await pod("exec", name, "-c", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7");
-    assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", "err\n"]);
+    const failed = await pod("exec", name, "--", "sh", "-c", "echo out; echo err >&2; exit 7");
+    const defaulted = 'Defaulted container "web" out of: web, side (init)\n';
+    assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", `${defaulted}err\n`]);
     assert.equal((await input("12345", "exec", "-i", name, "--", "wc", "-c")).trim(), "5");
     const program = `${process.execPath} --import tsx src/main/main.ts pod exec --endpoint=${server().endpoint} -it`;
     const shell = `stty rows 33 columns 99; ${program} ${name} -- sh -c "tty; sleep 1; stty size"; stty -a`;
