@@ -39,7 +39,7 @@ export const thisHost: CgroupHost = {
 
 /** Containers that have ended may still be leaving their cgroups. */
 const removalLooks = 40;
-const patientLooks = 20;
+const looksBeforeKill = 20;
 /** The cgroup of a container has its id in the name, whatever runtime made it. */
 const ofContainer = /[0-9a-f]{64}/;
 
@@ -241,7 +241,7 @@ async function waitUntilEmpty(directory: string, path: string, { pauseMs }: Cgro
       const what = `a process that is not a container's is in it: ${pid} (${name})`;
       throw new ShimError("precondition", `remove cgroup "${path}": ${what}`);
     }
-    if (look >= patientLooks) await killContainers(directory);
+    if (look >= looksBeforeKill) await killContainers(directory);
     await wait(pauseMs);
   }
 }
