@@ -48,6 +48,22 @@ export function mandatory<T>(reader: Reader<T>): Mandatory<T> {
   return { mandatory: reader };
 }
 
+/** Readers of text that has a rule. */
+const texts = new WeakSet<Reader<unknown>>();
+
+function ofText<T>(reader: Reader<T>): Reader<T> {
+  texts.add(reader);
+  return reader;
+}
+
+/** The Kubernetes API server cannot tell an empty text from none. Where it has a meaning, its reader takes it. */
+function isUnset(field: unknown, known: Fields[string]): boolean {
+  if (field !== "" || typeof known !== "function" || !texts.has(known)) return false;
+  const problems: Problem[] = [];
+  known(field, "", problems);
+  return problems.some(({ kind }) => kind === "malformed");
+}
+
 /** An object of known fields. A null field counts as absent, as it does for the Kubernetes API server. */
 export function object<const F extends Fields>(fields: F): Reader<Shape<F>> {
   return (value, path, problems) => {
@@ -63,6 +79,7 @@ export function object<const F extends Fields>(fields: F): Reader<Shape<F>> {
         problems.push(malformed(join(path, name), unknownReason(name, Object.keys(fields))));
         continue;
       }
+      if (isUnset(field, known)) continue;
       const reader = typeof known === "function" ? known : known.mandatory;
       result[name] = reader(field, join(path, name), problems);
     }
@@ -105,11 +122,11 @@ export function mapOf<T>(item: Reader<T>): Reader<Readonly<Record<string, T>>> {
 
 /** Text; `check` returns the reason to refuse it. Unquoted numbers and booleans of YAML are not text. */
 export function string(check?: (text: string) => string | undefined): Reader<string> {
-  return (value, path, problems) => {
+  return ofText((value, path, problems) => {
     const reason = typeof value === "string" ? textProblem(value, check) : "must be a string (quote it)";
     if (reason !== undefined) problems.push(malformed(path, reason));
     return typeof value === "string" ? value : undefined;
-  };
+  });
 }
 
 export function integer(minimum: number, maximum: number): Reader<number> {
@@ -137,7 +154,7 @@ export function oneOf<const T extends string>(
   honoured: readonly T[],
   known: Readonly<Record<string, string>> = {},
 ): Reader<T> {
-  return (value, path, problems) => {
+  return ofText((value, path, problems) => {
     const match = honoured.find((candidate) => candidate === value);
     if (match !== undefined) return match;
     if (typeof value === "string" && Object.hasOwn(known, value)) {
@@ -151,7 +168,7 @@ export function oneOf<const T extends string>(
     const choices = [...honoured, ...Object.keys(known)].map((choice) => JSON.stringify(choice)).join(", ");
     problems.push(malformed(path, `must be one of ${choices}`));
     return undefined;
-  };
+  });
 }
 
 /**
@@ -179,10 +196,11 @@ export function passedOver(reason: string): Reader<never> {
 
 /** A field that is left out of account, except that another field may refer to its value. */
 export function passedOverBut<T>(reader: Reader<T>, reason: string): Reader<T> {
-  return (value, path, problems) => {
+  const read: Reader<T> = (value, path, problems) => {
     problems.push({ path, reason, kind: "passedOver" });
     return reader(value, path, problems);
   };
+  return texts.has(reader) ? ofText(read) : read;
 }
 
 /** Any value; it is not looked at, and has no effect on one node. */

@@ -191,6 +191,17 @@ spec:
     assert.match(lines[0] ?? "", /^f\.yaml, line 3: items\[0\]\.spec\.containers\[0\]\.lifecycles: /);
   });
 
+  test("takes an empty text for none, where a field has a rule and need not be there", async () => {
+    const empty = 'serviceAccountName: "", restartPolicy: "", hostname: "", dnsPolicy: ""';
+    const { pod } = await readOnePod(minimal.replace("spec: {", `spec: {${empty}, `));
+    assert.deepEqual(pod.spec, (await readOnePod(minimal)).pod.spec);
+    for (const [old, text, line] of [
+      ["name: web", 'name: ""', /metadata\.name: must be/],
+      ["spec: {", 'spec: {hostNetwork: "", ', /spec\.hostNetwork: must be true or false/],
+    ] as const)
+      assert.match((await problemsOf(minimal.replace(old, text))).lines[0] ?? "", line);
+  });
+
   test("takes nulls, an empty status and a left-out restartPolicy as kubectl writes them", async () => {
     const text = minimal.replace("name: web", "name: web, creationTimestamp: null") + "status: {}\n";
     assert.equal((await readOnePod(text)).pod.spec.restartPolicy, undefined);
