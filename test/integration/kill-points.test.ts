@@ -114,10 +114,10 @@ await withOwnEngine(import.meta.url, [], () => {
           const milestones = [...recorded.keys()].filter(
             (index) => isMilestone(recorded, index) && !tried.has(kindOf(recorded[index])),
           );
-          // Without --long every other milestone, and each of a call with few.
+          // Without --long every third milestone, and each of a call with few.
           const chosen = long
             ? [...recorded.keys()]
-            : milestones.filter((_, index) => milestones.length < 5 || index % 2 === 0);
+            : milestones.filter((_, index) => milestones.length < 5 || index % 3 === 0);
           if (scenario.name === "StopPodSandbox") for (const step of recorded) tried.add(kindOf(step));
           assert.notEqual(chosen.length, 0);
           context.diagnostic(`${String(chosen.length)} of ${String(recorded.length)} steps`);

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { withOwnEngine } from "../support/isolated-engine.js";
-import type { Pod } from "../support/pod.js";
 import { until } from "../support/wait.js";
 import { endHanging, hanging, NetworkNode } from "./pod-network-support.js";
 
@@ -60,14 +59,13 @@ await withOwnEngine(import.meta.url, [], () => {
     });
 
     test(`${stuckCount} DELs that hang hold up no other pod`, async () => {
-      const pods: Pod[] = [];
-      for (let count = 0; count < stuckCount; count += 1) pods.push(await node.runPod());
+      const pods = await Promise.all(each(() => node.runPod()));
       await node.injectFault("portmap", "DEL", "hang");
       const stops = Promise.allSettled(pods.map((pod) => pod.stop()));
       await assertUnhindered(alone);
       await endHanging();
       assert.ok((await stops).every(({ status }) => status === "rejected"));
-      for (const pod of pods) await node.stopAndRemove(pod.id);
+      await Promise.all(pods.map((pod) => node.stopAndRemove(pod.id)));
       await node.assertClean();
     });
   });

@@ -15,7 +15,7 @@ import { SwitchLoad } from "../support/switch-load.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
-const switches = Number(process.env["DOCKERSHIM_TEST_SWITCHES"] ?? (long ? 100 : 6));
+const switches = Number(process.env["DOCKERSHIM_TEST_SWITCHES"] ?? (long ? 100 : 4));
 /** For both servers, as `--network-plugin=cni`. */
 const flags = (process.env["DOCKERSHIM_TEST_SWITCH_FLAGS"] ?? "").split(" ").filter((flag) => flag !== "");
 /** Every n-th switch is a crash, the others let calls in flight end. */
