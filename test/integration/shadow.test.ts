@@ -94,9 +94,10 @@ describe("dockershim shadow, record and replay", { skip: await reasonToSkip() },
     const { command, cri } = await start("record", `--output=${file}`);
     {
       const pod = await bed.runPod(cri);
-      const container = await pod.start({ envs: [{ key: "PASSWORD", value: Buffer.from("very-secret") }] });
+      const envs = [{ key: "PASSWORD", value: Buffer.from("very-secret") }];
+      const container = await pod.start({ envs, labels: { from: "a very-secret" } });
       await askAbout(cri, pod, container);
-      assert.equal(await pod.shell(container, "echo a"), "a");
+      assert.equal(await pod.shell(container, "echo a; true very-secret"), "a");
       await pod[Symbol.asyncDispose]();
     }
     const { code, stderr } = await command.end("SIGTERM");

@@ -69,6 +69,7 @@ const texts: ReadonlySet<string> = new Set(["message", "reason"]);
 const kept: ReadonlySet<string> = new Set([
   ...["id", "pod_sandbox_id", "container_id", "container_ids", "target_id"],
   ...["name", "namespace", "uid", "hostname", "runtime_handler", "servers", "searches", "ip"],
+  "run_as_username",
   ...["image", "image_ref", "image_id", "user_specified_image", "repo_tags", "repo_digests"],
   ...["container_path", "host_path", "version", "runtime_name", "runtime_version", "runtime_api_version"],
 ]);
@@ -78,8 +79,14 @@ const maps: ReadonlySet<string> = new Set([
 ]);
 /** Labels that kubelets give. */
 const keptLabel = /^io\.kubernetes\./;
-/** Values of variables that say nothing, and are parts of many texts. */
-const plain = /^(?:true|false|null|none|\d{1,5})$/i;
+/** Values of variables that say nothing, and are parts of many texts: common words, numbers, paths in lower case. */
+const plain = new RegExp(
+  `^(?:${[
+    ...["true|false|null|none|auto|always|never|enabled|disabled|default|localhost|https?|json|text|utf-?8"],
+    ...["trace|debug|info|warn|warning|error|production|staging|development|test"],
+    ...["\\d{1,5}", "(?:/[a-z][a-z0-9._-]{0,40}){1,20}/?"],
+  ].join("|")})$`,
+);
 const maximumNumbers = 200_000;
 const maximumMade = 10_000;
 
@@ -299,7 +306,6 @@ function valueOf({ value }: Message): string {
   return Buffer.isBuffer(value) ? value.toString("utf8") : typeof value === "string" ? value : "";
 }
 
-/** Numbers and addresses are in many texts, and a path is no secret. */
 function isPlain(value: string): boolean {
   return plain.test(value) || harmless.test(value) || isIP(value) !== 0;
 }

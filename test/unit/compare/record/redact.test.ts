@@ -117,7 +117,7 @@ describe("secrets in each field of each message", () => {
 const keptFields = [
   ...["id", "pod_sandbox_id", "container_id", "container_ids", "target_id", "name", "namespace", "uid"],
   ...["hostname", "runtime_handler", "servers", "searches", "ip", "image", "image_ref", "image_id"],
-  ...["user_specified_image", "repo_tags", "repo_digests", "container_path", "host_path"],
+  ...["run_as_username", "user_specified_image", "repo_tags", "repo_digests", "container_path", "host_path"],
   ...["version", "runtime_name", "runtime_version", "runtime_api_version", "envs.key"],
 ].map((name) => `.${name}`);
 
@@ -173,6 +173,9 @@ describe("values of variables in other texts", () => {
     ["80 true 5432", "PORT", "5432", "80 true 5432"],
     ["80 true 5432", "PASSWORD", "5432", "80 true redacted:1"],
     ["a true", "DEBUG", "true", "a true"],
+    ["a --log-level=debug", "LOG_LEVEL", "debug", "a --log-level=debug"],
+    ["/bin/sh /data", "SHELL", "/bin/sh", "/bin/sh /data"],
+    ["a /Aa0/bb+c=", "A", "/Aa0/bb+c=", "a redacted:1"],
     ["dial 10.96.0.1", "SERVICE_HOST", "10.96.0.1", "dial 10.96.0.1"],
     ["ls /var/lib/data", "DATA", "/var/lib/data", "ls /var/lib/data"],
     // What names of the pod show is no secret.
