@@ -139,6 +139,7 @@ export async function makePlan(
   }
   const replacement = target === "dockershim-in-tree" ? undefined : serviceOf(facts, target);
   notUnderstood.push(...(await editDependencies(files, dependenciesBeside(facts, target), replacement)));
+  if (!isThere) notUnderstood.push(...lastingLinks(facts, from.runtime));
   const edits = await files.edits();
   const stored = [service.unit.path, ...edits.map(({ path }) => path)].find(isInStore);
   if (stored !== undefined && edits.length > 0) {
@@ -198,6 +199,25 @@ function refuseUnknownStart(facts: MigrationFacts): void {
     throw precondition(
       `${wrapped.source}: ${wrapped.text}: which flags it gives the runtime is not known here; give the unit the program itself`,
     );
+}
+
+/** What starts the runtime of before at the next boot, in spite of the plan. */
+function lastingLinks(
+  { services }: MigrationFacts,
+  from: KubeletRuntime["runtime"],
+): readonly NotUnderstood[] {
+  const { criDocker, criDockerSocket, dockershim } = services;
+  const isTheirs = from === "cri-dockerd" || (from === "dockershim" && runsThisProgram(criDocker?.command));
+  const units = isTheirs
+    ? [criDocker?.unit, criDockerSocket]
+    : from === "dockershim"
+      ? [dockershim?.unit]
+      : [];
+  return units.flatMap((unit) =>
+    unit?.lastingLink === undefined || unit.isMasked
+      ? []
+      : [{ place: unit.lastingLink, text: `starts ${unit.name} at each boot: systemctl mask ${unit.name}` }],
+  );
 }
 
 function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: number): void {

@@ -21,6 +21,8 @@ export interface LoadedUnit {
   readonly isMasked: boolean;
   /** Whether a link of a target, or of another unit, starts it. */
   readonly isEnabled: boolean;
+  /** Such a link that `systemctl disable` does not remove. */
+  readonly lastingLink: string | undefined;
   /** Those of the unit and its drop-ins, in order. */
   readonly entries: readonly UnitEntry[];
   readonly problems: readonly Problem[];
@@ -32,13 +34,16 @@ export async function loadUnit(files: NodeFiles, name: string): Promise<LoadedUn
   for (const directory of directories) {
     const path = join(directory, name);
     if ((await files.kindOf(path)) === "absent") continue;
-    const isEnabled = await hasWants(files, name);
+    const links = await linksTo(files, name);
+    const isEnabled = links.length > 0;
+    const lastingLink = links.find((link) => !/^\/(?:etc|run)\//.test(link));
     const target = basename(await files.resolve(path).catch(() => path));
     // Those of the unit that the name is an alias of, too.
     const folders = [...new Set([name, target].flatMap(dropInFolders))];
     const dropIns = await findDropIns(files, directories, folders);
     const isMasked = (await files.linkTarget(path)) === "/dev/null";
-    if (isMasked) return { name, path, dropIns, isMasked, isEnabled, entries: [], problems: [] };
+    const loaded = { name, dropIns, isMasked, isEnabled, lastingLink };
+    if (isMasked) return { ...loaded, path, entries: [], problems: [] };
     const entries: UnitEntry[] = [];
     const problems: Problem[] = [];
     let unitPath = path;
@@ -54,7 +59,7 @@ export async function loadUnit(files: NodeFiles, name: string): Promise<LoadedUn
         problems.push({ place: file, text: reason });
       }
     }
-    return { name, path: unitPath, dropIns, isMasked, isEnabled, entries, problems };
+    return { ...loaded, path: unitPath, entries, problems };
   }
   return undefined;
 }
@@ -91,14 +96,13 @@ async function findDropIns(
   return paths.filter((_path, index) => isMasked[index] !== true);
 }
 
-async function hasWants(files: NodeFiles, name: string): Promise<boolean> {
-  for (const directory of unitDirectories) {
-    for (const folder of await files.names(directory)) {
-      if (!/\.(wants|requires)$/.test(folder)) continue;
-      if ((await files.names(join(directory, folder))).includes(name)) return true;
-    }
-  }
-  return false;
+async function linksTo(files: NodeFiles, name: string): Promise<readonly string[]> {
+  const links: string[] = [];
+  for (const directory of await distinctDirectories(files))
+    for (const folder of await files.names(directory))
+      if (/\.(wants|requires)$/.test(folder) && (await files.names(join(directory, folder))).includes(name))
+        links.push(join(directory, folder, name));
+  return links;
 }
 
 /** Values of a key after systemd's rule for lists: an empty assignment forgets those before it. */

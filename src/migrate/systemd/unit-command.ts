@@ -54,13 +54,22 @@ export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<U
       }
     }
   }
+  for (const { value } of listValues(unit, "Service", "UnsetEnvironment"))
+    for (const { text } of splitWords(value) ?? []) {
+      const [name = "", ...rest] = text.split("=");
+      if (rest.length === 0 || variables.get(name)?.value === rest.join("=")) variables.delete(name);
+    }
   const entry = listValues(unit, "Service", "ExecStart").at(-1);
   const words = entry === undefined ? [] : split(entry.value.replace(prefixes, ""));
   if (entry !== undefined && words === undefined) problems.push(unclosedQuote(entry));
   const place = { file: entry?.file ?? unit.path, line: entry?.line ?? 1 };
+  // With a colon systemd replaces no variables.
+  const isPlain = prefixes.exec(entry?.value ?? "")?.[0].includes(":") === true;
   return {
     entry,
-    words: expandWords(words ?? [], place, variables),
+    words: isPlain
+      ? (words ?? []).map((word) => ({ ...word, ...place }))
+      : expandWords(words ?? [], place, variables),
     environmentFiles,
     variables,
     problems,

@@ -118,6 +118,18 @@ ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H --z=%t/%i/100%%
     );
   });
 
+  for (const [lines, words] of [
+    ["ExecStart=:/usr/bin/kubelet $A", "/usr/bin/kubelet $A"],
+    ["UnsetEnvironment=A B=2\nExecStart=-/usr/bin/kubelet $A $B", "/usr/bin/kubelet --b"],
+    ["UnsetEnvironment=B=--b\nExecStart=/usr/bin/kubelet $A $B", "/usr/bin/kubelet --a"],
+  ] as const)
+    test(`${lines.replace("\n", ", ")} runs ${words}`, async (t) => {
+      const unit = `[Service]\nEnvironment=A=--a B=--b\n${lines}\n`;
+      const files = await nodeOf(t, { "/etc/systemd/system/kubelet.service": unit });
+      const service = await readService(files, "kubelet.service");
+      assert.equal(service?.command.words.map(({ text }) => text).join(" "), words);
+    });
+
   test("EnvironmentFile= may have wildcards, whose files are read in order", async (t) => {
     const files = await nodeOf(t, {
       "/etc/systemd/system/kubelet.service": `[Service]
