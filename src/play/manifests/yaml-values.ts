@@ -52,7 +52,7 @@ export class YamlValues {
     if (isAlias(node)) return this.#follow(node, (target) => this.#value(target, path));
     if (!isMap(node) && !isSeq(node) && !isScalar(node)) return null;
     this.offset = node.range?.[0] ?? this.offset;
-    if (node.anchor !== undefined && this.#following.length === 0) this.#anchors.set(node.anchor, node);
+    this.#remember(node);
     if (isSeq(node)) return node.items.map((item, index) => this.#value(item, `${path}[${index}]`));
     if (isScalar(node)) return scalarValue(node);
     const result: Record<string, unknown> = {};
@@ -98,8 +98,15 @@ export class YamlValues {
     const { isAlias, isMap } = this.yaml;
     this.#count();
     if (isAlias(node)) this.#follow(node, (target) => this.#mergeOne(result, target, path));
-    else if (isMap(node)) this.#fill(result, node, path);
-    else throw noMapping();
+    else if (isMap(node)) {
+      this.#remember(node);
+      this.#fill(result, node, path);
+    } else throw noMapping();
+  }
+
+  /** What aliases stand for comes before them, and is the last node with the anchor. */
+  #remember(node: { readonly anchor?: string | undefined }): void {
+    if (node.anchor !== undefined && this.#following.length === 0) this.#anchors.set(node.anchor, node);
   }
 
   #key(node: unknown): string {

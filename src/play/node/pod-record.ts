@@ -47,6 +47,7 @@ const record = object({
       uid: mandatory(string(podUid)),
     }),
   ),
+  jobMark: string(),
   owner: object({ kind: mandatory(string()), name: mandatory(string()) }),
   pod: mandatory(readPod),
   configMaps: mandatory(mapOf(data)),
@@ -56,7 +57,7 @@ const record = object({
 
 /** Replaces what was kept before. */
 export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): Promise<void> {
-  const { source, hash, key, owner, pod, objects } = manifest;
+  const { source, hash, key, owner, jobMark, pod, objects } = manifest;
   const text = JSON.stringify({
     version: formatVersion,
     source,
@@ -64,6 +65,7 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
     hash,
     key,
     owner,
+    jobMark,
     pod,
     ...encodeObjects(objects),
   });
@@ -146,13 +148,17 @@ function parseRecord(
     const remedy = "play the manifest again, or remove the pod by the program that wrote it";
     throw new ShimError("invalid", `read "${path}": ${what}: damaged, or of another version; ${remedy}`);
   }
-  const { source, server, hash, key, owner, pod, configMaps, binaryKeys, secrets } = read;
+  const { source, server, hash, key, owner, jobMark, pod, configMaps, binaryKeys, secrets } = read;
   const objects = {
     configMaps: new Map(Object.entries(configMaps)),
     secrets: new Map(Object.entries(secrets)),
     ...(binaryKeys === undefined ? {} : { binaryKeys: new Map(Object.entries(binaryKeys)) }),
   };
-  const manifest = { source, hash, key, pod, objects, ...(owner === undefined ? {} : { owner }) };
+  const manifest = {
+    ...{ source, hash, key, pod, objects },
+    ...(owner === undefined ? {} : { owner }),
+    ...(jobMark === undefined ? {} : { jobMark }),
+  };
   return { manifest, server };
 }
 

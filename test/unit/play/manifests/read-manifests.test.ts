@@ -287,6 +287,7 @@ describe("documentsOf() reads YAML as kubectl does", () => {
       "a: {<<: [{x: 1}, {x: 2, z: 3}]}",
       { a: { x: 1, z: 3 } },
     ],
+    ["an anchor of a merge", "a: {<<: &x {b: 1}}\nc: *x\n", { a: { b: 1 }, c: { b: 1 } }],
     ["a quoted <<", 'a: {"<<": b}', { a: { "<<": "b" } }],
     ["an anchor that is set again", "[&a 1, *a, &a 2, *a]", [1, 1, 2, 2]],
     ["__proto__ as a key", "__proto__: {a: 1}", JSON.parse('{"__proto__": {"a": 1}}')],

@@ -11,6 +11,7 @@ async function somePod(): Promise<Manifest> {
   return {
     ...manifest,
     owner: { kind: "Deployment", name: "web" },
+    jobMark: "{}",
     objects: {
       configMaps: new Map([["web", { a: Buffer.from([0, 255]) }]]),
       binaryKeys: new Map([["web", ["a"]]]),
