@@ -27,6 +27,7 @@ import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.
 import type { ServicesDeps } from "../services/services.js";
 import { Application } from "./application.js";
 import { type RolloutPlan, Rollouts } from "./rollouts.js";
+import { WaitingPods } from "./waiting-pods.js";
 import { Watchers } from "./watchers.js";
 import { namesOf } from "../store/play-store.js";
 
@@ -45,9 +46,7 @@ export class Session implements AsyncDisposable {
   readonly #jobs = new Set<JobRunner>();
   #cronJobs: readonly CronRunner[] = [];
   #manifests: readonly Manifest[] = [];
-  /** Pods of StatefulSets that wait for the one before them. */
-  #waiting: readonly Manifest[] = [];
-  #cancelWake: (() => void) | undefined;
+  readonly #waiting: WaitingPods;
   #hasLost = false;
   readonly #rollouts: Rollouts;
   readonly #watchers = new Watchers();
@@ -55,6 +54,7 @@ export class Session implements AsyncDisposable {
 
   constructor(private readonly deps: KubeletDeps) {
     this.kubelet = new Kubelet(deps);
+    this.#waiting = new WaitingPods(this.kubelet, deps.clock);
     this.#rollouts = new Rollouts({
       ...{ kubelet: this.kubelet, records: deps, clock: deps.clock, report: deps.report },
       onLost: (key) => {
@@ -75,7 +75,7 @@ export class Session implements AsyncDisposable {
   }
 
   #changed(key: PodKey): void {
-    this.#startWaiting();
+    this.#waiting.start();
     this.#rollouts.changed(key);
     for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
     this.#watchers.changed();
@@ -111,14 +111,13 @@ export class Session implements AsyncDisposable {
     application.commit();
     const deferred = workloads.pods.filter((manifest) => !now.includes(manifest));
     this.#manifests = [...this.#manifests, ...later, ...deferred];
-    this.#waiting = later.filter((manifest) => !present.has(manifest.key.uid));
     for (const manifest of later)
-      if (!this.#waiting.includes(manifest)) this.kubelet.apply(manifest, { failFast: false });
+      if (present.has(manifest.key.uid)) this.kubelet.apply(manifest, { failFast: false });
+    this.#waiting.replace(later.filter((manifest) => !present.has(manifest.key.uid)));
     for (const { key, startsAfter: name = "" } of later)
       if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
     this.#keepDeferred(plan);
     this.#rollouts.start(plan);
-    this.#startWaiting();
     this.#updateCronJobs(workloads.cronJobs, ran);
   }
 
@@ -141,7 +140,6 @@ export class Session implements AsyncDisposable {
     const old = this.#pods().filter(({ key }) => !wanted.has(nameOf(key)));
     const ofJobs = this.#manifests.filter((manifest) => !this.#pods().includes(manifest));
     this.#manifests = [...workloads.pods, ...ofJobs];
-    this.#waiting = [];
     this.#hasLost = false;
     const later: Manifest[] = [];
     this.#keepDeferred(plan);
@@ -150,8 +148,7 @@ export class Session implements AsyncDisposable {
       if (manifest.startsAfter !== undefined && !isThere) later.push(manifest);
       else this.kubelet.apply(manifest, { failFast: false });
     }
-    this.#waiting = later;
-    this.#startWaiting();
+    this.#waiting.replace(later);
     const end = async (key: PodKey): Promise<void> => {
       if (obsolete === "leave" || (await this.kubelet.pod(key)?.isLost())) await this.kubelet.forget(key);
       else await removeSurely(key, this.#jobDeps, signal);
@@ -204,7 +201,7 @@ export class Session implements AsyncDisposable {
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#watchers.until(signal, () => {
       if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
-      if (this.#waiting.length > 0 || this.#rollouts.areUnderWay) return false;
+      if (this.#waiting.areThere || this.#rollouts.areUnderWay) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
         return worker === undefined || (worker.status !== undefined && hasEnded(worker.status));
@@ -241,7 +238,7 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "play ends"));
     for (const runner of [...this.#jobs, ...this.#cronJobs]) runner.close();
-    this.#cancelWake?.();
+    this.#waiting.close();
     await this.#rollouts.close();
     await this.kubelet[Symbol.asyncDispose]();
   }
@@ -313,11 +310,7 @@ export class Session implements AsyncDisposable {
     }
     this.#manifests = this.#manifests.filter((manifest) => nameOf(manifest.key) !== nameOf(key));
     // Those that wait for it would wait for ever.
-    const isNext = ({ startsAfter, key: { namespace } }: Manifest): boolean =>
-      namespace === key.namespace && startsAfter === key.name;
-    const next = this.#waiting.filter(isNext);
-    this.#waiting = this.#waiting.filter((manifest) => !isNext(manifest));
-    for (const manifest of next) this.#lose(manifest.key);
+    for (const next of this.#waiting.drop(key)) this.#lose(next);
     this.#watchers.changed();
   }
 
@@ -325,24 +318,6 @@ export class Session implements AsyncDisposable {
   #keepDeferred({ deferred }: RolloutPlan): void {
     for (const manifest of deferred.values())
       if (manifest !== undefined) this.kubelet.apply(manifest, { failFast: false });
-  }
-
-  #startWaiting(): void {
-    const { clock } = this.deps;
-    const now = clock.now();
-    const dueAt = ({ key: { namespace }, startsAfter: name = "", update }: Manifest): number => {
-      const readiness = this.kubelet.pod({ namespace, name })?.readiness;
-      return readiness?.isReady === true ? readiness.since + (update?.minReadySeconds ?? 0) * 1000 : Infinity;
-    };
-    const due = this.#waiting.filter((manifest) => dueAt(manifest) <= now);
-    this.#waiting = this.#waiting.filter((manifest) => !due.includes(manifest));
-    for (const manifest of due) this.kubelet.apply(manifest, { failFast: false });
-    this.#cancelWake?.();
-    const next = Math.min(...this.#waiting.map(dueAt));
-    if (next === Infinity) return;
-    this.#cancelWake = clock.after(next - now, () => {
-      this.#startWaiting();
-    });
   }
 
   #cronRunner(cronJob: CronJob): CronRunner | undefined {
