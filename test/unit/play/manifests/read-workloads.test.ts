@@ -288,6 +288,44 @@ describe("readWorkloads() refuses", () => {
   });
 });
 
+test("the numbers of an update strategy are rounded as in Kubernetes, with its defaults", async () => {
+  const rolling = (fields: string): string => `strategy: {rollingUpdate: {${fields}}}, `;
+  const update = (fields: string): string => `updateStrategy: {rollingUpdate: {${fields}}}, `;
+  const onPort = "containers: [{name: c, image: x, ports: [{containerPort: 80, hostPort: 80}]}]";
+  for (const [kind, spec, maxUnavailable, surge, more] of [
+    ["Deployment", "", 0, 1],
+    ["Deployment", "replicas: 10, ", 2, 3],
+    ["Deployment", `replicas: 10, ${rolling("maxSurge: 0, maxUnavailable: 30%")}`, 3, 0],
+    ["Deployment", `replicas: 10, ${rolling("maxSurge: 11%, maxUnavailable: 0")}`, 0, 2],
+    ["Deployment", "replicas: 3, strategy: {type: Recreate}, ", 0, 0],
+    ["Deployment", "replicas: 3, ", 0, 0, onPort],
+    ["StatefulSet", "replicas: 10, ", 1, 0],
+    ["StatefulSet", `replicas: 10, ${update("maxUnavailable: 25%")}`, 2, 0],
+    ["StatefulSet", `replicas: 2, ${update("maxUnavailable: 25%")}`, 1, 0],
+    ["DaemonSet", "", 1, 0],
+    ["DaemonSet", update("maxSurge: 50%, maxUnavailable: 0"), 0, 1],
+  ] as const) {
+    const { pods, notices } = await read(workload(kind, spec, more));
+    const { update: is } = pods[0] ?? {};
+    assert.deepEqual([is?.maxUnavailable, is?.surge.length], [maxUnavailable, surge], `${kind} ${spec}`);
+    const names = Array.from({ length: surge }, (_, index) => `web-surge-${index}`);
+    assert.deepEqual(
+      is?.surge.map(({ key }) => key.name),
+      names,
+    );
+    assert.deepEqual(
+      notices.filter(({ path }) => path.includes("trategy")),
+      [],
+    );
+  }
+  for (const [spec, says] of [
+    [rolling("maxSurge: 0, maxUnavailable: 0%"), "maxUnavailable: must not be 0 with maxSurge 0"],
+    [rolling("maxSurge: half"), 'maxSurge: must be a whole number, or a percentage such as "25%"'],
+    ["strategy: {type: OnDelete}, ", 'strategy.type: must be one of "RollingUpdate", "Recreate"'],
+  ] as const)
+    await assert.rejects(read(workload("Deployment", spec)), ({ message }: Error) => message.includes(says));
+});
+
 test("readRemoval() asks for no more than kinds and names", async () => {
   const text = `${pod("madeUp: 1, madeUp: 2")}---\n${workload("Deployment").replace("selector", "madeUp")}${object("Service", "")}`;
   const removal = await readRemoval([{ name: "f.yaml", text }]);

@@ -110,26 +110,32 @@ test("a change that never becomes ready stops, is told once, and a changed file 
   assert.equal(running(fixture), "d-0:v3 d-1:v3 d-2:v3");
 });
 
-test("another play goes on where one has ended in the middle, also with fewer replicas", async (t) => {
-  const fixture = await played({ fields: one });
-  {
-    await using first = new Session({ ...fixture.deps, playId: "first" });
-    await first.apply(await workloadsOf("v2", { fields: one }), { keep: false }, signal);
+for (const how of ["apply", "update"] as const)
+  test(`${how}() goes on where another play has ended in the middle, also with fewer replicas`, async (t) => {
+    const fixture = await played({ fields: one });
+    {
+      await using first = new Session({ ...fixture.deps, playId: "first" });
+      await first.apply(await workloadsOf("v2", { fields: one }), { keep: false }, signal);
+      await fixture.clock.advance(0);
+      assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
+      await fixture.clock.advance(5_000);
+    }
+    assert.equal(running(fixture).match(/v1/g)?.length, 2);
+    const fields = { fields: one, replicas: 2 };
+    const session = new Session({ ...fixture.deps, playId: "next" });
+    t.after(() => session[Symbol.asyncDispose]());
+    const workloads = await workloadsOf("v2", fields);
+    if (how === "apply") await session.apply(workloads, { keep: false }, signal);
+    else await session.update(workloads, { obsolete: "leave" }, signal);
     await fixture.clock.advance(0);
-    assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
-    await fixture.clock.advance(5_000);
-  }
-  assert.equal(running(fixture).match(/v1/g)?.length, 2);
-  const fields = { fields: one, replicas: 2 };
-  const session = await playedAgain(t, fixture, "v2", fields);
-  const texts = [{ name: "f.yaml", text: textOf("v2", fields) }];
-  const surplus = removeSurplus(texts, (await workloadsOf("v2", fields)).pods, fixture.deps, signal);
-  await fixture.clock.advance(60_000);
-  assert.deepEqual(await surplus, { failed: 0 });
-  assert.equal(running(fixture), "d-0:v2 d-1:v2");
-  assert.deepEqual(session.unready(), []);
-  assert.ok(!steps(fixture).includes("+d-surge-1"));
-});
+    const texts = [{ name: "f.yaml", text: textOf("v2", fields) }];
+    const surplus = removeSurplus(texts, workloads.pods, fixture.deps, signal);
+    await fixture.clock.advance(60_000);
+    assert.deepEqual(await surplus, { failed: 0 });
+    assert.equal(running(fixture), "d-0:v2 d-1:v2");
+    assert.deepEqual(session.unready(), []);
+    assert.ok(!steps(fixture).includes("+d-surge-1"));
+  });
 
 test("a play from which another one takes the pods in the middle of a change changes nothing more", async (t) => {
   const fixture = await played({ fields: one });
