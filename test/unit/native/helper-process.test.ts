@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { chmod, copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
@@ -219,18 +220,26 @@ test(
   },
 );
 
+/** proc(5), field 19 of /proc/PID/stat. */
+function niceOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[16]);
+}
+
 describe("a verb", { timeout: 120_000 }, () => {
   test("that there is not ends with exit code 2", async () => {
     assert.equal((await perform("no-such-verb", [])).exitCode, 2);
   });
 
   test("is killed with the helper, also while it is stopped", async () => {
-    const performing = perform("disk-usage", ["/", "60000"], (pid) => {
-      process.kill(pid, "SIGSTOP");
-      pids.push(pid);
+    let pid = 0;
+    const performing = perform("disk-usage", ["/", "60000"], (id) => {
+      pid = id;
     });
     performing.catch(() => undefined);
-    const pid = await until("it is stopped", () => pids.pop());
+    // From then on it dies with its parent, also when it is stopped.
+    await until("it counts in the background", () => pid !== 0 && niceOf(pid) === 10);
+    process.kill(pid, "SIGSTOP");
     process.kill(helperPid(), "SIGKILL");
     await assert.rejects(performing, isHelperLost);
     await until("it is gone", () => markOf(pid) === undefined);

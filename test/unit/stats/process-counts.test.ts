@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readdirSync, statSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
+import { programPath } from "../../../src/shim/native/programs.js";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { CallLooks, countProcesses, PodLooks } from "../../../src/shim/stats/process-counts.js";
 
@@ -17,7 +18,8 @@ describe("countProcesses()", () => {
   before(async () => {
     const descriptors = Array.from({ length: plain }, () => openSync("/dev/null", "r"));
     const stdio = [...descriptors, ...Array.from({ length: sockets }, () => "pipe" as const)];
-    const child = spawn("sleep", ["600"], { stdio });
+    // It opens nothing of its own when it starts, as programs with libraries do.
+    const child = spawn(programPath("pause", process.arch, ""), { stdio });
     for (const descriptor of descriptors) closeSync(descriptor);
     await once(child, "spawn");
     pid = child.pid ?? 0;
