@@ -70,7 +70,7 @@ async function directoriesOf(
   const all = { ...own, places: new Map<string, Directories>() };
   // Where there was one socket, all pods are of it.
   if (own.server !== undefined || (await nodeFiles.exists(serversPath(directories))))
-    notePlaces(all, await client.listPodSandboxes({}, signal));
+    await notePlaces(all, await client.listPodSandboxes({}, signal), nodeFiles);
   return all;
 }
 

@@ -24,7 +24,7 @@ export interface ObserveDeps {
     CriClient,
     "listPodSandboxes" | "podSandboxStatus" | "listContainers" | "containerStatus"
   >;
-  readonly files: Pick<HostFiles, "readTail">;
+  readonly files: Pick<HostFiles, "readTail" | "exists">;
   readonly mounted: Pick<MountedFiles, "readTail">;
   readonly directories: Directories;
 }
@@ -44,7 +44,7 @@ export async function observePod(
     listed?.filter((sandbox) =>
       Object.entries(labels).every(([name, value]) => sandbox.labels[name] === value),
     ) ?? (await deps.client.listPodSandboxes(labels, signal));
-  notePlaces(deps.directories, items);
+  await notePlaces(deps.directories, items, deps.files);
   const sandboxes = items.map(observedSandbox).sort(byAge);
   const [network, ...containers] = await Promise.all([
     networkOf(deps, sandboxes[0], signal),

@@ -1,17 +1,27 @@
 /** Where the files of pods are that a play at another socket has made. */
 import type { PodSandbox } from "../../domain/cri.js";
+import { podUid } from "../manifests/names.js";
 import { playHashAnnotation, playServerAnnotation } from "./cri-config.js";
-import { type Directories, notePlace } from "./pod-paths.js";
+import { type Directories, notePlace, podDirectory } from "./pod-paths.js";
 
 /**
  * Sandboxes of play say where the files of their pods are. What was there before a node has changed its CRI server
  * goes on with them.
  */
-export function notePlaces(
+export async function notePlaces(
   directories: Directories,
   sandboxes: readonly Pick<PodSandbox, "metadata" | "annotations">[],
-): void {
-  for (const { metadata, annotations } of sandboxes)
-    if (annotations[playHashAnnotation] !== undefined)
-      notePlace(directories, metadata?.uid ?? "", annotations[playServerAnnotation]);
+  files: { exists(path: string): Promise<boolean> },
+): Promise<void> {
+  const { places, ...own } = directories;
+  if (places === undefined) return;
+  // Earlier versions wrote no annotation, also when this server had its own directory.
+  const isOfEarlier = async (uid: string): Promise<boolean> =>
+    own.server !== undefined && podUid(uid) === undefined && files.exists(podDirectory(own, { uid }));
+  for (const { metadata, annotations } of sandboxes) {
+    if (annotations[playHashAnnotation] === undefined) continue;
+    const { uid = "" } = metadata ?? {};
+    const server = annotations[playServerAnnotation];
+    notePlace(directories, uid, server ?? ((await isOfEarlier(uid)) ? own.server : undefined));
+  }
 }

@@ -8,7 +8,6 @@ import { ShimError, messageOf } from "../../lib/errors.js";
 import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import type { CriClient } from "../cri/client.js";
 import type { NodeFacts } from "../pod-config/cri-config.js";
-import type { HostFiles } from "../node/files.js";
 import { hostsMode, hostsText } from "../pod-config/hosts-text.js";
 import type { MountedFiles } from "../node/mounted-files.js";
 import { type Directories, hostsPath } from "../pod-config/pod-paths.js";
@@ -37,7 +36,7 @@ import { nameOf } from "../manifests/manifest.js";
 
 export interface ServicesDeps {
   readonly client: ObserveDeps["client"] & Pick<CriClient, "podSandboxInfo">;
-  readonly files: Pick<HostFiles, "readTail">;
+  readonly files: ObserveDeps["files"];
   readonly mounted: Pick<MountedFiles, "readTail" | "writeFile" | "rewriteFile">;
   readonly directories: Directories;
   readonly node: Pick<NodeFacts, "addresses" | "hostsFile">;

@@ -103,20 +103,19 @@ test("pods of each server have directories of their own, but for those that say 
       ...(server === undefined ? {} : { "dockershim.local/play-server": server }),
     },
   });
-  // u-2 is of an earlier version, or of the default socket.
-  const sandboxes = [sandbox("u-1", id), sandbox("u-2"), sandbox("u-3", "../../../etc")];
+  // u-2 is of the default socket, and u-4 of an earlier version. Either server may have a pod u-4.
+  const sandboxes = [sandbox("u-1", id), sandbox("u-2"), sandbox("u-3", "../../../etc"), sandbox("u-4")];
   const client = { listPodSandboxes: () => Promise.resolve(sandboxes) } as unknown as CriClient;
   const own = join(at.path, "servers.d", id);
-  await mkdir(own, { recursive: true });
+  await mkdir(join(own, "u-4"), { recursive: true });
   for (const [endpoint, is] of [
-    ["unix:///run/dockershim.sock", [join(own, "u-1"), join(at.path, "u-2"), join(at.path, "u-3")]],
-    ["unix:///var/run/other.sock", [join(own, "u-1"), join(at.path, "u-2"), join(own, "u-3")]],
+    ["unix:///run/dockershim.sock", ["u-2", "u-3", "u-4"].map((uid) => join(at.path, uid))],
+    ["unix:///var/run/other.sock", [join(at.path, "u-2"), join(own, "u-3"), join(own, "u-4")]],
   ] as const) {
     const found = await recordDirectories(client, { endpoint, directories }, AbortSignal.timeout(20_000));
-    const uids = ["u-1", "u-2", "u-3"];
     assert.deepEqual(
-      uids.map((uid) => podDirectory(found, { uid })),
-      is,
+      ["u-1", "u-2", "u-3", "u-4"].map((uid) => podDirectory(found, { uid })),
+      [join(own, "u-1"), ...is],
     );
     // The paths of the pod's cgroup and logs do not depend on the socket, either.
     assert.deepEqual(
