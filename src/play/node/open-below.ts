@@ -59,9 +59,9 @@ export async function readBelow(volumePath: string, path: string, limitBytes: nu
     const parts = await resolveParts(root, path);
     if (parts.missing.length > 0) throw new ShimError("notFound", "there is no such file");
     await using place = await openParts(root, parts);
-    // A pipe would block the open for ever.
-    await using file = await open(pathOf(place), constants.O_RDONLY | constants.O_NONBLOCK);
-    if (!(await file.stat()).isFile()) throw new ShimError("invalid", "it is not a file");
+    // A pipe would block the open for ever, and a device may do something when it is opened.
+    if (!(await place.stat()).isFile()) throw new ShimError("invalid", "it is not a file");
+    await using file = await open(pathOf(place), constants.O_RDONLY);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(limitBytes + 1), 0, limitBytes + 1, 0);
     if (bytesRead > limitBytes) throw new ShimError("exhausted", `it has more than ${limitBytes} bytes`);
     const text = buffer.toString("utf8", 0, bytesRead);
