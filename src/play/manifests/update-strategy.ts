@@ -23,11 +23,12 @@ export function deploymentUpdate(
   const given = { maxSurge: "25%", maxUnavailable: "25%", ...rollingUpdate };
   if (isZero(given.maxSurge) && isZero(given.maxUnavailable))
     problems.push(malformed("spec.strategy.rollingUpdate.maxUnavailable", "must not be 0 with maxSurge 0"));
+  const surge = scaled(given.maxSurge, replicas, Math.ceil);
   return {
     type,
     isOrdered: false,
     maxUnavailable: scaled(given.maxUnavailable, replicas, Math.floor),
-    ...surgeOf(template, type === "Recreate" ? 0 : scaled(given.maxSurge, replicas, Math.ceil)),
+    ...surgeOf(template, type === "Recreate" ? 0 : Math.min(replicas, surge)),
     minReadySeconds: spec.minReadySeconds ?? 0,
     progressDeadlineSeconds: spec.progressDeadlineSeconds ?? defaultDeadlineSeconds,
   };

@@ -1,4 +1,5 @@
 /** The changes of workloads of a play that are under way. */
+import { isDeepStrictEqual } from "node:util";
 import type { PodSandbox } from "../../domain/cri.js";
 import { RollingRunner, type RollingRunnerDeps } from "../controllers/rolling-runner.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
@@ -64,8 +65,9 @@ export class Rollouts {
     const changed = new Map<string, ChangedWorkload>();
     const deferred = new Map<string, Manifest | undefined>();
     for (const [id, workload] of workloads) {
-      // A workload of another name may have such pods.
-      const surge = workload.update.surge.filter(({ key }) => !taken.has(nameOf(key)));
+      const surge: Manifest[] = [];
+      for (const pod of workload.update.surge)
+        if (!taken.has(nameOf(pod.key)) && !(await this.#isOfAnother(pod))) surge.push(pod);
       const made = new Map<Manifest, Manifest>();
       for (const pod of [...workload.pods, ...surge]) {
         const is = await this.#present(pod, up);
@@ -144,6 +146,16 @@ export class Rollouts {
   async #decide(id: string, runner: RollingRunner): Promise<void> {
     await runner.decide();
     if (runner.isOver && this.#runners.get(id) === runner) this.#runners.delete(id);
+  }
+
+  /** Whether a workload of another name has a pod of this one, also in another play. */
+  async #isOfAnother({ key, owner }: Manifest): Promise<boolean> {
+    try {
+      const is = await readPodRecord(key.uid, this.deps.records);
+      return is !== undefined && !isDeepStrictEqual(is.owner, owner);
+    } catch {
+      return true; // It cannot be told, and pods of a change are removed at its end.
+    }
   }
 
   /** What the pod was made from; undefined when it is not there, or that is not known. */

@@ -35,6 +35,14 @@ describe("readWorkloads() makes pods", () => {
     assert.deepEqual(pods[0]?.pod.metadata.labels, { app: "web" });
   });
 
+  test("of a Deployment, with no more pods beside them (maxSurge) than it has", async () => {
+    const { pods } = await read(
+      workload("Deployment", "replicas: 2, strategy: {rollingUpdate: {maxSurge: 1000}}, "),
+    );
+    const names = pods[0]?.update?.surge.map(({ key }) => key.name);
+    assert.deepEqual(names, ["web-surge-0", "web-surge-1"]);
+  });
+
   test("in the number of --replicas, by name before all, and none for 0", async () => {
     const text = `${workload("Deployment")}---\n${workload("ReplicaSet", "", undefined, "b")}`;
     const counts = { all: 0, byName: new Map([["b", 3]]) };

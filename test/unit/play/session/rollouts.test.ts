@@ -10,6 +10,7 @@ import { type Fixture, makeFixture } from "../fake-cri.js";
 const { signal } = new AbortController();
 
 interface Fields {
+  readonly name?: string;
   readonly kind?: string;
   readonly replicas?: number;
   /** Of the workload's spec. */
@@ -20,13 +21,13 @@ interface Fields {
   readonly container?: string;
 }
 
-/** A workload whose only container has the name of its version. It is ready when its first probe succeeds. */
+/** A workload `name` whose only container has the name of its version. It is ready when its first probe succeeds. */
 function textOf(
   version: string,
-  { kind = "Deployment", replicas = 3, fields = "", pod = "", container = "" }: Fields = {},
+  { name = "d", kind = "Deployment", replicas = 3, fields = "", pod = "", container = "" }: Fields = {},
 ): string {
   const probe = "readinessProbe: {initialDelaySeconds: 5, periodSeconds: 5, exec: {command: [a]}}";
-  return `{apiVersion: apps/v1, kind: ${kind}, metadata: {name: d}, spec: {${kind === "DaemonSet" ? "" : `replicas: ${replicas}, `}
+  return `{apiVersion: apps/v1, kind: ${kind}, metadata: {name: ${name}}, spec: {${kind === "DaemonSet" ? "" : `replicas: ${replicas}, `}
     ${fields} selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {${pod}
     terminationGracePeriodSeconds: 1, containers: [{name: ${version}, image: "busybox:1", ${container}${probe}}]}}}}`;
 }
@@ -89,6 +90,21 @@ test("a changed deployment has as many ready pods as before at any time, and its
   assert.deepEqual(fixture.reports, [
     "default/d: changed: 3 of 3 pods follow, at most 0 fewer at a time, 1 more meanwhile",
   ]);
+});
+
+test("a change leaves the pods of another workload that have the names of its additional ones", async (t) => {
+  const other = { name: "d-surge", replicas: 1 };
+  const fixture = await played({ fields: one });
+  await playedAgain(t, fixture, "other", other);
+  await fixture.clock.advance(20_000);
+  const session = await playedAgain(t, fixture, "v1", { fields: one });
+  assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:other", "nothing has changed");
+  fixture.cri.calls.length = 0;
+  const update = session.update(await workloadsOf("v2", { fields: one }), { obsolete: "remove" }, signal);
+  await fixture.clock.advance(60_000);
+  await update;
+  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2 d-surge-0:other");
+  assert.deepEqual(steps(fixture), ["-d-2", "+d-2", "-d-1", "+d-1", "-d-0", "+d-0"]);
 });
 
 test("a change that never becomes ready stops, is told once, and a changed file goes on from there", async (t) => {
