@@ -1,5 +1,5 @@
 /** `dockershim play` as commander sees it. */
-import { Option } from "commander";
+import { type Command, Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { durationKind, enumKind } from "../../shim/config/value-kinds.js";
@@ -77,10 +77,21 @@ export function addPlayCommand({ addCommand, refuseServeFlags, run, io }: Comman
     .action(async (given: { readonly output?: "table" | "json"; readonly endpoint?: string }) => {
       refuseServeFlags("play ls");
       refuseArguments(list);
-      const { path: endpoint } = resolvePlayEndpoint(given.endpoint, io.environment);
+      const { endpoint: before } = onlyEndpointOf(play);
+      const { path: endpoint } = resolvePlayEndpoint(given.endpoint ?? before, io.environment);
       const options = { endpoint, output: given.output ?? "table" } as const;
       await run(() => import("./play-list.js"), "runPlayList", options);
     });
+}
+
+/** The flags that stand before a command below `play`. Throws `invalid` for all others. */
+function onlyEndpointOf(play: Command): Pick<PlayFlags, "endpoint"> {
+  for (const option of play.options) {
+    const source = play.getOptionValueSource(option.attributeName());
+    if (source !== "cli" || option.long === "--endpoint") continue;
+    throw new ShimError("invalid", `flag "${option.long}": has no meaning for the command "play ls"`);
+  }
+  return play.opts<PlayFlags>();
 }
 
 /** Throws `invalid`. */

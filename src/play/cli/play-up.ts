@@ -9,6 +9,7 @@ import { type CriClient, connect } from "../cri/client.js";
 import { systemClock } from "../kubelet/clock.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import type { ManifestFile } from "../manifests/documents.js";
+import { nameOf } from "../manifests/manifest.js";
 import { parseReplicas } from "../manifests/manifest-files.js";
 import { summarizeNotices } from "../manifests/notices.js";
 import { readWorkloads } from "../manifests/read-manifests.js";
@@ -121,6 +122,10 @@ export async function playUp(context: PlayContext): Promise<number> {
       ? apply(io.signal)
       : applyUntilReady(session, apply, { milliseconds: options.waitMs, progress }, { ...context, report }));
     await print(session.kubelet, read.workloads, { client, host: access.engine?.host }, context);
+    if (options.detach === true && session.waiting.length > 0) {
+      const waiting = session.waiting.map(nameOf).join(", ");
+      report(`${waiting}: the supervisor makes each when the one before it is ready`);
+    }
     if (options.detach === true || (options.waitMs !== undefined && !options.follow))
       return progress.hasSurplus ? 1 : 0;
     if (options.watch === true) {

@@ -197,11 +197,16 @@ export class Session implements AsyncDisposable {
     return [...new Set(names)];
   }
 
+  /** Pods that are made once the pod before them is ready. */
+  get waiting(): readonly PodKey[] {
+    return this.#waiting.keys;
+  }
+
   /** Resolves when nothing is left to do: pods and jobs have ended. Answers whether all have succeeded. */
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#watchers.until(signal, () => {
       if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
-      if (this.#waiting.areThere || this.#rollouts.areUnderWay) return false;
+      if (this.waiting.length > 0 || this.#rollouts.areUnderWay) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
         return worker === undefined || (worker.status !== undefined && hasEnded(worker.status));

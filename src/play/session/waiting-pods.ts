@@ -12,8 +12,8 @@ export class WaitingPods {
     private readonly clock: Clock,
   ) {}
 
-  get areThere(): boolean {
-    return this.#manifests.length > 0;
+  get keys(): readonly PodKey[] {
+    return this.#manifests.map(({ key }) => key);
   }
 
   /** Others from now on. */

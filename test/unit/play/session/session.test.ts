@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
+import { nameOf } from "../../../../src/play/manifests/manifest.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import type { Workloads } from "../../../../src/play/manifests/workloads.js";
 import { removePods } from "../../../../src/play/session/remove-pods.js";
@@ -286,8 +287,10 @@ test("a pod of a stateful set is made when the one before it is ready", async (t
   );
   assert.deepEqual(sandboxNames({ cri }), ["s-0"]);
   assert.deepEqual(session.unready(), ["default/s-0", "default/s-1"]);
+  assert.deepEqual(session.waiting.map(nameOf), ["default/s-1"]);
   await clock.advance(15_000);
   assert.deepEqual(sandboxNames({ cri }), ["s-0", "s-1"]);
+  assert.deepEqual(session.waiting, []);
   const end = endOf(session);
   await clock.advance(0);
   assert.equal(end.answer, undefined);
