@@ -2,6 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import { type Manifest, type PodKey, type UpdateStrategy, nameOf } from "../manifests/manifest.js";
 import { podRevision } from "../pod-config/hashes.js";
+import { probeTimes } from "../kubelet/probe-counters.js";
 import type { PodWorker } from "../kubelet/pod-worker.js";
 import { type JobEnvironment, removeSurely } from "./job-runner.js";
 import { type RollingPod, decideRolling } from "./rolling.js";
@@ -13,8 +14,22 @@ export interface RollingRunnerDeps extends Omit<JobEnvironment, "client"> {
   readonly onLost: (key: PodKey) => void;
 }
 
-/** A pod that is not ready for so long does not count as one that is about to be. */
 const brokenMs = 30_000;
+
+/**
+ * A pod that is not ready for so long does not count as one that is about to be. A play that has just taken it has no
+ * results of its probes.
+ */
+function brokenAfterMs({ pod: { spec } }: Manifest): number {
+  const probes = [...spec.containers, ...(spec.initContainers ?? [])].flatMap(
+    ({ readinessProbe }) => readinessProbe ?? [],
+  );
+  const times = probes.map((probe) => {
+    const { periodMs, timeoutMs, successThreshold } = probeTimes(probe);
+    return successThreshold * periodMs + timeoutMs;
+  });
+  return Math.max(brokenMs, ...times);
+}
 
 type Key = Pick<PodKey, "namespace" | "name">;
 
@@ -158,7 +173,7 @@ export class RollingRunner {
     return {
       ...{ name, revision },
       isAvailable: readiness.isReady && forMs >= minimumMs,
-      isBroken: !readiness.isReady && (hasEnded || forMs >= brokenMs),
+      isBroken: !readiness.isReady && (hasEnded || forMs >= brokenAfterMs(worker.manifest)),
     };
   }
 
@@ -195,9 +210,9 @@ export class RollingRunner {
     const now = clock.now();
     const { minReadySeconds, progressDeadlineSeconds = Infinity } = this.update;
     const times = [...this.pods, ...this.surge].flatMap((pod) => {
-      const readiness = this.#worker(pod)?.readiness;
-      if (readiness === undefined) return [];
-      return readiness.since + (readiness.isReady ? minReadySeconds * 1000 : brokenMs);
+      const { readiness, manifest } = this.#worker(pod) ?? {};
+      if (readiness === undefined || manifest === undefined) return [];
+      return readiness.since + (readiness.isReady ? minReadySeconds * 1000 : brokenAfterMs(manifest));
     });
     if (!this.#progress.isReported) times.push(this.#progress.at + progressDeadlineSeconds * 1000);
     const next = Math.min(...times.filter((time) => time > now));

@@ -19,14 +19,15 @@ interface Fields {
   readonly pod?: string;
   /** Of its container. */
   readonly container?: string;
+  /** Of its readiness probe. */
+  readonly times?: string;
 }
 
 /** A workload `name` whose only container has the name of its version. It is ready when its first probe succeeds. */
-function textOf(
-  version: string,
-  { name = "d", kind = "Deployment", replicas = 3, fields = "", pod = "", container = "" }: Fields = {},
-): string {
-  const probe = "readinessProbe: {initialDelaySeconds: 5, periodSeconds: 5, exec: {command: [a]}}";
+function textOf(version: string, given: Fields = {}): string {
+  const { name = "d", kind = "Deployment", replicas = 3, fields = "", pod = "", container = "" } = given;
+  const { times = "initialDelaySeconds: 5, periodSeconds: 5" } = given;
+  const probe = `readinessProbe: {${times}, exec: {command: [a]}}`;
   return `{apiVersion: apps/v1, kind: ${kind}, metadata: {name: ${name}}, spec: {${kind === "DaemonSet" ? "" : `replicas: ${replicas}, `}
     ${fields} selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {${pod}
     terminationGracePeriodSeconds: 1, containers: [{name: ${version}, image: "busybox:1", ${container}${probe}}]}}}}`;
@@ -46,11 +47,11 @@ function running({ cri }: Pick<Fixture, "cri">): string {
 }
 
 /** A play of version 1 that has ended, with all pods ready. */
-async function played(fields: Fields = {}): Promise<Fixture> {
+async function played(fields: Fields = {}, milliseconds = 20_000): Promise<Fixture> {
   const fixture = makeFixture();
   await using session = new Session(fixture.deps);
   await session.apply(await workloadsOf("v1", fields), { keep: false }, signal);
-  await fixture.clock.advance(20_000);
+  await fixture.clock.advance(milliseconds);
   assert.deepEqual(session.unready(), []);
   fixture.cri.calls.length = 0;
   return fixture;
@@ -152,6 +153,17 @@ for (const how of ["apply", "update"] as const)
     assert.deepEqual(session.unready(), []);
     assert.ok(!steps(fixture).includes("+d-surge-1"));
   });
+
+test("pods whose probes need time to say again that they are ready do not count as broken", async (t) => {
+  const fields = { fields: one, times: "periodSeconds: 20, successThreshold: 3" };
+  const fixture = await played(fields, 60_000);
+  await playedAgain(t, fixture, "v2", fields);
+  await fixture.clock.advance(39_000);
+  assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
+  fixture.handlers.outcomes.set("v1 readiness", ["failure"]);
+  await fixture.clock.advance(300_000);
+  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2");
+});
 
 test("a play from which another one takes the pods in the middle of a change changes nothing more", async (t) => {
   const fixture = await played({ fields: one });
