@@ -23,12 +23,15 @@ export function envFileValue(text: string, key: string): string {
       continue;
     }
     if (!rest.startsWith("'")) throw refuse("the value must be in single quotes");
-    let value = rest.slice(1);
-    while (!value.includes("'")) {
+    let last = rest.slice(1);
+    const parts = [last];
+    while (!last.includes("'")) {
       at += 1;
       if (at >= lines.length) throw refuse("the quote has no end");
-      value += `\n${lineAt(lines, at)}`;
+      last = lineAt(lines, at);
+      parts.push(last);
     }
+    const value = parts.join("\n");
     const end = value.indexOf("'");
     if (!/^[ \t]*(#|$)/.test(value.slice(end + 1))) throw refuse("something follows the value");
     if (name === key) return value.slice(0, end);
