@@ -202,7 +202,7 @@ export class PlayStore {
     if (size > limitBytes) throw new ShimError("exhausted", `has more than ${limitBytes} bytes`);
     const problems: Problem[] = [];
     const play: TypeOf<typeof readPlay> | undefined = readPlay(
-      JSON.parse(await readFile(path, "utf8")),
+      parseJson(await readFile(path, "utf8")),
       "",
       problems,
     );
@@ -217,6 +217,15 @@ export class PlayStore {
 interface DatedPlay extends FoundPlay {
   /** Milliseconds since 1970, and later than that of all plays that were there. */
   readonly storedAt: number;
+}
+
+/** The error of Node.js quotes the text, which has Secrets. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ShimError("invalid", "is not JSON");
+  }
 }
 
 /** The file whose presence says that the play has the workload no more. */

@@ -263,10 +263,14 @@ test("stored plays may be read by root alone, and damaged ones are named and lef
   const [name = ""] = await readdir(store.directory);
   assert.equal((await stat(join(store.directory, name))).mode & 0o777, 0o600);
   assert.equal((await stat(store.directory)).mode & 0o777, 0o700);
-  await writeFile(join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"), "{");
+  await writeFile(
+    join(store.directory, "play-00000000-0000-0000-0000-000000000000.json"),
+    '{"text": secret}',
+  );
   const lines: string[] = [];
   assert.equal((await store.list((line) => lines.push(line))).length, 1);
-  assert.match(lines.join("\n"), /00000000.*damaged, or of another version/);
+  assert.match(lines.join("\n"), /00000000.*: is not JSON: damaged, or of another version/);
+  assert.doesNotMatch(lines.join("\n"), /secret/);
   const base = dirname(store.directory);
   assert.deepEqual(await new PlayStore(base, "/run/other.sock").list(refuse), []);
   assert.equal(new PlayStore(base, "unix:///var/run/cri.sock").directory, store.directory);
