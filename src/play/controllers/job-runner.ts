@@ -42,6 +42,10 @@ export const jobNameLabel = "batch.kubernetes.io/job-name";
 
 export class JobRunner {
   readonly #known = new Map<string, WantedPod>();
+  /** Those of an earlier play that were not looked at yet: they may have ended, and do not count as pending. */
+  readonly #unseen = new Set<string>();
+  /** Those that a decision has removed: that they were not made is no failure. */
+  readonly #removing = new Set<string>();
   /** When the ends of its pods were first seen, in milliseconds. */
   readonly #ends = new Map<string, number>();
   #startedAt: number | undefined;
@@ -97,11 +101,27 @@ export class JobRunner {
       const wanted = jobPodOf(this.job, podName);
       if (wanted === undefined) continue;
       this.#known.set(podName, wanted);
+      this.#unseen.add(podName);
       manifests.set(podName, (await this.deps.kept?.(uid)) ?? makeJobPod(this.job, wanted));
     }
     // All are known before the first can wake up a decision.
-    await Promise.all([...manifests.values()].map((manifest) => this.deps.apply(manifest, signal)));
+    await Promise.all(
+      [...manifests].map(async ([podName, manifest]) => {
+        try {
+          await this.deps.apply(manifest, signal);
+        } catch (error) {
+          if (!this.#removing.has(podName)) throw error;
+        }
+      }),
+    );
+    for (const name of this.#unseen) {
+      if (this.#podOf(name) === undefined) this.#unseen.delete(name); // Nothing will look at it any more.
+    }
     await this.decide(signal);
+  }
+
+  #podOf(name: string): ReturnType<Kubelet["pod"]> {
+    return this.deps.kubelet.pod({ namespace: this.#job.namespace, name });
   }
 
   /** A job that a CronJob has started does not change with it; a Job that has ended has ended. */
@@ -120,7 +140,8 @@ export class JobRunner {
   /** Called when one of its pods may have changed. */
   async decide(signal: AbortSignal): Promise<void> {
     this.#isDirty = true;
-    if (this.isOver || this.#isClosed || signal.aborted) return;
+    for (const name of this.#unseen) if (this.#podOf(name)?.status !== undefined) this.#unseen.delete(name);
+    if (this.#unseen.size > 0 || this.isOver || this.#isClosed || signal.aborted) return;
     this.#running ??= this.#turns(signal);
     await this.#running;
   }
@@ -172,7 +193,7 @@ export class JobRunner {
     const statuses = [...this.#known].map(([name, wanted]) => ({
       name,
       wanted,
-      status: this.deps.kubelet.pod({ namespace: this.#job.namespace, name })?.status,
+      status: this.#podOf(name)?.status,
     }));
     this.#startedAt ??= Math.min(now, ...statuses.map(({ status }) => status?.startTime ?? now));
     for (const { name, status } of statuses) {
@@ -194,6 +215,7 @@ export class JobRunner {
     }
     await Promise.all(
       decision.remove.map(async (name) => {
+        this.#removing.add(name);
         await this.#remove(name, signal);
         this.#known.delete(name);
         this.#ends.delete(name);
@@ -208,6 +230,7 @@ export class JobRunner {
   async #make(wanted: WantedPod, signal: AbortSignal): Promise<void> {
     const manifest = makeJobPod(this.#job, wanted);
     this.#known.set(manifest.key.name, wanted);
+    this.#removing.delete(manifest.key.name);
     await this.deps.apply(manifest, signal);
   }
 

@@ -84,6 +84,20 @@ test("a Job that has failed does not run again with a higher limit", async (t) =
   assert.ok(first.reports.includes("default/j: job failed (BackoffLimitExceeded)"));
 });
 
+test("a job with more pods than its parallelism keeps those that have ended when it is played again", async (t) => {
+  const text = job("completions: 4, parallelism: 2, completionMode: Indexed, ");
+  const first = await started(t, text, ({ cri }) => cri.exits.set("c", 0));
+  await first.clock.advance(0);
+  assert.equal(startsIn(first), 4);
+  await first.session[Symbol.asyncDispose]();
+  const before = [...first.cri.calls];
+  await using session = new Session(first.deps);
+  await session.apply(await read(text), options, signal);
+  await first.clock.advance(60_000);
+  assert.equal(await session.ended(signal), true);
+  assert.deepEqual(first.cri.calls, before);
+});
+
 test("a job that a CronJob has started keeps its numbers when those of the CronJob change", async (t) => {
   const first = await started(t, cronJob("suspend: false, "), ({ cri }) => cri.exits.set("c", 0));
   await first.clock.advance(60_000);
