@@ -1,4 +1,5 @@
 /** Deletes a pod: its containers, its sandboxes, its files. */
+import { PodSandboxState } from "../../domain/cri.js";
 import { messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import type { PodSpec } from "../manifests/pod-schema.js";
@@ -72,7 +73,24 @@ export async function deletePod(
     if (await removePodFiles(deps, { ...key, uid })) hadFiles = true;
     deps.directories.places?.delete(uid); // If it is made again, then here.
   }
+  if ((own.length > 0 || hadFiles) && foreign === 0) await removeLostSandboxes(key, deps, signal);
   return { own: own.length, foreign, hadFiles, kept };
+}
+
+/**
+ * The container of a sandbox may have been removed by another program, such as `docker system prune`. The server then
+ * lists the sandbox by its name alone until it is removed.
+ */
+async function removeLostSandboxes(
+  { namespace, name }: PodKey,
+  { client }: PodAccess,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { id, metadata, labels, state } of await client.listPodSandboxes({}, signal)) {
+    const isNamed = metadata?.namespace === namespace && metadata.name === name && metadata.uid === "";
+    if (!isNamed || Object.keys(labels).length > 0 || state !== PodSandboxState.SANDBOX_NOTREADY) continue;
+    await ignoreMissing(client.removePodSandbox(id, signal));
+  }
 }
 
 /**

@@ -45,6 +45,25 @@ test("removePods() gives the grace period that is asked for, and says what it wa
   assert.deepEqual([await removal, graces], [{ failed: 0, left: [] }, [7]]);
 });
 
+test("removePods() removes sandboxes of the pod whose containers another program has removed", async () => {
+  const { cri, deps, clock } = makeFixture();
+  const { pods } = await readWorkloads(deployment(1));
+  {
+    await using session = new Session(deps);
+    await session.apply({ pods, jobs: [], cronJobs: [] }, { keep: false }, signal);
+    await clock.advance(0);
+  }
+  for (const name of ["d-0", "other"]) {
+    const config = { metadata: { name, namespace: "default", uid: "" }, labels: {} };
+    cri.sandboxes.push({ id: `lost ${name}`, config, state: PodSandboxState.SANDBOX_NOTREADY, createdAt: 0 });
+  }
+  assert.deepEqual(await removePods(pods, deps, signal), { failed: 0, left: [] });
+  assert.deepEqual(
+    cri.sandboxes.map(({ id }) => id),
+    ["lost other"],
+  );
+});
+
 for (const fails of [false, true]) {
   test(`removeSurplus() ${fails ? "counts and reports pods that cannot be removed" : "removes pods of a workload that had more"}`, async () => {
     const { cri, deps, clock, reports } = makeFixture();
