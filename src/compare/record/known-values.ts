@@ -86,21 +86,28 @@ function isAt(text: string, index: number, { text: found, isWord }: Form): boole
   return !isWord || !(isInside(index - 1) || isInside(index + found.length));
 }
 
-/** As it is, as JSON and Go quote it, as in a URL, and in Base64 behind any number of bytes. */
+/**
+ * As it is, as JSON and Go quote it, as in a URL, and in Base64 behind any number of bytes. Programs and shells drop
+ * white space at its ends, as the line feed of a Secret that `echo` made.
+ */
 function formsOf(value: string): readonly Form[] {
-  if (value.length < shortestInWords) return [{ text: value, value, isWord: true }];
-  const texts = new Set([value, JSON.stringify(value).slice(1, -1)]);
-  if (value.length <= longestEncoded) {
-    const bytes = Buffer.from(value);
+  const text = value.trim();
+  if (text.length < shortest) return [];
+  if (text.length < shortestInWords) return [{ text, value, isWord: true }];
+  const quoted = JSON.stringify(text).slice(1, -1);
+  const escape = (one: string): string => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const texts = new Set([text, quoted, quoted.replaceAll(/[<>&]/g, escape)]);
+  if (text.length <= longestEncoded) {
+    const bytes = Buffer.from(text);
     const percent = encodeURIComponent(bytes.toString());
     const hex = (one: string): string => `%${one.charCodeAt(0).toString(16).toUpperCase()}`;
     texts.add(percent).add(percent.replaceAll(/[!'()*]/g, hex).replaceAll("%20", "+"));
     for (const before of [0, 1, 2]) {
       const whole = Buffer.concat([Buffer.alloc(before), bytes]);
       // Only the characters that no byte beside the value has a part in.
-      const text = whole.toString("base64").slice([0, 2, 3][before], Math.floor((whole.length * 8) / 6));
-      texts.add(text).add(text.replaceAll("+", "-").replaceAll("/", "_"));
+      const part = whole.toString("base64").slice([0, 2, 3][before], Math.floor((whole.length * 8) / 6));
+      texts.add(part).add(part.replaceAll("+", "-").replaceAll("/", "_"));
     }
   }
-  return [...texts].map((text) => ({ text, value, isWord: false }));
+  return [...texts].map((one) => ({ text: one, value, isWord: false }));
 }

@@ -111,7 +111,8 @@ export class Recorder {
     const asked = request === undefined ? {} : { request: redactor.message(request) };
     const answers = responses.map((response) => redactor.message(response));
     const made = rpc === "CreateContainer" ? textAt(answers[0], "container_id") : "";
-    if (made !== "") redactor.addContainer(made);
+    // Without the request its variables are not known.
+    if (made !== "" && request !== undefined) redactor.addContainer(made);
     const { status, end } = call;
     const failed = status !== undefined && status.code !== 0;
     return {

@@ -82,11 +82,14 @@ const keptLabel = /^io\.kubernetes\./;
 /** Values of variables that say nothing, and are parts of many texts: common words, numbers, paths in lower case. */
 const plain = new RegExp(
   `^(?:${[
-    ...["true|false|null|none|auto|always|never|enabled|disabled|default|localhost|https?|json|text|utf-?8"],
+    ...["auto|always|never|enabled|disabled|default|localhost|https?|json|text|utf-?8"],
     ...["trace|debug|info|warn|warning|error|production|staging|development|test"],
     ...["\\d{1,5}", "(?:/[a-z][a-z0-9._-]{0,40}){1,20}/?"],
   ].join("|")})$`,
 );
+/** Those that are no secret in `AUTH_ENABLED` and `TLS_KEY` either: switches and paths of files. */
+const switched = /^(?:true|false|null|none)$/i;
+const shortNumber = /^["']?\d{1,5}(?::\d{1,5})?["']?$/;
 const maximumNumbers = 200_000;
 const maximumMade = 10_000;
 
@@ -126,8 +129,8 @@ export class Redactor {
     const variables = [...variablesOf(message)];
     const shown = variables.length === 0 ? "" : [...shownBy(message)].join("\n");
     for (const [name, value] of variables) {
-      const isSecret = secretName.test(name);
-      if (!isSecret && (isPlain(value) || shown.includes(value))) continue;
+      const [isSecret, text] = [secretName.test(name), value.trim()];
+      if (isNoSecret(text) || (!isSecret && (isPlain(text) || shown.includes(text)))) continue;
       this.#variables.add(value);
     }
     return this.#message(message as Message);
@@ -177,9 +180,9 @@ export class Redactor {
     if (typeof value === "string") {
       if (name === "credential_spec") return this.#secret(value);
       if (name === "url") return this.#url(value);
+      if (texts.has(name)) return this.text(value);
       // 64-bit numbers are texts, too.
-      if (kept.has(name) || /^-?\d+$/.test(value)) return value;
-      return texts.has(name) ? this.text(value) : this.#replaced(value);
+      return kept.has(name) || /^-?\d+$/.test(value) ? value : this.#replaced(value);
     }
     if (Array.isArray(value)) {
       if (name === "envs") return value.map((entry) => this.#environment(entry));
@@ -304,6 +307,11 @@ function membersOf(value: unknown): readonly (readonly [key: string, value: unkn
 
 function valueOf({ value }: Message): string {
   return Buffer.isBuffer(value) ? value.toString("utf8") : typeof value === "string" ? value : "";
+}
+
+/** Whatever the name of its variable is: the path of a key is in arguments of programs, too. */
+function isNoSecret(value: string): boolean {
+  return switched.test(value) || (harmless.test(value) && !shortNumber.test(value));
 }
 
 function isPlain(value: string): boolean {

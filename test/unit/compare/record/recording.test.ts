@@ -64,6 +64,16 @@ test("a recording has the header, calls without secrets, and its end; its file i
   await assert.rejects(createRecording(path, header), { kind: "conflict", message: /the file exists/ });
 });
 
+test("commands in a container whose request is missing keep their program alone", async (t) => {
+  const { path, open } = await openRecorder(t);
+  await using recorder = await open();
+  const config = { envs: [{ key: "PIN", value: Buffer.from("very-secret") }] };
+  const call = piped("CreateContainer", { config }, { container_id: "c1" });
+  await recorder.write({ ...call, requests: [], isTruncated: true });
+  await recorder.write(piped("ExecSync", { container_id: "c1", cmd: ["check", "very-secret"] }, {}));
+  assert.ok(!readFileSync(path, "utf8").includes("very-secret"));
+});
+
 test("a recorder that is started again goes on behind the last whole line", async (t) => {
   const { path, open } = await openRecorder(t);
   await using first = await open();

@@ -165,6 +165,20 @@ describe("values of variables in other texts", () => {
       else assert.match(text, expected);
     });
 
+  test("a value is found without the white space at its ends, with its number", () => {
+    for (const [variable, argument] of [
+      ["hunter2hunter2\n", "login hunter2hunter2 now"],
+      ["hunter2\n", "login hunter2 now"],
+      ["two words of it\n", `login ${JSON.stringify("two words of it")} now`],
+    ] as const)
+      assert.match(redactArgument(argument, "A", variable), /^login "?redacted:1"? now$/);
+  });
+
+  test("a value is found as Go writes it into JSON", () => {
+    const text = redactArgument(String.raw`{"a":"db?x=1\u0026pin=\u003c7\u003e"}`, "A", "db?x=1&pin=<7>");
+    assert.equal(text, '{"a":"redacted:1"}');
+  });
+
   for (const [argument, key, variable, expected] of [
     // Up to 7 characters as words, up to 3 not at all.
     ["a hunter2, xhunter2", "A", "hunter2", "a redacted:1, xhunter2"],
@@ -176,6 +190,9 @@ describe("values of variables in other texts", () => {
     ["a --log-level=debug", "LOG_LEVEL", "debug", "a --log-level=debug"],
     ["/bin/sh /data", "SHELL", "/bin/sh", "/bin/sh /data"],
     ["a /Aa0/bb+c=", "A", "/Aa0/bb+c=", "a redacted:1"],
+    ["a true", "AUTH_ENABLED", "true\n", "a true"],
+    ["app /etc/tls/tls.key", "TLS_KEY", "/etc/tls/tls.key", "app /etc/tls/tls.key"],
+    ["dial 10.96.0.1", "AUTH_HOST", "10.96.0.1", "dial redacted:1"],
     ["dial 10.96.0.1", "SERVICE_HOST", "10.96.0.1", "dial 10.96.0.1"],
     ["ls /var/lib/data", "DATA", "/var/lib/data", "ls /var/lib/data"],
     // What names of the pod show is no secret.
@@ -187,6 +204,11 @@ describe("values of variables in other texts", () => {
       const shown = { metadata: { name: "web-0" }, working_dir: "/srv-1" };
       assert.equal(redactArgument(argument, key, variable, shown), expected);
     });
+
+  test("a message that is a number is searched as any other", () => {
+    const envs = [{ key: "PIN", value: "48151623" }];
+    assert.equal(new Redactor().message({ envs, message: "48151623" })["message"], "redacted:1");
+  });
 
   test("numbers of 64 bits are kept", () => {
     const envs = [{ key: "LIMIT_SECRET", value: Buffer.from("1073741824") }];
