@@ -1,4 +1,5 @@
 /** `dockershim pod` as commander sees it. The flags are kubectl's. */
+import { isIP } from "node:net";
 import { type Command, Option } from "commander";
 import { ShimError } from "../../lib/errors.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
@@ -120,6 +121,8 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     if (name === undefined && selector === undefined) named([], given, "logs");
     if (since !== undefined && sinceTime !== undefined)
       throw new ShimError("invalid", "--since and --since-time exclude each other");
+    if ([container, given.container, all || undefined].filter((one) => one !== undefined).length > 1)
+      throw new ShimError("invalid", 'command "pod logs": takes one container, or --all-containers');
     return {
       verb: "logs",
       selection: ofNamespace(selectionOf(given, name === undefined ? [] : [name]), given),
@@ -181,12 +184,11 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     const [name = "", ...ports] = args;
     if (ports.length === 0)
       throw new ShimError("invalid", 'command "pod port-forward": needs a pod and a port');
-    const addresses = (given.address ?? "localhost").split(",");
     return {
       verb: "port-forward",
       pod: named([name], given, "port-forward"),
       pairs: ports.map(parsePortPair),
-      addresses: [...new Set(addresses.map((each) => (each === "localhost" ? "127.0.0.1" : each)))],
+      addresses: parseAddresses(given.address ?? "localhost"),
     };
   }).option("--address <addresses>", "where to listen (default: localhost)");
 
@@ -250,12 +252,20 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
     .option("--all", "for all of the namespace");
 
   addForSome("down", "stop and remove pods that play made", "[flags] pod...", (given, args) => {
-    const { selector, all = false, gracePeriod } = given;
+    const { selector, all = false, gracePeriod, namespace, allNamespaces } = given;
     if (args.length === 0 && selector === undefined && !all)
       throw new ShimError("invalid", 'command "pod down": needs the name of a pod, --selector or --all');
+    if (namespace !== undefined && allNamespaces === true)
+      throw new ShimError("invalid", 'command "pod down": --namespace and -A exclude each other');
+    const selection = ofNamespace(selectionOf(given, args), given);
+    if (selection.pods.some(({ kind }) => kind === "Service"))
+      throw new ShimError(
+        "invalid",
+        'command "pod down": a Service owns no pods: name their workload, or use --selector',
+      );
     return {
       verb: "down",
-      selection: ofNamespace(selectionOf(given, args), given),
+      selection,
       graceSeconds: parseGrace(gracePeriod),
     };
   })
@@ -299,9 +309,12 @@ function ofNamespace(
   return selection.pods.length > 0 || allNamespaces ? selection : { ...selection, namespace };
 }
 
-function filesOf({ filename = [], selector, all }: Given, args: readonly string[]): readonly string[] {
-  if (args.length > 0 || selector !== undefined || all === true)
-    throw new ShimError("invalid", 'command "pod down": names, --selector and --all exclude --filename');
+function filesOf(
+  { filename = [], selector, all, allNamespaces }: Given,
+  args: readonly string[],
+): readonly string[] {
+  if (args.length > 0 || selector !== undefined || all === true || allNamespaces === true)
+    throw new ShimError("invalid", 'command "pod down": names, --selector, --all and -A exclude --filename');
   return filename;
 }
 
@@ -320,6 +333,13 @@ function isCopy(source: FileSpec, target: FileSpec): boolean {
 function count(flag: string, text: string, what: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw wrongFlag(flag, text, `must be a number of ${what}${flag === "--tail" ? ", or -1" : ""}`);
+}
+
+/** An address that is no text of one, as that of an empty variable, would be all of the host's. */
+function parseAddresses(text: string): readonly string[] {
+  const addresses = text.split(",").map((each) => (each === "localhost" ? "127.0.0.1" : each));
+  if (addresses.every((each) => isIP(each) !== 0)) return [...new Set(addresses)];
+  throw wrongFlag("--address", text, "must be IP addresses, or localhost, with commas between them");
 }
 
 /** RFC 3339. */

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import type { ConnectedClient } from "../cri/client.js";
 import type { Manifest, PodKey } from "../manifests/manifest.js";
 import type { ObjectKey, Removal } from "../manifests/workloads.js";
-import { listPodRecords } from "../node/pod-record.js";
+import { type ListedRecord, listPodRecords } from "../node/pod-record.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";
 import { findPod, findPods } from "../pod-commands/find-pod.js";
 import { hasLabels, type PodSelection } from "../pod-commands/pod-names.js";
@@ -56,11 +56,11 @@ function keptKey(pod: ObjectKey, records: readonly Manifest[]): PodKey {
   return records.find(isSame)?.key ?? { ...pod, uid: "" };
 }
 
-/** What play has made, also where only its files are left. */
-async function selectedKeys(
+/** What play has made at this server, also where only its files are left. */
+export async function selectedKeys(
   selection: PodSelection,
-  client: ConnectedClient,
-  records: readonly Manifest[],
+  client: Parameters<typeof findPods>[0],
+  records: readonly ListedRecord[],
   signal: AbortSignal,
 ): Promise<readonly PodKey[]> {
   const { namespace, labels } = selection;
@@ -70,7 +70,8 @@ async function selectedKeys(
   const isFound = ({ key }: Manifest): boolean =>
     found.some((pod) => pod.namespace === key.namespace && pod.name === key.name);
   const kept = records.filter(
-    ({ key, pod }) =>
+    ({ key, pod, isOfThisServer }) =>
+      isOfThisServer &&
       (namespace === undefined || key.namespace === namespace) &&
       hasLabels(pod.metadata.labels ?? {}, labels),
   );

@@ -6,7 +6,9 @@ import type { Service } from "./workloads.js";
 
 export function makeService(item: Item<TypeOf<typeof service>>, problems: Problem[]): Service {
   const { spec } = item.value;
-  const { type = "ClusterIP", clusterIP, selector, publishNotReadyAddresses = false, externalName } = spec;
+  const { type = "ClusterIP", clusterIP, publishNotReadyAddresses = false, externalName } = spec;
+  // As in Kubernetes, an empty one is none; it would have all labels.
+  const selector = Object.keys(spec.selector ?? {}).length > 0 ? spec.selector : undefined;
   const { sessionAffinity = "None" } = spec;
   const report = (path: string, reason: string): void => {
     problems.push(malformed(`spec.${path}`, reason));

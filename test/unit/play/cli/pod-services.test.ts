@@ -8,6 +8,8 @@ const text = `{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: we
 ---
 {apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web},
   ports: [{name: a, port: 80, targetPort: http}, {name: b, port: 81, targetPort: 9000}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: empty}, spec: {selector: {}, ports: [{port: 80}]}}
 `;
 const play = { files: [{ name: "f.yaml", text }], replicas: [], schedule: false, localVolumes: false };
 const store = {
@@ -33,6 +35,7 @@ test("a Service of a detached play is its pods, and its ports are theirs", async
 
 for (const [name, port, reason] of [
   ["web", 82, /Service "default\/web": port 82 leads to no port of a pod; it has: 80, 81/],
+  ["empty", 80, /Service "default\/empty": it has no pods of its own/],
   ["other", 80, /Service "default\/other": no play with --detach has it; name a pod/],
 ] as const)
   test(`port ${port} of the Service ${name} is refused`, async () => {
