@@ -15,6 +15,7 @@ import {
   lastInTreeMinor,
   maskedService,
   runningRuntime,
+  runsThisProgram,
   socketPath,
   type Target,
   targetNames,
@@ -22,7 +23,7 @@ import {
   usesDocker,
   wrappedRuntimes,
 } from "../kubelet/target.js";
-import { belongsToPackage, dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
+import { belongsToPackage, dependenciesBeside, dependenciesOn, isInStore } from "../kubelet/dependencies.js";
 import { refusedFlags, unitDifferences } from "../kubelet/shim-flags.js";
 
 /** The lowest kubelet that each target was made for, and why. */
@@ -206,6 +207,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
   judgeImages(facts, configured.runtime, target, add);
   judgeDependencies(facts, configured.runtime, target, add);
   judgeServices(facts, add);
+  if (configured.runtime === target) judgeBoot(facts, target, add);
 }
 
 function changeOfRuntime(
@@ -305,6 +307,27 @@ function judgeImages(facts: MigrationFacts, from: Target | "unknown", target: Ta
     text: `the kubelet pulls images through another program, at ${images.value}`,
     reason: "which runtime that program asks is not known here; migrate plan leaves the endpoint as it is",
     next: `give that program the endpoint of ${targetNames[target]}`,
+  });
+}
+
+/** The plan enables the unit; by hand it may have been started alone. */
+function judgeBoot({ services }: MigrationFacts, target: Target, add: Add): void {
+  const { criDocker, dockershim, servers, units } = services;
+  if (target !== "cri-dockerd" && target !== "dockershim") return;
+  const isTheirs = target === "cri-dockerd" || runsThisProgram(criDocker?.command);
+  const service = isTheirs ? criDocker : dockershim;
+  if (service === undefined || service.unit.isMasked) return;
+  const socket = servers.find((one) => one.service === service)?.socket;
+  const started = socket === undefined ? [service.unit] : [service.unit, socket];
+  const names = started.map(({ name }) => name);
+  if (started.some(({ isEnabled }) => isEnabled) || dependenciesOn(units, names).length > 0) return;
+  add({
+    id: "unit-disabled",
+    level: "change",
+    source: service.unit.path,
+    text: `${service.unit.name} is not enabled`,
+    reason: "after the next boot the kubelet has no runtime",
+    next: `systemctl enable ${names.join(" ")}`,
   });
 }
 

@@ -23,7 +23,17 @@ export function dependenciesBeside(
   const theirs = isTheirs ? [] : [criDocker?.unit.name, criDockerSocket?.name];
   const own =
     target === "dockershim" && !runsThisProgram(criDocker?.command) ? undefined : dockershim?.unit.name;
-  const names = [...theirs, own].filter((name) => name !== undefined);
+  return dependenciesOn(
+    units,
+    [...theirs, own].filter((name) => name !== undefined),
+  );
+}
+
+/** Of other units on those of the names. */
+export function dependenciesOn(
+  units: readonly ServiceFacts[],
+  names: readonly string[],
+): readonly Dependency[] {
   return units
     .filter(({ unit }) => !names.includes(unit.name))
     .flatMap((service) =>

@@ -9,8 +9,6 @@ import { startedPrograms } from "../systemd/started-programs.js";
 import { listValues, loadUnit, type LoadedUnit, unitDirectories } from "../systemd/load-unit.js";
 import { listeningUnit, unitOfProcess } from "./listeners.js";
 
-/** Units of one directory that are read. */
-const unitLimit = 500;
 /** What a unit that matters here has in its name or text. */
 const candidate = /cri-?docker|dockershim|containerd|crio|cri-o|kubelet|hyperkube|k3s|rke2|k0s/;
 /** The kubelet, and programs with one inside. */
@@ -90,7 +88,7 @@ export async function readServices(
 async function readCandidates(files: NodeFiles): Promise<readonly ServiceFacts[]> {
   const names = new Set<string>();
   for (const directory of unitDirectories) {
-    for (const name of (await files.names(directory)).slice(0, unitLimit)) {
+    for (const name of await files.names(directory)) {
       if (!name.endsWith(".service") || names.has(name)) continue;
       const reading = await files.read(join(directory, name));
       if (candidate.test(name) || (reading.kind === "read" && candidate.test(reading.text))) names.add(name);

@@ -38,8 +38,6 @@ const ownUnits: readonly string[] = [
   ...["docker.service", "docker.socket", "cri-docker.service", "cri-dockerd.service"],
   ...["dockershim.service", "kubelet.service", "containerd.service"],
 ];
-/** Units of one directory that are read. */
-const unitLimit = 500;
 
 /** What a mounted or named path reaches. */
 export function usesOf(path: string, dockerRoot: string): readonly Use[] {
@@ -87,7 +85,7 @@ export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Pro
   const users: DockerUser[] = [];
   const seen = new Set<string>();
   for (const directory of unitDirectories) {
-    for (const name of (await files.names(directory)).slice(0, unitLimit)) {
+    for (const name of await files.names(directory)) {
       if (!name.endsWith(".service") || seen.has(name) || ownUnits.includes(name)) continue;
       seen.add(name);
       const reading = await files.read(join(directory, name));

@@ -39,9 +39,11 @@ export async function listeningUnit(files: NodeFiles, path: string): Promise<str
 export async function unitOfProcess(files: NodeFiles, process: string): Promise<string | undefined> {
   const reading = await files.read(`/proc/${process}/cgroup`);
   if (reading.kind !== "read") return undefined;
-  const paths = reading.text.split("\n");
-  const names = paths.flatMap((line) => line.split("/").filter((part) => part.endsWith(".service")));
-  return names.at(-1) ?? "";
+  const lines = reading.text.split("\n");
+  // Beside cgroup version 1, engines leave their containers where they are themselves in the other hierarchy.
+  const line =
+    lines.find((one) => one.includes(":name=systemd:")) ?? lines.find((one) => one.startsWith("0::"));
+  return line?.split("/").findLast((part) => part.endsWith(".service")) ?? "";
 }
 
 /**

@@ -46,6 +46,22 @@ for (const [unit, id] of [
   });
 }
 
+test("a kubelet in a container is in no service, also beside cgroup version 1", async (t) => {
+  const root = await makeNode(t, {
+    ...goldenNode("kubeadm-1.30").tree,
+    "/proc/7/cgroup": "4:pids:/docker/ab\n1:name=systemd:/docker/ab\n0::/system.slice/containerd.service\n",
+    "/proc/7/cmdline": "kubelet\0--v=2\0",
+  });
+  assert.equal(unknownStart(await factsOf(root, "1.30.1"))?.source, "no service (process 7)");
+});
+
+test("a unit is found among any number of others", async (t) => {
+  const { tree } = goldenNode("dockershim-1.30");
+  const others = Array.from({ length: 600 }, (_, index) => [`/etc/systemd/system/a${index}.mount`, ""]);
+  const root = await makeNode(t, { ...tree, ...(Object.fromEntries(others) as NodeTree) });
+  assert.equal(configuredRuntime(await factsOf(root, "1.30.1")).runtime, "dockershim");
+});
+
 for (const [what, tree] of [
   ["its executable", { "/opt/dockershim/bin/dockershim": "\u007fELF" }],
   [
