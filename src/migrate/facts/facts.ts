@@ -149,14 +149,14 @@ export interface EngineFacts {
   readonly localImages: readonly { readonly id: string; readonly names: readonly string[] }[];
 }
 
-/** Something that names Docker's socket or files. */
+/** Something that names Docker's socket or files, or the socket of the kubelet's runtime. */
 export interface DockerUser {
   readonly what: "container" | "unit" | "manifest";
   readonly name: string;
   /** Where it was seen: a file and line, or the container's mount. */
   readonly place: string;
   /** `name`: only its name suggests that it may read containers. */
-  readonly use: "socket" | "files" | "logs" | "name";
+  readonly use: "socket" | "runtime" | "files" | "logs" | "name";
   /** As `fluent-bit`; empty when the name says nothing. */
   readonly agent: string;
 }

@@ -1,7 +1,7 @@
 /** Programs that reach Docker's socket, its directory or the logs of pods, against the target. Pure. */
 import type { DockerUser } from "../facts/facts.js";
 import type { Finding, Level } from "./finding.js";
-import { type Target, usesDocker } from "../kubelet/target.js";
+import { type Target, targetNames, usesDocker } from "../kubelet/target.js";
 
 interface Judgement {
   readonly level: Level;
@@ -10,7 +10,10 @@ interface Judgement {
   readonly next: string;
 }
 
-const ids = { socket: "docker-socket", files: "docker-files", logs: "pod-logs", name: "agent" } as const;
+const ids = {
+  ...{ socket: "docker-socket", runtime: "runtime-socket", files: "docker-files" },
+  ...{ logs: "pod-logs", name: "agent" },
+} as const;
 
 const byUse: Readonly<Record<DockerUser["use"], (target: Target) => Judgement>> = {
   socket: (target) =>
@@ -23,6 +26,12 @@ const byUse: Readonly<Record<DockerUser["use"], (target: Target) => Judgement>> 
             next: "give it the CRI socket, or another tool",
           }),
     }) as const,
+  runtime: (target) => ({
+    level: "change",
+    text: "names the socket of the kubelet's runtime, which nobody serves after the change",
+    reason: `${targetNames[target]} has another socket`,
+    next: "give it the endpoint that the kubelet gets",
+  }),
   files: (target) => {
     const text = "reads Docker's directory";
     if (!usesDocker(target)) {

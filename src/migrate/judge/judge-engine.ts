@@ -146,16 +146,20 @@ function judgeLogDriver(facts: MigrationFacts, { facts: info }: EngineFacts, tar
       id: "log-options",
       level: "note",
       text: "Docker's log files have no size limit",
-      reason: "daemon.json has no log-opts max-size; the kubelet cannot rotate Docker's files",
+      reason:
+        "neither daemon.json nor docker.service has the log option max-size; the kubelet cannot rotate Docker's files",
       next: '"log-opts": {"max-size": "10m", "max-file": "3"} in daemon.json, for containers made afterwards',
       source: facts.daemonConfig?.path ?? "/etc/docker/daemon.json",
     });
   }
 }
 
-function logOptionsOf({ daemonConfig }: MigrationFacts): Readonly<Record<string, unknown>> {
+function logOptionsOf({ daemonConfig, services }: MigrationFacts): Readonly<Record<string, unknown>> {
   const options = daemonConfig?.values?.["log-opts"];
-  return typeof options === "object" && options !== null ? (options as Record<string, unknown>) : {};
+  if (typeof options === "object" && options !== null) return options as Record<string, unknown>;
+  // Docker does not start with both.
+  const given = (services.docker?.flags ?? []).filter(({ name }) => name === "log-opt");
+  return Object.fromEntries(given.map(({ value }) => value.split("=", 2)) as [string, string][]);
 }
 
 /** Settings of daemon.json that have another place in containerd and CRI-O. */

@@ -4,7 +4,14 @@ import type { EngineFacts, MigrationFacts } from "../facts/facts.js";
 import type { Finding } from "./finding.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { makerOf } from "../facts/maker.js";
-import { type Target, targetNames, usesDocker } from "../kubelet/target.js";
+import {
+  configuredRuntime,
+  runsThisProgram,
+  socketPath,
+  type Target,
+  targetNames,
+  usesDocker,
+} from "../kubelet/target.js";
 import { judgeDockerUser } from "./judge-docker-user.js";
 import { networkOf } from "./judge-pods.js";
 
@@ -80,6 +87,19 @@ export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Fi
   return found;
 }
 
+/** Whether a program that calls the kubelet's runtime finds nobody there after the change. */
+function losesSocket(facts: MigrationFacts, name: string, target: Target): boolean {
+  const { servers, criDocker } = facts.services;
+  const { runtime, endpoint } = configuredRuntime(facts);
+  if (runtime !== "cri-dockerd" && runtime !== "dockershim") return false;
+  const isServed = servers.some(
+    (server) => server.runtime === target && socketPath(server.endpoint) === socketPath(endpoint),
+  );
+  // The dockershim inside the kubelet has the socket of this program.
+  const isSame = runtime === target || target === "dockershim-in-tree" || runsThisProgram(criDocker?.command);
+  return !isServed && !isSame && !servers.some(({ service }) => service.unit.name === name);
+}
+
 /** Images, containers outside of pods, and who reads Docker's socket and files. */
 export function judgeSurroundings(
   facts: MigrationFacts,
@@ -87,7 +107,10 @@ export function judgeSurroundings(
   target: Target,
 ): readonly Finding[] {
   const found: Finding[] = [];
-  found.push(...facts.dockerUsers.flatMap((user) => judgeDockerUser(user, target) ?? []));
+  const users = facts.dockerUsers.filter(
+    ({ use, name }) => use !== "runtime" || losesSocket(facts, name, target),
+  );
+  found.push(...users.flatMap((user) => judgeDockerUser(user, target) ?? []));
   if (engine === undefined) return found;
   const source = `engine ${engine.endpoint}`;
   for (const { name, isRunning } of engine.outside) {

@@ -94,7 +94,25 @@ export function leftOut({
   for (const [name, { file, line }] of command.variables)
     if (!new RegExp(`\\$\\{?${name}\\b`).test(command.entry?.value ?? ""))
       found.set(`$${name}`, { place: `${file}:${line}`, text: `the variable ${name} is not taken over` });
+  for (const { section, key, value, file, line } of service.unit.entries) {
+    const isOwn = file !== service.unit.path || /^Exec(StartPre|StartPost|StopPost)$/.test(key);
+    const isThere =
+      sameInAllUnits.includes(key) || (orderKey.test(key) && value.split(/\s+/).every(isOrdered));
+    if (!isOwn || section === "Install" || value === "" || isThere) continue;
+    found.set(`${file}:${line}`, { place: `${file}:${line}`, text: `${key}=${value} is not taken over` });
+  }
   return [...found.values()];
+}
+
+/** What the unit of this program says by itself, or is told of by flags and variables. */
+const sameInAllUnits: readonly string[] = [
+  ...["Description", "Documentation", "Type", "NotifyAccess", "KillMode", "Delegate", "Restart"],
+  ...["ExecStart", "ExecReload", "Environment", "EnvironmentFile"],
+];
+const orderKey = /^(After|Before|Wants|Requires)$/;
+
+function isOrdered(unit: string): boolean {
+  return /^(network-online\.target|(docker|kubelet)\.service|cri-docker(d)?\.socket)$/.test(unit);
 }
 
 /** Those of the names that this program has, and starts with. */

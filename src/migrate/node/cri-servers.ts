@@ -94,9 +94,23 @@ async function readCandidates(files: NodeFiles): Promise<readonly ServiceFacts[]
       if (candidate.test(name) || (reading.kind === "read" && candidate.test(reading.text))) names.add(name);
     }
   }
+  for (const directory of unitDirectories)
+    for (const folder of (await files.names(directory)).filter((name) => name.endsWith(".service.d"))) {
+      const name = folder.replace(/\.d$/, "");
+      if (!names.has(name) && (await hasCandidate(files, join(directory, folder)))) names.add(name);
+    }
   const services = [];
   for (const name of names) services.push(await readService(files, name));
   return services.filter((service) => service !== undefined);
+}
+
+/** Whether a drop-in has what the text of the unit has not. */
+async function hasCandidate(files: NodeFiles, folder: string): Promise<boolean> {
+  for (const name of await files.names(folder)) {
+    const reading = name.endsWith(".conf") ? await files.read(join(folder, name)) : undefined;
+    if (reading?.kind === "read" && candidate.test(reading.text)) return true;
+  }
+  return false;
 }
 
 async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriServer | undefined> {

@@ -1,8 +1,9 @@
-/** Containers, units and static pods that name Docker's socket, its files or the logs of pods. */
+/** Containers, units and static pods that name Docker's socket, that of the runtime, Docker's files or the logs of pods. */
 import { basename, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import type { ContainerFact, DockerUser, EngineFacts } from "../facts/facts.js";
+import { socketPath } from "../kubelet/target.js";
 import { unitDirectories } from "../systemd/load-unit.js";
 import { parseUnitText, type Problem } from "../systemd/unit-file.js";
 import type { NodeFiles } from "../files/node-files.js";
@@ -39,9 +40,18 @@ const ownUnits: readonly string[] = [
   ...["dockershim.service", "kubelet.service", "containerd.service"],
 ];
 
+/** What is looked for. */
+export interface SoughtPaths {
+  readonly dockerRoot: string;
+  /** That of the kubelet's runtime, as `socketPath()` writes it; empty: none. */
+  readonly runtimeSocket: string;
+}
+
 /** What a mounted or named path reaches. */
-export function usesOf(path: string, dockerRoot: string): readonly Use[] {
-  const clean = path.replace(/\/+$/, "");
+export function usesOf(path: string, { dockerRoot, runtimeSocket }: SoughtPaths): readonly Use[] {
+  // `unix:///run/x.sock` leaves three slashes.
+  const clean = path.replace(/\/+$/, "").replace(/^\/+/, "/");
+  if (runtimeSocket !== "" && socketPath(clean) === runtimeSocket) return ["runtime"];
   if (/^\/(var\/)?run(\/docker\.sock)?$/.test(clean)) return ["socket"];
   const isFile = [dockerRoot, "/var/lib/docker"].some((root) => clean === root || isBelow(clean, root));
   if (clean === "/var/lib" || isFile) return ["files"];
@@ -58,13 +68,10 @@ export function agentOf(...texts: readonly string[]): string {
 }
 
 /** Mounts of containers, in pods and outside of them. */
-export function usersAmongContainers(engine: EngineFacts): readonly DockerUser[] {
-  const { dockerRootDir } = engine.facts;
+export function usersAmongContainers(engine: EngineFacts, sought: SoughtPaths): readonly DockerUser[] {
   const containers = [...engine.pods.flatMap((pod) => pod.containers), ...engine.outside];
   return containers.flatMap((container): readonly DockerUser[] => {
-    const used = container.mounts.flatMap((source) =>
-      usesOf(source, dockerRootDir).map((use) => ({ use, source })),
-    );
+    const used = container.mounts.flatMap((source) => usesOf(source, sought).map((use) => ({ use, source })));
     const agent = agentOf(container.image, container.name);
     return [...new Set(used.map(({ use }) => use))].map((use) => {
       const sources = used.filter((one) => one.use === use).map(({ source }) => source);
@@ -81,7 +88,7 @@ function nameOf(container: ContainerFact): string {
 }
 
 /** Units that name the socket or Docker's files, or whose program is a known agent. */
-export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Promise<readonly DockerUser[]> {
+export async function usersAmongUnits(files: NodeFiles, sought: SoughtPaths): Promise<readonly DockerUser[]> {
   const users: DockerUser[] = [];
   const seen = new Set<string>();
   for (const directory of unitDirectories) {
@@ -90,7 +97,7 @@ export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Pro
       seen.add(name);
       const reading = await files.read(join(directory, name));
       if (reading.kind !== "read") continue;
-      users.push(...usersOfUnit(name, parseUnitText(reading.path, reading.text).entries, dockerRoot));
+      users.push(...usersOfUnit(name, parseUnitText(reading.path, reading.text).entries, sought));
     }
   }
   return users;
@@ -100,14 +107,12 @@ export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Pro
 function usersOfUnit(
   name: string,
   entries: ReturnType<typeof parseUnitText>["entries"],
-  dockerRoot: string,
+  sought: SoughtPaths,
 ): readonly DockerUser[] {
   for (const { section, key, value, file, line } of entries) {
     if (section !== "Service" || !/^(Exec|Environment)/.test(key)) continue;
     const paths = value.match(/\/[\w./-]+/g) ?? [];
-    const uses = new Set<Use>(
-      paths.flatMap((path) => usesOf(path, dockerRoot)).filter((use) => use !== "logs"),
-    );
+    const uses = new Set<Use>(paths.flatMap((path) => usesOf(path, sought)).filter((use) => use !== "logs"));
     const program = basename(paths[0] ?? "");
     if (key.startsWith("Exec") && program === "docker") uses.add("socket");
     const agent = agentOf(name, program);
@@ -127,7 +132,7 @@ interface ManifestShape {
 export async function usersAmongManifests(
   files: NodeFiles,
   directory: string,
-  dockerRoot: string,
+  sought: SoughtPaths,
 ): Promise<{ readonly users: readonly DockerUser[]; readonly problems: readonly Problem[] }> {
   const users: DockerUser[] = [];
   const problems: Problem[] = [];
@@ -148,7 +153,7 @@ export async function usersAmongManifests(
       continue;
     }
     const paths = hostPaths(manifest?.spec?.volumes);
-    const uses = [...new Set(paths.flatMap((one) => usesOf(one, dockerRoot)))];
+    const uses = [...new Set(paths.flatMap((one) => usesOf(one, sought)))];
     const pod = typeof manifest?.metadata?.name === "string" ? manifest.metadata.name : name;
     const agent = agentOf(pod);
     users.push(...uses.map((use) => ({ what: "manifest" as const, name: pod, place: path, use, agent })));

@@ -60,21 +60,23 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const sources = { endpoint, files, checkpoints, network, inspectMs, ...ofRecords };
   let engineFacts: MigrationFacts["engine"] = { endpoint, problem: "not asked" };
   const users: DockerUser[] = [];
+  const configured = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
+  const runtimeSocket = socketPath(configured.endpoint);
   const asleep = await sleepingEngine(files, endpoint);
   try {
     if (asleep !== undefined) engineFacts = { endpoint, problem: asleep };
     else if (engine !== undefined) engineFacts = await readEngine({ ...sources, engine }, signal);
-    if ("facts" in engineFacts) users.push(...usersAmongContainers(engineFacts));
   } catch (error) {
     if (signal.aborted) throw error;
     engineFacts = { endpoint, problem: messageOf(error) };
   }
   const dockerRoot = "facts" in engineFacts ? engineFacts.facts.dockerRootDir : "/var/lib/docker";
-  users.push(...(await usersAmongUnits(files, dockerRoot)));
-  const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), dockerRoot);
+  const sought = { dockerRoot, runtimeSocket };
+  if ("facts" in engineFacts) users.push(...usersAmongContainers(engineFacts, sought));
+  users.push(...(await usersAmongUnits(files, sought)));
+  const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), sought);
   users.push(...manifests.users);
   problems.push(...manifests.problems);
-  const configured = configuredRuntime({ kubelet, services, otherKubelet: elsewhere });
   return {
     root,
     // Files of another node are copies.

@@ -83,6 +83,21 @@ export async function editDependencies(
   return problems;
 }
 
+/** As those, where they go with them; a way to no unit leaves them. */
+export async function editOrder(
+  files: WorkingFiles,
+  dependencies: readonly Dependency[],
+  replacement: string | undefined,
+): Promise<readonly NotUnderstood[]> {
+  const problems: NotUnderstood[] = [];
+  for (const { service, entry, name } of replacement === undefined ? [] : dependencies) {
+    const edit = (assignment: string): string | undefined => replaceWords(assignment, [name], replacement);
+    if (!(await editAt(files, service, entry, edit)))
+      problems.push({ place: `${entry.file}:${entry.line}`, text: `${entry.key}=${name} names ${name}` });
+  }
+  return problems;
+}
+
 /** kubeadm's own file, else the command itself. */
 async function addFlags(
   files: WorkingFiles,

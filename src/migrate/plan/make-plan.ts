@@ -2,7 +2,7 @@
 import { ShimError } from "../../lib/errors.js";
 import type { MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import { cadvisorPath, shimFlags } from "../kubelet/containerd-flag.js";
-import { dependenciesBeside, isInStore } from "../kubelet/dependencies.js";
+import { dependenciesBeside, isInStore, orderBeside } from "../kubelet/dependencies.js";
 import { leftOut, refusedFlags, unitDifferences } from "../kubelet/shim-flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import {
@@ -20,7 +20,8 @@ import {
   usesDocker,
   wrappedRuntimes,
 } from "../kubelet/target.js";
-import { editDependencies, editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
+import { editCrictl } from "./edit-crictl.js";
+import { editDependencies, editOrder, editServiceFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
 import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";
 import { commandWord, flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
@@ -140,6 +141,8 @@ export async function makePlan(
   const replacement = target === "dockershim-in-tree" ? undefined : serviceOf(facts, target);
   notUnderstood.push(...(await editDependencies(files, dependenciesBeside(facts, target), replacement)));
   if (!isThere) notUnderstood.push(...lastingLinks(facts, from.runtime));
+  notUnderstood.push(...(await editOrder(files, orderBeside(facts, target), replacement)));
+  if (!isThere) await editCrictl(files, from.endpoint, endpoint);
   const edits = await files.edits();
   const stored = [service.unit.path, ...edits.map(({ path }) => path)].find(isInStore);
   if (stored !== undefined && edits.length > 0) {
