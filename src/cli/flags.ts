@@ -10,7 +10,7 @@ import { commandFlags, ignoredFlags } from "../shim/config/other-flags.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import { booleanKind } from "../shim/config/value-kinds.js";
 import { parseFlag } from "./flag-values.js";
-import { flagHint, refuseTimeAfter } from "./hints.js";
+import { flagHint, otherCommand, podVerbHint, refuseTimeAfter } from "./hints.js";
 import { didYouMean, nearestName } from "../shim/config/given.js";
 
 /** Every flag of the table with whether it is a switch, aliases and ignored flags included. */
@@ -157,6 +157,17 @@ function unknownFlag(flag: string, command: Command): string {
     .filter((option) => !option.hidden)
     .map((option) => (option.long ?? "").slice(2));
   const ofCommand = command.parent === null ? "" : ` of the command "${command.name()}"`;
+  const commands = command.commands.map((child) => child.name());
+  const [word = ""] = command.args;
+  const meant = command.name() === "pod" && !word.startsWith("-") ? podVerbHint(word, commands) : "";
+  if (meant !== "") return `command "pod": ${JSON.stringify(word)}${meant}`;
+  const other = command.parent === null ? otherCommand(word) : undefined;
+  if (other !== undefined) return `unexpected argument ${JSON.stringify(word)}: ${other}`;
+  const behind = command.parent === null ? undefined : commands.find((child) => command.args.includes(child));
+  if (behind !== undefined) {
+    const whole = `dockershim ${command.name()} ${behind} ${flag}`;
+    return `unknown flag "${flag}"${ofCommand}: flags stand behind the command, as in "${whole}"`;
+  }
   const hint = flagHint(command.name(), flag);
   if (hint !== undefined) return `unknown flag "${flag}"${ofCommand}: ${hint}`;
   return `unknown flag "${flag}"${ofCommand}${didYouMean(name, [...offered, "help"], (nearest) => `--${nearest}`)}`;
@@ -166,6 +177,9 @@ function unknownFlag(flag: string, command: Command): string {
 export function refuseArguments(command: Command): void {
   const [first] = command.args;
   if (first === undefined) return;
+  const other = command.parent === null ? otherCommand(first) : undefined;
+  if (other !== undefined)
+    throw new ShimError("invalid", `unexpected argument ${JSON.stringify(first)}: ${other}`);
   const nearest = nearestName(
     first,
     command.commands.map((child) => child.name()),

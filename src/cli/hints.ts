@@ -20,9 +20,11 @@ const flagHints: ReadonlyMap<string, string> = new Map([
     "ports of the node are those of hostPort, and of Services of type NodePort or LoadBalancer",
   ],
   ["play --status", 'did you mean "dockershim play ls"?'],
+  ["play --scale", "did you mean --replicas?"],
   ["play --timeout", "did you mean --wait=TIME?"],
   ["ps --filter", "did you mean --selector?"],
   ["ps --format", "did you mean --output?"],
+  ["ps --show-labels", '"dockershim pod describe" prints labels'],
   ["ps --sort-by", "pods are sorted by their names"],
   ["exec -e", `${inCommand}: "-- env NAME=VALUE COMMAND"`],
   ["exec --env", `${inCommand}: "-- env NAME=VALUE COMMAND"`],
@@ -30,6 +32,7 @@ const flagHints: ReadonlyMap<string, string> = new Map([
   ["exec --workdir", `${inCommand}: "-- sh -c 'cd DIRECTORY; COMMAND'"`],
   ["exec -u", `${inCommand}: the command runs as the user of the container`],
   ["exec --user", `${inCommand}: the command runs as the user of the container`],
+  ["events --for", 'pods are arguments: "dockershim pod events NAME"'],
   ["top --no-stream", "top prints once"],
   ["down --force", "did you mean --grace-period=0?"],
   ["down --now", "did you mean --grace-period=1?"],
@@ -65,7 +68,7 @@ const verbsOfOthers: Readonly<Record<string, readonly string[]>> = {
   logs: ["log"],
   describe: ["inspect", "show"],
   top: ["stats"],
-  exec: ["run", "sh", "shell"],
+  exec: ["sh", "shell", "debug"],
   cp: ["copy"],
   "port-forward": ["forward", "port"],
 };
@@ -73,7 +76,7 @@ const verbsOfOthers: Readonly<Record<string, readonly string[]>> = {
 const played = 'use "dockershim play FILE"';
 const again = 'use "dockershim pod down NAME", and "dockershim play FILE" again';
 const otherVerbs: ReadonlyMap<string, string> = new Map([
-  ...["play", "apply", "create", "start", "kube"].map((verb) => [verb, played] as const),
+  ...["play", "apply", "create", "start", "kube", "run"].map((verb) => [verb, played] as const),
   ...["restart", "rollout"].map((verb) => [verb, again] as const),
   ["scale", 'use "dockershim play --replicas NAME=NUMBER FILE"'],
 ]);
@@ -93,10 +96,22 @@ const removesFiles = 'play takes files: "dockershim play --down FILE"';
 const playWords: ReadonlyMap<string, string> = new Map([
   ...["kube", "up", "apply", "create", "start", "run"].map((word) => [word, takesFiles] as const),
   ...["down", "delete", "rm", "stop"].map((word) => [word, removesFiles] as const),
-  ["ps", 'use "dockershim pod ps"'],
+  ...["restart", "rollout", "scale"].map((word) => [word, otherVerbs.get(word) ?? ""] as const),
+  ...["ps", "get"].map((word) => [word, 'use "dockershim pod ps"'] as const),
   ["logs", 'use "dockershim pod logs POD"'],
-  ["status", 'use "dockershim play ls"'],
+  ...["status", "list"].map((word) => [word, 'use "dockershim play ls"'] as const),
 ]);
+
+/** For commands of kubectl, docker or podman that are given to the program itself. */
+export function otherCommand(word: string): string | undefined {
+  const verbs = ["ps", "logs", "exec", "attach", "port-forward", "cp", "describe", "events", "top", "wait"];
+  const isOfPods = verbs.includes(word) || Object.values(verbsOfOthers).some((words) => words.includes(word));
+  if (["down", "delete", "rm"].includes(word)) return 'use "dockershim play --down FILE"';
+  if (word === "up") return played;
+  const answer = otherVerbs.get(word);
+  if (answer !== undefined && word !== "play") return answer;
+  return isOfPods ? podVerbHint(word, verbs).slice(2) : undefined;
+}
 
 /** For what is given to `dockershim play` in place of a file that is there. */
 export function playFileHint(name: string): string | undefined {

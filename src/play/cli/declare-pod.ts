@@ -5,7 +5,13 @@ import { ShimError } from "../../lib/errors.js";
 import { durationKind } from "../../shim/config/value-kinds.js";
 import { type FileSpec, parseFileSpec } from "../pod-commands/copy-files.js";
 import { parsePortPair } from "../pod-commands/forward-ports.js";
-import { parseLabels, parsePodName, type PodName, type PodSelection } from "../pod-commands/pod-names.js";
+import {
+  isKindOfPods,
+  parseLabels,
+  parsePodName,
+  type PodName,
+  type PodSelection,
+} from "../pod-commands/pod-names.js";
 import { psOutputs, type PsOutput } from "../pod-commands/pod-summary.js";
 import type { CommandParts } from "../../cli/command-parts.js";
 import { noSubject, parseFlag, wrongFlag } from "../../cli/flag-values.js";
@@ -292,6 +298,9 @@ function named(args: readonly string[], { namespace }: Given, verb: string): Pod
 
 function selectionOf(given: Given, args: readonly string[]): PodSelection {
   const { namespace, allNamespaces = false, all = false, selector } = given;
+  const hasOthers = args.length > 1 || selector !== undefined || allNamespaces || all;
+  // As of kubectl: `wait pod -l app=web`, `describe pod web`.
+  if (hasOthers && args[0] !== undefined && isKindOfPods(args[0])) args = args.slice(1);
   if (args.length > 0 && (selector !== undefined || allNamespaces || all))
     throw new ShimError("invalid", `pod ${JSON.stringify(args[0])}: names exclude --selector, --all and -A`);
   return {
@@ -323,7 +332,8 @@ function parseWaitFor(text: string): WaitFor {
   if (phase !== undefined) return { what: "phase", phase };
   if (/^condition=ready(=true)?$/i.test(text)) return { what: "ready" };
   if (text === "delete") return { what: "delete" };
-  throw wrongFlag("--for", text, "must be condition=Ready, delete or jsonpath={.status.phase}=PHASE");
+  const ofJob = /^condition=(complete|failed)/i.test(text) ? '; for Jobs: "dockershim play --wait FILE"' : "";
+  throw wrongFlag("--for", text, `must be condition=Ready, delete or jsonpath={.status.phase}=PHASE${ofJob}`);
 }
 
 function isCopy(source: FileSpec, target: FileSpec): boolean {

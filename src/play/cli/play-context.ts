@@ -77,9 +77,10 @@ export function sameFiles({ files, recursive, namespace, endpoint }: PlayOptions
 
 export async function readFilesOf({ options, io }: PlayContext): Promise<readonly ManifestFile[]> {
   const { files, recursive = false, namespace } = options;
-  const [first = ""] = files;
-  const hint = playFileHint(first);
-  if (hint !== undefined && !existsSync(first)) throw new ShimError("invalid", `read "${first}": ${hint}`);
+  for (const file of files) {
+    const hint = playFileHint(file);
+    if (hint !== undefined && !existsSync(file)) throw new ShimError("invalid", `read "${file}": ${hint}`);
+  }
   const read = await readManifestFiles(files, {
     recursive,
     get stdin() {

@@ -96,6 +96,8 @@ async function keyToRemove(client: ConnectedClient, kept: PodKey, signal: AbortS
   try {
     const { namespace, name, isPlayed, sandbox } = await findPod(client, kept, signal);
     if (isPlayed) return { namespace, name, uid: sandbox.metadata?.uid ?? "" };
+    // Another program has removed its containers: the server knows the name alone.
+    if (kept.uid !== "" && sandbox.metadata?.uid === "") return kept;
   } catch (error) {
     if (isKind(error, "notFound") && kept.uid !== "") return kept;
     throw error;

@@ -4,8 +4,7 @@ import { ShimError } from "../../lib/errors.js";
 import { changedForever, parseJobMark } from "../manifests/job-mark.js";
 import { nameOf } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
-import { playJobAnnotation } from "../pod-config/cri-config.js";
-import { jobNameLabel } from "./job-runner.js";
+import { jobNameLabel, playJobAnnotation } from "../pod-config/cri-config.js";
 
 /** `listed`: all sandboxes of the server. Throws `precondition`. */
 export function refuseChangedJobs(jobs: readonly Job[], listed: readonly PodSandbox[]): void {

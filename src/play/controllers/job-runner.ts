@@ -12,7 +12,7 @@ import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
 import { jobOfMark, parseJobMark } from "../manifests/job-mark.js";
 import type { Manifest, PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
-import { playJobAnnotation } from "../pod-config/cri-config.js";
+import { jobNameLabel, playJobAnnotation } from "../pod-config/cri-config.js";
 import { failureAction } from "./pod-failure-policy.js";
 import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
 
@@ -37,8 +37,6 @@ export interface JobRunnerDeps extends JobEnvironment {
 
 /** Between two tries to remove a pod. */
 const retryMs = 10_000;
-
-export const jobNameLabel = "batch.kubernetes.io/job-name";
 
 export class JobRunner {
   readonly #known = new Map<string, WantedPod>();

@@ -4,8 +4,8 @@ import { shownText } from "../../lib/shown-text.js";
 import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import type { CriClient } from "../cri/client.js";
 import type { ObjectKey } from "../manifests/workloads.js";
-import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
-import { hasLabels, type PodName, type PodSelection } from "./pod-names.js";
+import { jobNameLabel, playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+import { hasLabels, kindHint, type PodName, type PodSelection } from "./pod-names.js";
 
 export interface FoundPod extends ObjectKey {
   /** The newest one. */
@@ -59,16 +59,19 @@ async function findNamed(
   // By their metadata: pods of crictl have no labels.
   const isMeant = ({ metadata, annotations, labels: own }: PodSandbox): boolean => {
     if (labels !== undefined) return metadata?.namespace === namespace && hasLabels(own, labels);
-    return kind === undefined
-      ? metadata?.name === name
-      : annotations[playOwnerAnnotation] === `${kind}/${name}`;
+    if (kind === undefined) return metadata?.name === name;
+    const owner = annotations[playOwnerAnnotation];
+    const isOfCronJob = kind === "Job" && owner?.startsWith("CronJob/") === true;
+    return owner === `${kind}/${name}` || (isOfCronJob && own[jobNameLabel] === name);
   };
   const others = (await client.listPodSandboxes({}, signal)).filter(isMeant);
   const own = others.filter(({ metadata }) => metadata?.namespace === namespace);
   if (own.length > 0) return inspectAll(client, own, signal);
   const namespaces = [...new Set(others.map(({ metadata }) => metadata?.namespace ?? ""))];
   const hint =
-    namespaces.length === 0 ? 'see "dockershim pod ps"' : `it is in ${shownText(namespaces.join(", "))}`;
+    namespaces.length > 0
+      ? `it is in ${shownText(namespaces.join(", "))}`
+      : ((kind === undefined ? kindHint(name) : undefined) ?? 'see "dockershim pod ps"');
   throw new ShimError(
     "notFound",
     kind === undefined

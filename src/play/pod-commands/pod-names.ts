@@ -41,6 +41,18 @@ const kinds: ReadonlyMap<string, string> = new Map(
   ).flatMap(([kind, words]) => words.split(" ").map((word) => [word, kind] as const)),
 );
 
+/** `pod`, `pods` or `po`. */
+export function isKindOfPods(word: string): boolean {
+  return kinds.get(word) === "Pod";
+}
+
+/** For a name that is none, as in `describe deploy web`. */
+export function kindHint(word: string): string | undefined {
+  const kind = kinds.get(word);
+  if (kind === undefined) return undefined;
+  return kind === "Pod" ? `leave "${word}" out` : `write ${word}/NAME`;
+}
+
 /**
  * `NAME`, `NAMESPACE/NAME` or `KIND/NAME`, as `deploy/web` and `deployment.apps/web`; `namespace` is that of a flag.
  * Throws `invalid`.

@@ -65,6 +65,8 @@ export const playHashAnnotation = "dockershim.local/play-hash";
 /** `Deployment/web`: the workload that a pod was made for. */
 export const playOwnerAnnotation = "dockershim.local/play-owner";
 
+export const jobNameLabel = "batch.kubernetes.io/job-name";
+
 /** What the Job was that has made the pod: see manifests/job-mark.ts. */
 export const playJobAnnotation = "dockershim.local/play-job";
 

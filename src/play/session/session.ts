@@ -9,7 +9,6 @@ import {
   JobRunner,
   type JobRunnerDeps,
   isSameJob,
-  jobNameLabel,
   removeSurely,
 } from "../controllers/job-runner.js";
 import { pause } from "../kubelet/clock.js";
@@ -17,7 +16,7 @@ import { Kubelet } from "../kubelet/kubelet.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
 import { readPodRecord } from "../node/pod-record.js";
-import { playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
+import { jobNameLabel, playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 import { presentPods, refuseSharedUids } from "./listed-pods.js";
 import { takenOver } from "../kubelet/pod-turns.js";
 import { type PodKey, nameOf } from "../manifests/manifest.js";

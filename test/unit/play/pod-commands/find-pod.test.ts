@@ -97,6 +97,18 @@ describe("findPods() and findPod()", () => {
     );
   });
 
+  test("find the job that a CronJob has started", async () => {
+    const started = sandbox("c-0", "CronJob/c", ready, { "batch.kubernetes.io/job-name": "c" });
+    const listed = { ...client, listPodSandboxes: () => Promise.resolve([started]) };
+    const { name: found } = await findPod(listed, { ...name, kind: "Job", name: "c" }, signal);
+    assert.equal(found, "c-0");
+  });
+
+  test("say how a kind is written", async () => {
+    await assert.rejects(namesOf({ pods: [{ ...name, name: "pods" }] }), /not found; leave "pods" out/);
+    await assert.rejects(namesOf({ pods: [{ ...name, name: "deploy" }] }), /not found; write deploy\/NAME/);
+  });
+
   test("take the first of a workload that is ready, and say so", async () => {
     const lines: string[] = [];
     const found = await findPod(client, { ...name, kind: "Deployment" }, signal, (line) => lines.push(line));
