@@ -1,6 +1,6 @@
 /**
- * Values that are secret, and every place of a text that has one of them, in one pass over the text: its time does
- * not depend on how many values there are.
+ * Values that are secret, and every place of a text that has one of them, in one pass over the text: its time depends
+ * only on how many values begin alike.
  */
 
 /** Shorter ones are parts of too many words. */

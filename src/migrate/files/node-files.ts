@@ -53,10 +53,10 @@ export class NodeFiles {
   }
 
   /** Never throws. */
-  async read(path: string): Promise<FileReading> {
+  async read(path: string, largestBytes = limitBytes): Promise<FileReading> {
     try {
       const resolved = await this.resolve(path);
-      const reading = await readRegularFile(this.local(resolved), limitBytes);
+      const reading = await readRegularFile(this.local(resolved), largestBytes);
       if (reading.kind === "absent") return { kind: "absent" };
       if (reading.kind === "unfit") return { kind: "unreadable", reason: reading.reason };
       const text = decodeText(reading.bytes);

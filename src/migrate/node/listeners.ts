@@ -13,7 +13,10 @@ import { defaultSockets, socketPath } from "../kubelet/target.js";
  */
 export type Listener = "none" | "systemd" | "program" | "unknown";
 
-/** The flag in /proc/net/unix of a socket that listens. */
+const socketsPath = "/proc/net/unix";
+/** A busy node has some ten thousand sockets, with some hundred bytes each. */
+const largestSocketsBytes = 64 * 1024 * 1024;
+/** The flag in it of a socket that listens. */
 const acceptsFlag = 0x10000;
 
 export async function listenerOf(files: NodeFiles, path: string): Promise<Listener> {
@@ -54,7 +57,7 @@ async function listeningSockets(files: NodeFiles, path: string): Promise<Readonl
   const wanted = await resolved(files, path);
   const isThere = (await files.kindOf(wanted)) !== "absent";
   const sockets = new Map<string, boolean>();
-  const reading = await files.read("/proc/net/unix");
+  const reading = await files.read(socketsPath, largestSocketsBytes);
   for (const line of reading.kind === "read" ? reading.text.split("\n") : []) {
     const [, flags = "0", inode = "", bound] =
       /^\S+ \S+ \S+ ([0-9A-F]+) \S+ \S+ +(\d+) (\/.*)$/.exec(line) ?? [];
@@ -121,7 +124,7 @@ async function heldOf(
 
 /** /proc/net is that of the network namespace; without a namespace of its own it is the one of process 1. */
 async function seesHostSockets(files: NodeFiles): Promise<boolean> {
-  if ((await files.read("/proc/net/unix")).kind !== "read") return false;
+  if ((await files.read(socketsPath, largestSocketsBytes)).kind !== "read") return false;
   const [own, first] = await Promise.all(
     ["self", "1"].map((process) => files.linkTarget(`/proc/${process}/ns/net`)),
   );
