@@ -264,6 +264,14 @@ spec:
     assert.match(exit.stderr, /^dockershim play: [^\n]*absent\.sock[^\n]*\n$/);
   });
 
+  test("pod down of a workload that is not there fails, as of a pod", async () => {
+    for (const name of ["deploy/absent", "absent"]) {
+      const down = await runProgram(["pod", "down", `--endpoint=${shim.endpoint}`, name]);
+      assert.equal(down.code, 1);
+      assert.match(down.stderr, /"?default\/absent"?: (no pod of the Deployment is there|not found)/);
+    }
+  });
+
   test("pod down refuses a pod of another client", async () => {
     await using other = await bed.runPod(shim.cri);
     const { namespace = "", name = "" } = other.config.metadata ?? {};

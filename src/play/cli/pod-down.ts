@@ -31,21 +31,23 @@ export async function removeNamed(
     else owners.push({ kind, namespace, name, source: "" });
   }
   if (selection.pods.length === 0) keys.push(...(await selectedKeys(selection, client, records, signal)));
+  const stored = await storedNames(selection, store);
   // The supervisor would make them again after a reboot. Those of a Deployment belong to it.
   const names = new Set([
     ...keys.map((key) => workloadName({ ...key, kind: "Pod" })),
     ...owners.map(workloadName),
-    ...(isAll(selection) ? await storedNames(selection, store) : []),
+    ...(isAll(selection) ? stored : []),
   ]);
-  const { failed } = await takenFromSupervisor(store, names, report, async () => {
+  const { failed, unknown } = await takenFromSupervisor(store, names, report, async () => {
     const wanted = { pods: keys.map((key) => ({ source: "", key })), owners };
     const { pods, missing } = await podsToRemove(wanted, deps, signal);
     for (const { kind, namespace, name } of missing)
       report(`${namespace}/${name}: no pod of the ${kind} is there`);
     if (pods.length + missing.length === 0) report("no pod of play is there: nothing to remove");
-    return removePods(pods, deps, signal, { graceSeconds });
+    const removed = await removePods(pods, deps, signal, { graceSeconds });
+    return { ...removed, unknown: missing.filter((owner) => !stored.includes(workloadName(owner))) };
   });
-  return failed > 0 ? 1 : 0;
+  return failed > 0 || unknown.length > 0 ? 1 : 0;
 }
 
 type Owned = Removal["owners"][number];
