@@ -1,6 +1,6 @@
 /** The runtimes that a node can have, and which one a kubelet uses. */
 import { normalize } from "node:path/posix";
-import type { FlagFact, KubeletSetting, MigrationFacts, ServiceFacts } from "../facts/facts.js";
+import type { CriServer, FlagFact, KubeletSetting, MigrationFacts, ServiceFacts } from "../facts/facts.js";
 import type { LoadedUnit } from "../systemd/load-unit.js";
 import { lastFlag } from "./flags.js";
 
@@ -194,9 +194,11 @@ function atSocket(
     return found(
       services.servers.find(({ service }) => service.unit.name === listener)?.runtime ?? "unknown",
     );
-  const claims = services.servers.filter(
-    (server) => socketPath(server.endpoint) === path && !server.service.unit.isMasked,
-  );
+  const claimsOf = (one: string): readonly CriServer[] =>
+    services.servers.filter((server) => socketPath(server.endpoint) === one && !server.service.unit.isMasked);
+  const there = claimsOf(path);
+  // Its unit may have the name of the link, too.
+  const claims = there.length > 0 ? there : claimsOf(named);
   const enabled = claims.filter(
     ({ service, socket }) => service.unit.isEnabled || socket?.isEnabled === true,
   );

@@ -65,6 +65,14 @@ test("a kubelet in a container is in no service, also beside cgroup version 1", 
   assert.equal(unknownStart(await factsOf(root, "1.30.1"))?.source, "no service (process 7)");
 });
 
+test("a unit with the kubelet's own spelling of a socket below a link serves it", async (t) => {
+  const root = await makeNode(t, {
+    ...goldenNode("dockershim-1.30").tree,
+    "/run/dockershim.sock": { linkTo: "/run/shim/a.sock" },
+  });
+  assert.equal(configuredRuntime(await factsOf(root, "1.30.1")).runtime, "dockershim");
+});
+
 test("a unit is found among any number of others", async (t) => {
   const { tree } = goldenNode("dockershim-1.30");
   const others = Array.from({ length: 600 }, (_, index) => [`/etc/systemd/system/a${index}.mount`, ""]);
