@@ -18,6 +18,9 @@ export interface KilledPod {
 /** Each container gets these, whatever its grace period is. */
 const minimumGraceSeconds = 2;
 
+/** Reason of the event with which the end of a container begins. */
+export const killing = "Killing";
+
 interface KillOptions {
   readonly reason: KillReason;
   readonly message: string;
@@ -37,7 +40,7 @@ export async function killContainer(
 ): Promise<void> {
   const container = spec === undefined ? undefined : containerOf(spec, entry.name);
   let grace = graceSeconds ?? gracePeriod(entry, spec, container, reason);
-  deps.event("Normal", "Killing", message, entry.name);
+  deps.event("Normal", killing, message, entry.name);
   const startedAt = deps.clock.now();
   const startedUptime = deps.clock.uptime();
   const left = (): number => grace - Math.floor((deps.clock.uptime() - startedUptime) / 1000);

@@ -15,6 +15,7 @@ import type { HostsEntry, PodServices } from "../pod-config/pod-services.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import { takenOver } from "../kubelet/pod-turns.js";
 import type { ObservedPod } from "../pod-rules/observed-pod.js";
+import { killing } from "../kubelet/kill-containers.js";
 import { type ObserveDeps, observePod } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../pod-rules/pod-status.js";
 import { noProbeResults } from "../pod-rules/probe-results.js";
@@ -119,6 +120,7 @@ export class Services implements PodServices, AsyncDisposable {
         this.#inBackground(this.#redirects.renew(manifest, this.#stop.signal));
       },
       onEvent: ({ key, reason }) => {
+        if (reason === killing) this.#endReadiness(key);
         if (reason !== takenOver) return;
         if (kubelet.pod(key)?.loss === "removed") this.#forget(key);
         else this.#leave(key);
@@ -177,6 +179,12 @@ export class Services implements PodServices, AsyncDisposable {
     this.#pods.set(nameOf(key), { ...known, isUp: false });
     this.#written.delete(known.manifest.key.uid);
     this.#redirects.place(known.manifest, undefined);
+  }
+
+  /** Containers get their grace period to serve what they have begun. The next status says more. */
+  #endReadiness(key: Pick<PodKey, "namespace" | "name">): void {
+    const known = this.#pods.get(nameOf(key));
+    if (known !== undefined && this.#set({ ...known, isReady: false })) this.#rewriteAll();
   }
 
   #forget(key: Pick<PodKey, "namespace" | "name">): void {

@@ -108,6 +108,24 @@ describe("Services", () => {
     assert.equal(hosts(client), "");
   });
 
+  test("a pod whose containers are being ended is not ready, so that its name leads to the others", async (t) => {
+    const both = text + podText("server-2", "app: web");
+    const { apply, plan, hosts, client, kubelet, cri } = await makePlay(t, both);
+    await apply(...plan.pods);
+    const addressesOf = (lines: string): readonly string[] => lines.match(/^10\.\S+/gm) ?? [];
+    const before = addressesOf(hosts(client));
+    assert.equal(before.length, 2);
+    let meanwhile: readonly string[] = [];
+    const stop = cri.stopContainer.bind(cri);
+    cri.stopContainer = async (...args) => {
+      await turns(5);
+      meanwhile = addressesOf(hosts(client));
+      return stop(...args);
+    };
+    await kubelet.remove({ namespace: "default", name: "server" }, signal);
+    assert.deepEqual(meanwhile, before.slice(1));
+  });
+
   test("redirects ports before the first container is created", async (t) => {
     const { apply, server, cri, redirects } = await makePlay(t);
     const create = cri.createContainer.bind(cri);
