@@ -126,7 +126,7 @@ export function expandWorkloads(
     const { spec } = item.value;
     const count = counts.of(item.name, spec.replicas);
     replicated("Deployment", item, spec.selector, count, (template, problems) =>
-      deploymentUpdate(spec, template, count, problems),
+      deploymentUpdate(spec, template, { claims: objects.claims, replicas: count }, problems),
     );
   }
   for (const item of items.ReplicaSet) {
@@ -140,7 +140,9 @@ export function expandWorkloads(
   }
   for (const item of items.DaemonSet) {
     const { spec } = item.value;
-    replicated("DaemonSet", item, spec.selector, 1, (template) => daemonSetUpdate(spec, template));
+    replicated("DaemonSet", item, spec.selector, 1, (template) =>
+      daemonSetUpdate(spec, template, objects.claims),
+    );
   }
 
   for (const item of items.StatefulSet) {

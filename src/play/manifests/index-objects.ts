@@ -64,7 +64,8 @@ function local(items: Collected): readonly Claim[] {
   const found = new Map<string, Claim>();
   for (const item of Object.values(items).flat())
     for (const name of item.localClaims) {
-      const claim = { ...originOf({ ...item, name }), requestBytes: undefined, isReadOnly: false };
+      const modes = { isReadOnly: false, isForOnePod: false };
+      const claim = { ...originOf({ ...item, name }), requestBytes: undefined, ...modes };
       found.set(`${item.namespace}/${name}`, claim);
     }
   return [...found.values()];
@@ -81,6 +82,7 @@ export function makeClaim(item: ItemPlace, spec: ClaimSpec, owner?: Owner): Clai
     ...originOf(item),
     requestBytes: parseQuantity(spec.resources.requests.storage, 1),
     isReadOnly: spec.accessModes.every((mode) => mode === "ReadOnlyMany"),
+    isForOnePod: spec.accessModes.includes("ReadWriteOncePod"),
     ...(owner === undefined ? {} : { owner }),
   };
 }

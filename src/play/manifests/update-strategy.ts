@@ -4,7 +4,7 @@ import { makePod } from "./make-pod.js";
 import type { UpdateStrategy } from "./manifest.js";
 import { type Problem, type TypeOf, malformed } from "./schema.js";
 import type { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./strategy-schema.js";
-import type { PodTemplate } from "./workloads.js";
+import type { Claim, PodTemplate } from "./workloads.js";
 
 interface Times {
   readonly minReadySeconds?: number | undefined;
@@ -16,7 +16,7 @@ const defaultDeadlineSeconds = 600;
 export function deploymentUpdate(
   spec: Times & { readonly strategy?: TypeOf<typeof deploymentStrategy> | undefined },
   template: PodTemplate,
-  replicas: number,
+  { claims, replicas }: { readonly claims: readonly Claim[]; readonly replicas: number },
   problems: Problem[],
 ): UpdateStrategy {
   const { type = "RollingUpdate", rollingUpdate = {} } = spec.strategy ?? {};
@@ -28,7 +28,7 @@ export function deploymentUpdate(
     type,
     isOrdered: false,
     maxUnavailable: scaled(given.maxUnavailable, replicas, Math.floor),
-    ...surgeOf(template, type === "Recreate" ? 0 : Math.min(replicas, surge)),
+    ...surgeOf(template, claims, type === "Recreate" ? 0 : Math.min(replicas, surge)),
     minReadySeconds: spec.minReadySeconds ?? 0,
     progressDeadlineSeconds: spec.progressDeadlineSeconds ?? defaultDeadlineSeconds,
   };
@@ -38,6 +38,7 @@ export function deploymentUpdate(
 export function daemonSetUpdate(
   spec: Times & { readonly updateStrategy?: TypeOf<typeof daemonSetStrategy> | undefined },
   template: PodTemplate,
+  claims: readonly Claim[],
 ): UpdateStrategy {
   const { type = "RollingUpdate", rollingUpdate: { maxSurge = 0, maxUnavailable = 1 } = {} } =
     spec.updateStrategy ?? {};
@@ -45,7 +46,7 @@ export function daemonSetUpdate(
     type,
     isOrdered: false,
     maxUnavailable: isZero(maxSurge) ? 1 : scaled(maxUnavailable, 1, Math.ceil),
-    ...surgeOf(template, Math.min(1, scaled(maxSurge, 1, Math.ceil))),
+    ...surgeOf(template, claims, Math.min(1, scaled(maxSurge, 1, Math.ceil))),
     minReadySeconds: spec.minReadySeconds ?? 0,
   };
 }
@@ -65,14 +66,23 @@ export function statefulSetUpdate(
   };
 }
 
-/** Pods that use ports of this host leave no room for another one. */
-function surgeOf(template: PodTemplate, number: number): Pick<UpdateStrategy, "surge" | "withoutSurge"> {
+/** Pods that use what only one may use leave no room for another one. `claims`: of all namespaces. */
+function surgeOf(
+  template: PodTemplate,
+  claims: readonly Claim[],
+  number: number,
+): Pick<UpdateStrategy, "surge" | "withoutSurge"> {
   if (number === 0) return { surge: [] };
   const [port] = hostPortsOf(template);
   if (port !== undefined)
     return { surge: [], withoutSurge: `each wants port ${port.port}/${port.protocol} of this host` };
   if (template.pod.spec.hostNetwork === true)
     return { surge: [], withoutSurge: "all are on the network of this host" };
+  const { namespace, pod } = template;
+  const used = new Set(pod.spec.volumes?.map((volume) => volume.persistentVolumeClaim?.claimName));
+  const sole = claims.find((one) => one.isForOnePod && one.namespace === namespace && used.has(one.name));
+  if (sole !== undefined)
+    return { surge: [], withoutSurge: `claim ${sole.name} is for one pod (ReadWriteOncePod)` };
   const surge = Array.from({ length: number }, (_, index) =>
     makePod(template, { name: `${template.owner.name}-surge-${index}` }),
   );

@@ -119,6 +119,8 @@ export interface Claim extends Place, ObjectKey {
   readonly requestBytes: bigint | undefined;
   /** No container may write to it (the only access mode is ReadOnlyMany). */
   readonly isReadOnly: boolean;
+  /** No second pod may use it at a time (ReadWriteOncePod). */
+  readonly isForOnePod: boolean;
   /** The StatefulSet whose template made it. */
   readonly owner?: Owner;
 }

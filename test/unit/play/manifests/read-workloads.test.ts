@@ -43,6 +43,22 @@ describe("readWorkloads() makes pods", () => {
     assert.deepEqual(names, ["web-surge-0", "web-surge-1"]);
   });
 
+  test("of a Deployment, with none beside that of a claim for one pod", async () => {
+    const using = `volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], containers: [${container}]`;
+    for (const [mode, without] of [
+      ["ReadWriteOnce", undefined],
+      ["ReadWriteOncePod", "claim data is for one pod (ReadWriteOncePod)"],
+    ] as const) {
+      const spec = `spec: {accessModes: [${mode}], resources: {requests: {storage: 1Ki}}}`;
+      const claim = object("PersistentVolumeClaim", spec, "data");
+      const { update } = (await read(workload("Deployment", "", using) + claim)).pods[0] ?? {};
+      assert.deepEqual(
+        [update?.surge.length, update?.withoutSurge],
+        [without === undefined ? 1 : 0, without],
+      );
+    }
+  });
+
   test("in the number of --replicas, by name before all, and none for 0", async () => {
     const text = `${workload("Deployment")}---\n${workload("ReplicaSet", "", undefined, "b")}`;
     const counts = { all: 0, byName: new Map([["b", 3]]) };
