@@ -82,6 +82,7 @@ function filesOf(kind: NodeKind, network: NodeNetwork): Readonly<Record<string, 
     "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\ncgroupDriver: cgroupfs\n",
   });
   const [ours, theirs] = ["/etc/systemd/system/dockershim.service", "/etc/systemd/system/cri-docker.service"];
+  const enabled = "/etc/systemd/system/multi-user.target.wants/dockershim.service";
   switch (kind) {
     case "dockershim":
       return kubelet(`--container-runtime=docker ${plugin}`);
@@ -90,10 +91,13 @@ function filesOf(kind: NodeKind, network: NodeNetwork): Readonly<Record<string, 
     case "ours":
       return {
         ...kubelet(`--container-runtime=remote --container-runtime-endpoint=${defaultSockets.dockershim}`),
-        [ours]: dockershim,
+        ...{ [ours]: dockershim, [enabled]: dockershim },
       };
     case "mixed":
-      return { ...kubeadm(defaultSockets.dockershim), [ours]: dockershim, [theirs]: criDockerd };
+      return {
+        ...kubeadm(defaultSockets.dockershim),
+        ...{ [ours]: dockershim, [enabled]: dockershim, [theirs]: criDockerd },
+      };
   }
 }
 
