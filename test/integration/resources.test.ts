@@ -188,11 +188,7 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     const id = await pod.start({
       ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }),
       log_path: "child.log",
-      command: [
-        "sh",
-        "-c",
-        "trap 'exit 143' TERM; tail /dev/zero; echo later; while :; do sleep 0.1; done",
-      ],
+      command: ["sh", "-c", "trap 'exit 143' TERM; tail /dev/zero; echo later; while :; do sleep 0.1; done"],
     });
     // An exec would need memory of the container at the same time, and be killed for it as well.
     const log = join(String(pod.config.log_directory), "child.log");
