@@ -253,8 +253,9 @@ async function killContainers(directory: string): Promise<void> {
       try {
         // 0 is a process of a namespace that is not seen from here.
         if (pid !== "0") process.kill(Number(pid), "SIGKILL");
-      } catch {
+      } catch (error) {
         // It has ended.
+        if (!hasCode(error, "ESRCH")) throw error;
       }
     }
   }
