@@ -5,7 +5,7 @@ import { podSpecOf } from "./stand-in.mjs";
 
 /** @typedef {import("./read-workloads.mjs").Workload} Workload */
 /** @typedef {import("./read-workloads.mjs").Found} Found */
-/** @typedef {Record<string, any>} Value a part of a manifest */
+/** @typedef {import("./read-workloads.mjs").Value} Value */
 
 /** The members of a reference, by the member of the pod that has it: kind and where the name is. */
 const references = /** @type {const} */ ({

@@ -4,7 +4,7 @@ import { join, relative } from "node:path";
 import { Document, isMap, parseAllDocuments } from "yaml";
 import { containersOf, podSpecOf } from "./stand-in.mjs";
 
-/** @typedef {Record<string, any>} Value a part of a manifest */
+/** @typedef {Record<string, any>} Value a part of a manifest: any, because it may be of any kind, and is only looked through */
 /**
  * @typedef {object} Workload
  * @property {string} path below the directory
@@ -41,6 +41,7 @@ function objectsOf(path, text) {
     return object.items.flatMap((/** @type {unknown} */ item, /** @type {number} */ at) => {
       if (!(item instanceof Object)) return [];
       const own = new Document();
+      // The type of contents is that of a document that was parsed.
       own.contents = /** @type {any} */ (isMap(node.contents) ? node.getIn(["items", at], true) : null);
       return { ...found, object: item, node: own };
     });

@@ -1,7 +1,7 @@
 /** Puts the stand-in into the place of a workload's images, and of the programs that its probes and hooks run. */
 
 /** @typedef {import("./read-workloads.mjs").Workload} Workload */
-/** @typedef {Record<string, any>} Value a part of a manifest */
+/** @typedef {import("./read-workloads.mjs").Value} Value */
 
 /** The pod template, or the spec of a Pod. @param {Value} object @returns {Value} */
 export function podSpecOf(object) {

@@ -29,7 +29,7 @@ spec:
 /** As in src/play/pod-config/pod-paths.ts. */
 const PLAY_DIRECTORIES = /^\/var\/(lib\/dockershim\/play|log\/pods)(?=\/|$)/;
 
-/** @typedef {Record<string, any>} Message */
+/** @typedef {Record<string, any>} Message any, because scripts are not compiled: the types of messages are in src/domain */
 
 /** The answers to one pod with one container, each as the RPC's messages want them. */
 function answers() {
