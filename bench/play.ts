@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { builtQuickMain } from "../scripts/setup/paths.mjs";
+import { builtMain } from "../scripts/setup/paths.mjs";
 import type { TestBed } from "../test/support/test-bed.js";
 import type { Server } from "./blocks.js";
 import { startPod, type RunningPod } from "./lifecycle.js";
@@ -75,7 +75,7 @@ async function compare(bed: TestBed, server: Server, pods: number, rounds: numbe
   const path = join(await bed.newDirectory(), "pods.json");
   await writeFile(path, manifest(bed, bed.newName("play"), pods));
   const play = (flag: string): Promise<number> =>
-    timeOf([builtQuickMain, "play", "--endpoint", `unix://${server.socket}`, flag, path]);
+    timeOf([builtMain, "play", "--endpoint", `unix://${server.socket}`, flag, path]);
   const samples = { play: [[], []] as number[][], raw: [[], []] as number[][], node: [] as number[] };
   const raw = async (): Promise<readonly number[]> => {
     const [up, made] = await timed(() =>

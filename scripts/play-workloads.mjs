@@ -24,7 +24,7 @@ import { ensureBuilt } from "./setup/build.mjs";
 import { loadImage } from "./setup/demo-image.mjs";
 import { defaultEndpoint, parseEndpoint } from "./setup/engine.mjs";
 import { thisArchitecture } from "./setup/image-files.mjs";
-import { builtQuickMain, repositoryRoot } from "./setup/paths.mjs";
+import { builtMain, repositoryRoot } from "./setup/paths.mjs";
 import { companionsOf } from "./play-workloads/companions.mjs";
 import { readWorkloads } from "./play-workloads/read-workloads.mjs";
 import { programsOf, standIn } from "./play-workloads/stand-in.mjs";
@@ -54,7 +54,7 @@ function play(args) {
   const endpoint = values.endpoint === undefined ? [] : ["--endpoint", values.endpoint];
   const options = { maxBuffer: 64 * 1024 * 1024, timeout: (waitSeconds + 120) * 1000 };
   return new Promise((done) => {
-    execFile(process.execPath, [builtQuickMain, "play", ...endpoint, ...args], options, (error, _, errors) =>
+    execFile(process.execPath, [builtMain, "play", ...endpoint, ...args], options, (error, _, errors) =>
       done({ code: error === null ? 0 : typeof error.code === "number" ? error.code : 1, errors }),
     );
   });

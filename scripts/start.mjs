@@ -28,7 +28,7 @@ import { ensureBusyboxImage } from "./setup/demo-image.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
 import { execFile } from "node:child_process";
-import { pathToFileURL } from "node:url";
+import { createRequire } from "node:module";
 import { promisify } from "node:util";
 
 const log = (/** @type {string} */ line) => process.stderr.write(`setup: ${line}\n`);
@@ -112,5 +112,5 @@ if (flags === undefined) {
   process.exitCode = 1;
 } else {
   process.argv = [process.argv[0] ?? process.execPath, builtMain, ...flags];
-  await import(pathToFileURL(builtMain).href);
+  createRequire(import.meta.url)(builtMain);
 }

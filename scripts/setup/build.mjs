@@ -13,8 +13,8 @@ const CONFIGURATION = [
   "package.json",
   "package-lock.json",
   join("scripts", "setup", "bundle.mjs"),
-  join("scripts", "setup", "quick-bundle.mjs"),
-  join("scripts", "setup", "quick-training.mjs"),
+  join("scripts", "setup", "code-cache.mjs"),
+  join("scripts", "setup", "code-cache-training.mjs"),
 ];
 const STAMP = join("dist", ".build-stamp");
 

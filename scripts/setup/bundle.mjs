@@ -5,13 +5,8 @@
 import { build, stop } from "esbuild";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { writeQuickBundle } from "./quick-bundle.mjs";
+import { writeCaches } from "./code-cache.mjs";
 
-/** What is started, and what the set-up imports; by the file in dist. */
-const ENTRY_POINTS = {
-  dockershim: "src/main/main.ts",
-  "image-archive": "src/shim/pause/image-archive.ts",
-};
 /** A stack trace names lines: so they are short, although nobody reads them. */
 const LINE_CHARACTERS = 160;
 
@@ -69,30 +64,79 @@ export function bundleOptions(root) {
   };
 }
 
+/** Parts of Node.js that most runs of `play` do not use, and that take a millisecond to load. */
+const LATE_BUILTINS = ["child_process", "dgram", "dns"];
+
+/**
+ * Loads them when the first of their members is read.
+ * @type {import("esbuild").Plugin}
+ */
+const lateBuiltins = {
+  name: "late-builtins",
+  setup({ onResolve, onLoad }) {
+    const filter = new RegExp(`^(node:)?(${LATE_BUILTINS.join("|")})$`);
+    onResolve({ filter }, ({ path, namespace }) =>
+      namespace === "late"
+        ? { path, external: true }
+        : { path: path.replace(/^node:/, ""), namespace: "late" },
+    );
+    onLoad({ filter: /.*/, namespace: "late" }, async ({ path }) => {
+      const names = Object.keys(await import(path)).filter((name) => name !== "default");
+      const members = names.map((name) => `get ${name}() { return require("node:${path}").${name}; }`);
+      return { contents: `module.exports = { ${members.join(", ")} };` };
+    });
+  },
+};
+
 /**
  * @param {string} root
  * @param {string} target
  * @param {(line: string) => void} log
  */
 async function write(root, target, log) {
-  const common = bundleOptions(root);
-  const { metafile } = await build({
+  const common = { ...bundleOptions(root), metafile: true };
+  const launcher = await build({
     ...common,
-    entryPoints: ENTRY_POINTS,
-    outdir: target,
-    // What is imported when it is needed (commands, YAML, metrics) stays a file of its own.
-    splitting: true,
+    format: "cjs",
+    entryPoints: ["src/main/launch.ts"],
+    outfile: join(target, "launch.cjs"),
+    define: { "import.meta.dirname": "__dirname" },
+  });
+  // What the set-up imports.
+  const archive = await build({
+    ...common,
     format: "esm",
-    chunkNames: "chunks/[name]-[hash]",
-    // CommonJS packages ask for Node.js's own modules at run time.
+    entryPoints: ["src/shim/pause/image-archive.ts"],
+    outfile: join(target, "image-archive.js"),
     banner: {
       js: 'import{createRequire as bannerRequire}from"node:module";const require=bannerRequire(import.meta.url);',
     },
-    metafile: true,
   });
-  const inChunks = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
-  const inQuick = await writeQuickBundle({ root, target, common, log });
-  writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs: [...inChunks, ...inQuick] }));
+  /** @type {import("esbuild").BuildOptions} */
+  const program = {
+    ...common,
+    format: "cjs",
+    // launch.ts runs it as a script, which cannot import. What is not bundled belongs to Node.js.
+    supported: { "dynamic-import": false },
+    define: { "import.meta.url": "moduleUrl" },
+    banner: { js: 'const moduleUrl=require("node:url").pathToFileURL(__filename).href;' },
+  };
+  const all = await build({
+    ...program,
+    entryPoints: ["src/main/run.ts"],
+    outfile: join(target, "dockershim.cjs"),
+  });
+  const quick = await build({
+    ...program,
+    entryPoints: ["src/main/quick.ts"],
+    outfile: join(target, "quick.cjs"),
+    // Less text to read.
+    minifyIdentifiers: true,
+    plugins: [...(common.plugins ?? []), lateBuiltins],
+  });
+  await writeCaches({ root, target, common, log });
+  const inputs = [launcher, archive, all, quick].flatMap(({ metafile }) => Object.keys(metafile.inputs));
+  writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs }));
 }
 
 /** Up to the name of the innermost package. */

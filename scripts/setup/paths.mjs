@@ -12,9 +12,7 @@ export const cacheDirectory = join(repositoryRoot, ".cache");
 export const hostStateDirectory = "/var/lib/dockershim";
 
 /** The built program: what Node.js runs, and the script that runs Node.js with it. */
-export const builtMain = join(repositoryRoot, "dist", "dockershim.js");
-/** The same for the commands play and pod. */
-export const builtQuickMain = join(repositoryRoot, "dist", "launch.cjs");
+export const builtMain = join(repositoryRoot, "dist", "launch.cjs");
 export const launcher = join(repositoryRoot, "bin", "dockershim");
 
 /** The pod that the first screen offers to run, and the image that it uses. */

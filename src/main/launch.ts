@@ -1,28 +1,28 @@
 #!/usr/bin/env node
 /**
- * What bin/dockershim starts for the commands that people wait for: they run from one file. What else they are
- * used for, as the supervisor, which runs for long, and what is not theirs runs from the files of main.ts.
+ * What bin/dockershim starts: the program as one file with V8's code cache. The commands `play` and `pod`, for which
+ * people wait, have a smaller one.
  */
 import { join } from "node:path";
-import { refuseDamaged, refuseMissingModule } from "./damaged-installation.js";
-import { type QuickProgram, readProgram } from "./quick-start.js";
+import { readProgram } from "./cached-program.js";
+import { saveMemory } from "./v8-flags.js";
 
 const [command, subject, ...rest] = process.argv.slice(2);
 const isQuick =
   (command === "play" || command === "pod" || (command === "docker-cli-plugin" && subject === "pod")) &&
-  ![subject, ...rest].includes("--supervise") &&
-  // Node.js reads the source maps of what its own loader loads.
-  !process.sourceMapsEnabled;
+  // The supervisor runs for long.
+  ![subject, ...rest].includes("--supervise");
+if (!isQuick) saveMemory();
+reader(isQuick ? "quick" : "dockershim")?.();
 
-const directory = import.meta.dirname;
-if (isQuick) quickProgram()?.run();
-else import("./main.js").catch(refuseMissingModule);
-
-function quickProgram(): QuickProgram | undefined {
+/** One line, and not Node.js's stack, which names no remedy, when a file of the program cannot be read. */
+function reader(name: string): (() => unknown) | undefined {
   try {
-    return readProgram(join(directory, "quick.cjs"), join(directory, "quick.cache"));
+    return readProgram(join(import.meta.dirname, name)).run;
   } catch (error) {
-    refuseDamaged(error);
+    const reason = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`dockershim: the installation is damaged, install it again: ${reason}\n`);
+    process.exitCode = 1;
     return undefined;
   }
 }

@@ -1,6 +1,8 @@
 #!/usr/bin/env node
-/** The entry point. Sets V8's flags before it loads the program: see v8-flags.ts. */
-import "./v8-flags.js";
-import { refuseMissingModule } from "./damaged-installation.js";
+/** The entry point of the sources and of the executable. In an installation it is launch.ts. */
+import { saveMemory } from "./v8-flags.js";
 
-await import("./run.js").catch(refuseMissingModule);
+saveMemory();
+await (
+  await import("./run.js")
+).ended;

@@ -1,4 +1,4 @@
-/** The commands `play` and `pod` alone, which launch.ts starts from one file: what the others need is not loaded. */
+/** The commands `play` and `pod` alone: what the others need is not loaded. launch.ts starts it. */
 import { actionsOn, runProgram, startProgram } from "../cli/run-program.js";
 import { ownProcess } from "./own-process.js";
 

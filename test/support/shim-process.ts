@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { isBuilt } from "../../scripts/setup/build.mjs";
-import { builtMain, builtQuickMain } from "../../scripts/setup/paths.mjs";
+import { builtMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
 import { dockerEndpoint, tlsEnvironment } from "./docker.js";
 import { isEngineElsewhere } from "./engine-host.js";
@@ -43,10 +43,10 @@ export interface Exit {
 const isBuildCurrent = isBuilt(root);
 
 /** How to start the program: the build when it is that of the sources, as bin/dockershim does, else the sources. */
-function program([command]: readonly string[]): readonly string[] {
+function program(): readonly string[] {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
-  if (isBuildCurrent) return [command === "play" || command === "pod" ? builtQuickMain : builtMain];
+  if (isBuildCurrent) return [builtMain];
   return ["--import", "tsx", join(root, "src", "main", "main.ts")];
 }
 
@@ -59,7 +59,7 @@ function spawnProgram(
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
   );
-  return spawn(process.execPath, [...nodeFlags, ...program(argv), ...argv], {
+  return spawn(process.execPath, [...nodeFlags, ...program(), ...argv], {
     cwd: root,
     env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...engineEnvironment, ...environment },
     stdio: ["ignore", "pipe", "pipe"],

@@ -136,7 +136,7 @@ async function serverOf(files: NodeFiles, service: ServiceFacts): Promise<CriSer
 async function isServer(files: NodeFiles, program: string): Promise<boolean> {
   if (!(await isOtherProgram(files, program))) return true;
   const target = await files.resolve(program).catch(() => program);
-  return (await files.kindOf(join(target, "../../dist/dockershim.js"))) === "file";
+  return (await files.kindOf(join(target, "../../dist/launch.cjs"))) === "file";
 }
 
 /** The socket unit of its own name, or the one that it names. */

@@ -84,7 +84,7 @@ for (const [what, tree] of [
   ["its executable", { "/opt/dockershim/bin/dockershim": "\u007fELF" }],
   [
     "the script of an installation by hand",
-    { "/opt/dockershim/bin/dockershim": "#!/bin/sh\n", "/opt/dockershim/dist/dockershim.js": "" },
+    { "/opt/dockershim/bin/dockershim": "#!/bin/sh\n", "/opt/dockershim/dist/launch.cjs": "" },
   ],
   [
     "a link to it",

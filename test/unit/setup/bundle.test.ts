@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -22,9 +22,11 @@ const program = `
 `;
 
 const cacheCheck = `
-  import { readProgram } from ${JSON.stringify(new URL("../../../src/main/quick-start.ts", import.meta.url).href)};
-  const [file, cache] = ["quick.cjs", "quick.cache"].map((name) => process.argv[1] + "/dist/" + name);
-  process.stderr.write("rejected: " + readProgram(file, cache).script.cachedDataRejected + "\\n");
+  import { readProgram } from ${JSON.stringify(new URL("../../../src/main/cached-program.ts", import.meta.url).href)};
+  import { saveMemory } from ${JSON.stringify(new URL("../../../src/main/v8-flags.ts", import.meta.url).href)};
+  const [directory, name] = process.argv.slice(1);
+  if (name === "dockershim") saveMemory();
+  process.stderr.write("rejected: " + readProgram(directory + "/dist/" + name).script.cachedDataRejected);
 `;
 
 describe("bundle()", () => {
@@ -33,11 +35,10 @@ describe("bundle()", () => {
   let processesLeft = "";
   before(async () => {
     root = await mkdtemp(join(tmpdir(), "dockershim-bundle-"));
+    for (const part of ["bin", "native", "package.json"])
+      await cp(join(repositoryRoot, part), join(root, part), { recursive: true });
     const argv = ["--input-type=module", "--eval", program, join(root, "dist")];
     processesLeft = (await run(process.execPath, argv, { cwd: repositoryRoot })).stdout;
-    for (const part of ["bin", "native", "package.json"]) {
-      await cp(join(repositoryRoot, part), join(root, part), { recursive: true });
-    }
   });
   after(() => rm(root, { recursive: true, force: true }));
 
@@ -52,46 +53,20 @@ describe("bundle()", () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
   });
 
-  test("starts play from one file, whose code cache is used", async () => {
-    const { stderr } = await run(
-      process.execPath,
-      ["--import", "tsx", "--input-type=module", "--eval", cacheCheck, root],
-      {
-        cwd: repositoryRoot,
-      },
-    );
-    assert.equal(stderr, "rejected: false\n");
-  });
-
-  test("plays the same from one file and from the chunks", async () => {
-    const outputs = await Promise.all(
-      ["launch.cjs", "dockershim.js"].map(async (file) => {
-        const argv = [
-          join(root, "dist", file),
-          "play",
-          "--endpoint",
-          "unix:///missing.sock",
-          "/missing.yaml",
-        ];
-        const result = (await run(process.execPath, argv).catch((error: unknown) => error)) as {
-          readonly code: number;
-          readonly stderr: string;
-        };
-        return `${result.code} ${result.stderr}`;
-      }),
-    );
-    assert.match(outputs[0] ?? "", /^1 dockershim play: read "\/missing.yaml"/);
-    assert.equal(outputs[1], outputs[0]);
-  });
+  for (const name of ["quick", "dockershim"])
+    test(`starts ${name}.cjs with a code cache that V8 takes`, async () => {
+      const argv = ["--import", "tsx", "--input-type=module", "--eval", cacheCheck, root, name];
+      const { stderr } = await run(process.execPath, argv, { cwd: repositoryRoot });
+      assert.equal(stderr, "rejected: false");
+    });
 
   for (const [missing, ...argv] of [
     ["quick.cjs", "pod", "ps"],
-    ["dockershim.js", "play", "--supervise"],
-    ["chunks", "play", "--supervise"],
-    ["run", "config"],
+    ["dockershim.cjs", "play", "--supervise"],
+    ["dockershim.cjs", "config"],
   ] as const)
     test(`says in one line that ${missing} is missing for ${argv.join(" ")}`, async () => {
-      const path = missing === "run" ? await chunk("run") : join(root, "dist", missing);
+      const path = join(root, "dist", missing);
       await rename(path, `${path}.away`);
       try {
         const result = (await run(join(root, "bin", "dockershim"), argv).catch(
@@ -122,12 +97,14 @@ describe("bundle()", () => {
       assert.ok(!loaded.includes(`NativeModule ${name}`), name);
   });
 
-  test("loads no module that a server does not need", async () => {
-    const serve = await textOf(await chunksFrom("serve-command"));
-    assert.ok(!serve.includes("src/play/"), "play");
-    assert.ok(!serve.includes("node_modules/ssh2/"), "ssh2");
-    assert.ok(!serve.includes("node_modules/prom-client/"), "prom-client");
-  });
+  for (const argv of [["config"], ["play", "--help"]])
+    test(`names the sources in stack traces of ${argv.join(" ")} with --enable-source-maps`, async () => {
+      const trace = "process.stdout.write = () => { console.error(new Error().stack); return true; };";
+      const preload = `data:text/javascript,${encodeURIComponent(trace)}`;
+      const flags = ["--enable-source-maps", "--import", preload, join(root, "dist", "launch.cjs")];
+      const { stderr } = await run(process.execPath, [...flags, ...argv]);
+      assert.match(stderr, /\/src\/[\w/-]+\.ts:\d+/);
+    });
 
   test("has the licenses of the packages that it contains, and of no others", async () => {
     const licenses = await readFile(join(root, "dist", "LICENSES.txt"), "utf8");
@@ -139,32 +116,6 @@ describe("bundle()", () => {
     assert.match(licenses, /^==== ws .*\n\n.*Copyright/m);
     assert.match(licenses, /Permission is hereby granted/);
   });
-
-  async function chunk(name: string): Promise<string> {
-    const names = await readdir(join(root, "dist", "chunks"));
-    const found = names.find((file) => file.startsWith(`${name}-`) && file.endsWith(".js"));
-    return join(root, "dist", "chunks", found ?? name);
-  }
-
-  /** The chunk, and all that it imports at the top. */
-  async function chunksFrom(name: string): Promise<ReadonlySet<string>> {
-    const seen = new Set<string>();
-    const visit = async (path: string): Promise<void> => {
-      if (seen.has(path)) return;
-      seen.add(path);
-      const imports = (await readFile(path, "utf8")).matchAll(/from\s*"\.\/(chunk-\w+\.js)"/g);
-      for (const [, file = ""] of imports) await visit(join(root, "dist", "chunks", file));
-    };
-    await visit(await chunk(name));
-    assert.ok(seen.size > 1, "the chunk has no imports");
-    return seen;
-  }
-
-  /** Source files of these chunks, as their source maps name them. */
-  async function textOf(chunks: ReadonlySet<string>): Promise<string> {
-    const maps = await Promise.all([...chunks].map((path) => readFile(`${path}.map`, "utf8")));
-    return maps.flatMap((map) => (JSON.parse(map) as { sources: string[] }).sources).join("\n");
-  }
 });
 
 describe("the ways to start the program", () => {

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, test } from "node:test";
-import { readProgram } from "../../../src/main/quick-start.js";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { readProgram } from "../../../src/main/cached-program.js";
 
-const program = "(function(require,filename){function add(a,b){return a+b}return add(20,22)})";
+const program = "function add(a,b){return a+b}\nmodule.exports=add(20,22)";
 
 function otherVersion(content: Buffer): Buffer {
   return Buffer.from(content.toString("latin1").replace(process.versions.node, "0.0.0"), "latin1");
@@ -13,14 +13,24 @@ function otherVersion(content: Buffer): Buffer {
 
 describe("readProgram()", () => {
   let directory = "";
+  let path = "";
   let file = "";
   let cache = "";
+  // tsx sets it.
+  const { sourceMapsEnabled } = process;
+  before(() => {
+    process.setSourceMapsEnabled(false);
+  });
+  after(() => {
+    process.setSourceMapsEnabled(sourceMapsEnabled);
+  });
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), "dockershim-quick-"));
-    file = join(directory, "program.cjs");
-    cache = join(directory, "program.cache");
+    path = join(directory, "program");
+    file = `${path}.cjs`;
+    cache = `${path}.cache`;
     await writeFile(file, program);
-    const { cacheFile, run } = readProgram(file, cache);
+    const { cacheFile, run } = readProgram(path);
     run();
     await writeFile(cache, cacheFile() ?? "");
   });
@@ -28,7 +38,7 @@ describe("readProgram()", () => {
 
   /** What the program answers, and whether V8 took the cache; undefined when it was not given any. */
   const played = (): { readonly answer: unknown; readonly isCached: boolean | undefined } => {
-    const { script, run } = readProgram(file, cache);
+    const { script, run } = readProgram(path);
     const { cachedDataRejected } = script;
     return { answer: run(), isCached: cachedDataRejected === undefined ? undefined : !cachedDataRejected };
   };
@@ -70,9 +80,9 @@ describe("readProgram()", () => {
   });
 
   test("names the file in stack traces", async () => {
-    await writeFile(file, "(function(){throw new Error('broken')})");
+    await writeFile(file, "throw new Error('broken')");
     assert.throws(
-      () => readProgram(file, cache).run(),
+      () => readProgram(path).run(),
       (error: Error) => error.stack?.includes(`${file}:1:`) === true,
     );
   });

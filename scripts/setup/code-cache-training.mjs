@@ -1,14 +1,17 @@
 /**
- * Runs a first pod up and down by dist/quick.cjs, and writes the code cache with the functions that were used: more of them would take
- * longer to read than they save. The CRI server is a stand-in, and files below play's directories are those of a directory of its own.
+ * Runs a program of dist and writes its code cache with the functions that were used: more of them would take longer to read than they
+ * save. quick.cjs plays a first pod up and down, against a stand-in for a CRI server; its files below play's directories are those of a
+ * directory of its own. dockershim.cjs begins to serve, on a stand-in for an engine without containers.
  *
- * Arguments: src/main/quick-start.ts and src/client/cri-messages.ts as CommonJS, the program, the file to write, an empty directory.
+ * Arguments: a directory with parts of src as CommonJS, the program without its ending, the file to write, a directory to be made.
  */
-import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { Client, Server, ServerCredentials, credentials } from "@grpc/grpc-js";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** A name that no pod of this host has: its cgroup would be removed. */
 const MANIFEST = `
@@ -133,23 +136,104 @@ function redirected(require, directory) {
   };
 }
 
-const [quickStart = "", messages = "", program = "", target = "", directory = ""] = process.argv.slice(2);
-const require = createRequire(program);
-const { readProgram } = require(quickStart);
-/** @type {import("../../src/client/cri-messages.js")} */
-const { criMethods } = require(messages);
-const [socket, manifest] = [join(directory, "cri.sock"), join(directory, "pod.yaml")];
-writeFileSync(manifest, MANIFEST);
-for (const parent of ["var/lib/dockershim", "var/log"])
-  mkdirSync(join(directory, parent), { recursive: true });
-await serve(socket);
-const { cacheFile, run } = readProgram(program, target);
-process.stdout.write = () => true;
-for (const flag of ["--wait", "--down"]) {
-  process.argv = [process.execPath, program, "play", "--endpoint", `unix://${socket}`, flag, manifest];
-  await run(redirected(require, directory)).ended;
-  if (process.exitCode !== 0) throw new Error(`play ${flag} of the first pod fails`);
+/** As an engine without containers and images answers; `true` for what has no answer, such as the stream of events. */
+function engineAnswer(/** @type {string} */ url) {
+  if (/\/(_ping|version)$/.test(url))
+    return { ApiVersion: "1.44", MinAPIVersion: "1.24", Version: "25.0.0", Os: "linux" };
+  if (url.endsWith("/info"))
+    return { ID: "build", Driver: "overlay2", CgroupDriver: "cgroupfs", CgroupVersion: "2", OSType: "linux" };
+  if (/\/events\b/.test(url)) return true;
+  return /\/(containers|images)\/json\b/.test(url) ? [] : undefined;
 }
+
+/** @param {string} socket */
+async function serveEngine(socket) {
+  const engine = createServer((request, response) => {
+    const answer = engineAnswer(request.url ?? "");
+    response.writeHead(answer === undefined ? 404 : 200, {
+      "Content-Type": "application/json",
+      "Api-Version": "1.44",
+    });
+    if (answer === true) response.flushHeaders();
+    else response.end(JSON.stringify(answer ?? { message: "there is none" }));
+  });
+  await new Promise((resolve) => engine.listen(socket, () => resolve(undefined)));
+}
+
+/** @param {() => Promise<unknown>} action */
+async function untilDone(action) {
+  for (;;) {
+    try {
+      return await action();
+    } catch {
+      await sleep(20);
+    }
+  }
+}
+
+const [parts = "", path = "", target = "", directory = ""] = process.argv.slice(2);
+const require = createRequire(path);
+/** @type {import("../../src/main/cached-program.js")} */
+const { readProgram } = require(join(parts, "main/cached-program.cjs"));
+/** @type {import("../../src/client/cri-messages.js")} */
+const { criMethods } = require(join(parts, "client/cri-messages.cjs"));
+
+async function play() {
+  const [socket, manifest] = [join(directory, "cri.sock"), join(directory, "pod.yaml")];
+  writeFileSync(manifest, MANIFEST);
+  for (const parent of ["var/lib/dockershim", "var/log"])
+    mkdirSync(join(directory, parent), { recursive: true });
+  await serve(socket);
+  const program = readProgram(path);
+  for (const flag of ["--wait", "--down"]) {
+    process.argv = [process.execPath, path, "play", "--endpoint", `unix://${socket}`, flag, manifest];
+    await program.run(redirected(require, directory)).ended;
+    if (process.exitCode !== 0) throw new Error(`play ${flag} of the first pod fails`);
+  }
+  return program;
+}
+
+async function serveFirstCalls() {
+  const [engine, socket] = [join(directory, "engine.sock"), join(directory, "cri.sock")];
+  for (const name of Object.keys(process.env))
+    if (/^(DOCKER|NOTIFY_SOCKET|LISTEN_)/.test(name)) delete process.env[name];
+  await serveEngine(engine);
+  const flags = [`--docker-endpoint=unix://${engine}`, `--container-runtime-endpoint=unix://${socket}`];
+  const own = [
+    `--state-dir=${join(directory, "state")}`,
+    "--network-plugin=no-op",
+    "--streaming-bind-addr=127.0.0.1:0",
+  ];
+  process.argv = [process.execPath, path, "serve", ...flags, ...own];
+  // As launch.ts does: they are part of the cache.
+  require(join(parts, "main/v8-flags.cjs")).saveMemory();
+  const program = readProgram(path);
+  program.run();
+  const client = new Client(`unix:${socket}`, credentials.createInsecure());
+  const methods = new Map(criMethods());
+  for (const name of ["Version", "Status", "ListPodSandbox", "ListContainers", "ListImages"]) {
+    const method = methods.get(name);
+    const call = () =>
+      new Promise((resolve, reject) => {
+        client.makeUnaryRequest(
+          method.path,
+          method.requestSerialize,
+          method.responseDeserialize,
+          {},
+          (error, answer) => {
+            if (error) reject(error);
+            else resolve(answer);
+          },
+        );
+      });
+    await untilDone(call);
+  }
+  return program;
+}
+
+mkdirSync(directory);
+process.stdout.write = () => true;
+const { cacheFile } = await (basename(path) === "quick" ? play() : serveFirstCalls());
 const content = cacheFile();
 if (content !== undefined) writeFileSync(target, content);
 process.exit();

@@ -1,34 +1,43 @@
 /**
- * Runs a program that is one file, with V8's code cache: what the cache has is not compiled, and no loader of
- * modules runs. scripts/setup/quick-bundle.mjs writes both files.
+ * Runs a program that is one CommonJS module, with V8's code cache: what the cache has is not compiled, and no loader
+ * of modules runs. scripts/setup/bundle.mjs writes both files.
  *
  * The cache only saves time. Without one, and with one that is damaged or was made of another file or for
  * another Node.js, the program is compiled.
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { dirname } from "node:path";
 import { Script } from "node:vm";
 import * as zlib from "node:zlib";
 
 /** A multiple of 8: V8 copies data that is not aligned. */
 const headerBytes = 128;
 
-/** What the file evaluates to. */
-type Load = (require: NodeJS.Require, filename: string) => unknown;
+/** As Node.js' own loader wraps a module. */
+type Load = (
+  exports: unknown,
+  require: NodeJS.Require,
+  module: object,
+  file: string,
+  directory: string,
+) => void;
 
-export interface QuickProgram {
+export interface CachedProgram {
   readonly script: Script;
-  /** The file `cachePath` for what the script has compiled until now; undefined where Node.js cannot check it. */
+  /** The file of the cache for what the script has compiled until now; undefined where Node.js cannot check it. */
   readonly cacheFile: () => Buffer | undefined;
-  /** Answers what the file's function returns. */
+  /** Answers what the module exports. */
   readonly run: (require?: NodeJS.Require) => unknown;
 }
 
-/** The text of the file is ASCII. Throws when it cannot be read. */
-export function readProgram(filename: string, cachePath: string): QuickProgram {
+/** `path`.cjs, whose text is ASCII, with the cache `path`.cache. Throws when the program cannot be read. */
+export function readProgram(path: string): CachedProgram {
+  const filename = `${path}.cjs`;
   const bytes = readFileSync(filename);
-  const cachedData = readCache(cachePath, bytes);
-  const script = new Script(bytes.toString("latin1"), { filename, ...(cachedData && { cachedData }) });
+  const cachedData = readCache(`${path}.cache`, bytes);
+  const text = `(function(exports,require,module,__filename,__dirname){${bytes.toString("latin1")}\n})`;
+  const script = new Script(text, { filename, ...(cachedData && { cachedData }) });
   return {
     script,
     cacheFile: () => {
@@ -36,7 +45,14 @@ export function readProgram(filename: string, cachePath: string): QuickProgram {
       const header = headerOf(bytes, data);
       return header && Buffer.concat([header, data]);
     },
-    run: (require = createRequire(filename)) => (script.runInThisContext() as Load)(require, filename),
+    run: (require = createRequire(filename)) => {
+      // Node.js reads the source maps of what its own loader loads.
+      if (process.sourceMapsEnabled) return require(filename) as unknown;
+      const module = { exports: {} };
+      const load = script.runInThisContext() as Load;
+      load(module.exports, require, module, filename, dirname(filename));
+      return module.exports;
+    },
   };
 }
 
