@@ -2,22 +2,17 @@
 import { mkdtemp } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pod } from "../test/support/pod.js";
 import { ShimProcess } from "../test/support/shim-process.js";
 import type { TestBed } from "../test/support/test-bed.js";
+import { creationWidth, removeBenchPods, startBenchPod, startBenchPods } from "./bench-pods.js";
 import { callAsKubelet } from "./kubelet-calls.js";
 import { inParallel, say } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadLine, loadNow } from "./report.js";
-import { podCgroup } from "./pod-cgroups.js";
+import type { BenchOptions } from "./options.js";
 
-export interface ChurnOptions {
-  /** That stay all the time. */
-  readonly pods: number;
-  /** That come and go. */
-  readonly churn: number;
-  readonly flags: readonly string[];
-}
+/** `pods` stay all the time, `churn` come and go. */
+type ChurnOptions = Pick<BenchOptions, "pods" | "flags"> & { readonly churn: number };
 
 interface Sample {
   /** Pods that have come and gone. */
@@ -28,7 +23,6 @@ interface Sample {
 
 export type ChurnReport = Awaited<ReturnType<typeof benchChurn>>;
 
-const creationWidth = 6;
 const settleMs = 15_000;
 const sampleCount = 20;
 /** Between the end of a batch and its sample: garbage is collected when there is time. */
@@ -46,11 +40,7 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
   calling.catch(() => undefined);
   await sleep(settleMs);
   const idleMebibytes = residentMebibytesOf(shim.pid);
-  say(`making ${String(pods)} pods`);
-  const staying: Pod[] = [];
-  await inParallel(pods, creationWidth, async (index) => {
-    staying.push(await startPod(bed, shim, `stay${String(index)}`));
-  });
+  const staying = await startBenchPods(bed, shim.cri, pods);
   await sleep(settleMs);
   const withPodsMebibytes = residentMebibytesOf(shim.pid);
   say(`churn of ${String(churn)} pods`);
@@ -72,7 +62,8 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
   for (let done = 0; done < churn;) {
     const count = Math.min(batch, churn - done);
     await inParallel(count, creationWidth, async (index) => {
-      await using _pod = await startPod(bed, shim, `churn${String(done + index)}`);
+      const { pod } = await startBenchPod(bed, shim.cri, `churn${String(done + index)}`);
+      await pod[Symbol.asyncDispose]();
     });
     done += count;
     await Promise.race([sleep(pauseMs), calling]);
@@ -89,12 +80,7 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
   const readyMs: number[] = [];
   for (let start = 0; start < starts; start += 1) readyMs.push(await timeToReady(directory, flags));
   const last = await bed.startShim({ directory, flags });
-  say("removing the pods");
-  await inParallel(staying.length, creationWidth, async (index) => {
-    const pod_sandbox_id = staying[index]?.id ?? "";
-    await last.cri.StopPodSandbox({ pod_sandbox_id });
-    await last.cri.RemovePodSandbox({ pod_sandbox_id });
-  });
+  await removeBenchPods(staying, last.cri);
   await last.stop();
   return {
     ...{ cores: coreCount(), load: [before, loadNow()], pods, churn },
@@ -113,13 +99,6 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
     /** Of the shim, for each pod that came and went. */
     cpuSecondsPerPod,
   };
-}
-
-async function startPod(bed: TestBed, shim: ShimProcess, cgroup: string): Promise<Pod> {
-  // As kubelets make them: a cgroup for each pod.
-  const pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: podCgroup(cgroup) } });
-  await pod.start({ command: ["sleep", "100000"] });
-  return pod;
 }
 
 /** From the start of the process until Status has both conditions met. */

@@ -5,17 +5,10 @@ import { join } from "node:path";
 import { ShimProcess } from "../test/support/shim-process.js";
 import { connectBytes, nestedMessage, stringMessage, type BytesClient } from "./cri-bytes.js";
 import { profiling, race } from "./measure.js";
+import type { BenchOptions } from "./options.js";
 import { descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadLine, loadNow } from "./report.js";
 import { StandInEngine } from "./stand-in-engine.js";
-
-export interface ContainersOptions {
-  readonly containers: number;
-  readonly rounds: number;
-  readonly flags: readonly string[];
-  /** Directory for a CPU profile of the shim. */
-  readonly profile: string | undefined;
-}
 
 export type ContainersReport = Awaited<ReturnType<typeof benchContainers>>;
 
@@ -23,8 +16,8 @@ const containersPerPod = 4;
 const warmUpRounds = 300;
 const countedCalls = 20;
 
-export async function benchContainers(options: ContainersOptions) {
-  const { containers, rounds, flags, profile } = options;
+export async function benchContainers(options: BenchOptions, containers: number) {
+  const { reads: rounds, flags, profile } = options;
   const before = loadNow();
   const directory = await mkdtemp(join(tmpdir(), "dockershim-bench-"));
   try {

@@ -1,39 +1,24 @@
 /** What the shim does while nothing happens: a kubelet asks at its pace, and no pod changes. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pod } from "../test/support/pod.js";
 import { describeRequest } from "../test/support/recording-proxy.js";
 import type { TestBed } from "../test/support/test-bed.js";
+import { removeBenchPods, startBenchPods } from "./bench-pods.js";
 import { callAsKubelet } from "./kubelet-calls.js";
-import { inParallel, say } from "./measure.js";
+import { say } from "./measure.js";
+import type { BenchOptions } from "./options.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadLine, loadNow } from "./report.js";
-import { podCgroup } from "./pod-cgroups.js";
-
-export interface IdleOptions {
-  readonly pods: number;
-  /** How long it is measured. */
-  readonly seconds: number;
-  readonly flags: readonly string[];
-}
 
 export type IdleReport = Awaited<ReturnType<typeof benchIdle>>;
 
-const creationWidth = 6;
 /** The first three measurements of each layer, log files and the like are over by then. */
 const settleMs = 75_000;
 
-export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed) {
+export async function benchIdle({ pods, seconds, flags }: BenchOptions, bed: TestBed) {
   const before = loadNow();
   const proxy = await bed.startProxy();
   const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
-  say(`making ${String(pods)} pods`);
-  const made: Pod[] = [];
-  await inParallel(pods, creationWidth, async (index) => {
-    const linux = { cgroup_parent: podCgroup(`pod${String(index)}`) };
-    const pod = await bed.runPod(shim.cri, { linux });
-    await pod.start({ command: ["sleep", "100000"] });
-    made.push(pod);
-  });
+  const made = await startBenchPods(bed, shim.cri, pods);
   const end = new AbortController();
   const calling = callAsKubelet(shim.socket, { metrics: false }, end.signal);
   // A call that fails ends the measurement, not the process.
@@ -54,8 +39,7 @@ export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: Test
   const usage = { residentMebibytes: residentMebibytesOf(shim.pid), descriptors: descriptorsOf(shim.pid) };
   end.abort();
   const calls = await calling;
-  say("removing the pods");
-  await inParallel(made.length, creationWidth, async (index) => made[index]?.[Symbol.asyncDispose]());
+  await removeBenchPods(made);
   await shim.stop();
   return {
     cores: coreCount(),

@@ -3,23 +3,25 @@
  * `docker logs -f` into a file, in the same run.
  */
 import { spawn, type ChildProcess } from "node:child_process";
-import { createWriteStream, readdirSync, readFileSync } from "node:fs";
+import { createWriteStream } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { join } from "node:path";
-import { createContainer, dockerJson, removeContainer, startContainer } from "../test/support/docker.js";
+import {
+  createContainer,
+  dockerEndpoint,
+  dockerJson,
+  dockerSocket,
+  removeContainer,
+  startContainer,
+} from "../test/support/docker.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { inParallel, profiling } from "./measure.js";
+import type { BenchOptions } from "./options.js";
 import { cpuSecondsOf } from "./process-usage.js";
+import { medianOf } from "./ratios.js";
+import { engineProcesses } from "./server-processes.js";
 
-export interface LogOptions {
-  /** Megabytes of each flood. */
-  readonly megabytes: number;
-  readonly rounds: number;
-  readonly trickles: number;
-  readonly idle: number;
-}
-
-export interface FloodResult {
+interface FloodResult {
   readonly load: string;
   readonly reader: "nobody" | "dockershim" | "docker logs -f";
   /** Of the container's output, while it ran. */
@@ -29,14 +31,14 @@ export interface FloodResult {
   readonly readerCpu: number;
 }
 
-export interface SteadyResult {
+interface SteadyResult {
   readonly load: string;
   /** Of one core. */
   readonly shimShare: number;
   readonly engineShare: number;
 }
 
-export interface LogReport {
+interface LogReport {
   readonly floods: readonly FloodResult[];
   readonly steady: readonly SteadyResult[];
 }
@@ -58,11 +60,14 @@ function flood(lineBytes: number, bytes: number, where: string): string {
   return `yes "${line}" | head -c ${String(Math.floor(bytes / lineBytes) * lineBytes)} ${where}`;
 }
 
-export async function benchLogs(bed: TestBed, options: LogOptions, profile?: string): Promise<LogReport> {
-  const engine = processNamed("dockerd");
-  const shim = await bed.startShim({
-    nodeFlags: profiling(profile),
-  });
+export async function benchLogs(
+  bed: TestBed,
+  options: NonNullable<BenchOptions["logs"]>,
+  profile?: string,
+): Promise<LogReport> {
+  const [engine] = engineProcesses(dockerSocket);
+  if (engine === undefined) throw new Error("no dockerd in reach: it must run on this host");
+  const shim = await bed.startShim({ nodeFlags: profiling(profile) });
   const pod = await bed.runPod(shim.cri);
   const bytes = options.megabytes * 1_000_000;
   const floods: FloodResult[] = [];
@@ -187,17 +192,12 @@ export function formatLogs({ floods, steady }: LogReport): string {
 }
 
 function median(results: readonly FloodResult[]): FloodResult {
-  const middle = (pick: (result: FloodResult) => number): number =>
-    results.map(pick).toSorted((a, b) => a - b)[Math.floor(results.length / 2)] ?? NaN;
+  const middle = (of: "megabytesPerSecond" | "engineCpu" | "readerCpu"): number =>
+    medianOf(results.map((one) => one[of]));
   const [first] = results;
   if (first === undefined) throw new Error("no round was run");
-  return {
-    load: first.load,
-    reader: first.reader,
-    megabytesPerSecond: middle((result) => result.megabytesPerSecond),
-    engineCpu: middle((result) => result.engineCpu),
-    readerCpu: middle((result) => result.readerCpu),
-  };
+  const rates = { megabytesPerSecond: middle("megabytesPerSecond"), engineCpu: middle("engineCpu") };
+  return { ...first, ...rates, readerCpu: middle("readerCpu") };
 }
 
 interface State {
@@ -211,24 +211,11 @@ async function stateOf(id: string): Promise<State> {
 }
 
 async function follow(id: string, path: string): Promise<ChildProcess> {
-  const socket = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
   const file = createWriteStream(path);
   await new Promise((resolve) => file.once("open", resolve));
-  return spawn("docker", ["-H", socket, "logs", "-f", id], { stdio: ["ignore", file, file] });
+  return spawn("docker", ["-H", dockerEndpoint, "logs", "-f", id], { stdio: ["ignore", file, file] });
 }
 
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode === null) await new Promise((resolve) => child.once("exit", resolve));
-}
-
-function processNamed(name: string): number {
-  for (const entry of readdirSync("/proc")) {
-    if (!/^\d+$/.test(entry)) continue;
-    try {
-      if (readFileSync(`/proc/${entry}/comm`, "latin1").trim() === name) return Number(entry);
-    } catch {
-      // It has ended meanwhile.
-    }
-  }
-  throw new Error(`no process named ${name} in reach: it must run on this host`);
 }

@@ -4,14 +4,14 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectCri } from "../test/support/cri-client.js";
-import type { Pod } from "../test/support/pod.js";
 import type { ShimProcess } from "../test/support/shim-process.js";
 import { TestBed } from "../test/support/test-bed.js";
+import { removeBenchPods, removePodCgroups, startBenchPods } from "./bench-pods.js";
 import { benchChurn, formatChurn } from "./churn.js";
 import { benchContainers, formatContainers } from "./containers.js";
 import { benchIdle, formatIdle } from "./idle.js";
 import { benchLogs, formatLogs } from "./logs.js";
-import { inParallel, say, profiling } from "./measure.js";
+import { say, profiling } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { benchPlay, formatPlay } from "./play.js";
@@ -19,14 +19,10 @@ import { compareReads, plainReads } from "./reads.js";
 import { formatReport, loadNow, machine, type Report } from "./report.js";
 import { benchServers } from "./servers.js";
 import { formatServers } from "./servers-report.js";
-import { benchFrames, formatFrames } from "./streaming-frames.js";
 import { benchStats } from "./stats.js";
 import { compareStreaming } from "./streaming.js";
 import { compareContainerStarts, comparePodStarts, recordBodies } from "./starts.js";
-import { removePodCgroups } from "./pod-cgroups.js";
 
-/** Pods that are made at the same time. */
-const creationWidth = 6;
 /** After the pods are made: their events are still being worked off. */
 const settleMs = 5_000;
 
@@ -38,17 +34,13 @@ async function run(options: BenchOptions): Promise<void> {
   const show = <T>(report: T, format: (report: T) => string): void => {
     process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : format(report));
   };
-  const { containers, churn, logs, profile, reads: rounds } = options;
+  const { containers, churn, logs, profile } = options;
   if (options.networks) {
     show(await benchNetworks(), formatNetworks);
     return;
   }
-  if (options.streamingFrames) {
-    show(await benchFrames(), formatFrames);
-    return;
-  }
   if (containers !== undefined) {
-    show(await benchContainers({ ...options, containers, rounds }), formatContainers);
+    show(await benchContainers(options, containers), formatContainers);
     return;
   }
   const bed = await TestBed.open();
@@ -64,7 +56,7 @@ async function run(options: BenchOptions): Promise<void> {
     else show(await bench(options, bed), formatReport);
   } finally {
     await bed.close();
-    if (options.idle || churn !== undefined || options.stats) await removePodCgroups();
+    await removePodCgroups();
   }
 }
 
@@ -76,11 +68,7 @@ async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed:
   // While starts are timed, only one shim follows the engine's events.
   await counted.stop();
 
-  const startShim = async (): Promise<ShimProcess> =>
-    bed.startShim({
-      flags,
-      nodeFlags: profiling(profile),
-    });
+  const startShim = (): Promise<ShimProcess> => bed.startShim({ flags, nodeFlags: profiling(profile) });
   let shim = await startShim();
   say(`pod starts, ${String(starts)} rounds`);
   const podStarts = await comparePodStarts(bed, shim.cri, bodies, starts);
@@ -91,12 +79,7 @@ async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed:
     shim = await startShim();
   }
 
-  say(`making ${String(pods)} pods`);
-  const made: { pod: Pod; containerId: string }[] = [];
-  await inParallel(pods, creationWidth, async () => {
-    const pod = await bed.runPod(shim.cri);
-    made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
-  });
+  const made = await startBenchPods(bed, shim.cri, pods);
   const [first] = made;
   if (first === undefined) throw new Error("no pod was made");
   const second = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
@@ -111,8 +94,7 @@ async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed:
   );
   await second.stop();
   const after = loadNow();
-  say("removing the pods");
-  await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
+  await removeBenchPods(made);
   await shim.stop();
 
   return {

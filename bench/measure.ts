@@ -1,4 +1,5 @@
 /** Timing contenders side by side. */
+import { summaryOf } from "./ratios.js";
 
 /** Flags of Node.js for a CPU profile in that directory. */
 export function profiling(directory: string | undefined): readonly string[] {
@@ -20,7 +21,6 @@ export interface Contender {
 
 export interface Timing {
   readonly name: string;
-  readonly samples: number;
   readonly medianMs: number;
   readonly p95Ms: number;
   /** Median of calls one after the other, as a client makes them, while no other contender leaves work behind. */
@@ -48,7 +48,10 @@ export async function race(
       if (round >= 0) times.get(contender.name)?.push(tookMs);
     }
   }
-  return contenders.map(({ name }) => summarize(name, times.get(name) ?? []));
+  return contenders.map(({ name }) => {
+    const { median: medianMs, p95: p95Ms } = summaryOf(times.get(name) ?? []);
+    return { name, medianMs, p95Ms };
+  });
 }
 
 /** `timings` with the time that each contender takes by itself: its own calls, with nobody's in between. */
@@ -64,13 +67,6 @@ export async function withTimesAlone(
     complete.push({ ...timing, ...(alone === undefined ? {} : { aloneMs: alone.medianMs }) });
   }
   return complete;
-}
-
-function summarize(name: string, times: readonly number[]): Timing {
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (share: number): number =>
-    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
-  return { name, samples: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) };
 }
 
 /** Runs `work` for each of `count` numbers, `width` at a time. */

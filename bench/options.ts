@@ -16,7 +16,6 @@ export const usage = `npm run bench -- [flags]
   --networks        only how much of the time of pod networks is their plugins'; needs no engine
   --streaming       only exec and port-forward, against the engine's exec and a connection to the pod's address
   --mebibytes N     what --streaming carries in each direction and round (default 128)
-  --streaming-frames  only the speed of the SPDY layer against a bare connection; needs no engine
   --stats           only statistics and metrics
   --logs            only what log files cost, against nobody reading and docker logs -f; the engine must be on this host
   --megabytes N     output of each flood with --logs (default 300), --rounds N times (default 3)
@@ -45,7 +44,6 @@ export function parseOptions(argv: readonly string[]) {
       json: { type: "boolean", default: false },
       streaming: { type: "boolean", default: false },
       mebibytes: { type: "string", default: "128" },
-      "streaming-frames": { type: "boolean", default: false },
       networks: { type: "boolean", default: false },
       stats: { type: "boolean", default: false },
       logs: { type: "boolean", default: false },
@@ -64,7 +62,7 @@ export function parseOptions(argv: readonly string[]) {
     },
   });
   if (values.help) return undefined;
-  const { cri, flag, logs, "streaming-frames": streamingFrames, ...rest } = values;
+  const { cri, flag, logs, ...rest } = values;
   const counted = (name: "churn" | "containers"): number | undefined =>
     values[name] === undefined ? undefined : count(`--${name}`, values[name]);
   return {
@@ -75,7 +73,6 @@ export function parseOptions(argv: readonly string[]) {
     reads: count("--reads", values.reads),
     others: cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
     mebibytes: count("--mebibytes", values.mebibytes),
-    streamingFrames,
     logs: logs
       ? {
           megabytes: count("--megabytes", values.megabytes),

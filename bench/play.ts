@@ -7,7 +7,7 @@ import { builtMain } from "../scripts/setup/paths.mjs";
 import type { TestBed } from "../test/support/test-bed.js";
 import type { Server } from "./blocks.js";
 import { startPod, type RunningPod } from "./lifecycle.js";
-import { quantile, rowOf, type Row } from "./ratios.js";
+import { medianOf, rowOf, type Row } from "./ratios.js";
 import { loadNow, machine, type Report } from "./report.js";
 import { tableOf } from "./servers-report.js";
 
@@ -113,11 +113,6 @@ async function compare(bed: TestBed, server: Server, pods: number, rounds: numbe
     up.map((value, index) => value + (down[index] ?? NaN));
   const what = pods === 1 ? "one pod" : `${String(pods)} pods`;
   const [all, calls] = [sum(samples.play), sum(samples.raw)];
-  const median = (values: readonly number[]): number =>
-    quantile(
-      values.toSorted((a, b) => a - b),
-      0.5,
-    );
   return {
     rows: [
       row(`${what} up`, samples.play[0] ?? [], samples.raw[0] ?? []),
@@ -126,8 +121,8 @@ async function compare(bed: TestBed, server: Server, pods: number, rounds: numbe
     ],
     added: {
       pods,
-      playMs: median(all.map((value, index) => value - (calls[index] ?? NaN))),
-      nodeMs: 2 * median(samples.node),
+      playMs: medianOf(all.map((value, index) => value - (calls[index] ?? NaN))),
+      nodeMs: 2 * medianOf(samples.node),
     },
   };
 }

@@ -44,10 +44,14 @@ export function rowOf(
   return { title, unit, center, figures };
 }
 
-function summaryOf(values: readonly number[]): Pick<Figures, "median" | "p95" | "mean"> {
+export function summaryOf(values: readonly number[]): Pick<Figures, "median" | "p95" | "mean"> {
   const sorted = values.toSorted((a, b) => a - b);
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   return { median: quantile(sorted, 0.5), p95: quantile(sorted, 0.95), mean };
+}
+
+export function medianOf(values: readonly number[]): number {
+  return summaryOf(values).median;
 }
 
 /** Between two values in proportion; next to an infinite one that one. NaN of nothing. */

@@ -1,15 +1,13 @@
 /** Statistics of all pods against the engine's own, one request per container, as `docker stats --no-stream` makes them. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { docker } from "../test/support/docker.js";
-import type { Pod } from "../test/support/pod.js";
 import type { TestBed } from "../test/support/test-bed.js";
+import { removeBenchPods, startBenchPods } from "./bench-pods.js";
 import { inParallel, say } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { compareReads, type Read } from "./reads.js";
 import { loadNow, machine, type Report } from "./report.js";
-import { podCgroup } from "./pod-cgroups.js";
 
-const creationWidth = 6;
 const settleMs = 5_000;
 /** Requests at once, as the shim's own limit on reads. */
 const rawWidth = 32;
@@ -41,14 +39,7 @@ export async function benchStats(
 ): Promise<Report> {
   const before = loadNow();
   const shim = await bed.startShim({ flags });
-  say(`making ${String(pods)} pods`);
-  const made: { readonly pod: Pod; readonly containerId: string }[] = [];
-  await inParallel(pods, creationWidth, async (index) => {
-    // As kubelets make them: a cgroup for each pod.
-    const linux = { cgroup_parent: podCgroup(`pod${String(index)}`) };
-    const pod = await bed.runPod(shim.cri, { linux });
-    made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
-  });
+  const made = await startBenchPods(bed, shim.cri, pods);
   const proxy = await bed.startProxy();
   const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
   await sleep(settleMs);
@@ -69,8 +60,7 @@ export async function benchStats(
   );
   const after = loadNow();
   await counted.stop();
-  say("removing the pods");
-  await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
+  await removeBenchPods(made);
   await shim.stop();
   return {
     machine: await machine(),

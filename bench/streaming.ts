@@ -57,16 +57,11 @@ export async function compareStreaming(
   const target = { sandboxId: pod.id, address, totalBytes };
   const comparisons: Comparison[] = [];
   const measured: readonly (() => Promise<Comparison>)[] = [
-    () => compareExecs(contenders, containerId),
-    () => compareBulk(`exec, ${size} of output`, contenders, { containerId, totalBytes }, "out"),
-    () => compareBulk(`exec, ${size} of input`, contenders, { containerId, totalBytes }, "in"),
-    () =>
-      compareForwardedBulk(`port-forward, ${size} from the pod`, contenders, {
-        ...target,
-        port: ports.source,
-      }),
-    () =>
-      compareForwardedBulk(`port-forward, ${size} to the pod`, contenders, { ...target, port: ports.sink }),
+    () => compare(contenders, execs(containerId), rounds.call),
+    () => compare(contenders, bulk(`exec, ${size} of output`, containerId, totalBytes, "out")),
+    () => compare(contenders, bulk(`exec, ${size} of input`, containerId, totalBytes, "in")),
+    () => compare(contenders, forwardedBulk(`port-forward, ${size} from the pod`, ports.source, target)),
+    () => compare(contenders, forwardedBulk(`port-forward, ${size} to the pod`, ports.sink, target)),
     () => compareEchoes(contenders, pod.id, address),
     () => compareConnections(contenders, pod.id, address),
   ];
@@ -78,106 +73,86 @@ export async function compareStreaming(
   return comparisons;
 }
 
-async function compareExecs(contenders: readonly CriContender[], id: string): Promise<Comparison> {
-  const timings = await race(
-    [
-      ...contenders.map(({ name, cri }): Contender => ({
-        name,
-        run: async () => untilEnd((await openExec(cri, id, ["true"], "out")).socket),
-      })),
-      {
-        name: "raw",
-        run: async () => {
-          const { execId, socket } = await rawExec(id, ["true"], "out");
-          await untilEnd(socket);
-          // The engine knows of the exit a moment after the end of the output, and nobody has an exit code before.
-          while (((await dockerJson("GET", `/exec/${execId}/json`)) as { Running: boolean }).Running)
-            await sleep(1);
-        },
-      },
-    ],
-    rounds.call,
-    warmUpRounds,
-  );
-  return { title: "exec, true", rawCalls: "create, start, inspect until it has ended", timings };
+/** `own` through a CRI server, `raw` without one. */
+interface Ways {
+  readonly title: string;
+  readonly rawCalls: string;
+  readonly own: (cri: CriContender["cri"]) => Promise<void>;
+  readonly raw: () => Promise<void>;
 }
 
-async function compareBulk(
-  title: string,
+async function compare(
   contenders: readonly CriContender[],
-  { containerId: id, totalBytes }: { readonly containerId: string; readonly totalBytes: number },
-  way: "in" | "out",
+  { title, rawCalls, own, raw }: Ways,
+  count = rounds.bulk,
 ): Promise<Comparison> {
+  const racing: Contender[] = contenders.map(({ name, cri }) => ({ name, run: () => own(cri) }));
+  const timings = await race([...racing, { name: "raw", run: raw }], count, warmUpRounds);
+  return { title, rawCalls, timings };
+}
+
+function execs(id: string): Ways {
+  return {
+    title: "exec, true",
+    rawCalls: "create, start, inspect until it has ended",
+    own: async (cri) => untilEnd((await openExec(cri, id, ["true"], "out")).socket),
+    raw: async () => {
+      const { execId, socket } = await rawExec(id, ["true"], "out");
+      await untilEnd(socket);
+      // The engine knows of the exit a moment after the end of the output, and nobody has an exit code before.
+      while (((await dockerJson("GET", `/exec/${execId}/json`)) as { Running: boolean }).Running)
+        await sleep(1);
+    },
+  };
+}
+
+function bulk(title: string, id: string, totalBytes: number, way: "in" | "out"): Ways {
   const command =
     way === "out"
       ? ["head", "-c", String(totalBytes), "/dev/zero"]
       : ["sh", "-c", `head -c ${String(totalBytes)} > /dev/null`];
-  const timings = await race(
-    [
-      ...contenders.map(({ name, cri }): Contender => ({
-        name,
-        run: async () => {
-          const { socket, stdin } = await openExec(cri, id, command, way);
-          const end = untilEnd(socket);
-          if (stdin !== undefined) await writeAll(socket, dataFrame(stdin), totalBytes);
-          await end;
-        },
-      })),
-      {
-        name: "raw",
-        run: async () => {
-          const { socket } = await rawExec(id, command, way);
-          const end = untilEnd(socket);
-          if (way === "in") await writeAll(socket, Buffer.alloc(chunkBytes), totalBytes);
-          await end;
-        },
-      },
-    ],
-    rounds.bulk,
-    warmUpRounds,
-  );
-  return { title, rawCalls: "the engine's exec stream", timings };
+  return {
+    ...{ title, rawCalls: "the engine's exec stream" },
+    own: async (cri) => {
+      const { socket, stdin } = await openExec(cri, id, command, way);
+      const end = untilEnd(socket);
+      if (stdin !== undefined) await writeAll(socket, dataFrame(stdin), totalBytes);
+      await end;
+    },
+    raw: async () => {
+      const { socket } = await rawExec(id, command, way);
+      const end = untilEnd(socket);
+      if (way === "in") await writeAll(socket, Buffer.alloc(chunkBytes), totalBytes);
+      await end;
+    },
+  };
 }
 
-async function compareForwardedBulk(
-  title: string,
-  contenders: readonly CriContender[],
-  target: {
-    readonly sandboxId: string;
-    readonly address: string;
-    readonly port: number;
-    readonly totalBytes: number;
-  },
-): Promise<Comparison> {
-  const { sandboxId, address, port, totalBytes } = target;
+interface Target {
+  readonly sandboxId: string;
+  readonly address: string;
+  readonly totalBytes: number;
+}
+
+function forwardedBulk(title: string, port: number, { sandboxId, address, totalBytes }: Target): Ways {
   const isSource = port === ports.source;
-  const timings = await race(
-    [
-      ...contenders.map(({ name, cri }): Contender => ({
-        name,
-        run: async () => {
-          const client = await openForward(cri, sandboxId);
-          const stream = openPort(client, port, 1);
-          const { socket } = client;
-          if (isSource) await transfer(socket, () => stream.write("x"), totalBytes);
-          else await transfer(socket, () => writeAll(socket, dataFrame(stream.id), totalBytes), 1);
-          socket.destroy();
-        },
-      })),
-      {
-        name: "raw",
-        run: async () => {
-          const socket = connect({ host: address, port, noDelay: true });
-          if (isSource) await transfer(socket, () => socket.write("x"), totalBytes);
-          else await transfer(socket, () => writeAll(socket, Buffer.alloc(chunkBytes), totalBytes), 1);
-          socket.destroy();
-        },
-      },
-    ],
-    rounds.bulk,
-    warmUpRounds,
-  );
-  return { title, rawCalls: "a connection to the pod's address", timings };
+  return {
+    ...{ title, rawCalls: "a connection to the pod's address" },
+    own: async (cri) => {
+      const client = await openForward(cri, sandboxId);
+      const stream = openPort(client, port, 1);
+      const { socket } = client;
+      if (isSource) await transfer(socket, () => stream.write("x"), totalBytes);
+      else await transfer(socket, () => writeAll(socket, dataFrame(stream.id), totalBytes), 1);
+      socket.destroy();
+    },
+    raw: async () => {
+      const socket = connect({ host: address, port, noDelay: true });
+      if (isSource) await transfer(socket, () => socket.write("x"), totalBytes);
+      else await transfer(socket, () => writeAll(socket, Buffer.alloc(chunkBytes), totalBytes), 1);
+      socket.destroy();
+    },
+  };
 }
 
 /** One byte and back in an open connection. */

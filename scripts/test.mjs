@@ -28,10 +28,7 @@ import { UsageError, isAsked, testOptions, usage } from "./setup/test-options.mj
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
 
-/**
- * @param {string} folder
- * @param {readonly string[]} words
- */
+/** @param {string} folder @param {readonly string[]} words */
 function testFiles(folder, words) {
   const files = filesBelow(repositoryRoot, folder);
   return files.filter((file) => file.endsWith(".test.ts") && isAsked(file, words));

@@ -88,11 +88,7 @@ const lateBuiltins = {
   },
 };
 
-/**
- * @param {string} root
- * @param {string} target
- * @param {(line: string) => void} log
- */
+/** @param {string} root @param {string} target @param {(line: string) => void} log */
 async function write(root, target, log) {
   const common = { ...bundleOptions(root), metafile: true };
   const launcher = await build({

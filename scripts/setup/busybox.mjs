@@ -60,10 +60,7 @@ export async function findBusybox({ cacheDirectory, allowDownload, log }) {
   return fetched;
 }
 
-/**
- * @param {readonly string[]} paths
- * @returns {Promise<Busybox | undefined>}
- */
+/** @param {readonly string[]} paths @returns {Promise<Busybox | undefined>} */
 async function firstStatic(paths) {
   for (const path of paths) {
     const content = existsSync(path) ? readFileSync(path) : undefined;

@@ -6,10 +6,7 @@
  *   details?: { type?: string, error?: { failureType?: string } } }} EventData
  */
 
-/**
- * @param {AsyncIterable<{ type: string, data: EventData }>} source
- * @returns {AsyncGenerator<string>}
- */
+/** @param {AsyncIterable<{ type: string, data: EventData }>} source @returns {AsyncGenerator<string>} */
 export default async function* countReporter(source) {
   /** @type {Record<string, number>} */
   const totals = {};

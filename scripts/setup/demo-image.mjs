@@ -93,11 +93,7 @@ export async function requireArchitecture(address, architecture, finding) {
   if (engine !== architecture) throw new Error(`${finding}, the engine runs on ${String(engine)}`);
 }
 
-/**
- * @param {Address} address
- * @param {string} reference
- * @param {Record<string, string>} labels
- */
+/** @param {Address} address @param {string} reference @param {Record<string, string>} labels */
 async function hasImage(address, reference, labels) {
   const path = `/images/${encodeURI(reference)}/json`;
   const { status, text } = await request(address, { path, deadlineMs: INSPECT_DEADLINE_MS });

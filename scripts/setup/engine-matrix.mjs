@@ -38,10 +38,7 @@ export function matrixOptions(argv) {
   return { engines, words: argv.slice(end + 1) };
 }
 
-/**
- * @param {string} argument
- * @returns {MatrixEngine}
- */
+/** @param {string} argument @returns {MatrixEngine} */
 function parseEngine(argument) {
   const [, transport] = /^elsewhere:(unix|tcp|ssh)$/.exec(argument) ?? [];
   if (transport !== undefined)

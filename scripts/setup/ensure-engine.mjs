@@ -69,10 +69,7 @@ export function setupObstacle({ endpoint, finding, detail }, { allowSetup, userI
   return undefined;
 }
 
-/**
- * @param {SetupOptions} options
- * @returns {Promise<Attempt>}
- */
+/** @param {SetupOptions} options @returns {Promise<Attempt>} */
 async function setUpEngine({ stateDirectory, log }) {
   if (runningEnginePid() !== undefined) {
     log("a Docker Engine is running but does not answer yet, waiting for it ...");

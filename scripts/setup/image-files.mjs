@@ -97,10 +97,7 @@ function hostLayer(programs) {
   return layer.sorted();
 }
 
-/**
- * @param {string} root
- * @returns {ArchiveEntry[]}
- */
+/** @param {string} root @returns {ArchiveEntry[]} */
 function buildLayer(root) {
   const layer = new Layer();
   const suffix = `-${thisArchitecture()}`;

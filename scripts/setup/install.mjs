@@ -94,10 +94,7 @@ export function readRecord(directory) {
   }
 }
 
-/**
- * @param {string} directory
- * @param {SetupRecord} record
- */
+/** @param {string} directory @param {SetupRecord} record */
 export function writeRecord(directory, record) {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const temporary = join(directory, `.${RECORD}.${String(process.pid)}`);
@@ -255,11 +252,7 @@ async function download(name, work, cacheDirectory) {
   await must("apt-get", [...args, ...own], work);
 }
 
-/**
- * @param {string} command
- * @param {readonly string[]} args
- * @param {string} cwd
- */
+/** @param {string} command @param {readonly string[]} args @param {string} cwd */
 async function must(command, args, cwd) {
   const result = await run(command, args, { cwd, env: aptEnvironment, timeoutMs: 5 * MINUTE_MS });
   if (result.code !== 0)

@@ -26,6 +26,8 @@ const FIRST = [
   "mount -t proc proc /proc",
   "mount -t tmpfs tmpfs /run",
   `mkdir -p ${diskDirectory} /run/tmp /run/cgroup`,
+  // What tsx has compiled outside need not be compiled again.
+  'mkdir -p "$1/tsx-0" && ln -s "$1/tsx-0" /run/tmp',
   `mount --no-canonicalize --bind . ${diskDirectory}`,
   "cd /",
   "mount -t tmpfs tmpfs /var/lib",
@@ -104,10 +106,7 @@ export async function openNamespaces(
   }
 }
 
-/**
- * @param {import("node:child_process").ChildProcess} child
- * @returns {Promise<string>}
- */
+/** @param {import("node:child_process").ChildProcess} child @returns {Promise<string>} */
 function firstPid(child) {
   return new Promise((resolve, reject) => {
     let said = "";

@@ -1,8 +1,9 @@
 /**
- * Runs test files side by side. Unit tests share processes, and run before the others, which keep the machine busy and change
- * its processes and interfaces. Files of integration tests that have an engine or namespaces of their own run beside all others, one more at once than there are processors, for they wait half of the time. Those of the
- * engine that the run was given run one after another: each shim on an engine sees the pods, images and events of all. When
- * the others have ended, their engines take some of these.
+ * Runs test files side by side. Unit tests run before the others, which keep the machine busy and change its processes and
+ * interfaces. Files of integration tests that have an engine or namespaces of their own run beside all others, one more at
+ * once than there are processors, for they wait half of the time. Those of the engine that the run was given run one after
+ * another: each shim on an engine sees the pods, images and events of all. When the others have ended, their engines take
+ * some of these.
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -10,8 +11,10 @@ import { resolve } from "node:path";
 import { openNamespaces } from "./namespaces.mjs";
 import { addCounts, noCounts, runProcess, write } from "./test-runner.mjs";
 
-/** A process of its own for each would take three times as long. */
+/** A process of its own for each would take three times as long: a start with all modules takes seconds. */
 const UNIT_FILES_PER_PROCESS = 25;
+/** Fewer, so that queues end at the same time. */
+const FILES_PER_PROCESS = { shared: 6, movable: 3, withOwnEngine: 3 };
 
 /** Begun first, so that none of them is what the end waits for. */
 const longest =
@@ -22,24 +25,20 @@ const longest =
  * their own shims and pods have.
  */
 const movable =
-  /\/(?:container-settings|engine-faults|idempotence|image-volumes|legacy-pods|lifecycle|namespaces|restart|shadow|streaming-[\w-]+|stuck-pods|switches)\.test\.ts$/;
+  /\/(?:container-settings|engine-faults|image-volumes|legacy-pods|lifecycle|namespaces|restart|shadow|streaming-[\w-]+|stuck-pods|switches)\.test\.ts$/;
 
 const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
 
 /**
  * @typedef {Parameters<typeof runProcess>[0] & { integrationEnv?: NodeJS.ProcessEnv, mayMove?: boolean,
  *   filesPerProcess?: number }} Options `integrationEnv`: in addition to `env`; `mayMove`: the given engine is that of the
- *   programs of this host; `filesPerProcess`: of unit tests
+ *   programs of this host; `filesPerProcess`: at most
  * @typedef {import("./namespaces.mjs").Namespaces} Namespaces
  * @typedef {{ run: typeof runProcess, open: typeof openNamespaces }} Means
  * @typedef {{ files: readonly string[], kind: string }} Job
  */
 
-/**
- * @param {Options} options
- * @param {Means} means
- * @returns {ReturnType<typeof runProcess>}
- */
+/** @param {Options} options @param {Means} means @returns {ReturnType<typeof runProcess>} */
 export async function runQueues(options, means = { run: runProcess, open: openNamespaces }) {
   const { shared, own, unit } = jobsOf(options);
   const processors = availableParallelism();
@@ -69,26 +68,43 @@ export async function runQueues(options, means = { run: runProcess, open: openNa
   return counts;
 }
 
-/**
- * @param {Options} options
- * @returns {Record<"shared" | "own" | "unit", Job[]>}
- */
+/** @param {Options} options @returns {Record<"shared" | "own" | "unit", Job[]>} */
 function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS }) {
   const isUnit = (/** @type {string} */ file) => file.startsWith("test/unit/");
   const single = files
     .filter((file) => !isUnit(file))
     .map((file) => ({ files: [file], kind: kindOf(resolve(root, file)) }));
-  const first = (/** @type {Job} */ { files: [file] }) => Number(longest.test(`/${file ?? ""}`));
-  const shared = single.filter(({ kind }) => kind === "shared");
-  // What may move is begun last.
-  if (mayMove === true) shared.sort((one, other) => Number(isMovable(one)) - Number(isMovable(other)));
-  const own = single.filter(({ kind }) => kind !== "shared").sort((one, other) => first(other) - first(one));
-  const units = files.filter(isUnit);
-  /** @type {Job[]} */
-  const unit = [];
-  for (let start = 0; start < units.length; start += filesPerProcess)
-    unit.push({ files: units.slice(start, start + filesPerProcess), kind: "unit" });
-  return { shared, own, unit };
+  const isOf = (/** @type {string} */ kind) => (/** @type {Job} */ job) => job.kind === kind;
+  const isLong = (/** @type {Job} */ { files: [file] }) => longest.test(`/${file ?? ""}`);
+  const moves = (/** @type {Job} */ job) => mayMove === true && isMovable(job);
+  const inGroups = (/** @type {Job[]} */ jobs, size = filesPerProcess) => {
+    /** @type {Job[]} */
+    const groups = [];
+    for (let start = 0; start < jobs.length; start += Math.min(size, filesPerProcess)) {
+      const group = jobs.slice(start, start + Math.min(size, filesPerProcess));
+      groups.push({ files: group.flatMap((job) => job.files), kind: group[0]?.kind ?? "" });
+    }
+    return groups;
+  };
+  const ofGiven = single.filter(isOf("shared"));
+  const others = single.filter((job) => job.kind !== "shared" && !isLong(job));
+  const withEngine = others.filter(isOf("withOwnEngine"));
+  return {
+    // What may move is begun last.
+    shared: [
+      ...inGroups(
+        ofGiven.filter((job) => !moves(job)),
+        FILES_PER_PROCESS.shared,
+      ),
+      ...inGroups(ofGiven.filter(moves), FILES_PER_PROCESS.movable),
+    ],
+    own: [
+      ...single.filter((job) => job.kind !== "shared" && isLong(job)),
+      ...inGroups(withEngine, FILES_PER_PROCESS.withOwnEngine),
+      ...others.filter((job) => !withEngine.includes(job)),
+    ],
+    unit: inGroups(files.filter(isUnit).map((file) => ({ files: [file], kind: "unit" }))),
+  };
 }
 
 /**

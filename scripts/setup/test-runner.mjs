@@ -24,11 +24,7 @@ const countReporter = new URL("count-reporter.mjs", import.meta.url).href;
 /** @type {Readonly<Counts>} */
 export const noCounts = { passed: 0, failed: 0, skipped: 0, failedFiles: [], skippedTests: [] };
 
-/**
- * @param {Counts} a
- * @param {Counts} b
- * @returns {Counts}
- */
+/** @param {Counts} a @param {Counts} b @returns {Counts} */
 export function addCounts(a, b) {
   return {
     passed: a.passed + b.passed,

@@ -53,45 +53,50 @@ await withOwnEngine(import.meta.url, [], () => {
         return bed.startShim({ directory, flags });
       }
 
-      for (const cache of ["with", "without"] as const) {
-        test(`${cache} a cache entry: the address is the pod's alone, and released at its end`, async () => {
-          const pod = await makePod(bed, kind, { cached: cache === "with" });
-          await using shim = await start();
-          const { status } = await shim.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
-          assert.equal(status?.network?.ip, pod.address);
-          await using other = await bed.runPod(shim.cri);
-          assert.notEqual(await other.ip(), pod.address);
+      /** With the cache entry of libcni, and without one. */
+      const makePods = async (): Promise<readonly AdoptedPod[]> => [
+        await makePod(bed, kind, { cached: true }),
+        await makePod(bed, kind, { cached: false }),
+      ];
 
-          await shim.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-          await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-          await assertReleased(kind, pod);
-        });
-
-        test(`${cache} a cache entry: what a pod that died meanwhile held is released`, async () => {
-          const pod = await makePod(bed, kind, { cached: cache === "with" });
-          await command("kill", "-9", String((await inspectContainer(pod.id))?.State.Pid));
-          await until("the end", async () => (await inspectContainer(pod.id))?.State.Running === false);
-          await using shim = await start();
-          await shim.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-          await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-          await assertReleased(kind, pod);
-        });
+      async function assertAddress(shim: ShimProcess, { id, address }: AdoptedPod): Promise<void> {
+        const { status } = await shim.cri.PodSandboxStatus({ pod_sandbox_id: id });
+        assert.equal(status?.network?.ip, address);
       }
 
-      for (const present of ["no-op", "cni", "kubenet"].filter((plugin) => plugin !== kind.plugin)) {
-        for (const cache of ["with", "without"] as const) {
-          test(`${cache} a cache entry, on a node that has ${present} now: it is released at once`, async () => {
-            const pod = await makePod(bed, kind, { cached: cache === "with" });
-            if (kind.plugin === "kubenet") await openHostPort(tcpPort(pod, 18_082));
-            await using shim = await start(present);
-            const { status } = await shim.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
-            assert.equal(status?.network?.ip, pod.address);
-            await shim.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-            await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-            await assertReleased(kind, pod);
-            assert.doesNotMatch(await command("iptables-save", "-t", "nat"), /18082/);
-          });
+      async function stopAndRemove({ cri }: ShimProcess, { id }: AdoptedPod): Promise<void> {
+        await cri.StopPodSandbox({ pod_sandbox_id: id });
+        await cri.RemovePodSandbox({ pod_sandbox_id: id });
+      }
+
+      test("the address is the pod's alone, and released at its end, also of one that died meanwhile", async () => {
+        const living = await makePods();
+        const dead = await makePods();
+        for (const { id } of dead) {
+          await command("kill", "-9", String((await inspectContainer(id))?.State.Pid));
+          await until("the end", async () => (await inspectContainer(id))?.State.Running === false);
         }
+        await using shim = await start();
+        for (const pod of living) await assertAddress(shim, pod);
+        await using other = await bed.runPod(shim.cri);
+        assert.ok(!living.map(({ address }) => address).includes(await other.ip()));
+        for (const pod of [...living, ...dead]) await stopAndRemove(shim, pod);
+        for (const pod of [...living, ...dead]) await assertReleased(kind, pod);
+      });
+
+      for (const present of ["no-op", "cni", "kubenet"].filter((plugin) => plugin !== kind.plugin)) {
+        test(`on a node that has ${present} now, it is released at once`, async () => {
+          const pods = await makePods();
+          for (const [index, pod] of pods.entries())
+            if (kind.plugin === "kubenet") await openHostPort(tcpPort(pod, 18_082 + index));
+          await using shim = await start(present);
+          for (const pod of pods) {
+            await assertAddress(shim, pod);
+            await stopAndRemove(shim, pod);
+          }
+          for (const pod of pods) await assertReleased(kind, pod);
+          assert.doesNotMatch(await command("iptables-save", "-t", "nat"), /1808[23]/);
+        });
       }
 
       if (kind.plugin !== "kubenet") return;
@@ -104,8 +109,7 @@ await withOwnEngine(import.meta.url, [], () => {
         await limit(pod.address, 1);
         await limit(neighbour.address, 2);
         await using shim = await start();
-        await shim.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-        await shim.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+        await stopAndRemove(shim, pod);
         await assertReleased(kind, pod);
         const table = await command("iptables-save", "-t", "nat");
         assert.doesNotMatch(table, /18080/);
@@ -116,8 +120,7 @@ await withOwnEngine(import.meta.url, [], () => {
           ["1:2"],
         );
 
-        await shim.cri.StopPodSandbox({ pod_sandbox_id: neighbour.id });
-        await shim.cri.RemovePodSandbox({ pod_sandbox_id: neighbour.id });
+        await stopAndRemove(shim, neighbour);
         assert.doesNotMatch(await command("iptables-save", "-t", "nat"), /KUBE-HP|KUBE-HOSTPORTS/);
         assert.equal(await command("tc", "class", "show", "dev", "cbr0"), "");
       });

@@ -11,17 +11,11 @@ import { status, type ServiceError } from "@grpc/grpc-js";
 import { normalizeReference } from "../../src/domain/image-reference.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { CadvisorClient, idOfCgroup } from "../support/cadvisor.js";
-import {
-  createContainer,
-  inspectContainer,
-  pidOfContainer,
-  removeContainer,
-  startContainer,
-} from "../support/docker.js";
+import { pidOfContainer, removeContainer } from "../support/docker.js";
 import { isEngineElsewhere } from "../support/engine-host.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
 import { residentBytes } from "../support/processes.js";
-import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 interface Vector {
@@ -119,25 +113,11 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("find no container outside of pods, and no other cgroup", async () => {
-    const { shim } = bed;
-    const outside = await createContainer(bed.newName("outside"), {
-      Image: bed.image,
-      Entrypoint: ["sleep", "1000"],
-      Labels: { [runLabel]: bed.run },
-    });
-    await startContainer(outside);
-    using client = new CadvisorClient(shim.cadvisorSocket);
-    assert.equal(await client.handle(`/docker/${outside}`), undefined);
-    await assert.rejects(client.container(outside), (error: ServiceError) => error.code === status.NOT_FOUND);
-    assert.equal(await client.handle("/system.slice/docker.service"), undefined);
-  });
-
   test("find each new container in time, while it starts", async () => {
     const { shim } = bed;
     await using pod = await bed.runPod(shim.cri);
     using client = new CadvisorClient(shim.cadvisorSocket);
-    for (let count = 0; count < 5; count += 1) {
+    for (let count = 0; count < 3; count += 1) {
       const id = await pod.create({ metadata: { name: `c${count}` } });
       // Before it has a process, cAdvisor sees nothing of it, but its calls may come at any moment from then on.
       const [handled] = await Promise.all([
@@ -148,66 +128,35 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("a container that ends has its exit code, and one that vanishes between the calls is not found", async () => {
-    const { shim } = bed;
-    await using pod = await bed.runPod(shim.cri);
-    using client = new CadvisorClient(shim.cadvisorSocket);
-    const ended = await pod.start({ command: ["sh", "-c", "exit 3"] });
-    await pod.untilExited(ended);
-    assert.equal(await client.exitCode(ended), 3);
-    const vanishing = await pod.start({ metadata: { name: "vanishing" } });
-    assert.equal((await client.container(vanishing)).id, vanishing);
-    await shim.cri.RemoveContainer({ container_id: vanishing });
-    await assert.rejects(client.container(vanishing, Infinity), { code: status.NOT_FOUND });
-    await assert.rejects(client.task(vanishing), { code: status.NOT_FOUND });
-    assert.equal(await inspectContainer(vanishing), undefined);
-  });
-
-  test("after a kill and a restart the same client gets names again, also of new containers", async () => {
-    const directory = await bed.newDirectory();
-    const first = await bed.startShim({ directory });
-    const pod = await bed.runPod(first.cri);
-    const before = await pod.start();
-    using client = new CadvisorClient(first.cadvisorSocket);
-    assert.ok(await client.handle(`/kubepods/${before}`));
-    await first.kill();
-    await using second = await bed.startShim({ directory });
-    const after = await pod.through(second.cri).start({ metadata: { name: "after" } });
-    for (const id of [before, after]) assert.ok(await client.handle(`/kubepods/${id}`));
-    await pod.through(second.cri)[Symbol.asyncDispose]();
-  });
-
   test("--read-only tells the names of another runtime's containers, and changes nothing", async () => {
     const directory = await bed.newDirectory();
     await using shim = await bed.startShim({ directory, flags: ["--read-only"] });
-    const pods = await Promise.all([makeLegacyPod(bed), makeLegacyPod(bed)]);
+    const pod = await makeLegacyPod(bed);
     using client = new CadvisorClient(shim.cadvisorSocket);
-    for (const { sandbox, container, name } of pods) {
-      for (const id of [sandbox, container]) {
-        const handled = await until("the container's name", () =>
-          client.handle(`/kubepods/docker-${id}.scope`),
-        );
-        assert.equal(handled.container.labels["io.kubernetes.pod.name"], name);
-      }
-      assert.equal((await client.container(container)).image, normalizeReference(bed.image));
+    for (const id of [pod.sandbox, pod.container]) {
+      const handled = await until("the container's name", () =>
+        client.handle(`/kubepods/docker-${id}.scope`),
+      );
+      assert.equal(handled.container.labels["io.kubernetes.pod.name"], pod.name);
     }
-    await removeContainer(pods[0].container);
+    assert.equal((await client.container(pod.container)).image, normalizeReference(bed.image));
+    await removeContainer(pod.container);
     await until("the container to be gone", async () =>
-      client.container(pods[0].container).then(
+      client.container(pod.container).then(
         () => false,
         (error: unknown) => (error as ServiceError).code === status.NOT_FOUND,
       ),
     );
   });
 
-  test("ten thousand unknown ids, garbage and another user change nothing for cAdvisor", async (t) => {
+  test("thousands of unknown ids, garbage and another user change nothing for cAdvisor", async (t) => {
     const { shim } = bed;
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.start();
     using client = new CadvisorClient(shim.cadvisorSocket);
     assert.ok(await client.handle(`/kubepods/${id}`));
     const before = await residentBytes(shim.pid);
-    for (let round = 0; round < 100; round += 1) {
+    for (let round = 0; round < (long ? 100 : 20); round += 1) {
       const answers = await Promise.all(
         Array.from({ length: 100 }, (_, index) =>
           client.container(`${round}f${index}`.padStart(64, "0")).then(

@@ -16,6 +16,9 @@ import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
+const asTester = { run_as_user: { value: "1000" }, supplemental_groups: ["3000"] };
+const strict = { supplemental_groups_policy: SupplementalGroupsPolicy.Strict };
+
 describe("container settings", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite({ shim: {} });
   let pod: Pod;
@@ -113,158 +116,102 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     assert.match(await other.shell(await other.start({ metadata: metadata() }), "cat /etc/resolv.conf"), /./);
   });
 
-  test("run_as_group with an image whose /etc/group has more than 256 KiB, and more than 4 MiB", async () => {
-    for (const [lines, expected] of [
-      [14_000, "2000 50"],
-      [170_000, "2000"],
-    ] as const) {
-      const group = Array.from(
-        { length: lines },
-        (_, index) => `group-${String(index)}:x:${String(index)}:other\n`,
-      );
-      const content = Buffer.from(`${group.join("")}staff:x:50:tester\n`);
-      const reference = `dockershim.test/groups-${String(lines)}:${bed.run}`;
-      const above = [{ path: "etc/group", type: "file", mode: 0o644, content }] as const;
-      await bed.load({ reference, marker: reference, above });
-      const id = await pod.start({
-        metadata: metadata(),
-        image: { image: reference },
-        linux: { security_context: { run_as_user: { value: "1000" }, run_as_group: { value: "2000" } } },
-      });
-      assert.equal(await pod.shell(id, "id -G"), expected);
-    }
+  test("run_as_group with an image whose /etc/group has more than 256 KiB", async () => {
+    const group = Array.from({ length: 14_000 }, (_, index) => `group-${index}:x:${index}:other\n`);
+    const content = Buffer.from(`${group.join("")}staff:x:50:tester\n`);
+    const reference = `dockershim.test/groups:${bed.run}`;
+    const above = [{ path: "etc/group", type: "file", mode: 0o644, content }] as const;
+    await bed.load({ reference, marker: reference, above });
+    const id = await pod.start({
+      ...{ metadata: metadata(), image: { image: reference } },
+      linux: { security_context: { run_as_user: { value: "1000" }, run_as_group: { value: "2000" } } },
+    });
+    assert.equal(await pod.shell(id, "id -G"), "2000 50");
   });
 
-  test("run_as_user, run_as_group and supplemental groups; Merge adds the image's groups, Strict does not", async () => {
-    const cases = [
-      {
-        name: "user alone",
-        security: { run_as_user: { value: "1000" } },
-        expected: ["1000", "1000", "1000 50000"],
-      },
-      {
-        name: "user name",
-        security: { run_as_username: "tester" },
-        expected: ["1000", "1000", "1000 50000"],
-      },
-      {
-        name: "user and group, Merge",
-        security: {
-          run_as_user: { value: "1000" },
-          run_as_group: { value: "2000" },
-          supplemental_groups: ["3000"],
-        },
-        expected: ["1000", "2000", "2000 3000 50000"],
-      },
-      {
-        name: "Strict",
-        security: {
-          run_as_user: { value: "1000" },
-          run_as_group: { value: "2000" },
-          supplemental_groups: ["3000"],
-          supplemental_groups_policy: SupplementalGroupsPolicy.Strict,
-        },
-        expected: ["1000", "2000", "2000 3000"],
-      },
-      {
-        name: "Strict without a group",
-        security: {
-          run_as_user: { value: "1000" },
-          supplemental_groups: ["3000"],
-          supplemental_groups_policy: SupplementalGroupsPolicy.Strict,
-        },
-        expected: ["1000", "1000", "1000 3000"],
-      },
-    ];
-    for (const { name, security, expected } of cases) {
+  for (const [name, security, expected] of [
+    ["user alone", { run_as_user: { value: "1000" } }, ["1000", "1000", "1000 50000"]],
+    ["user name", { run_as_username: "tester" }, ["1000", "1000", "1000 50000"]],
+    [
+      "user and group, Merge",
+      { ...asTester, run_as_group: { value: "2000" } },
+      ["1000", "2000", "2000 3000 50000"],
+    ],
+    ["Strict", { ...asTester, ...strict, run_as_group: { value: "2000" } }, ["1000", "2000", "2000 3000"]],
+    ["Strict without a group", { ...asTester, ...strict }, ["1000", "1000", "1000 3000"]],
+  ] as const) {
+    test(`user and groups: ${name}; Merge adds the image's groups, Strict does not`, async () => {
       const id = await startSecured(security);
       const lines = (await pod.shell(id, "id -u; id -g; id -G")).split("\n");
-      assert.deepEqual([lines[0], lines[1], sorted(lines[2])], expected, name);
+      assert.deepEqual([lines[0], lines[1], sorted(lines[2])], expected);
       const { user } = await pod.containerStatus(id);
       const groups = (user?.linux?.supplemental_groups ?? []).join(" ");
-      assert.deepEqual([user?.linux?.uid, user?.linux?.gid, sorted(groups)], expected, `${name}: status`);
-    }
-  });
+      assert.deepEqual([user?.linux?.uid, user?.linux?.gid, sorted(groups)], expected);
+    });
+  }
 
-  test("capabilities: dropped, added, and all of them when privileged", async () => {
-    const effective = async (security: Answer<LinuxContainerSecurityContext>): Promise<bigint> => {
-      const id = await startSecured(security);
-      return BigInt(`0x${await pod.shell(id, "grep CapEff /proc/1/status | cut -f2")}`);
-    };
-    const chown = 1n << 0n;
-    const netAdmin = 1n << 12n;
-    const usual = await effective({});
-    assert.ok((usual & chown) !== 0n && (usual & netAdmin) === 0n);
-    const changed = await effective({
+  const chown = 1n << 0n;
+  const netAdmin = 1n << 12n;
+  const sysResource = 1n << 24n;
+
+  /** What the kernel says of the first process. */
+  async function processStatus(id: string): Promise<(field: string) => string> {
+    const text = await pod.shell(id, "cat /proc/1/status");
+    return (field) => new RegExp(`^${field}:\\s+(\\S+)$`, "m").exec(text)?.[1] ?? "";
+  }
+
+  const capabilitiesOf = async (id: string): Promise<bigint> =>
+    BigInt(`0x${(await processStatus(id))("CapEff")}`);
+
+  test("capabilities, no_new_privs, seccomp, masked and read-only paths, and a read-only root are the request's", async () => {
+    const usual = await startSecured({});
+    const ofUsual = await processStatus(usual);
+    const hardened = await startSecured({
       capabilities: { add_capabilities: ["NET_ADMIN"], drop_capabilities: ["CHOWN"] },
+      seccomp: { profile_type: SecurityProfileProfileType.RuntimeDefault },
+      ...{ no_new_privs: true, readonly_rootfs: true },
+      ...{ masked_paths: ["/proc/uptime"], readonly_paths: ["/proc/sys/net"] },
     });
-    assert.equal(changed, (usual | netAdmin) & ~chown);
-    assert.equal(await effective({ capabilities: { drop_capabilities: ["ALL"] } }), 0n);
+    const ofHardened = await processStatus(hardened);
+    const [before, after] = [await capabilitiesOf(usual), await capabilitiesOf(hardened)];
+    assert.ok((before & chown) !== 0n && (before & netAdmin) === 0n);
+    assert.equal(after, (before | netAdmin) & ~chown);
+    // Seccomp: 0 is none, 2 a filter.
+    for (const [field, ...values] of [
+      ["NoNewPrivs", "0", "1"],
+      ["Seccomp", "0", "2"],
+    ] as const)
+      assert.deepEqual([ofUsual(field), ofHardened(field)], values, field);
+    assert.match((await pod.exec(hardened, "touch", "/new")).stderr, /Read-only/);
+    assert.equal(await pod.shell(hardened, "cat /proc/uptime"), "");
+    const mounts = await pod.shell(hardened, "cat /proc/mounts");
+    assert.match(mounts, /proc \/proc\/sys\/net proc ro/);
+    // Docker's own paths are those of a request without.
+    assert.doesNotMatch(mounts, / \/sys\/firmware /);
+    assert.match(await pod.shell(usual, "cat /proc/mounts"), / \/sys\/firmware /);
+  });
+
+  test("all capabilities dropped, and all there when privileged", async () => {
+    assert.equal(
+      await capabilitiesOf(await startSecured({ capabilities: { drop_capabilities: ["ALL"] } })),
+      0n,
+    );
     const ours = /CapBnd:\s*(\w+)/.exec(await readFile("/proc/self/status", "utf8"))?.[1] ?? "0";
-    const sysResource = 1n << 24n;
     // Without it on the host, old engines cannot start privileged containers at all.
-    if ((BigInt(`0x${ours}`) & sysResource) !== 0n) {
-      assert.ok(((await effective({ privileged: true })) & netAdmin) !== 0n);
-    }
+    if ((BigInt(`0x${ours}`) & sysResource) === 0n) return;
+    assert.ok(((await capabilitiesOf(await startSecured({ privileged: true }))) & netAdmin) !== 0n);
   });
 
-  test("no_new_privs reaches the process", async () => {
-    for (const [no_new_privs, expected] of [
-      [true, "1"],
-      [false, "0"],
-    ] as const) {
-      const id = await startSecured({ no_new_privs });
-      assert.equal(await pod.shell(id, "grep NoNewPrivs /proc/1/status | cut -f2"), expected);
-    }
-  });
-
-  test("a read-only root file system", async () => {
-    const id = await startSecured({ readonly_rootfs: true });
-    const { exitCode, stderr } = await pod.exec(id, "touch", "/new");
-    assert.notEqual(exitCode, 0);
-    assert.match(stderr, /Read-only/);
-  });
-
-  describe("seccomp", () => {
-    /** 0: none, 2: a filter. */
-    const mode = async (id: string): Promise<string> =>
-      pod.shell(id, "grep Seccomp: /proc/1/status | cut -f2");
-
-    test("none, RuntimeDefault and Unconfined, from the message and from the older string", async () => {
-      const { RuntimeDefault, Unconfined } = SecurityProfileProfileType;
-      const cases: [Answer<LinuxContainerSecurityContext>, string][] = [
-        [{}, "0"],
-        [{ seccomp: { profile_type: Unconfined } }, "0"],
-        [{ seccomp: { profile_type: RuntimeDefault } }, "2"],
-        [{ seccomp_profile_path: "unconfined" }, "0"],
-        [{ seccomp_profile_path: "runtime/default" }, "2"],
-        [{ seccomp: { profile_type: Unconfined }, seccomp_profile_path: "runtime/default" }, "0"],
-      ];
-      for (const [security, expected] of cases) {
-        assert.equal(await mode(await startSecured(security)), expected, JSON.stringify(security));
-      }
-    });
-
-    test("a Localhost profile is obeyed", async () => {
-      const path = join(await bed.newDirectory(), "no-mkdir.json");
-      const syscalls = [{ names: ["mkdir", "mkdirat"], action: "SCMP_ACT_ERRNO" }];
-      await writeFile(path, JSON.stringify({ defaultAction: "SCMP_ACT_ALLOW", syscalls }));
-      for (const security of [
-        { seccomp: { profile_type: SecurityProfileProfileType.Localhost, localhost_ref: path } },
-        { seccomp_profile_path: `localhost/${path}` },
-      ]) {
-        const id = await startSecured(security);
-        assert.equal(await mode(id), "2");
-        assert.match((await pod.exec(id, "mkdir", "/tmp/x")).stderr, /Operation not permitted/);
-      }
-    });
-
-    test("a Localhost profile that is not there is refused at creation", async () => {
-      const security = {
-        seccomp: { profile_type: SecurityProfileProfileType.Localhost, localhost_ref: "/no/such.json" },
-      };
-      await rejectsWith(startSecured(security), "INVALID_ARGUMENT", /no\/such\.json/);
-    });
+  test("a Localhost profile of seccomp is obeyed, and one that is not there is refused at creation", async () => {
+    const path = join(await bed.newDirectory(), "no-mkdir.json");
+    const syscalls = [{ names: ["mkdir", "mkdirat"], action: "SCMP_ACT_ERRNO" }];
+    await writeFile(path, JSON.stringify({ defaultAction: "SCMP_ACT_ALLOW", syscalls }));
+    const profile_type = SecurityProfileProfileType.Localhost;
+    const id = await startSecured({ seccomp: { profile_type, localhost_ref: path } });
+    assert.equal((await processStatus(id))("Seccomp"), "2");
+    assert.match((await pod.exec(id, "mkdir", "/tmp/x")).stderr, /Operation not permitted/);
+    const absent = startSecured({ seccomp: { profile_type, localhost_ref: "/no/such.json" } });
+    await rejectsWith(absent, "INVALID_ARGUMENT", /no\/such\.json/);
   });
 
   test("a CDI device that the node does not have is refused at creation, by its name", async () => {
@@ -278,32 +225,18 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     );
   });
 
-  test("masked and read-only paths replace Docker's own", async () => {
-    const id = await startSecured({ masked_paths: ["/proc/uptime"], readonly_paths: ["/proc/sys/net"] });
-    assert.equal(await pod.shell(id, "cat /proc/uptime"), "");
-    const mounts = await pod.shell(id, "cat /proc/mounts");
-    assert.match(mounts, /proc \/proc\/sys\/net proc ro/);
-    assert.doesNotMatch(mounts, / \/sys\/firmware /);
-    const usual = await startSecured({});
-    assert.match(await pod.shell(usual, "cat /proc/mounts"), / \/sys\/firmware /);
-  });
-
-  test("stop_signal of the request is what StopContainer sends", async () => {
+  test("stop_signal of the request is what StopContainer sends, and the annotation's grace period the engine's", async () => {
     const id = await pod.start({
       metadata: metadata(),
+      annotations: { "io.kubernetes.pod.terminationGracePeriod": "45" },
       stop_signal: Signal.SIGNAL_SIGUSR1,
       command: ["sh", "-c", "trap 'exit 7' USR1; trap 'exit 9' TERM; while :; do sleep 1000 & wait; done"],
     });
-    assert.equal((await inspectContainer(id))?.Config.StopSignal, "SIGUSR1");
+    const { Config } = (await inspectContainer(id)) ?? {};
+    assert.deepEqual([Config?.StopSignal, Config?.StopTimeout], ["SIGUSR1", 45]);
     await pod.shell(id, "grep -q . /proc/1/cmdline");
     await bed.shim.cri.StopContainer({ container_id: id, timeout: "20" });
     assert.equal((await pod.containerStatus(id)).exit_code, 7);
-  });
-
-  test("the grace period of the kubelet's annotation is what the engine gives when it stops", async () => {
-    const annotations = { "io.kubernetes.pod.terminationGracePeriod": "45" };
-    const id = await pod.start({ metadata: metadata(), annotations });
-    assert.equal((await inspectContainer(id))?.Config.StopTimeout, 45);
   });
 
   test("--default-ulimits are those of a container, and not of the pause container", async () => {

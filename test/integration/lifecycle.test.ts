@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectContainer } from "../support/docker.js";
+import { inspectContainer, removeContainer } from "../support/docker.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 
 describe("a pod's life", { skip: await reasonToSkip() }, () => {
@@ -78,28 +78,16 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("names with underscores, which Kubernetes forbids and crictl's users write, come back as they were given", async () => {
+  test("names of the greatest length that are all underscores, which Kubernetes forbids, come back as they were given", async () => {
     const { cri } = bed.shim;
-    const metadata = { name: bed.newName("a_b"), namespace: "n_s", uid: "u_1", attempt: 0 };
-    await using pod = await bed.runPod(cri, { metadata });
-    const id = await pod.start({ metadata: { name: "c_d", attempt: 2 } });
-    const name = (await inspectContainer(id))?.Name;
-    assert.equal(name, `/k8s_c.-d_${metadata.name.replaceAll("_", ".-")}_n.-s_u.-1_2_escaped`);
-    assert.deepEqual((await pod.containerStatus(id)).metadata, { name: "c_d", attempt: 2 });
-    assert.deepEqual((await pod.status()).metadata, metadata);
-    assert.equal(await pod.shell(id, "echo ran"), "ran");
-    await pod.remove();
-    assert.equal(await inspectContainer(pod.id), undefined);
-    assert.equal(await inspectContainer(id), undefined);
-  });
-
-  test("names of the greatest length that are all underscores are taken", async () => {
     const part = "_".repeat(253);
-    await using pod = await bed.runPod(bed.shim.cri, {
-      metadata: { name: `${bed.newName()}${part}`.slice(0, 253), namespace: part, uid: part, attempt: 0 },
-    });
-    const id = await pod.start({ metadata: { name: part }, log_path: "main.log" });
-    assert.equal((await pod.containerStatus(id)).metadata?.name, part);
+    const name = `${bed.newName()}${part}`.slice(0, 253);
+    await using pod = await bed.runPod(cri, { metadata: { name, namespace: part, uid: part, attempt: 0 } });
+    assert.deepEqual((await pod.status()).metadata, pod.config.metadata);
+    const id = await pod.start({ metadata: { name: part, attempt: 2 }, log_path: "main.log" });
+    assert.deepEqual((await pod.containerStatus(id)).metadata, { name: part, attempt: 2 });
+    await pod.remove();
+    for (const one of [pod.id, id]) assert.equal(await inspectContainer(one), undefined);
   });
 
   test("runtime.v1alpha2: the same pod through the older API, and both APIs see the same", async () => {
@@ -130,14 +118,6 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     assert.equal((await pod.containerStatus(id)).exit_code, 7);
   });
 
-  test("a container that ends by itself is seen with its exit code, without a request for it", async () => {
-    await using pod = await bed.runPod(bed.shim.cri);
-    const id = await pod.start({ command: ["sh", "-c", "exit 42"] });
-    const status = await pod.untilExited(id);
-    assert.equal(status.exit_code, 42);
-    assert.equal(status.reason, "Error");
-  });
-
   test("a command that does not exist fails StartContainer and shows why in the status", async () => {
     await using pod = await bed.runPod(bed.shim.cri);
     const id = await pod.create({ command: ["/no/such/program"] });
@@ -152,24 +132,29 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     assert.notEqual(status.exit_code, 0);
   });
 
-  test("an id may be shortened, an ambiguous one is refused, one of the wrong kind is unknown", async () => {
+  test("stops and removes succeed for five callers at once, and when the engine has lost the object", async () => {
     const { cri } = bed.shim;
-    await using pod = await bed.runPod(cri);
-    const id = await pod.create();
-    const { status } = await cri.ContainerStatus({ container_id: id.slice(0, 16) });
-    assert.equal(status?.id, id);
-    await rejectsWith(cri.ContainerStatus({ container_id: pod.id }), "NOT_FOUND");
-    await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: id }), "NOT_FOUND");
-    const names = Array.from({ length: 17 }, (_, index) => `c${String(index)}`);
-    // Of 17 ids two begin with the same hexadecimal digit.
-    const ids = [];
-    for (const name of names) ids.push(await pod.create({ metadata: { name } }));
-    const digits = ids.map((one) => one.charAt(0));
-    const ambiguous = digits.find((digit, index) => digits.indexOf(digit) < index) ?? "";
-    await rejectsWith(cri.ContainerStatus({ container_id: ambiguous }), "INVALID_ARGUMENT", /ambiguous/);
+    const five = (act: () => Promise<unknown>): Promise<unknown> =>
+      Promise.all(Array.from({ length: 5 }, act));
+    for (const isLost of [false, true]) {
+      const pod = await bed.runPod(cri);
+      const id = await pod.start({ command: ["sleep", "1000"] });
+      if (isLost) for (const one of [id, pod.id]) await removeContainer(one);
+      await five(() => cri.StopContainer({ container_id: id, timeout: "0" }));
+      await five(() => cri.RemoveContainer({ container_id: id }));
+      await five(() => pod.stop());
+      await five(() => pod.remove());
+      assert.deepEqual(await bed.ownContainers(), []);
+    }
   });
 
-  test("RPCs that Docker cannot serve answer UNIMPLEMENTED", async () => {
-    await rejectsWith(bed.shim.cri.RestorePod({}), "UNIMPLEMENTED");
+  test("CreateContainer again replaces a container that does not run, and never one that does", async () => {
+    await using pod = await bed.runPod(bed.shim.cri);
+    const first = await pod.create();
+    const second = await pod.create();
+    assert.equal(await inspectContainer(first), undefined);
+    await bed.shim.cri.StartContainer({ container_id: second });
+    await rejectsWith(pod.create(), "ALREADY_EXISTS");
+    assert.equal((await inspectContainer(second))?.State.Running, true);
   });
 });

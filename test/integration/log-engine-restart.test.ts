@@ -1,24 +1,62 @@
-/** The log of a container that floods, while the kubelet rotates it, the shim is killed, and the engine ends and starts. */
+/**
+ * Containers that live while the engine and its containerd end and start, and the log of one that floods, while the kubelet
+ * rotates it and the shim is killed.
+ */
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { rename } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ContainerState, type ContainerStatus } from "../../src/domain/cri.js";
-import { dockerJson } from "../support/docker.js";
+import { ContainerState, type ContainerStatus, PodSandboxState } from "../../src/domain/cri.js";
+import { dockerJson, pidOfContainer, reasonForNoAnnotations } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
+import { containerdShimOf } from "../support/processes.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { long, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { flood, outputOf } from "./log-support.js";
+
+const named = (name: string) => ({ metadata: { name, attempt: 0 }, log_path: `${name}.log` });
 
 await withOwnEngine(
   import.meta.url,
   [],
   (engine) => {
     describe("an engine that lets containers live while it is away", () => {
-      const bed = TestBed.ofSuite();
+      const bed = TestBed.ofSuite({ shim: {} });
+
+      for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+        test(`ended by ${signal}: containers live, new ones join, ends in the meantime are known`, async () => {
+          const shared = (await reasonForNoAnnotations()) === false;
+          const { cri } = bed.shim;
+          await using pod = await bed.runPod(cri);
+          const lives = await pod.start(named("lives"));
+          const ends = await pod.start({
+            ...named("ends"),
+            command: ["sh", "-c", "trap 'exit 6' TERM; while :; do sleep 0.1; done"],
+          });
+          const [shim, endingPid] = [await containerdShimOf(pod.id), await pidOfContainer(ends)];
+          await engine.end(signal);
+          process.kill(endingPid, "SIGTERM");
+          await engine.start();
+          await until("the pod to be served", async () =>
+            pod.status().then(
+              ({ state }) => state === PodSandboxState.SANDBOX_READY,
+              () => false,
+            ),
+          );
+          // 255 is what containerd 1.7 has of every container that ended while it was away.
+          assert.ok([6, 255].includes((await pod.untilExited(ends)).exit_code));
+          assert.equal((await pod.containerStatus(lives)).state, ContainerState.CONTAINER_RUNNING);
+          for (const id of [lives, await pod.start(named("joins"))]) {
+            assert.equal((await containerdShimOf(id)) === shim, shared);
+            assert.equal((await pod.exec(id, "sh", "-c", "exit 3")).exitCode, 3);
+          }
+          await cri.StopContainer({ container_id: lives, timeout: "10" });
+          assert.equal((await pod.containerStatus(lives)).exit_code, 0);
+        });
+      }
 
       test("rotation, kills of the shim and of the engine: all that the engine kept, once, in order", async () => {
         const directory = await bed.newDirectory();

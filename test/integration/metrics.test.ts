@@ -10,7 +10,6 @@ import { openFiles } from "../support/processes.js";
 import { RecordingProxy } from "../support/recording-proxy.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { runProgram } from "../support/shim-process.js";
 import { parsePrometheusText } from "../support/prometheus-text.js";
 
 /** Through the socket of a shim's metrics. */
@@ -110,18 +109,5 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
     await pod[Symbol.asyncDispose]();
     assert.equal((await shim.stop()).code, 0);
     await assert.rejects(get(socket, "/healthz"));
-  });
-
-  test("an address that is taken ends the start with an error", async () => {
-    const directory = await bed.newDirectory();
-    const path = join(directory, "metrics.sock");
-    const first = await bed.startShim({ flags: [`--metrics-bind-address=unix://${path}`] });
-    const exit = await runProgram([
-      ...[`--state-dir=${join(directory, "state")}`, `--metrics-bind-address=unix://${path}`],
-      ...[`--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`, "--network-plugin=no-op"],
-    ]);
-    assert.equal(exit.code, 1);
-    assert.match(exit.stderr, /listen on ".*metrics\.sock": another server answers there/);
-    await first.stop();
   });
 });

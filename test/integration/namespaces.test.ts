@@ -42,17 +42,18 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     assert.equal((await pod.status()).linux?.namespaces?.options?.pid, POD);
   });
 
-  test("a request that names no mode joins network, IPC and PID namespace of the sandbox", async () => {
-    await using pod = await bed.runPod(bed.shim.cri);
+  test("a request that names no mode joins network, IPC and PID namespace of the sandbox, with the pod's host name", async () => {
+    await using pod = await bed.runPod(bed.shim.cri, { hostname: "pod-host-name" });
     for (const [name, linux] of [
       ["no-linux", null],
-      ["no-context", {}],
       ["no-options", { security_context: {} }],
     ] as const) {
       const id = await pod.start({ metadata: { name }, linux });
       for (const kind of ["net", "ipc", "pid"]) {
         assert.equal(await namespaceOf(id, kind), await namespaceOf(pod.id, kind), `${name}: ${kind}`);
+        assert.notEqual(await namespaceOf(id, kind), await hostNamespace(kind), kind);
       }
+      assert.equal(await pod.shell(id, "hostname"), "pod-host-name");
     }
   });
 
@@ -76,40 +77,17 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     );
   });
 
-  test("network and IPC are the sandbox's for all containers; the pod's host name is seen in them", async () => {
-    await using pod = await bed.runPod(bed.shim.cri, { hostname: "pod-host-name" });
-    const first = await pod.start({ metadata: { name: "first" } });
-    const second = await pod.start({ metadata: { name: "second" } });
-    for (const kind of ["net", "ipc", "uts"]) {
-      const names = await Promise.all([pod.id, first, second].map((id) => namespaceOf(id, kind)));
-      if (kind !== "uts") assert.equal(new Set(names).size, 1, kind);
-      assert.notEqual(names[0], await hostNamespace(kind), kind);
-    }
-    assert.equal(await pod.shell(first, "hostname"), "pod-host-name");
-    assert.equal(await pod.shell(second, "hostname"), "pod-host-name");
-  });
-
-  test("a pod on the host's network has the node's interfaces and host name, and no IP of its own", async () => {
-    const options = { network: NODE, pid: CONTAINER, ipc: POD };
-    await using pod = await bed.runPod(bed.shim.cri, {
-      linux: { security_context: { namespace_options: options } },
-    });
-    const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
-    assert.equal(await namespaceOf(id, "net"), await hostNamespace("net"));
+  test("a pod in the host's namespaces has the node's interfaces and host name, and no IP of its own", async () => {
+    const options = { network: NODE, pid: NODE, ipc: NODE };
+    const linux = { security_context: { namespace_options: options } };
+    await using pod = await bed.runPod(bed.shim.cri, { linux });
+    const id = await pod.start({ linux });
+    for (const kind of ["net", "ipc", "pid"])
+      assert.equal(await namespaceOf(id, kind), await hostNamespace(kind), kind);
     assert.equal(await pod.shell(id, "hostname"), hostname());
     const status = await pod.status();
     assert.equal(status.network?.ip, "");
     assert.equal(status.linux?.namespaces?.options?.network, NODE);
-  });
-
-  test("the host's IPC and PID namespaces", async () => {
-    const options = { network: POD, pid: NODE, ipc: NODE };
-    await using pod = await bed.runPod(bed.shim.cri, {
-      linux: { security_context: { namespace_options: options } },
-    });
-    const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
-    assert.equal(await namespaceOf(id, "ipc"), await hostNamespace("ipc"));
-    assert.equal(await namespaceOf(id, "pid"), await hostNamespace("pid"));
   });
 
   test("cgroup: the node's when privileged or with cgroup version 1, else one of its own", async (context) => {

@@ -79,17 +79,6 @@ describe("pinned images", { skip }, () => {
     await becomesPinned(pulled, false);
   });
 
-  test("one that was pulled is for as long as a container outside of pods has it", async () => {
-    await becomesPinned(pulled, false);
-    const container = await createContainer(bed.newName("foreign"), { Image: pulled });
-    try {
-      await becomesPinned(pulled, true);
-    } finally {
-      await removeContainer(container);
-    }
-    await becomesPinned(pulled, false);
-  });
-
   test("one that --pinned-images names is, and can be removed", async () => {
     const [repository = "", tag = ""] = kept.split(/:(?=[^:/]*$)/);
     await tagImage(pulled, repository, tag);

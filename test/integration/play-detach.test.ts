@@ -148,7 +148,7 @@ spec:
     assert.equal((await play("--down")).code, 0);
   });
 
-  test("an attached play takes the pods from the supervisor, and gives them back at its end", async () => {
+  test("an attached play takes the pods from the supervisor, which takes them back with its files at its end or kill", async () => {
     await write(1);
     assert.equal((await play("--detach")).code, 0);
     await write(1, 1001);
@@ -157,27 +157,22 @@ spec:
     await runs({ 0: 1 });
     await kill("0");
     await runs({ 0: 2 });
-    assert.equal((await play("--down")).code, 0);
-  });
 
-  test("the supervisor takes back the pods of an attached play that was killed, with its files", async () => {
-    await write(1);
-    assert.equal((await play("--detach")).code, 0);
-    await write(1, 1001);
+    await write(1, 1002);
     const attached = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, path]);
     try {
-      await runs({ 0: 1 });
+      await runs({ 0: 3 });
       const store = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
       const isStored = async (): Promise<boolean> =>
         (await store.list((line) => assert.fail(line))).some(({ files }) =>
-          files.some(({ text }) => text.includes("1001")),
+          files.some(({ text }) => text.includes("1002")),
         );
       await until("its files are stored", isStored);
     } finally {
       await attached.end("SIGKILL");
     }
     await kill("0");
-    await runs({ 0: 2 });
+    await runs({ 0: 4 });
     assert.equal((await play("--down")).code, 0);
   });
 

@@ -5,10 +5,10 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { repositoryRoot } from "../../scripts/setup/paths.mjs";
 import { connectCri } from "../support/cri-client.js";
 import { fetchOnEngineHost, onEngineHost } from "../support/engine-host.js";
-import { CommandProcess, runProgram, type Exit } from "../support/shim-process.js";
+import { CommandProcess, programWords, runProgram, type Exit } from "../support/shim-process.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 /** A CRI server with the image of the tests. */
@@ -58,6 +58,8 @@ const forever = 'command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"
  */
 export function playScenarios(server: () => PlayServer, { whole = true } = {}): void {
   const ofPlay = { skip: !whole && "only with --long" };
+  // Recorded sequences of kubelets prove them without a server: test/unit/play/kubelet.
+  const ofLong = { skip: !(whole && long) && "only with --long" };
   const play = (...argv: readonly string[]): Promise<Exit> =>
     runProgram(["play", `--endpoint=${server().endpoint}`, ...argv]);
   const pod = (verb: string, ...argv: readonly string[]): Promise<Exit> =>
@@ -233,7 +235,7 @@ spec:
 
   test(
     "hooks run after the start and before the end, and a failing postStart hook restarts the container",
-    ofPlay,
+    ofLong,
     async (t) => {
       const directory = await server().newDirectory();
       await mkdir(onEngineHost(directory), { recursive: true });
@@ -319,7 +321,7 @@ spec:
   - {name: b, image: IMAGE, ${forever}}
 `;
 
-  test("a changed container alone is restarted, a changed pod is made again", ofPlay, async (t) => {
+  test("a changed container alone is restarted, a changed pod is made again", ofLong, async (t) => {
     const path = await manifest(t, twoContainers);
     await up(path);
     const before = await present("change");
@@ -390,7 +392,7 @@ spec:
     assert.equal(await inside(look), seen);
   });
 
-  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", ofPlay, async (t) => {
+  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", ofLong, async (t) => {
     const path = await manifest(
       t,
       `
@@ -428,7 +430,7 @@ spec:
     await assertEvicted("a play after that");
   });
 
-  test("a pod that has ended and was changed is made again", ofPlay, async (t) => {
+  test("a pod that has ended and was changed is made again", ofLong, async (t) => {
     const text = (word: string): string => `
 apiVersion: v1
 kind: Pod
@@ -525,11 +527,9 @@ spec:
     const defaulted = 'Defaulted container "web" out of: web, side (init)\n';
     assert.deepEqual([failed.code, failed.stdout, failed.stderr], [7, "out\n", `${defaulted}err\n`]);
     assert.equal((await input("12345", "exec", "-i", name, "--", "wc", "-c")).trim(), "5");
-    const program = `${process.execPath} --import tsx src/main/main.ts pod exec --endpoint=${server().endpoint} -it`;
+    const program = programWords(["pod", "exec", `--endpoint=${server().endpoint}`, "-it"]).join(" ");
     const shell = `stty rows 33 columns 99; ${program} ${name} -- sh -c "tty; sleep 1; stty size"; stty -a`;
-    const { stdout: terminal } = await promisify(execFile)("script", ["-qec", shell, "/dev/null"], {
-      cwd: repositoryRoot,
-    });
+    const { stdout: terminal } = await promisify(execFile)("script", ["-qec", shell, "/dev/null"]);
     // Afterwards the terminal is as before.
     assert.match(terminal, /\/dev\/pts\/0\s+33 99\s[^]* icanon/);
 
@@ -565,15 +565,8 @@ spec:
 
   /** The output of a command of `dockershim pod` with that standard input. */
   async function input(text: string, verb: string, ...argv: readonly string[]): Promise<string> {
-    const program = [
-      join(repositoryRoot, "src/main/main.ts"),
-      "pod",
-      verb,
-      `--endpoint=${server().endpoint}`,
-    ];
-    const child = spawn(process.execPath, ["--import", "tsx", ...program, ...argv], {
-      stdio: ["pipe", "pipe", "inherit"],
-    });
+    const [node = "", ...words] = programWords(["pod", verb, `--endpoint=${server().endpoint}`, ...argv]);
+    const child = spawn(node, words, { stdio: ["pipe", "pipe", "inherit"] });
     // Servers detach at the end of the input.
     if (verb === "attach") child.stdin.write(text);
     else child.stdin.end(text);

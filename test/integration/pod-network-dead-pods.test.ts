@@ -16,102 +16,88 @@ await withOwnEngine(import.meta.url, [], (engine) => {
   for (const plugin of plugins) {
     describe(plugin, () => {
       const node = NetworkNode.ofSuite(plugin);
-      // What an engine does when it ends or does not answer is the same for both.
+      // What an engine does when it ends or does not answer, and the record of a tear-down, are the same for both.
       const ofEngine = { skip: !long && plugin !== "cni" && "only with --long" };
       let pod: Pod;
 
-      async function networkReady(): Promise<string | true> {
-        const { status } = await node.cri.Status({});
-        const {
-          status: ready,
-          reason,
-          message,
-        } = status?.conditions.find(({ type }) => type === "NetworkReady") ?? {};
-        return ready === true ? true : `${reason ?? ""}: ${message ?? ""}`;
+      async function withoutShim(act: () => Promise<unknown>): Promise<void> {
+        await node.shim.kill();
+        await act();
+        await node.start();
       }
 
-      const ends: readonly (readonly [string, () => Promise<void>])[] = [
-        ["whose pause container was killed", () => killPause(pod.id)],
+      const ends: readonly (readonly [string, (pods: readonly [Pod, Pod]) => Promise<void>])[] = [
         [
-          "whose pause container was killed while no shim ran",
-          async () => {
-            await node.shim.kill();
-            await killPause(pod.id);
-            await node.start();
-          },
-        ],
-        ["whose pause container was removed", () => removeContainer(pod.id)],
-        [
-          "whose pause container was removed while no shim ran",
-          async () => {
-            await node.shim.kill();
-            await removeContainer(pod.id);
-            await node.start();
-          },
+          "whose pause containers were killed and removed",
+          ([one, two]) => Promise.all([killPause(one.id), removeContainer(two.id)]).then(() => undefined),
         ],
         [
-          "whose pause container was killed, and the first DEL after that failed",
-          async () => {
-            await killPause(pod.id);
+          "whose pause containers were killed and removed while no shim ran",
+          ([one, two]) => withoutShim(() => Promise.all([killPause(one.id), removeContainer(two.id)])),
+        ],
+        [
+          "whose pause containers were killed, and the first DEL after that failed",
+          async (pods) => {
+            for (const { id } of pods) await killPause(id);
             await node.injectFault("host-local", "DEL", "once");
-            await assert.rejects(pod.stop(), /DEL for pod "dockershim-test\//);
+            await assert.rejects(pods[0].stop(), /DEL for pod "dockershim-test\//);
           },
         ],
       ];
       for (const [index, [what, end]] of ends.entries()) {
-        // Without `--long` kubenet, whose plugins are those of cni, has the first and the last.
-        if (!long && plugin === "kubenet" && index > 0 && index < ends.length - 1) continue;
-        test(`a pod ${what}`, async () => {
-          pod = await node.runPod();
+        // Without `--long` kubenet, whose plugins are those of cni, has the first.
+        if (!long && plugin === "kubenet" && index > 0) continue;
+        test(`pods ${what}`, async () => {
+          const pods = [await node.runPod(), await node.runPod()] as const;
           await node.assertHeld();
-          await end();
-          await until("the sandbox not to be ready", async () =>
+          await end(pods);
+          await until("the sandboxes not to be ready", async () =>
             (await node.sandboxes()).every(({ state }) => state === PodSandboxState.SANDBOX_NOTREADY),
           );
-          await node.stopAndRemove(pod.id);
-          await node.assertClean();
-        });
-      }
-
-      for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-        test(`the engine was ended by ${signal} and started again`, ofEngine, async () => {
-          const pods = [await node.runPod(), await node.runPod()];
-          await engine.end(signal);
-          await engine.start();
-          await until("the sandboxes not to be ready", async () => {
-            const states = await node.sandboxes().catch(() => []);
-            return (
-              states.length === pods.length &&
-              states.every(({ state }) => state === PodSandboxState.SANDBOX_NOTREADY)
-            );
-          });
           for (const { id } of pods) await node.stopAndRemove(id);
           await node.assertClean();
         });
       }
 
-      test("the engine and the shim died, and were started again", ofEngine, async () => {
+      test("the engine was ended by SIGTERM and started again", ofEngine, async () => {
         const pods = [await node.runPod(), await node.runPod()];
-        await node.shim.kill();
-        await engine.end("SIGKILL");
+        await engine.end("SIGTERM");
         await engine.start();
-        await node.start();
+        await until("the sandboxes not to be ready", async () => {
+          const states = await node.sandboxes().catch(() => []);
+          const dead = states.filter(({ state }) => state === PodSandboxState.SANDBOX_NOTREADY);
+          return states.length === pods.length && dead.length === pods.length;
+        });
         for (const { id } of pods) await node.stopAndRemove(id);
         await node.assertClean();
       });
 
-      test("a pod that was torn down is not torn down again by a shim that starts, nor is one that runs", async () => {
-        pod = await node.runPod();
-        const { network } = await pod.status();
-        const other = await node.runPod();
-        await other.stop();
-        await node.restart();
-        const { status } = await node.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
-        assert.deepEqual(status?.network, network);
-        await node.assertHeld();
-        for (const { id } of [pod, other]) await node.stopAndRemove(id);
+      test("the engine and the shim died, and were started again", ofEngine, async () => {
+        const pods = [await node.runPod(), await node.runPod()];
+        await withoutShim(async () => {
+          await engine.end("SIGKILL");
+          await engine.start();
+        });
+        for (const { id } of pods) await node.stopAndRemove(id);
         await node.assertClean();
       });
+
+      test(
+        "a pod that was torn down is not torn down again by a shim that starts, nor is one that runs",
+        ofEngine,
+        async () => {
+          pod = await node.runPod();
+          const { network } = await pod.status();
+          const other = await node.runPod();
+          await other.stop();
+          await node.restart();
+          const { status } = await node.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
+          assert.deepEqual(status?.network, network);
+          await node.assertHeld();
+          for (const { id } of [pod, other]) await node.stopAndRemove(id);
+          await node.assertClean();
+        },
+      );
 
       describe("with an engine that does not answer", ofEngine, () => {
         let proxy: RecordingProxy;
@@ -166,12 +152,12 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       test("the configuration was deleted between ADD and DEL", { skip: plugin !== "cni" }, async () => {
         pod = await node.runPod();
         await node.removeConfiguration();
-        await until("the network not to be ready", async () => (await networkReady()) !== true);
-        assert.match(String(await networkReady()), /^NetworkPluginNotReady: .*no networks found in/);
+        const problem = await until("the network not to be ready", () => node.networkProblem());
+        assert.match(problem, /^NetworkPluginNotReady: .*no networks found in/);
         await node.stopAndRemove(pod.id);
         await node.assertClean();
         await node.configure();
-        await until("the network to be ready again", async () => (await networkReady()) === true);
+        await until("the network to be ready again", async () => (await node.networkProblem()) === undefined);
       });
 
       test("the configuration was deleted between ADD and DEL, and the shim restarted", async () => {
@@ -181,14 +167,14 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           await node.removeConfiguration();
           await node.restart();
         } else await node.restart({ flags: node.flags.filter((flag) => !flag.startsWith("--pod-cidr")) });
-        assert.notEqual(await networkReady(), true);
+        assert.notEqual(await node.networkProblem(), undefined);
         await killPause(killed.id);
         await node.stopAndRemove(pod.id);
         await node.stopAndRemove(killed.id);
         await node.assertClean();
         await node.configure();
         await node.restart();
-        assert.equal(await networkReady(), true);
+        assert.equal(await node.networkProblem(), undefined);
       });
     });
   }

@@ -1,11 +1,13 @@
-/** Configuration files as networks have installed them, with real plugins. */
+/** Configuration files as networks have installed them, and plugins that change while pods are there. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { NetworkNode } from "./pod-network-support.js";
+import { killPause, NetworkNode } from "./pod-network-support.js";
 
 const bridge = {
   ...{ type: "bridge", bridge: "cni0", isGateway: true },
@@ -13,23 +15,18 @@ const bridge = {
 };
 const portmap = { type: "portmap", capabilities: { portMappings: true } };
 
-await withOwnEngine(import.meta.url, [], () => {
-  describe("the file", () => {
-    const node = NetworkNode.ofSuite("cni");
+const plugins = ["no-op", "cni", "kubenet"] as const;
 
-    async function networkReady(): Promise<readonly [boolean | undefined, string]> {
-      const { status } = await node.cri.Status({});
-      const condition = status?.conditions.find(({ type }) => type === "NetworkReady");
-      return [condition?.status, condition?.message ?? ""];
-    }
+/** What only pods have; the node's own bridges and rules stay. */
+const ofPods =
+  /^link (?:veth|bwp)|^address |^cached |^state |^container |nat .*(?:CNI-DN-|CNI-[0-9a-f]{24})|filter .*CNI-FORWARD .*10\.18|--dport 2\d{4}/;
+
+await withOwnEngine(import.meta.url, [], () => {
+  describe("the network of a node", () => {
+    const node = NetworkNode.ofSuite("cni");
 
     const files: readonly (readonly [what: string, name: string, content: object])[] = [
       ["a list without a version", "10-a.conflist", { name: "chain", plugins: [bridge, portmap] }],
-      [
-        "a list with an empty one",
-        "10-a.conflist",
-        { cniVersion: "", name: "chain", plugins: [bridge, portmap] },
-      ],
       [
         "a plugin without a version",
         "10-a.conf",
@@ -37,10 +34,10 @@ await withOwnEngine(import.meta.url, [], () => {
       ],
     ];
     for (const [what, name, content] of files) {
-      test(`is ${what}: the pod has an address, and leaves nothing`, async () => {
+      test(`is configured by ${what}: the pod has an address, and leaves nothing`, async () => {
         await node.configureWith(name, content);
         await node.restart();
-        assert.deepEqual(await networkReady(), [true, ""]);
+        assert.equal(await node.networkProblem(), undefined);
         const pod = await node.runPod({ port_mappings: [] });
         assert.match(await pod.ip(), /^10\.181\.0\./);
         await node.stopAndRemove(pod.id);
@@ -50,16 +47,45 @@ await withOwnEngine(import.meta.url, [], () => {
 
     test("is loopback alone: the node is not ready until another one is there, host-network pods run", async () => {
       await node.configureWith("99-loopback.conf", { cniVersion: "0.3.1", name: "lo", type: "loopback" });
-      await until("the node to be not ready", async () => !(await networkReady())[0]);
-      assert.match((await networkReady())[1], /99-loopback\.conf: its only plugin is "loopback"/);
+      const problem = await until("the node to be not ready", () => node.networkProblem());
+      assert.match(problem, /99-loopback\.conf: its only plugin is "loopback"/);
       const refused = node.cri.RunPodSandbox({ config: node.podConfig() });
       await rejectsWith(refused, "UNAVAILABLE", /its only plugin is "loopback"/);
       const linux = { security_context: { namespace_options: { network: NamespaceMode.NODE } } };
       const pod = await node.runPod({ linux, port_mappings: [] });
       await node.stopAndRemove(pod.id);
       await node.configure();
-      await until("the node to be ready", async () => (await networkReady())[0]);
+      await until("the node to be ready", async () => (await node.networkProblem()) === undefined);
       await node.assertClean();
     });
+
+    const held = async (): Promise<readonly string[]> =>
+      (await node.holdings()).filter((line) => ofPods.test(line) && !/-N |- $/.test(line));
+
+    async function assertNothingHeld(): Promise<void> {
+      await until("nothing to be held", async () => (await held()).length === 0).catch(() => undefined);
+      assert.deepEqual(await held(), []);
+    }
+
+    for (const [index, from] of plugins.entries()) {
+      // Without `--long` each once in place of another, and replaced by another.
+      const next = plugins[(index + 1) % plugins.length];
+      for (const to of plugins.filter((plugin) => (long ? plugin !== from : plugin === next))) {
+        test(`was ${from}, and is ${to} now: a pod has its address, and is released by the first StopPodSandbox`, async () => {
+          await node.changePlugin(from);
+          const pod = await node.runPod();
+          const dead = await node.runPod();
+          const ip = await pod.ip();
+          assert.notEqual(ip, "");
+          await node.changePlugin(to);
+          const { status } = await node.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
+          assert.equal(status?.network?.ip, ip);
+          await killPause(dead.id);
+          await until("its end", async () => (await inspectContainer(dead.id))?.State.Running === false);
+          for (const { id } of [pod, dead]) await node.stopAndRemove(id);
+          await assertNothingHeld();
+        });
+      }
+    }
   });
 });

@@ -1,11 +1,14 @@
-/** Pods whose plugins hang: the network of every other pod is set up and torn down in its own time. */
+/** Many pods at once, and pods whose plugins hang: every other pod has its network in its own time, and nothing is left. */
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { withOwnEngine } from "../support/isolated-engine.js";
+import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { endHanging, hanging, NetworkNode } from "./pod-network-support.js";
 
 const stuckCount = 10;
+const podCount = long ? 200 : 12;
+const width = 10;
 /** Beyond what a pod takes alone. */
 const allowanceMs = 1000;
 
@@ -47,6 +50,29 @@ await withOwnEngine(import.meta.url, [], () => {
     let alone: readonly [run: number, stop: number];
     before(async () => {
       alone = await timesAlone();
+    });
+
+    test(`${podCount} pods, ${width} at a time, have addresses of their own and leave nothing`, async () => {
+      const inUse = new Set<string>();
+      let begun = 0;
+      const lock = async (): Promise<void> => {
+        while (begun < podCount) {
+          begun += 1;
+          const pod = await node.runPod();
+          const { network } = await pod.status();
+          const addresses = [network?.ip ?? "", ...(network?.additional_ips ?? []).map(({ ip }) => ip)];
+          assert.equal(addresses.length, 2);
+          for (const address of addresses) {
+            assert.ok(!inUse.has(address), `${address} was given out twice`);
+            inUse.add(address);
+          }
+          await pod.stop();
+          for (const address of addresses) inUse.delete(address);
+          await pod.remove();
+        }
+      };
+      await Promise.all(Array.from({ length: width }, lock));
+      await node.assertClean();
     });
 
     test(`${stuckCount} ADDs that hang hold up no other pod`, async () => {

@@ -10,34 +10,22 @@ import { killPause, NetworkNode, removePause } from "./pod-network-support.js";
 
 const results = "/var/lib/cni/cache/results";
 
-interface Loss {
-  readonly name: string;
-  /** The engine's container; the engine flushes its own files. */
-  readonly container: "ended" | "gone";
-  readonly checkpoint: "whole" | "empty" | "gone";
-  readonly record: "whole" | "empty" | "gone";
-  readonly attachment: "whole" | "empty" | "gone";
-}
+/** The engine's container, which flushes its own files; then checkpoint, record and attachment. */
+type Loss = readonly [name: string, container: "ended" | "gone", ...files: ("whole" | "empty" | "gone")[]];
 
 const losses: readonly Loss[] = [
-  { name: "all is there", container: "ended", checkpoint: "whole", record: "whole", attachment: "whole" },
-  { name: "all is empty", container: "ended", checkpoint: "empty", record: "empty", attachment: "empty" },
-  { name: "all is gone", container: "ended", checkpoint: "gone", record: "gone", attachment: "gone" },
-  {
-    name: "the container was removed, the checkpoint is back",
-    ...{ container: "gone", checkpoint: "whole", record: "gone", attachment: "empty" },
-  },
-  {
-    name: "the container and the checkpoint were removed, the record is back",
-    ...{ container: "gone", checkpoint: "gone", record: "whole", attachment: "whole" },
-  },
+  ["all is there", "ended", "whole", "whole", "whole"],
+  ["all is empty", "ended", "empty", "empty", "empty"],
+  ["all is gone", "ended", "gone", "gone", "gone"],
+  ["the container was removed, the checkpoint is back", "gone", "whole", "gone", "empty"],
+  ["the container and the checkpoint were removed, the record is back", "gone", "gone", "whole", "whole"],
 ];
 
 await withOwnEngine(import.meta.url, [], () => {
   describe("after a power cut", () => {
     const node = NetworkNode.ofSuite("cni");
 
-    for (const { name, container, checkpoint, record, attachment } of losses) {
+    for (const [name, container, ...fates] of losses) {
       test(`${name}: the pod is listed as not ready, and nothing is left of it`, async () => {
         const { id } = await node.runPod();
         await node.assertHeld();
@@ -47,13 +35,12 @@ await withOwnEngine(import.meta.url, [], () => {
         const [entry] = (await readdir(results)).filter((one) => one.includes(id));
         assert.ok(entry !== undefined);
         const files = [
-          [join(stateDirectory, "sandbox", id), checkpoint],
-          [join(stateDirectory, "pods", `${id}.json`), record],
-          [join(results, entry), attachment],
-        ] as const;
-        for (const [path, fate] of files) {
-          if (fate === "empty") await truncate(path);
-          if (fate === "gone") await rm(path);
+          ...[join(stateDirectory, "sandbox", id), join(stateDirectory, "pods", `${id}.json`)],
+          join(results, entry),
+        ];
+        for (const [index, path] of files.entries()) {
+          if (fates[index] === "empty") await truncate(path);
+          if (fates[index] === "gone") await rm(path);
         }
         await node.start();
         const expected = [{ id, state: PodSandboxState.SANDBOX_NOTREADY }];

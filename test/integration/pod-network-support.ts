@@ -233,6 +233,13 @@ export class NetworkNode implements AsyncDisposable {
     }
   }
 
+  /** Undefined when the network is ready, else why it is not. */
+  async networkProblem(): Promise<string | undefined> {
+    const { status } = await this.cri.Status({});
+    const ready = status?.conditions.find(({ type }) => type === "NetworkReady");
+    return ready?.status === true ? undefined : `${ready?.reason ?? ""}: ${ready?.message ?? ""}`;
+  }
+
   async stopAndRemove(id: string): Promise<void> {
     await this.cri.StopPodSandbox({ pod_sandbox_id: id });
     await this.cri.RemovePodSandbox({ pod_sandbox_id: id });

@@ -116,7 +116,9 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         assert.equal(await ask(outside, { protocol: "udp", host: node.ipv6, port: udp }), "");
       });
 
-      test("a host port is the next pod's at once, also for a UDP flow that goes on", async () => {
+      // The same plugins do it for both.
+      const ofCni = { skip: !long && plugin !== "cni" && "only with --long" };
+      test("a host port is the next pod's at once, also for a UDP flow that goes on", ofCni, async () => {
         const config = own.podConfig();
         const port_mappings = config.port_mappings ?? [];
         await using first = await own.runPod({ port_mappings });
@@ -132,7 +134,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         assert.equal(await flow(), "second");
       });
 
-      test("a pod reaches itself through its host port", async () => {
+      test("a pod reaches itself through its host port", ofCni, async () => {
         await using pod = await own.runPod();
         using _server = await serve(pod, "self");
         const netns = await netnsOf(pod.id);
@@ -141,7 +143,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         }
       });
 
-      test("a host port with an address is open on that address only", async () => {
+      test("a host port with an address is open on that address only", ofCni, async () => {
         const port_mappings = [
           { protocol: Protocol.TCP, container_port: containerPort, host_port: 31_000, host_ip: node.ipv4 },
         ];
@@ -154,38 +156,48 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         assert.equal(await ask(undefined, { protocol: "tcp", host: "127.0.0.1", port: 31_000 }), "");
       });
 
-      test("a host port over SCTP has its rules to the pod in both families, until the pod is stopped", async () => {
-        // Rules and not traffic: not every kernel speaks SCTP.
-        const port_mappings = [{ protocol: Protocol.SCTP, container_port: containerPort, host_port: 31_132 }];
-        const rulesTo = async (address: string): Promise<readonly string[]> =>
-          (await command(isIP(address) === 6 ? "ip6tables-save" : "iptables-save", "-t", "nat"))
-            .split("\n")
-            .filter((line) => /-p sctp .*--dport 31132 .*-j DNAT/.test(line) && line.includes(address));
-        await using pod = await own.runPod({ port_mappings });
-        const addresses = await addressesOf(pod);
-        assert.equal(addresses.length, 2);
-        for (const address of addresses) assert.equal((await rulesTo(address)).length, 1, address);
-        await pod.stop();
-        for (const address of addresses) assert.deepEqual(await rulesTo(address), []);
-      });
+      test(
+        "a host port over SCTP has its rules to the pod in both families, until the pod is stopped",
+        ofCni,
+        async () => {
+          // Rules and not traffic: not every kernel speaks SCTP.
+          const port_mappings = [
+            { protocol: Protocol.SCTP, container_port: containerPort, host_port: 31_132 },
+          ];
+          const rulesTo = async (address: string): Promise<readonly string[]> =>
+            (await command(isIP(address) === 6 ? "ip6tables-save" : "iptables-save", "-t", "nat"))
+              .split("\n")
+              .filter((line) => /-p sctp .*--dport 31132 .*-j DNAT/.test(line) && line.includes(address));
+          await using pod = await own.runPod({ port_mappings });
+          const addresses = await addressesOf(pod);
+          assert.equal(addresses.length, 2);
+          for (const address of addresses) assert.equal((await rulesTo(address)).length, 1, address);
+          await pod.stop();
+          for (const address of addresses) assert.deepEqual(await rulesTo(address), []);
+        },
+      );
 
-      test("a host port that a pod has is refused to the next one, also when only a checkpoint tells of the first", async () => {
-        const port_mappings = [{ protocol: Protocol.UDP, container_port: containerPort, host_port: 31_053 }];
-        const first = await own.runPod({ port_mappings });
-        const { name = "", namespace = "" } = first.config.metadata ?? {};
-        const expected = new RegExp(`host port 31053/udp .*taken by pod "${name}_${namespace}"`);
-        await assert.rejects(own.runPod({ port_mappings }), expected);
-        await own.shim.stop();
-        // As of dockershim and cri-dockerd, which leave no record.
-        await rm(join(own.shim.stateDirectory, "pods", `${first.id}.json`));
-        await own.start();
-        await assert.rejects(own.runPod({ port_mappings }), expected);
-        await own.stopAndRemove(first.id);
-        await using _second = await own.runPod({ port_mappings });
-      });
+      test(
+        "a host port that a pod has is refused to the next one, also when only a checkpoint tells of the first",
+        ofCni,
+        async () => {
+          const port_mappings = [
+            { protocol: Protocol.UDP, container_port: containerPort, host_port: 31_053 },
+          ];
+          const first = await own.runPod({ port_mappings });
+          const { name = "", namespace = "" } = first.config.metadata ?? {};
+          const expected = new RegExp(`host port 31053/udp .*taken by pod "${name}_${namespace}"`);
+          await assert.rejects(own.runPod({ port_mappings }), expected);
+          await own.shim.stop();
+          // As of dockershim and cri-dockerd, which leave no record.
+          await rm(join(own.shim.stateDirectory, "pods", `${first.id}.json`));
+          await own.start();
+          await assert.rejects(own.runPod({ port_mappings }), expected);
+          await own.stopAndRemove(first.id);
+          await using _second = await own.runPod({ port_mappings });
+        },
+      );
 
-      // The same plugin does it for both.
-      const ofCni = { skip: !long && plugin !== "cni" && "only with --long" };
       test("the bandwidth annotations limit what goes in and out", ofCni, async () => {
         // What goes beyond the burst cannot be faster than the limit, however busy the machine; with slack for clocks.
         const leastMs = (0.9 * 1000 * (transferBytes * 8 - burstBits)) / limitBitsPerSecond;

@@ -1,14 +1,9 @@
 /** Pulls from a registry that the tests start. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectImage, removeImage } from "../support/docker.js";
-import { openToEngine } from "../support/engine-host.js";
-import type { RecordingProxy } from "../support/recording-proxy.js";
 import type { PushedImage } from "../support/registry.js";
 import {
   freePort,
@@ -23,16 +18,11 @@ import { testImageArchive } from "../support/test-image.js";
 
 describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
   const bed = TestBed.ofSuite();
-  let proxy: RecordingProxy;
   let shim: ShimProcess;
   let open: TestRegistry;
   let closed: TestRegistry;
   before(async () => {
-    proxy = await bed.startProxy();
-    shim = await bed.startShim({
-      dockerEndpoint: proxy.endpoint,
-      flags: ["--image-pull-progress-deadline=2s", "--log-level=debug"],
-    });
+    shim = await bed.startShim({ flags: ["--log-level=debug"] });
     open = await TestRegistry.start(join(bed.directory, "open"));
     bed.onClose(() => open[Symbol.asyncDispose]());
     closed = await TestRegistry.start(join(bed.directory, "closed"), { login: true });
@@ -114,22 +104,6 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     await rejectsWith(shim.cri.PullImage({ image: { image: `${repository}:2` } }), "NOT_FOUND");
     await rejectsWith(shim.cri.PullImage({ image: { image: `${open.host}/test/nothing:1` } }), "NOT_FOUND");
     assert.equal((await shim.cri.ImageStatus({ image: { image: `${repository}:2` } })).image, null);
-  });
-
-  test("a registry that stops sending is given up after the progress deadline", async () => {
-    // Answers nothing that it is asked for.
-    const silent = createServer(() => undefined).listen(0, "127.0.0.1");
-    await once(silent, "listening");
-    const { port } = silent.address() as AddressInfo;
-    try {
-      await using opened = await openToEngine(port);
-      assert.ok(opened);
-      const image = `127.0.0.1:${String(port)}/test/never:1`;
-      await rejectsWith(shim.cri.PullImage({ image: { image } }), "DEADLINE_EXCEEDED", /no progress for 2s/);
-    } finally {
-      silent.closeAllConnections();
-      silent.close();
-    }
   });
 
   test("a registry that is not there is UNKNOWN, and the message begins with RegistryUnavailable", async () => {

@@ -1,9 +1,14 @@
-/** Stand-ins for an OCI runtime and a containerd shim record the bundles of pods, and let runc run them. */
+/**
+ * Runtimes that are added to an engine while it runs: stand-ins for an OCI runtime and a containerd shim, which record the
+ * bundles of pods, and let runc run them.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
+import { PodSandboxState } from "../../src/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
 import { reasonForNoAnnotations } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { containerdShimOf } from "../support/processes.js";
@@ -22,12 +27,21 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       const plain = { path: await standIn("runc") };
       // Engines without annotations know no types of runtimes, either.
       const recorded = takesAnnotations ? { runtimeType: await standIn("containerd-shim-runc-v2") } : plain;
-      const runtimes = { plain, recorded };
-      await engine.reload({ runtimes });
-      await until("the runtimes to be told", async () =>
-        (await bed.shim.cri.Status({})).runtime_handlers.some(({ name }) => name === "recorded"),
-      );
+      await using before = await bed.runPod(bed.shim.cri);
+      await assertUnknown();
+      await engine.reload({ runtimes: { plain, recorded } });
+      await until("the runtimes to be told", async () => (await handlers()).includes("recorded"));
+      assert.equal((await before.status()).state, PodSandboxState.SANDBOX_READY);
     });
+
+    const handlers = async (): Promise<readonly string[]> =>
+      (await bed.shim.cri.Status({})).runtime_handlers.map(({ name }) => name);
+
+    async function assertUnknown(): Promise<void> {
+      const run = bed.runPod(bed.shim.cri, {}, "recorded");
+      await rejectsWith(run, "INVALID_ARGUMENT", /RuntimeHandler "recorded" not supported/);
+      assert.ok(!(await handlers()).includes("recorded"));
+    }
 
     /** Path of a program that copies the config.json of the bundle and goes on as the program of this name. */
     async function standIn(name: string): Promise<string> {
@@ -90,6 +104,15 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       const container = await pod.start();
       await assertAnnotations(pod.id, {});
       await assertAnnotations(container, { "io.containerd.runc.v2.group": pod.id });
+    });
+
+    test("come from runtimes that were added to an engine that runs; removed ones are refused, and the link stays", async () => {
+      await engine.reload({ runtimes: {} });
+      await until("the runtime to go", async () => !(await handlers()).includes("recorded"));
+      await assertUnknown();
+      assert.equal(bed.shim.log.match(/"msg":"engine live"/g)?.length, 1);
+      assert.match(bed.shim.log, /"msg":"engine configuration reloaded"/);
+      assert.doesNotMatch(bed.shim.log, /engine link broken/);
     });
   });
 });

@@ -34,7 +34,7 @@ describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, ()
     });
   /** Says `.` until it is told to go, so that a watcher knows that it is attached; then `a` and `b`, and ends with 5. */
   const onDemand = [
-    "touch /tmp/begun; while [ ! -e /tmp/go ]; do sleep 0.1; echo .; echo . >&2; done",
+    "while [ ! -e /tmp/go ]; do sleep 0.1; echo .; echo . >&2; done",
     "echo a; echo b >&2; sleep 0.5; exit 5",
   ].join("; ");
   /** What a client sees after `go`, when it has seen the first of what comes before. */
@@ -48,35 +48,12 @@ describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, ()
 
   test("several watchers see the same, until the container ends; that is a success", async () => {
     const id = await start(onDemand);
-    const clients = await Promise.all(Array.from({ length: 5 }, () => sessions.attach(id)));
+    const clients = await Promise.all(Array.from({ length: 3 }, () => sessions.attach(id)));
     const watches = clients.map(watch);
     await Promise.all(watches.map(({ attached }) => attached));
     await pod.shell(id, "touch /tmp/go");
     for (const { all } of watches) assert.deepEqual((await all).map(withoutDots), ["a\n", "b\n"]);
     for (const client of clients) assert.equal(await client.result, 0);
-  });
-
-  test("only what comes after the attach is shown, and only the streams that were asked for", async () => {
-    const id = await start(`echo before; ${onDemand}`);
-    await until("it has begun", async () => (await pod.exec(id, "test", "-e", "/tmp/begun")).exitCode === 0);
-    const client = await sessions.attach(id, { stderr: false });
-    const attached = once(client.stdout, "data");
-    const all = textOf(client.stdout);
-    await attached;
-    await pod.shell(id, "touch /tmp/go");
-    assert.equal(withoutDots(await all), "a\n");
-    assert.equal(await client.result, 0);
-  });
-
-  test("a container in the middle of its work that is stopped ends the session", async () => {
-    const id = await start("trap 'exit 0' TERM; while :; do echo tick; sleep 0.1; done");
-    const client = await sessions.attach(id);
-    client.stderr.resume();
-    await once(client.stdout, "data");
-    client.stdout.resume();
-    await pod.stop();
-    assert.equal(await client.result, 0);
-    pod = await bed.runPod((await bed.startShim()).cri);
   });
 
   test("with stdin_once the end of the input is the container's", async () => {
@@ -143,7 +120,7 @@ describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, ()
   test("a client that leaves closes its connection, and the container goes on", async () => {
     const id = await start("while :; do sleep 0.2; echo tick; done");
     const connections = await openSockets(process.pid);
-    const clients = await Promise.all(Array.from({ length: 20 }, () => sessions.attach(id)));
+    const clients = await Promise.all(Array.from({ length: 5 }, () => sessions.attach(id)));
     await Promise.all(clients.map((client) => once(client.stdout, "data")));
     for (const client of clients) {
       client.leave();

@@ -50,6 +50,11 @@ function program(): readonly string[] {
   return ["--import", "tsx", join(root, "src", "main", "main.ts")];
 }
 
+/** The words that start the program with `argv`, the first of them Node.js. */
+export function programWords(argv: readonly string[]): readonly string[] {
+  return [process.execPath, ...program(argv), ...argv];
+}
+
 /** Starts the program with `argv`, and only that. */
 function spawnProgram(
   argv: readonly string[],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { runQueues } from "../../../scripts/setup/test-queues.mjs";
-import { noCounts } from "../../../scripts/setup/test-runner.mjs";
+import { addCounts, noCounts } from "../../../scripts/setup/test-runner.mjs";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const texts = {
@@ -16,7 +16,7 @@ const texts = {
 };
 
 /** Of the given engine, and one that may move. */
-const movable = { "idempotence.test.ts": texts["b.test.ts"] };
+const movable = { "lifecycle.test.ts": texts["b.test.ts"] };
 
 interface Run {
   readonly file: string;
@@ -35,7 +35,7 @@ async function schedule(
   await using directory = await temporaryDirectory();
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory.path, name), text);
   const runs: Run[] = [];
-  const running = { shared: 0, most: 0, open: 0 };
+  const running = { shared: 0, most: 0, open: 0, processes: 0 };
   const options = {
     root: directory.path,
     files: Object.keys(files),
@@ -45,13 +45,14 @@ async function schedule(
     timeoutMs: 1_000,
   };
   const counts = await runQueues(options, {
-    run: async ({ files: [file = ""], command = [], env, runnerFlags }) => {
-      runs.push({ file, command, variable: env["INSIDE"], runnerFlags });
-      const isShared = command.length === 0 && /^[bdi]/.test(file);
+    run: async ({ files, command = [], env, runnerFlags }) => {
+      for (const file of files) runs.push({ file, command, variable: env["INSIDE"], runnerFlags });
+      running.processes += 1;
+      const isShared = command.length === 0 && /^[bdl]/.test(files[0] ?? "");
       if (isShared) running.most = Math.max(running.most, (running.shared += 1));
-      await sleep(file === "b.test.ts" ? 50 : 5);
+      await sleep(files.includes("b.test.ts") ? 50 : 5);
       if (isShared) running.shared -= 1;
-      return { ...noCounts, ...outcome(file) };
+      return files.reduce((sum, file) => addCounts(sum, { ...noCounts, ...outcome(file) }), noCounts);
     },
     open: () => {
       running.open += 1;
@@ -87,8 +88,8 @@ test("runQueues() runs each file once, in namespaces where it has an engine of i
   );
   assert.deepEqual(
     running,
-    { shared: 0, most: 1, open: 0 },
-    "files of the shared engine run one after another",
+    { shared: 0, most: 1, open: 0, processes: 3 },
+    "files of the shared engine run one after another; files of one kind share processes",
   );
 });
 
@@ -97,7 +98,7 @@ const withMovable = { ...texts, ...movable };
 test("runQueues() has engines of their own take over what may move, when their files have ended", async () => {
   const { counts, runs } = await schedule(undefined, { files: withMovable, mayMove: true });
   assert.equal(counts.passed, 6);
-  const moved = runs.find(({ file }) => file === "idempotence.test.ts");
+  const moved = runs.find(({ file }) => file === "lifecycle.test.ts");
   assert.deepEqual([moved?.command, moved?.variable], [["enter"], "yes"]);
   assert.match(
     moved?.runnerFlags.join(" ") ?? "",
@@ -117,6 +118,6 @@ for (const [when, mayMove, passed] of [
     const outcome = (file: string): Partial<typeof noCounts> =>
       /^[ae]/.test(file) ? { skipped: 1, passed } : { passed: 1 };
     const { runs } = await schedule(outcome, { files: withMovable, mayMove });
-    assert.deepEqual(runs.find(({ file }) => file === "idempotence.test.ts")?.command, []);
+    assert.deepEqual(runs.find(({ file }) => file === "lifecycle.test.ts")?.command, []);
   });
 }
