@@ -133,17 +133,6 @@ describe(
       );
     });
 
-    test("every call is observed with its verb and outcome", async () => {
-      const before = at.observations.length;
-      await at.engine.inspectContainer("nosuch", anySignal());
-      await assert.rejects(at.engine.startContainer("nosuch", anySignal()));
-      const seen = at.observations.slice(before).map(({ verb, kind }) => [verb, kind]);
-      assert.deepEqual(seen, [
-        ["inspectContainer", undefined],
-        ["startContainer", "notFound"],
-      ]);
-    });
-
     /** Collects events until `enough`; the subscription is open when this has resolved. */
     async function subscribe(): Promise<{
       readonly events: readonly EngineEvent[];
@@ -203,7 +192,7 @@ describe(
     });
 
     test("what happens right after onOpen is not missed", async () => {
-      for (let round = 0; round < 10; round += 1) {
+      for (let round = 0; round < 3; round += 1) {
         const subscription = await subscribe();
         try {
           await using container = await at.container();

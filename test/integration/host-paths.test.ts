@@ -72,19 +72,6 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
     await remote.stop();
   });
 
-  test("is made once for two containers at the same time", { skip: skipMade }, async () => {
-    await using pod = await bed.runPod(shim.cri);
-    for (let round = 0; round < 2; round++) {
-      const path = join(root, "both", String(round), "a", "b");
-      await Promise.all(
-        ["one", "two"].map((name) =>
-          pod.create({ metadata: { name: `${name}-${String(round)}`, attempt: 0 }, mounts: [bind(path)] }),
-        ),
-      );
-      await assertMade(path);
-    }
-  });
-
   test("is refused when it is to be rejected, and can be used when it is there", async () => {
     const path = join(root, "reject");
     await using pod = await bed.runPod(shim.cri);

@@ -8,7 +8,6 @@ import { promisify } from "node:util";
 import { connectCri } from "../support/cri-client.js";
 import { fetchOnEngineHost, onEngineHost } from "../support/engine-host.js";
 import { CommandProcess, programWords, runProgram, type Exit } from "../support/shim-process.js";
-import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 /** A CRI server with the image of the tests. */
@@ -25,7 +24,6 @@ interface ListedPod {
   readonly name: string;
   readonly uid: string;
   readonly phase: string;
-  readonly reason?: string;
   readonly readyContainers: number;
   readonly restarts: number;
   readonly lastExit?: { readonly code: number };
@@ -40,13 +38,6 @@ interface ListedPod {
   }[];
 }
 
-/** The status of a pod of `dockershim play --output json`. */
-interface PodEnd {
-  readonly phase: string;
-  readonly reason?: string;
-  readonly message?: string;
-}
-
 /** The scenarios wait for probes and back-offs most of the time; each has pods and directories of its own. */
 export const playsAtOnce = 3;
 
@@ -58,8 +49,6 @@ const forever = 'command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"
  */
 export function playScenarios(server: () => PlayServer, { whole = true } = {}): void {
   const ofPlay = { skip: !whole && "only with --long" };
-  // Recorded sequences of kubelets prove them without a server: test/unit/play/kubelet.
-  const ofLong = { skip: !(whole && long) && "only with --long" };
   const play = (...argv: readonly string[]): Promise<Exit> =>
     runProgram(["play", `--endpoint=${server().endpoint}`, ...argv]);
   const pod = (verb: string, ...argv: readonly string[]): Promise<Exit> =>
@@ -233,45 +222,6 @@ spec:
     assert.equal((await present("order")).phase, "Succeeded");
   });
 
-  test(
-    "hooks run after the start and before the end, and a failing postStart hook restarts the container",
-    ofLong,
-    async (t) => {
-      const directory = await server().newDirectory();
-      await mkdir(onEngineHost(directory), { recursive: true });
-      const mount = "volumeMounts: [{name: data, mountPath: /data}]";
-      const hook = (words: string): string => `{exec: {command: [sh, -c, "${words}"]}}`;
-      const path = await manifest(
-        t,
-        `
-apiVersion: v1
-kind: Pod
-metadata: {name: hooks-RUN}
-spec:
-  terminationGracePeriodSeconds: 10
-  volumes: [{name: data, hostPath: {path: ${directory}}}]
-  containers:
-  - name: good
-    image: IMAGE
-    ${forever}
-    lifecycle: {postStart: ${hook("echo started >> /data/log")}, preStop: ${hook("echo stops >> /data/log")}}
-    ${mount}
-  - name: bad
-    image: IMAGE
-    ${forever}
-    lifecycle: {postStart: ${hook("mkdir /data/once && exit 1; exit 0")}}
-    ${mount}
-`,
-      );
-      const attached = attach(t, "--fast", path);
-      await attached.untilPrinted(/PostStartHook failed/);
-      await attached.untilPrinted(/(?:: Started container bad[^]*){2}/);
-      await attached.end("SIGINT");
-      assert.equal((await play("--down", path)).code, 0);
-      assert.equal(await readFile(onEngineHost(join(directory, "log")), "utf8"), "started\nstops\n");
-    },
-  );
-
   test("an init container runs once when another play takes the pod", async (t) => {
     const directory = await server().newDirectory();
     await mkdir(onEngineHost(directory), { recursive: true });
@@ -308,36 +258,6 @@ spec:
     await other.untilPrinted(/Started container main|is ready/);
     assert.equal(await readFile(log, "utf8"), "once\n");
     assert.equal((await present("taken")).restarts, 0);
-  });
-
-  const twoContainers = `
-apiVersion: v1
-kind: Pod
-metadata: {name: change-RUN}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - {name: a, image: IMAGE, ${forever}}
-  - {name: b, image: IMAGE, ${forever}}
-`;
-
-  test("a changed container alone is restarted, a changed pod is made again", ofLong, async (t) => {
-    const path = await manifest(t, twoContainers);
-    await up(path);
-    const before = await present("change");
-    await write(path, twoContainers.replace("{name: b,", "{name: b, env: [{name: X, value: x}],"));
-    const changed = await up(path);
-    assert.match(changed.stderr, /Container b definition changed, will be restarted/);
-    const after = await present("change");
-    const ids = ({ containers }: ListedPod): readonly (readonly [string, string])[] =>
-      containers.map(({ name, id }) => [name, id]);
-    assert.equal(after.sandbox, before.sandbox);
-    assert.deepEqual(ids(after)[0], ids(before)[0]);
-    assert.notDeepEqual(ids(after)[1], ids(before)[1]);
-    await write(path, twoContainers.replace("spec:\n", "spec:\n  hostname: other\n"));
-    const remade = await up(path);
-    assert.match(remade.stderr, /its manifest has changed: the pod is deleted and made again/);
-    assert.notEqual((await present("change")).sandbox, before.sandbox);
   });
 
   test("volumes: objects, a sub path, memory and data that outlive a sandbox", async (t) => {
@@ -390,59 +310,6 @@ spec:
     await up(path);
     assert.notEqual((await present("volumes")).sandbox, sandbox);
     assert.equal(await inside(look), seen);
-  });
-
-  test("a pod whose emptyDir outgrows its sizeLimit is evicted, and stays so", ofLong, async (t) => {
-    const path = await manifest(
-      t,
-      `
-apiVersion: v1
-kind: Pod
-metadata: {name: evicted-RUN}
-spec:
-  terminationGracePeriodSeconds: 0
-  volumes: [{name: data, emptyDir: {sizeLimit: 1Mi}}]
-  containers:
-  - name: a
-    image: IMAGE
-    command: [sh, -c, "dd if=/dev/zero of=/data/large bs=1024 count=2048; touch /tmp/written; exec sleep 1000"]
-    readinessProbe: {exec: {command: [test, -e, /tmp/written]}, periodSeconds: 1}
-    volumeMounts: [{name: data, mountPath: /data}]
-`,
-    );
-    const expected = 'Usage of EmptyDir volume "data" exceeds the limit "1Mi".';
-    const assertEvicted = async (run: string): Promise<void> => {
-      const listed = await present("evicted");
-      assert.deepEqual([listed.phase, listed.reason], ["Failed", "Evicted"], run);
-      const [container] = listed.containers;
-      assert.deepEqual([container?.state, container?.attempt], ["exited", 0], run);
-    };
-    // It looks when the container has started, when the volume may be small, and each ten seconds.
-    const first = await play(path);
-    assert.equal(first.code, 1, first.stderr);
-    assert.ok(first.stderr.includes(`has failed: ${expected}`), first.stderr);
-    await assertEvicted("a play that finds it too large");
-    const { code, stdout, stderr } = await play("--output=json", path);
-    assert.equal(code, 1, stderr);
-    const { items } = JSON.parse(stdout) as { readonly items: readonly { readonly status: PodEnd }[] };
-    const { phase, reason, message } = items[0]?.status ?? assert.fail(stdout);
-    assert.deepEqual([phase, reason, message], ["Failed", "Evicted", expected]);
-    await assertEvicted("a play after that");
-  });
-
-  test("a pod that has ended and was changed is made again", ofLong, async (t) => {
-    const text = (word: string): string => `
-apiVersion: v1
-kind: Pod
-metadata: {name: once-RUN}
-spec: {restartPolicy: Never, containers: [{name: a, image: IMAGE, command: [echo, ${word}]}]}
-`;
-    const path = await manifest(t, text("one"));
-    assert.equal((await play(path)).code, 0);
-    assert.equal((await pod("logs", named("once"))).stdout, "one\n");
-    await write(path, text("two"));
-    assert.equal((await play(path)).code, 0);
-    assert.equal((await pod("logs", named("once"))).stdout, "two\n");
   });
 
   test("a Job runs its pods until it is complete", ofPlay, async (t) => {

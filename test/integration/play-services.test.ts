@@ -42,11 +42,6 @@ spec: {selector: {app: web-RUN}, ports: [{port: 81, targetPort: 9090}]}
 ---
 apiVersion: v1
 kind: Service
-${metadata("taken", "x")}
-spec: {selector: {app: web-RUN}, ports: [{port: 9090, targetPort: http}]}
----
-apiVersion: v1
-kind: Service
 ${metadata("db", "x")}
 spec: {clusterIP: None, selector: {app: db-RUN}}
 ---
@@ -124,17 +119,6 @@ spec:
     assert.equal(await fetchIn("web", `public-${bed.run}:81`), "web");
   });
 
-  test("services of one pod have one port, or that of another container", redirected, async () => {
-    const { run } = bed;
-    const hosts = (await runIn("client", ["cat", "/etc/hosts"])).stdout;
-    assert.match(hosts, new RegExp(`^198\\.18\\.\\d+\\.\\d+\tsecond-${run}\t`, "m"));
-    for (const pod of ["client", "web"]) {
-      assert.equal(await fetchIn(pod, `second-${run}:81`), "second");
-      assert.equal(await fetchIn(pod, `taken-${run}:9090`), "web");
-      assert.match(await fetchIn(pod, `second-${run}`), /refused/);
-    }
-  });
-
   test("a headless service has the names of its pods", async () => {
     const { run } = bed;
     for (const number of [0, 1])
@@ -148,15 +132,6 @@ spec:
     assert.match(up.stdout, new RegExp(`default/public-${bed.run} +81/TCP +http://localhost:${nodePort} `));
     const page = await fetch(`http://127.0.0.1:${nodePort}/`, { signal: AbortSignal.timeout(10_000) });
     assert.equal(await page.text(), "web\n");
-  });
-
-  test("a second play leaves running pods as they are, with all names", async () => {
-    const before = (await runIn("client", ["cat", "/etc/hosts"])).stdout;
-    const again = await play("--wait");
-    assert.equal(again.code, 0, again.stderr);
-    assert.match(again.stderr, new RegExp(`default/web-${bed.run}: already running`));
-    assert.equal((await runIn("client", ["cat", "/etc/hosts"])).stdout, before);
-    assert.equal(await fetchIn("client", `web-${bed.run}${isEngineElsewhere ? ":8080" : ""}`), "web");
   });
 
   test(

@@ -1,5 +1,6 @@
 /** Configuration files as networks have installed them, and plugins that change while pods are there. */
 import assert from "node:assert/strict";
+import { isIP } from "node:net";
 import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -7,7 +8,8 @@ import { inspectContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { killPause, NetworkNode } from "./pod-network-support.js";
+import { answerIn, ask } from "./kubenet-support.js";
+import { killPause, netnsOf, NetworkNode } from "./pod-network-support.js";
 
 const bridge = {
   ...{ type: "bridge", bridge: "cni0", isGateway: true },
@@ -87,5 +89,36 @@ await withOwnEngine(import.meta.url, [], () => {
         });
       }
     }
+
+    test("is the example that is offered: with it, addresses and host ports of both families work at once", async () => {
+      await node.changePlugin("cni");
+      await node.configureWith("00-none", {});
+      const cidrs = "--pod-cidr=10.180.2.0/24,fd00:180:2::/64";
+      await node.restart({ flags: [...node.flags, cidrs, "--write-example-cni-config"] });
+      await until("the network to be ready", async () => (await node.networkProblem()) === undefined);
+      const pod = await node.runPod();
+      const { network } = await pod.status();
+      const addresses = [network?.ip ?? "", ...(network?.additional_ips ?? []).map(({ ip }) => ip)];
+      assert.deepEqual(addresses.map(isIP), [4, 6]);
+      const netns = await netnsOf(pod.id);
+      using _server = await answerIn(netns, { port: 8080, text: "hello" });
+      const hostPort = pod.config.port_mappings?.[0]?.host_port ?? 0;
+      for (const address of addresses) {
+        // The bridge has the first address of the pod's network.
+        const bridge = address.replace(/[^.:]+$/, "1");
+        for (const caller of [undefined, netns]) {
+          for (const [host, port] of [
+            [address, 8080],
+            [bridge, hostPort],
+          ] as const)
+            // For a second or two after its birth the bridge does not use its IPv6 address.
+            await until(`an answer from ${host} port ${port}`, async () => {
+              return (await ask(caller, { protocol: "tcp", host, port })) === "hello";
+            });
+        }
+      }
+      await node.stopAndRemove(pod.id);
+      await assertNothingHeld();
+    });
   });
 });

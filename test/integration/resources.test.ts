@@ -1,12 +1,12 @@
 /** Limits, as the kernel has them. */
 import assert from "node:assert/strict";
-import { access, readFile, stat } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/domain/cri.js";
 import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectContainer, podCgroup } from "../support/docker.js";
+import { inspectContainer } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -206,42 +206,6 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     const lowest = Number(await readFile("/proc/self/oom_score_adj", "utf8"));
     const sandbox = await scoreOf(pod.id);
     assert.ok(sandbox === -998 || sandbox >= lowest, String(sandbox));
-  });
-
-  test("cgroup_parent is where sandbox and containers are", async () => {
-    const { parent, pathOf } = await podCgroup(bed.run);
-    const linux = { cgroup_parent: parent };
-    await using inParent = await bed.runPod(shim.cri, { linux });
-    const id = await inParent.start();
-    for (const one of [inParent.id, id]) {
-      const file = await cgroupFile(one, "memory", "x");
-      assert.ok(file.endsWith(`${pathOf(one)}/x`), file);
-    }
-  });
-
-  test("hugepage limits are written where the kernel has the controller, else left out", async () => {
-    const pageSize = "2MB";
-    const create = (limit: string): Promise<string> =>
-      pod.start(settings({ hugepage_limits: [{ page_size: pageSize, limit }] }));
-    // Kubelets send a zero limit for each page size of the node: that must always work.
-    await create("0");
-    // A host of version 1 may have the controller in either hierarchy.
-    const isThere = async (file: string): Promise<boolean> =>
-      stat(await cgroupFile(pod.id, "hugetlb", file)).then(
-        () => true,
-        () => false,
-      );
-    const [ofVersion1, ofVersion2] = [`hugetlb.${pageSize}.limit_in_bytes`, `hugetlb.${pageSize}.max`];
-    const name = (await isThere(ofVersion1)) ? ofVersion1 : ofVersion2;
-    if (isEngineElsewhere) {
-      await assert.rejects(create(String(4 * mebibyte)), /cgroup of the container is out of reach/);
-    } else if (await isThere(name)) {
-      const id = await create(String(4 * mebibyte));
-      assert.equal(await read(id, "hugetlb", name), String(4 * mebibyte));
-    } else {
-      await create(String(4 * mebibyte));
-      assert.match(shim.log, /no limits of hugepages/);
-    }
   });
 
   test("unified settings are refused on cgroup version 1, and applied on version 2", async () => {

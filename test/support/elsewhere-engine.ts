@@ -17,14 +17,12 @@ export class ElsewhereEngine implements AsyncDisposable {
   #namespaces: Namespaces | undefined;
   #dockerd: ChildProcess | undefined;
 
-  /** `mounts`: whether those of the engine's host are shared, as systemd has them. */
-  constructor(private readonly options: { readonly mounts: "shared" | "private" } = { mounts: "shared" }) {}
-
-  /** Returns when the engine answers. It keeps what it had before. */
-  async start(): Promise<void> {
-    this.#namespaces = await openNamespaces("/", {
-      ...{ elsewhere: true, mounts: this.options.mounts, directory: this.#directory },
-    });
+  /**
+   * Returns when the engine answers. It keeps what it had before. `mounts`: whether those of the engine's host are shared, as
+   * systemd has them.
+   */
+  async start({ mounts = "shared" }: { readonly mounts?: "shared" | "private" } = {}): Promise<void> {
+    this.#namespaces = await openNamespaces("/", { elsewhere: true, mounts, directory: this.#directory });
     // It ends with its namespaces.
     this.#dockerd = await startDockerd(this.#namespaces, [], []);
     await until("the engine elsewhere to answer", () =>
