@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import type { Answer, ContainerConfig, LinuxContainerResources } from "../../src/domain/cri.js";
-import { docker, dockerJson, inspectContainer } from "../support/docker.js";
+import { dockerJson, inspectContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -100,22 +100,6 @@ describe(
       await until("memory.oom.group is 1", async () => (await read(id, "memory.oom.group")) === "1");
     });
 
-    test("the engine's limit of no swap stays, also when the container got its memory limit later", async () => {
-      await using pod = await bed.runPod(bed.shim.cri);
-      const limit = { memory_limit_in_bytes: String(64 * mebibyte) };
-      const first = await pod.start(settings("first", limit));
-      const second = await pod.start(settings("second", {}));
-      await bed.shim.cri.UpdateContainerResources({ container_id: second, linux: limit });
-      for (const id of [first, second]) assert.equal(await read(id, "memory.swap.max"), "0");
-      for (const id of [first, second]) {
-        await reload(id);
-        assert.deepEqual(await readAll(id, ["memory.max", "memory.swap.max"]), [
-          limit.memory_limit_in_bytes,
-          "0",
-        ]);
-      }
-    });
-
     test("updated limits stay, up and down", async () => {
       await using pod = await bed.runPod(bed.shim.cri);
       const files = ["memory.max", "memory.high", "memory.swap.max", "cpu.weight"];
@@ -140,19 +124,6 @@ describe(
         await reload(id);
         assert.deepEqual(await readAll(id, files), [...expected, weight]);
       }
-    });
-
-    test("a container that another program started again has its limits, and keeps them", async () => {
-      await using pod = await bed.runPod(bed.shim.cri);
-      const unified = { "memory.high": String(48 * mebibyte), "memory.swap.max": "0" };
-      const id = await pod.start(settings("main", { unified }));
-      await docker("POST", `/containers/${id}/restart?t=0`);
-      const hasThem = async (): Promise<boolean> =>
-        (await readAll(id, Object.keys(unified))).join() === Object.values(unified).join();
-      await until("it has its limits", hasThem);
-      await until("they are properties", async () => (await properties(id, ["MemorySwapMax"]))[0] === "0");
-      await reload(id);
-      assert.ok(await hasThem());
     });
   },
 );

@@ -31,16 +31,6 @@ async function assertRuns(pod: Pod, id: string, shim: number): Promise<void> {
 describe("containers of a pod", { skip }, () => {
   const bed = TestBed.ofSuite({ shim: {} });
 
-  test("have the shim process of their sandbox; other pods have others", async () => {
-    await using one = await bed.runPod(bed.shim.cri);
-    await using other = await bed.runPod(bed.shim.cri);
-    const shim = await containerdShimOf(one.id);
-    for (const name of ["a", "b", "c"]) await assertRuns(one, await one.start(named(name)), shim);
-    const elsewhere = await containerdShimOf(other.id);
-    assert.notEqual(elsewhere, shim);
-    await assertRuns(other, await other.start(), elsewhere);
-  });
-
   test("have ends, signals, execs and statistics of their own", async () => {
     await using pod = await bed.runPod(bed.shim.cri);
     const shim = await containerdShimOf(pod.id);

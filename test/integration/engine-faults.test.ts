@@ -82,18 +82,14 @@ describe("fault table", { skip: skipAll }, () => {
 
   before(async () => {
     proxy = await bed.startFaultProxy();
-    const standIn = await startCheckpointStandIn(join(await bed.newDirectory(), "stand-in.sock"));
-    bed.onClose(async () => standIn[Symbol.asyncDispose]());
-    proxy.use(standIn);
+    proxy.use(bed.own(await startCheckpointStandIn(join(await bed.newDirectory(), "stand-in.sock"))));
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     const pod = await Pod.run(bed, shim.cri, bed.podConfig());
     const containerId = await pod.start();
-    let registry: TestRegistry | undefined;
-    if (noRegistryReason() === false) {
-      const started = await TestRegistry.start(join(bed.directory, "registry"));
-      bed.onClose(() => started[Symbol.asyncDispose]());
-      registry = started;
-    }
+    const registry =
+      noRegistryReason() === false
+        ? bed.own(await TestRegistry.start(join(bed.directory, "registry")))
+        : undefined;
     scene = { bed, proxy, cri: shim.cri, socket: shim.socket, pod, containerId, registry };
   });
 

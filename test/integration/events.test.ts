@@ -13,18 +13,14 @@ import { until } from "../support/wait.js";
 const names = ["CREATED", "STARTED", "STOPPED", "DELETED"];
 
 describe("events and streams", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite({ shim: {} });
   let shim: ShimProcess;
   let client: TestClient;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
+  before(() => {
+    ({ shim } = bed);
     client = connectClient(shim.socket);
   });
-  after(async () => {
-    client[Symbol.dispose]();
-    await bed.close();
-  });
+  after(() => client[Symbol.dispose]());
 
   test("each client of GetContainerEvents hears a pod's life in order, with the whole pod in each event", async () => {
     const clients = [1, 2].map(() => {

@@ -170,36 +170,6 @@ describe("a volume whose server does not answer", { skip: skipHanging, timeout: 
     await next.cri.RemovePodSandbox({ pod_sandbox_id: hung.id });
     assert.equal((await next.stop()).code, 0);
   });
-
-  test("a caller with a shorter deadline gets its own; what worked again works at once", async () => {
-    const shim = await bed.startShim();
-    {
-      await using pod = await bed.runPod(shim.cri);
-      await using mount = await mountHanging();
-      const create = shim.cri.CreateContainer(
-        {
-          pod_sandbox_id: pod.id,
-          config: bed.containerConfig({ mounts: [bind(mount.path)] }),
-          sandbox_config: pod.config,
-        },
-        { timeoutMs: 5_000 },
-      );
-      await rejectsWith(create, "DEADLINE_EXCEEDED");
-      await until("its process hangs", () => stuckProcesses(shim.pid) === 1);
-      await rejectsWith(pod.create({ mounts: [bind(mount.path)] }), "DEADLINE_EXCEEDED", noAnswer);
-      mount.abort();
-      // What the kernel says of a file system whose server is gone, once the shim has heard that nothing hangs any more.
-      await until("the path is looked at again", async () => {
-        const error: unknown = await pod
-          .create({ mounts: [bind(mount.path)] })
-          .catch((reason: unknown) => reason);
-        return /FAILED_PRECONDITION.*\(ENOTCONN\)/s.test(String(error));
-      });
-      assert.equal(stuckProcesses(shim.pid), 0);
-    }
-    await live(shim);
-    assert.equal((await shim.stop()).code, 0);
-  });
 });
 
 /** Processes of the helper that the kernel does not let end (state D). */

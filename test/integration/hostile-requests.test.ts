@@ -140,27 +140,6 @@ await withOwnEngine(import.meta.url, [], () => {
       assert.equal((await inspectContainer(foreign.container))?.State.Running, true);
     });
 
-    test("a pod of another program with underscores in its names is listed by its labels, and removed", async () => {
-      const labels = {
-        "io.kubernetes.docker.type": "podsandbox",
-        "io.kubernetes.pod.name": "my_pod",
-        "io.kubernetes.pod.namespace": "my_ns",
-        "io.kubernetes.pod.uid": "my_uid",
-      };
-      const id = await createContainer("k8s_POD_my_pod_my_ns_my_uid_3", {
-        ...{ Image: bed.image, Cmd: ["sleep", "1000000"], Labels: labels },
-      });
-      await startContainer(id);
-      const listed = await until("it to be listed", async () => {
-        const { items } = await shim.cri.ListPodSandbox({ filter: { id } });
-        return items[0];
-      });
-      assert.deepEqual(listed.metadata, { name: "my_pod", namespace: "my_ns", uid: "my_uid", attempt: 3 });
-      await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
-      await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
-      assert.equal(await inspectContainer(id), undefined);
-    });
-
     /** Requests `from` to `to`; answers what was wrong with which. */
     async function send(from: number, to: number): Promise<readonly string[]> {
       using client = new RawClient(shim.socket);

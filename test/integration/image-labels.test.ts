@@ -27,22 +27,6 @@ describe("labels of images", { skip: await reasonToSkip() }, () => {
     shim = await bed.startShim();
   });
 
-  test("are none of the containers of pods", async () => {
-    await using pod = await bed.runPod(shim.cri);
-    const id = await pod.create({ image: { image }, labels: { app: "web" }, annotations: { hash: "1" } });
-    const { status } = await shim.cri.ContainerStatus({ container_id: id });
-    assert.deepEqual(status?.labels, { app: "web", [runLabel]: bed.run });
-    assert.deepEqual(status.annotations, { hash: "1" });
-    assert.deepEqual(
-      status.mounts.filter(({ container_path }) => container_path === "/a"),
-      [],
-    );
-    const { containers } = await shim.cri.ListContainers({ filter: { id } });
-    assert.deepEqual(containers[0]?.labels, status.labels);
-    const byImage = await shim.cri.ListContainers({ filter: { id, label_selector: { vendor: "x" } } });
-    assert.deepEqual(byImage.containers, []);
-  });
-
   test("make no pod of a foreign container, started before the shim or afterwards", async () => {
     const runIt = async (): Promise<string> => {
       const body = { Image: image, Labels: { [runLabel]: bed.run }, Cmd: ["sleep", "1000"] };

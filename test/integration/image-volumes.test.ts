@@ -82,8 +82,7 @@ describe("image volumes", { skip: await reasonToSkip() }, () => {
       before(async () => {
         if (where === "here") shim = await bed.startShim();
         else shim = await bed.startShim({ flags: ["--engine-reach=remote"] });
-        pod = await bed.runPod(shim.cri);
-        bed.onClose(() => pod[Symbol.asyncDispose]());
+        pod = bed.own(await bed.runPod(shim.cri));
         model = await loadModel();
       });
 

@@ -11,17 +11,13 @@ const annotation = "\u0001".repeat(255 * 1024);
 const megabyte = 1024 * 1024;
 
 describe("labels and annotations of any size", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite({ shim: {} });
   let shim: ShimProcess;
   const image = "dockershim.test/large-labels:1";
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
+  before(() => {
+    ({ shim } = bed);
   });
-  after(async () => {
-    await bed.close();
-    assert.doesNotMatch(shim.log, /engine link broken|engine lost/);
-  });
+  after(() => assert.doesNotMatch(shim.log, /engine link broken|engine lost/));
 
   test("a pod with 255 KiB of annotations runs and has them, and the link stays as it was", async () => {
     await using pod = await bed.runPod(shim.cri, { annotations: { note: annotation } });

@@ -33,8 +33,7 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     // One line per change, not one per attempt.
     assert.equal(shim.log.split('"msg":"engine lost"').length - 1, 1, shim.log);
 
-    const proxy = await RecordingProxy.listen(socket);
-    bed.onClose(() => proxy[Symbol.asyncDispose]());
+    bed.own(await RecordingProxy.listen(socket));
     await until("the shim to be ready", async () => runtimeReady(await cri.Status({}))?.status);
     await using pod = await bed.runPod(cri);
     assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);

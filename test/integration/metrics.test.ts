@@ -55,8 +55,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
   test("values follow what a kubelet does, and /readyz the engine", async () => {
     const directory = await bed.newDirectory();
     const engineSocket = join(directory, "engine.sock");
-    const proxy = await RecordingProxy.listen(engineSocket);
-    bed.onClose(() => proxy[Symbol.asyncDispose]());
+    const proxy = bed.own(await RecordingProxy.listen(engineSocket));
     const socket = join(directory, "metrics.sock");
     const shim = await bed.startShim({
       directory,
@@ -103,8 +102,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
       return lost === 1;
     });
 
-    const back = await RecordingProxy.listen(engineSocket);
-    bed.onClose(() => back[Symbol.asyncDispose]());
+    bed.own(await RecordingProxy.listen(engineSocket));
     await until("/readyz to say yes", async () => (await get(socket, "/readyz")).status === 200);
     await pod[Symbol.asyncDispose]();
     assert.equal((await shim.stop()).code, 0);

@@ -36,8 +36,7 @@ describe("pinned images", { skip }, () => {
   let pulled: string;
   let kept: string;
   before(async () => {
-    const registry = await TestRegistry.start(await bed.newDirectory());
-    bed.onClose(() => registry[Symbol.asyncDispose]());
+    const registry = bed.own(await TestRegistry.start(await bed.newDirectory()));
     const archive = await testImageArchive({ reference: "x:1", marker: `pulled-${bed.run}` });
     const push = async (name: string): Promise<string> => {
       const { repository, tag } = await registry.push(`test/${name}-${bed.run}`, "1", archive);

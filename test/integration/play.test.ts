@@ -111,47 +111,6 @@ describe("play", { skip: await reasonToSkip() }, () => {
     assert.equal(twice.code, 0, twice.stderr);
   });
 
-  test("an image volume: read-only, whole and by a sub path", async () => {
-    const path = await manifest(`
-apiVersion: v1
-kind: Pod
-metadata: {name: model-RUN}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: IMAGE
-    command: [sh, -c, 'test -x /model/bin/sh && test -x /tools/sh && ! touch /model/x && exec sleep 1000']
-    volumeMounts: [{name: model, mountPath: /model}, {name: model, mountPath: /tools, subPath: bin}]
-  volumes: [{name: model, image: {reference: IMAGE, pullPolicy: Never}}]
-`);
-    const up = await play("--wait", path);
-    assert.equal(up.code, 0, up.stderr);
-    const { containers } = await shim.cri.ListContainers({
-      filter: { label_selector: { "io.kubernetes.pod.name": `model-${bed.run}` } },
-    });
-    const id = containers[0]?.id ?? "";
-    const { status } = await shim.cri.ContainerStatus({ container_id: id });
-    const mounts = status?.mounts.filter(({ image }) => image !== null && image.image !== "");
-    assert.deepEqual(
-      mounts?.map((mount) => [mount.container_path, mount.image_sub_path, mount.readonly]),
-      [
-        ["/model", "", true],
-        ["/tools", "bin", true],
-      ],
-    );
-    await until("its checks to have passed", async () => {
-      const ran = await shim.cri.ExecSync({
-        container_id: id,
-        cmd: ["sh", "-c", "grep -q ^sleep /proc/1/cmdline"],
-      });
-      return ran.exit_code === 0;
-    });
-    const down = await play("--down", path);
-    assert.equal(down.code, 0, down.stderr);
-  });
-
   test("a pod that cannot start is taken back, with those of the same run", async () => {
     const path = await manifest(`
 apiVersion: v1

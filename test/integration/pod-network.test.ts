@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { NamespaceMode, Protocol } from "../../src/domain/cri.js";
+import { Protocol } from "../../src/domain/cri.js";
 import { docker, inspectContainer } from "../support/docker.js";
 import {
   fetchOnEngineHost,
@@ -106,26 +106,6 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     assert.equal((await stat(path)).ino, ino);
   });
 
-  test("resolv.conf keeps the inode that the engine made it with", async () => {
-    await using proxy = await bed.startProxy();
-    await using behindProxy = await bed.startShim({ dockerEndpoint: proxy.endpoint });
-    // Held after the start: the engine has made the file, the shim has not touched it.
-    const hold = proxy.holdNext("after", ({ path }) => path.endsWith("/start"));
-    const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
-    const call = behindProxy.cri.RunPodSandbox({ config });
-    await hold.held;
-    const [id = ""] = await bed.ownContainers();
-    const path = onEngineHost((await inspectContainer(id))?.ResolvConfPath ?? "");
-    const { ino } = await stat(path);
-    hold.release();
-    const { pod_sandbox_id } = await call;
-    assert.equal(pod_sandbox_id, id);
-    assert.equal(settingsOf(await readFile(path, "utf8")), "nameserver 10.0.0.1\n");
-    assert.equal((await stat(path)).ino, ino);
-    await behindProxy.cri.StopPodSandbox({ pod_sandbox_id });
-    await behindProxy.cri.RemovePodSandbox({ pod_sandbox_id });
-  });
-
   test("resolv.conf is the pod's again after `docker restart` of the pause container", ofFiles, async () => {
     await using pod = await bed.runPod(bed.shim.cri, { dns_config: { servers: ["10.96.0.10"] } });
     const path = onEngineHost((await inspectContainer(pod.id))?.ResolvConfPath ?? "");
@@ -136,14 +116,5 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     await docker("POST", `/containers/${pod.id}/restart?t=1`);
     await until("it is the pod's", async () => (await readFile(path, "utf8")) === expected);
     await bed.shim.untilLogged(new RegExp(`${pod.id}.*rewrote resolv.conf of a sandbox, it was not the pod`));
-  });
-
-  test("a host-network pod gets the pod's resolv.conf too", async () => {
-    const linux = { security_context: { namespace_options: { network: NamespaceMode.NODE } } };
-    await using pod = await bed.runPod(bed.shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
-    const id = await pod.start({
-      linux: { security_context: { namespace_options: { network: 2, pid: 1 } } },
-    });
-    assert.equal(settingsOf(`${await pod.shell(id, "cat /etc/resolv.conf")}\n`), "nameserver 10.96.0.10\n");
   });
 });

@@ -23,10 +23,8 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
   let closed: TestRegistry;
   before(async () => {
     shim = await bed.startShim({ flags: ["--log-level=debug"] });
-    open = await TestRegistry.start(join(bed.directory, "open"));
-    bed.onClose(() => open[Symbol.asyncDispose]());
-    closed = await TestRegistry.start(join(bed.directory, "closed"), { login: true });
-    bed.onClose(() => closed[Symbol.asyncDispose]());
+    open = bed.own(await TestRegistry.start(join(bed.directory, "open")));
+    closed = bed.own(await TestRegistry.start(join(bed.directory, "closed"), { login: true }));
   });
 
   /** An image that the engine does not have, in a registry. Its names go away with the bed. */

@@ -10,7 +10,6 @@ import type { Answer, ContainerConfig } from "../../src/domain/cri.js";
 import { connectCri, type CriClient } from "../support/cri-client.js";
 import { criDockerd, startCriDockerd } from "../support/cri-dockerd.js";
 import { inspectContainer } from "../support/docker.js";
-import { onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -122,28 +121,6 @@ describe("the way back to cri-dockerd", { skip }, () => {
       assert.equal(await there.pod.shell(again, listed), expected);
       await there.cri.RemoveContainer({ container_id: again });
     }
-    await servesAndRemoves(there);
-  });
-
-  test("hugepage limits stay, and are not set for a new container", async (t) => {
-    const hugepage_limits = [{ page_size: "2MB", limit: "4194304" }];
-    const controllers = await readFile("/sys/fs/cgroup/cgroup.subtree_control", "utf8").catch(() => "");
-    if (!controllers.includes("hugetlb")) {
-      t.skip("no cgroup version 2 with hugepages");
-      return;
-    }
-    const there = await switched(t, { linux: { resources: { hugepage_limits } } });
-    const limit = async (id: string): Promise<string> => {
-      const pid = (await inspectContainer(id))?.State.Pid ?? 0;
-      const cgroup =
-        /^0::(.*)$/m.exec(await readFile(onEngineHost(`/proc/${pid}/cgroup`), "utf8"))?.[1] ?? "";
-      return (await readFile(join("/sys/fs/cgroup", cgroup, "hugetlb.2MB.max"), "utf8")).trim();
-    };
-    assert.equal(await limit(there.id), "4194304");
-    const metadata = { name: "main", attempt: 1 };
-    const again = await there.pod.start({ metadata, linux: { resources: { hugepage_limits } } });
-    assert.equal(await limit(again), "max");
-    await there.cri.RemoveContainer({ container_id: again });
     await servesAndRemoves(there);
   });
 });

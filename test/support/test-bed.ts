@@ -119,33 +119,33 @@ export class TestBed {
 
   /** A shim with its own state directory, or with the `directory` of an earlier shim. */
   async startShim(options: Partial<ShimOptions> = {}): Promise<ShimProcess> {
-    const shim = await ShimProcess.start({ directory: await this.newDirectory(), ...options });
-    this.#undo.push(() => shim[Symbol.asyncDispose]());
-    return shim;
+    return this.own(await ShimProcess.start({ directory: await this.newDirectory(), ...options }));
   }
 
   async startShimWithoutEngine(options: Partial<ShimOptions>): Promise<ShimProcess> {
-    const shim = await ShimProcess.startWithoutEngine({ directory: await this.newDirectory(), ...options });
-    this.#undo.push(() => shim[Symbol.asyncDispose]());
-    return shim;
+    return this.own(
+      await ShimProcess.startWithoutEngine({ directory: await this.newDirectory(), ...options }),
+    );
   }
 
   /** As `startProxy`, with faults on demand. */
   async startFaultProxy(): Promise<FaultProxy> {
-    const proxy = await FaultProxy.listen(join(await this.newDirectory(), "proxy.sock"));
-    this.#undo.push(() => proxy[Symbol.asyncDispose]());
-    return proxy;
+    return this.own(await FaultProxy.listen(join(await this.newDirectory(), "proxy.sock")));
   }
 
   /** Between a shim and the engine; listens at once. */
   async startProxy(): Promise<RecordingProxy> {
-    const proxy = await RecordingProxy.listen(join(await this.newDirectory(), "proxy.sock"));
-    this.#undo.push(() => proxy[Symbol.asyncDispose]());
-    return proxy;
+    return this.own(await RecordingProxy.listen(join(await this.newDirectory(), "proxy.sock")));
   }
 
   async newDirectory(): Promise<string> {
     return mkdtemp(join(this.directory, "d-"));
+  }
+
+  /** Disposed of at the end, last added first. */
+  own<T extends AsyncDisposable>(thing: T): T {
+    this.onClose(async () => thing[Symbol.asyncDispose]());
+    return thing;
   }
 
   /** Called at the end, last added first. */

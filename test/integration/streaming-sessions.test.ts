@@ -1,0 +1,216 @@
+/** Sessions of exec and attach: streams, exit codes, terminals, and that nothing stays behind. */
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { before, describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { textOf, type TestClient } from "../fakes/fake-streaming.js";
+import { needsEngineHost } from "../support/engine-host.js";
+import type { Pod } from "../support/pod.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { openSockets, processesIn } from "../support/processes.js";
+import { until } from "../support/wait.js";
+import { openSessions, type Sessions } from "./session-support.js";
+
+interface Outcome {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: number;
+}
+
+async function outcomeOf(client: TestClient): Promise<Outcome> {
+  const [stdout, stderr, code] = await Promise.all([
+    textOf(client.stdout),
+    textOf(client.stderr),
+    client.result,
+  ]);
+  return { stdout, stderr, code };
+}
+
+describe("sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () => {
+  const bed = TestBed.ofSuite({ shim: {} });
+  let sessions: Sessions;
+  let pod: Pod;
+  let id: string;
+  let count = 0;
+  before(async () => {
+    sessions = bed.own(await openSessions());
+    pod = await bed.runPod(bed.shim.cri);
+    id = await pod.start();
+  });
+
+  test("exec: the end of the input arrives, and output after it", async () => {
+    const client = await sessions.exec(id, ["sh", "-c", "wc -c; sleep 1; echo late"], { stdin: true });
+    client.stdin.end("x".repeat(1_000_000));
+    assert.deepEqual(await outcomeOf(client), { stdout: "1000000\nlate\n", stderr: "", code: 0 });
+  });
+
+  test("exec: large input and output are the same bytes", async () => {
+    const data = randomBytes(20_000_000);
+    const client = await sessions.exec(id, ["cat"], { stdin: true });
+    const hash = createHash("sha256");
+    client.stdout.on("data", (chunk: Buffer) => hash.update(chunk));
+    client.stderr.resume();
+    client.stdin.end(data);
+    assert.equal(await client.result, 0);
+    assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
+  });
+
+  test("exec: a terminal has the first size and follows each later one", async () => {
+    const script = "while read -r line; do stty size; done";
+    const client = await sessions.exec(id, ["sh", "-c", script], { tty: true, stdin: true, stderr: false });
+    let seen = "";
+    client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
+    const sees = (size: string): Promise<unknown> =>
+      until(`size ${size} is seen`, () => {
+        client.stdin.write("x\n");
+        return seen.includes(size);
+      });
+    client.resize(123, 45);
+    await sees("45 123");
+    for (const [columns, rows] of [
+      [100, 30],
+      [101, 31],
+      [90, 20],
+    ] as const)
+      client.resize(columns, rows);
+    await sees("20 90");
+    client.leave();
+    await assert.rejects(client.result);
+  });
+
+  test("exec: a terminal ends with its process and has its exit code", async () => {
+    const client = await sessions.exec(id, ["sh"], { tty: true, stdin: true, stderr: false });
+    client.stdin.write("exit 7\n");
+    client.stdout.resume();
+    assert.equal(await client.result, 7);
+  });
+
+  test("exec: a terminal passes on the keys with which Docker's client detaches", async () => {
+    const script = "stty raw -echo; echo ready; head -c 4 | od -An -tx1";
+    const client = await sessions.exec(id, ["sh", "-c", script], { tty: true, stdin: true, stderr: false });
+    const ready = once(client.stdout, "data");
+    const all = textOf(client.stdout);
+    await ready;
+    // Key by key, as they are typed: some engines look for the sequence in single bytes only.
+    for (const key of ["\x10", "\x11", "a", "b"]) {
+      client.stdin.write(key);
+      await delay(50);
+    }
+    assert.match(await all, /10 11 61 62/);
+    assert.equal(await client.result, 0);
+  });
+
+  test("exec: a client that does not read stops the process, and loses nothing", async () => {
+    const client = await sessions.exec(id, ["sh", "-c", "head -c 30000000 /dev/zero; echo x > /tmp/done"]);
+    client.stderr.resume();
+    await delay(1_500);
+    assert.equal((await pod.exec(id, "test", "-e", "/tmp/done")).exitCode, 1);
+    let bytes = 0;
+    client.stdout.on("data", (chunk: Buffer) => (bytes += chunk.length));
+    assert.deepEqual([await client.result, bytes], [0, 30_000_000]);
+  });
+
+  const ofProcesses = { skip: needsEngineHost("processes") };
+
+  test("exec: a child that keeps the output after its parent ended ends with the client", ofProcesses, async () => {
+    const before = await processesIn(id);
+    const client = await sessions.exec(id, ["sh", "-c", "sleep 1000 & echo started"]);
+    let seen = "";
+    client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
+    client.stderr.resume();
+    await until("the parent has ended", () => seen === "started\n");
+    await delay(300);
+    client.leave();
+    await client.result.catch(() => undefined);
+    await until("the child is gone", async () => (await processesIn(id)).length <= before.length);
+  });
+
+  const start = (script: string, settings: object = {}): Promise<string> =>
+    pod.start({
+      command: ["sh", "-c", script],
+      metadata: { name: `c${String((count += 1))}`, attempt: 0 },
+      ...settings,
+    });
+  /** Says `.` until it is told to go, so that a watcher knows that it is attached; then `a` and `b`, and ends with 5. */
+  const onDemand = [
+    "while [ ! -e /tmp/go ]; do sleep 0.1; echo .; echo . >&2; done",
+    "echo a; echo b >&2; sleep 0.5; exit 5",
+  ].join("; ");
+  /** What a client sees after `go`, when it has seen the first of what comes before. */
+  const watch = (
+    client: TestClient,
+  ): { readonly attached: Promise<unknown>; readonly all: Promise<string[]> } => ({
+    attached: once(client.stdout, "data"),
+    all: Promise.all([textOf(client.stdout), textOf(client.stderr)]),
+  });
+  const withoutDots = (text: string): string => text.replaceAll(".\n", "");
+
+  test("attach: several watchers see the same, until the container ends; that is a success", async () => {
+    const id = await start(onDemand);
+    const clients = await Promise.all(Array.from({ length: 3 }, () => sessions.attach(id)));
+    const watches = clients.map(watch);
+    await Promise.all(watches.map(({ attached }) => attached));
+    await pod.shell(id, "touch /tmp/go");
+    for (const { all } of watches) assert.deepEqual((await all).map(withoutDots), ["a\n", "b\n"]);
+    for (const client of clients) assert.equal(await client.result, 0);
+  });
+
+  test("attach: with stdin_once the end of the input is the container's", async () => {
+    const id = await start("cat; echo ended", { stdin: true, stdin_once: true });
+    const client = await sessions.attach(id, { stdin: true });
+    client.stderr.resume();
+    client.stdin.end("hello\n");
+    assert.equal(await textOf(client.stdout), "hello\nended\n");
+    assert.equal(await client.result, 0);
+  });
+
+  test("attach: without stdin_once the next client goes on where the last one ended", async () => {
+    const id = await start(
+      "while read -r line; do echo $line >> /tmp/lines; done; echo closed >> /tmp/lines",
+      {
+        stdin: true,
+      },
+    );
+    for (const text of ["one\n", "two\n"]) {
+      const client = await sessions.attach(id, { stdin: true });
+      client.stdout.resume();
+      client.stderr.resume();
+      client.stdin.end(text);
+      await client.result;
+    }
+    await until("both lines are there", async () => (await pod.shell(id, "cat /tmp/lines")) === "one\ntwo");
+  });
+
+  test("attach: a terminal is the container's, whatever the request says, and follows the client's size", async () => {
+    const id = await start("while read -r line; do stty size; done", { stdin: true, tty: true });
+    for (const tty of [true, false]) {
+      const client = await sessions.attach(id, { stdin: true, tty, stderr: !tty });
+      let seen = "";
+      client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
+      client.resize(tty ? 77 : 78, 22);
+      const expected = tty ? "22 77" : "22 78";
+      await until("the size is seen", async () => {
+        client.stdin.write("x\n");
+        return seen.includes(expected);
+      });
+      // What echoes and stty say is text: no header of a frame is among it.
+      assert.match(seen, /^[\n\r\x20-\x7e]*$/);
+      client.leave();
+      await assert.rejects(client.result);
+    }
+  });
+
+  test("attach: a client that leaves closes its connection, and the container goes on", async () => {
+    const id = await start("while :; do sleep 0.2; echo tick; done");
+    const connections = await openSockets(process.pid);
+    const clients = await Promise.all(Array.from({ length: 5 }, () => sessions.attach(id)));
+    await Promise.all(clients.map((client) => once(client.stdout, "data")));
+    for (const client of clients) {
+      client.leave();
+      await assert.rejects(client.result);
+    }
+    await until("no connection is left", async () => (await openSockets(process.pid)) <= connections + 2);
+    assert.equal((await pod.containerStatus(id)).state, 1);
+  });
+});
