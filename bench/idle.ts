@@ -1,6 +1,6 @@
 /** What the shim does while nothing happens: a kubelet asks at its pace, and no pod changes. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { describeRequest } from "../test/support/recording-proxy.js";
+import { describeRequest } from "../test/support/engine-proxy.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { removeBenchPods, startBenchPods } from "./bench-pods.js";
 import { callAsKubelet } from "./kubelet-calls.js";

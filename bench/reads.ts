@@ -1,6 +1,6 @@
 /** Lists and statuses against the engine calls that answer the same question. */
 import { docker } from "../test/support/docker.js";
-import type { RecordingProxy } from "../test/support/recording-proxy.js";
+import type { EngineProxy } from "../test/support/engine-proxy.js";
 import { connectBytes, nestedMessage, stringMessage, type BytesClient } from "./cri-bytes.js";
 import { race, withTimesAlone, type Contender } from "./measure.js";
 import type { Comparison } from "./report.js";
@@ -84,7 +84,7 @@ export const statisticsReads: readonly Pick<Read, "title" | "call">[] = [
 export async function compareReads(
   reads: readonly Read[],
   contenders: readonly { readonly name: string; readonly socket: string }[],
-  counted: { readonly socket: string; readonly proxy: RecordingProxy },
+  counted: { readonly socket: string; readonly proxy: EngineProxy },
   rounds: number,
   warmUpRounds = defaultWarmUpRounds,
 ): Promise<readonly Comparison[]> {

@@ -7,7 +7,7 @@ import {
   startContainer,
 } from "../test/support/docker.js";
 import type { CriClient } from "../test/support/cri-client.js";
-import type { RecordingProxy } from "../test/support/recording-proxy.js";
+import type { EngineProxy } from "../test/support/engine-proxy.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { race, type Contender } from "./measure.js";
 import type { Comparison } from "./report.js";
@@ -26,14 +26,14 @@ export interface Bodies {
 const warmUpRounds = 3;
 
 /** Runs one pod through a shim behind `proxy` and reads from the proxy what it sent. */
-export async function recordBodies(bed: TestBed, proxy: RecordingProxy, cri: CriClient): Promise<Bodies> {
+export async function recordBodies(bed: TestBed, proxy: EngineProxy, cri: CriClient): Promise<Bodies> {
   await using pod = await bed.runPod(cri);
   const sandbox = lastCreate(proxy);
   await pod.start(containerSettings);
   return { sandbox, container: lastCreate(proxy) };
 }
 
-function lastCreate(proxy: RecordingProxy): object {
+function lastCreate(proxy: EngineProxy): object {
   const create = proxy.requests.findLast(({ path }) => path.startsWith("/containers/create?name=k8s_"));
   if (create === undefined) throw new Error("no container was created");
   return JSON.parse(Buffer.concat(create.body).toString()) as object;

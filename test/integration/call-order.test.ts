@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isEngineElsewhere } from "../support/engine-host.js";
-import type { RecordingProxy } from "../support/recording-proxy.js";
+import type { EngineProxy } from "../support/engine-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
@@ -26,7 +26,7 @@ function assertCalls(actual: readonly string[], expected: readonly string[]): vo
 describe("order of engine calls", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
   let shim: ShimProcess;
-  let proxy: RecordingProxy;
+  let proxy: EngineProxy;
   before(async () => {
     proxy = await bed.startProxy();
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });

@@ -10,8 +10,7 @@ import { rejectsWith } from "../support/cri-client.js";
 import { startCheckpointStandIn } from "../support/checkpoint-stand-in.js";
 import { dockerJson, removeContainer } from "../support/docker.js";
 import { isEngineElsewhere, needsEngineHost } from "../support/engine-host.js";
-import type { ProxiedRequest } from "../support/engine-proxy.js";
-import type { Fault, FaultProxy } from "../support/fault-proxy.js";
+import type { EngineProxy, Fault, ProxiedRequest } from "../support/engine-proxy.js";
 import {
   concerns,
   faults,
@@ -76,12 +75,12 @@ const apiMinor = skipAll === false ? await engineApiMinor() : 0;
 
 describe("fault table", { skip: skipAll }, () => {
   const bed = TestBed.ofSuite();
-  let proxy: FaultProxy;
+  let proxy: EngineProxy;
   let shim: ShimProcess;
   let scene: Scene;
 
   before(async () => {
-    proxy = await bed.startFaultProxy();
+    proxy = await bed.startProxy();
     proxy.use(bed.own(await startCheckpointStandIn(join(await bed.newDirectory(), "stand-in.sock"))));
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     const pod = await Pod.run(bed, shim.cri, bed.podConfig());

@@ -14,8 +14,7 @@ import {
 } from "../support/docker.js";
 import type { CriClient } from "../support/cri-client.js";
 import { isEngineElsewhere } from "../support/engine-host.js";
-import type { ProxiedRequest } from "../support/engine-proxy.js";
-import type { FaultProxy } from "../support/fault-proxy.js";
+import type { EngineProxy, ProxiedRequest } from "../support/engine-proxy.js";
 import type { Pod } from "../support/pod.js";
 import type { TestRegistry } from "../support/registry.js";
 import type { TestBed } from "../support/test-bed.js";
@@ -33,7 +32,7 @@ export interface Scene {
   readonly cri: CriClient;
   /** Of the shim. */
   readonly socket: string;
-  readonly proxy: FaultProxy;
+  readonly proxy: EngineProxy;
   /** A pod with a running container, which cases leave as they are. */
   readonly pod: Pod;
   readonly containerId: string;
@@ -301,7 +300,7 @@ function containersOf(name: string): Promise<readonly string[]> {
 export async function forgetImages(
   bed: TestBed,
   cri: CriClient,
-  proxy: FaultProxy,
+  proxy: EngineProxy,
   containerId: string,
 ): Promise<void> {
   proxy.forget();

@@ -7,7 +7,7 @@ import type { ArchiveEntry } from "../../src/shim/pause/image-archive.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { docker, dockerJson, inspectImage, removeImage } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
-import type { RecordedRequest } from "../support/recording-proxy.js";
+import type { ProxiedRequest } from "../support/engine-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -186,9 +186,9 @@ describe("image volumes", { skip: await reasonToSkip() }, () => {
   describe("after kill -9", () => {
     const creates =
       (prefix: string) =>
-      ({ path }: RecordedRequest) =>
+      ({ path }: ProxiedRequest) =>
         path.startsWith(`/containers/create?name=${prefix}`);
-    const removes = ({ method, path }: RecordedRequest): boolean =>
+    const removes = ({ method, path }: ProxiedRequest): boolean =>
       method === "DELETE" && path.startsWith("/containers/");
     for (const [what, moment, matches] of [
       ["before the pin is made", "before", creates("dockershim-image-")],

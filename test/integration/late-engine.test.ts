@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import type { StatusResponse } from "../../src/domain/cri.js";
 import { PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { RecordingProxy } from "../support/recording-proxy.js";
+import { EngineProxy } from "../support/engine-proxy.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
@@ -33,7 +33,7 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     // One line per change, not one per attempt.
     assert.equal(shim.log.split('"msg":"engine lost"').length - 1, 1, shim.log);
 
-    bed.own(await RecordingProxy.listen(socket));
+    bed.own(await EngineProxy.listen(socket));
     await until("the shim to be ready", async () => runtimeReady(await cri.Status({}))?.status);
     await using pod = await bed.runPod(cri);
     assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);

@@ -7,7 +7,7 @@ import { basename, dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { isEngineElsewhere } from "../support/engine-host.js";
 import { openFiles } from "../support/processes.js";
-import { RecordingProxy } from "../support/recording-proxy.js";
+import { EngineProxy } from "../support/engine-proxy.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { parsePrometheusText } from "../support/prometheus-text.js";
@@ -55,7 +55,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
   test("values follow what a kubelet does, and /readyz the engine", async () => {
     const directory = await bed.newDirectory();
     const engineSocket = join(directory, "engine.sock");
-    const proxy = bed.own(await RecordingProxy.listen(engineSocket));
+    const proxy = bed.own(await EngineProxy.listen(engineSocket));
     const socket = join(directory, "metrics.sock");
     const shim = await bed.startShim({
       directory,
@@ -102,7 +102,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
       return lost === 1;
     });
 
-    bed.own(await RecordingProxy.listen(engineSocket));
+    bed.own(await EngineProxy.listen(engineSocket));
     await until("/readyz to say yes", async () => (await get(socket, "/readyz")).status === 200);
     await pod[Symbol.asyncDispose]();
     assert.equal((await shim.stop()).code, 0);

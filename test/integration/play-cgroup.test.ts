@@ -1,60 +1,35 @@
 /** The cgroups that `dockershim play` makes for pods, on a real engine. */
 import assert from "node:assert/strict";
-import { access, readFile, writeFile } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { checkCgroups } from "../../src/play/node/cgroups.js";
 import { defaultDirectories, podId, serverDirectories } from "../../src/play/pod-config/pod-paths.js";
 import { podCgroupPath } from "../../src/play/pod-config/pod-cgroup.js";
 import { CgroupDriver } from "../../src/domain/cri.js";
 import { messageOf } from "../../src/lib/errors.js";
-import { containersWithLabel, pidOfContainer, removeContainer } from "../support/docker.js";
+import { pidOfContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
-import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import { PlayFiles } from "../support/play-files.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const megabyte = 1024 ** 2;
 
 describe("the cgroup of a pod", { skip: (await reasonToSkip()) || needsEngineHost("cgroups") }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
+  const files = PlayFiles.ofSuite(bed);
   let driver: "cgroupfs" | "systemd";
   /** Why play makes no cgroups here. */
   let reason: string | undefined;
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-    const { linux } = await shim.cri.RuntimeConfig({});
+    const { linux } = await bed.shim.cri.RuntimeConfig({});
     driver = linux?.cgroup_driver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs";
     reason = await checkCgroups(driver).then(() => undefined, messageOf);
   });
-  after(async () => {
-    try {
-      for (const path of open) await play("--down", path);
-      for (const name of ["limits", "sum"]) {
-        const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
-        for (const id of left) await removeContainer(id);
-      }
-    } finally {
-      await bed.close();
-    }
-  });
 
   const cgroupOf = (uid: string): string =>
-    podCgroupPath(podId(serverDirectories(defaultDirectories, shim.endpoint), { uid }), driver);
-
-  const open = new Set<string>();
-  async function play(...argv: readonly string[]): Promise<Exit> {
-    open.add(argv.at(-1) ?? "");
-    return runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv]);
-  }
-
-  async function manifest(text: string): Promise<string> {
-    const path = join(await bed.newDirectory(), "pod.yaml");
-    await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
-    return path;
-  }
+    podCgroupPath(podId(serverDirectories(defaultDirectories, bed.shim.endpoint), { uid }), driver);
 
   /** The pod's cgroup as its container shows it, with the file of version 1 or that of version 2. */
   async function podFile(
@@ -77,11 +52,11 @@ describe("the cgroup of a pod", { skip: (await reasonToSkip()) || needsEngineHos
     const filter = {
       label_selector: { "io.kubernetes.pod.name": pod, "io.kubernetes.container.name": container },
     };
-    const { containers } = await shim.cri.ListContainers({ filter });
+    const { containers } = await bed.shim.cri.ListContainers({ filter });
     const { id = "", state, labels } = containers[0] ?? {};
     const uid = labels?.["io.kubernetes.pod.uid"] ?? "";
     if (state !== 2) return { id, uid };
-    const { status } = await shim.cri.ContainerStatus({ container_id: id });
+    const { status } = await bed.shim.cri.ContainerStatus({ container_id: id });
     return { id, uid, exit: status?.exit_code ?? -1 };
   }
 
@@ -100,8 +75,8 @@ spec:
   - {name: a, image: IMAGE, command: [sleep, "1000"], resources: {limits: {cpu: 100m, memory: ${memory}}}}
   - {name: b, image: IMAGE, command: [sleep, "1000"], resources: {requests: {cpu: 50m}, limits: {cpu: 200m, memory: 32Mi}}}
 `;
-    const path = await manifest(text("16Mi"));
-    const up = await play("--wait", path);
+    const path = await files.manifest(text("16Mi"));
+    const up = await files.play("--wait", path);
     assert.equal(up.code, 0, up.stderr);
     const name = `limits-${bed.run}`;
     const { id, uid } = await containerOf(name, "b");
@@ -113,14 +88,13 @@ spec:
     const shares = await readFile(await podFile(id, "cpu", "cpu.shares", "cpu.weight"), "utf8");
     assert.match(shares, /^(153|6)\n$/);
 
-    const bytes = text("64Mi").replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image);
-    await writeFile(path, bytes);
-    const again = await play("--wait", path);
+    await files.write(path, text("64Mi"));
+    const again = await files.play("--wait", path);
     assert.equal(again.code, 0, again.stderr);
     assert.equal((await containerOf(name, "b")).id, id, "the other container was restarted");
     assert.equal(Number(await readFile(memory, "utf8")), 96 * megabyte);
 
-    const down = await play("--down", path);
+    const down = await files.play("--down", path);
     assert.equal(down.code, 0, down.stderr);
     await assert.rejects(access(join(memory, "..")), { code: "ENOENT" });
   });
@@ -132,7 +106,7 @@ spec:
       return;
     }
     const hold = `command: [sh, -c, "mkfifo /f; (head -c ${40 * megabyte} /dev/zero; sleep 1000) > /f & exec tail /f"]`;
-    const path = await manifest(`
+    const path = await files.manifest(`
 apiVersion: v1
 kind: Pod
 metadata: {name: sum-RUN}
@@ -144,7 +118,7 @@ spec:
   - {name: a, image: IMAGE, ${hold}}
   - {name: b, image: IMAGE, ${hold}}
 `);
-    const up = play("--wait", path);
+    const up = files.play("--wait", path);
     const name = `sum-${bed.run}`;
     const exits = await until("a container to be killed", async () => {
       const both = await Promise.all(["a", "b"].map((container) => containerOf(name, container)));
@@ -155,7 +129,7 @@ spec:
     assert.deepEqual([...new Set(exits)], [137]);
     await up;
     const { uid } = await containerOf(name, "a");
-    const down = await play("--down", path);
+    const down = await files.play("--down", path);
     assert.equal(down.code, 0, down.stderr);
     for (const root of ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu"])
       await assert.rejects(access(join(root, cgroupOf(uid))), { code: "ENOENT" });

@@ -2,34 +2,24 @@
 import assert from "node:assert/strict";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { defaultDirectories } from "../../src/play/pod-config/pod-paths.js";
 import { PlayStore } from "../../src/play/store/play-store.js";
 import { ContainerState } from "../../src/domain/cri.js";
-import { CommandProcess, type Exit, type ShimProcess, runProgram } from "../support/shim-process.js";
+import { PlayFiles } from "../support/play-files.js";
+import type { Exit } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 describe("play that leaves pods, or watches files", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
+  const files = PlayFiles.ofSuite(bed);
   let path = "";
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-    path = join(await bed.newDirectory(), "pods.yaml");
-  });
-  after(async () => {
-    try {
-      await write(1);
-      await play("--down");
-    } finally {
-      await bed.close();
-    }
+    path = await files.manifest("");
   });
 
-  const play = (...flags: readonly string[]): Promise<Exit> =>
-    runProgram(["play", `--endpoint=${shim.endpoint}`, ...flags, path]);
+  const play = (...flags: readonly string[]): Promise<Exit> => files.play(...flags, path);
   /** `probe`: the command that says whether a pod is ready. With one, a change makes a pod beside the others first. */
   const write = (replicas: number, seconds = 1000, probe?: string): Promise<void> =>
     writeFile(
@@ -56,7 +46,7 @@ spec:
     );
   /** Attempts of the running containers, by pod. */
   async function running(): Promise<Readonly<Record<string, number>>> {
-    const { containers } = await shim.cri.ListContainers({
+    const { containers } = await bed.shim.cri.ListContainers({
       filter: { state: { state: ContainerState.CONTAINER_RUNNING } },
     });
     const own = containers.filter(({ labels }) =>
@@ -70,13 +60,13 @@ spec:
     );
   }
   async function kill(pod: string): Promise<void> {
-    const { containers } = await shim.cri.ListContainers({});
+    const { containers } = await bed.shim.cri.ListContainers({});
     const found = containers.find(
       ({ labels, state }) =>
         labels["io.kubernetes.pod.name"] === `kept-${bed.run}-${pod}` &&
         state === ContainerState.CONTAINER_RUNNING,
     );
-    await shim.cri.StopContainer({ container_id: found?.id ?? "", timeout: "0" });
+    await bed.shim.cri.StopContainer({ container_id: found?.id ?? "", timeout: "0" });
   }
   const runs = (expected: Readonly<Record<string, number>>): Promise<unknown> =>
     until("the pods run", async () => {
@@ -88,7 +78,7 @@ spec:
     for (const entry of await readdir("/proc")) {
       if (!/^\d+$/.test(entry)) continue;
       const words = (await readFile(`/proc/${entry}/cmdline`, "utf8").catch(() => "")).split("\0");
-      if (words.includes("--supervise") && words.includes(`--endpoint=${shim.endpoint}`))
+      if (words.includes("--supervise") && words.includes(`--endpoint=${bed.shim.endpoint}`))
         return Number(entry);
     }
     return undefined;
@@ -121,7 +111,7 @@ spec:
     assert.equal(down.code, 0, down.stderr);
     await runs({});
     await until("the supervisor has ended", async () => (await supervisor()) === undefined);
-    const store = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
+    const store = new PlayStore(join(defaultDirectories.state, "plays.d"), bed.shim.endpoint);
     assert.deepEqual(
       (await readdir(store.directory)).filter((name) => name !== "supervisor.log"),
       [],
@@ -134,7 +124,7 @@ spec:
     await write(2, 1001, '"false"');
     assert.equal((await play("--detach")).code, 0);
     await runs({ 0: 0, 1: 0, "surge-0": 0 });
-    const { logPath } = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
+    const { logPath } = new PlayStore(join(defaultDirectories.state, "plays.d"), bed.shim.endpoint);
     const isTold = async (): Promise<boolean> =>
       /no progress for 2 s .*; not ready: .*-surge-0; the pods of before run on/.test(
         await readFile(logPath, "utf8"),
@@ -159,10 +149,10 @@ spec:
     await runs({ 0: 2 });
 
     await write(1, 1002);
-    const attached = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, path]);
+    const attached = files.start(path);
     try {
       await runs({ 0: 3 });
-      const store = new PlayStore(join(defaultDirectories.state, "plays.d"), shim.endpoint);
+      const store = new PlayStore(join(defaultDirectories.state, "plays.d"), bed.shim.endpoint);
       const isStored = async (): Promise<boolean> =>
         (await store.list((line) => assert.fail(line))).some(({ files }) =>
           files.some(({ text }) => text.includes("1002")),
@@ -178,7 +168,7 @@ spec:
 
   test("--watch applies what changes, keeps what runs when a file is broken, and leaves it at the end", async () => {
     await write(1);
-    const watch = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, "--watch", path]);
+    const watch = files.start("--watch", path);
     try {
       await runs({ 0: 0 });
       await write(2);

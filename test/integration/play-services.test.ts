@@ -1,15 +1,15 @@
 /** Services of `dockershim play`, the program, against a shim with a real engine. */
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { isEngineElsewhere, needsEngineHost } from "../support/engine-host.js";
-import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import { PlayFiles } from "../support/play-files.js";
+import { runProgram, type Exit } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 describe("play with services", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
+  const files = PlayFiles.ofSuite(bed);
   let path = "";
   let up: Exit;
   /** Not that of another run: ports of the host are shared. */
@@ -21,10 +21,7 @@ describe("play with services", { skip: await reasonToSkip() }, () => {
     `metadata: {name: ${name}-RUN, labels: {app: ${app}-RUN}}`;
 
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-    path = join(await bed.newDirectory(), "services.yaml");
-    const text = `
+    path = await files.manifest(`
 apiVersion: v1
 kind: Service
 ${metadata("web", "x")}
@@ -73,20 +70,9 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers: [{name: c, image: IMAGE, command: [sh, -c, "${server("$HOSTNAME")}"]}]
-`;
-    await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
-    up = await play("--wait");
+`);
+    up = await files.play("--wait", path);
   });
-  after(async () => {
-    try {
-      await play("--down");
-    } finally {
-      await bed.close();
-    }
-  });
-
-  const play = (...argv: readonly string[]): Promise<Exit> =>
-    runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv, path]);
 
   /** What a pod's container gets from an address. */
   async function fetchIn(pod: string, address: string): Promise<string> {
@@ -96,7 +82,7 @@ spec:
   }
 
   const runIn = (pod: string, argv: readonly string[]): Promise<Exit> =>
-    runProgram(["pod", "exec", `--endpoint=${shim.endpoint}`, `${pod}-${bed.run}`, "--", ...argv]);
+    runProgram(["pod", "exec", `--endpoint=${bed.shim.endpoint}`, `${pod}-${bed.run}`, "--", ...argv]);
 
   /** docs/run/remote.md: a port that differs from the pod's is not redirected on an engine elsewhere. */
   const redirected = { skip: needsEngineHost("networkNamespaces") };
@@ -143,13 +129,13 @@ spec:
       // The host port is part of the pod's sandbox, so that another one makes the pod again.
       const changed = text.replace(`nodePort: ${nodePort}`, `nodePort: ${nodePort + 1}`);
       await writeFile(path, changed.replace("port: 80,", "port: 90,"));
-      const again = await play("--wait");
+      const again = await files.play("--wait", path);
       assert.equal(again.code, 0, again.stderr);
       assert.equal(await fetchIn("client", `web-${run}:90`), "web");
       assert.equal(await fetchIn("client", `second-${run}:81`), "second");
       assert.match(await fetchIn("client", `web-${run}`), /refused/);
       await writeFile(path, changed.replace("port: 80,", "port: 91,"));
-      assert.equal((await play("--wait")).code, 0);
+      assert.equal((await files.play("--wait", path)).code, 0);
       assert.equal(await fetchIn("client", `web-${run}:91`), "web");
       assert.match(await fetchIn("client", `web-${run}:90`), /refused/);
     },

@@ -1,20 +1,14 @@
 /** `dockershim play`, the program, against a shim with a real engine. */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import {
-  containersWithLabel,
-  inspectImage,
-  loadImage,
-  removeContainer,
-  removeImage,
-} from "../support/docker.js";
+import { containersWithLabel, inspectImage, loadImage, removeImage } from "../support/docker.js";
 import { fetchOnEngineHost, needsEngineHost } from "../support/engine-host.js";
-import { CommandProcess, runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import { PlayFiles } from "../support/play-files.js";
+import { runProgram, type Exit } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { until } from "../support/wait.js";
@@ -23,44 +17,13 @@ const demoImage = "dockershim.local/busybox:1";
 const hello = fileURLToPath(new URL("../../examples/hello.yaml", import.meta.url));
 
 describe("play", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
+  const files = PlayFiles.ofSuite(bed);
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
     if ((await inspectImage(demoImage)) !== undefined) return;
     await loadImage(await testImageArchive({ reference: demoImage, marker: "demo" }));
     bed.onClose(() => removeImage(demoImage));
   });
-  after(async () => {
-    try {
-      for (const path of open) await play("--down", path);
-      // Containers of play's pods carry no label of the run, but its name.
-      for (const name of ["hello", "good", "bad", "fine", "broken", "model"]) {
-        const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
-        for (const id of left) await removeContainer(id);
-      }
-    } finally {
-      await bed.close();
-    }
-  });
-
-  /** Manifests whose pods, or files of pods, may be there. */
-  const open = new Set<string>();
-  async function play(...argv: readonly string[]): Promise<Exit> {
-    const path = argv.at(-1) ?? "";
-    open.add(path);
-    const exit = await runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv]);
-    if (argv.includes("--down") && exit.code === 0) open.delete(path);
-    return exit;
-  }
-
-  /** The example with names and labels of this run, so that a user's `hello` is not touched. */
-  async function manifest(text: string): Promise<string> {
-    const path = join(await bed.newDirectory(), "pods.yaml");
-    await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
-    return path;
-  }
 
   /** The columns of the table that was printed, by pod. */
   function rows({ stdout, stderr }: Exit): ReadonlyMap<string, readonly string[]> {
@@ -74,7 +37,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
   }
 
   async function sandboxes(name: string): Promise<number> {
-    const { items } = await shim.cri.ListPodSandbox({});
+    const { items } = await bed.shim.cri.ListPodSandbox({});
     return items.filter(({ metadata }) => metadata?.name === name).length;
   }
 
@@ -82,9 +45,9 @@ describe("play", { skip: await reasonToSkip() }, () => {
     const text = (await readFile(hello, "utf8"))
       .replace("name: hello\n", "name: hello-RUN\n")
       .replace("app: hello", `app: hello\n    ${runLabel}: "RUN"`);
-    const path = await manifest(text);
+    const path = await files.manifest(text);
     const name = `hello-${bed.run}`;
-    const up = await play("--wait", path);
+    const up = await files.play("--wait", path);
     assert.equal(up.code, 0, up.stderr);
     const [, state, ready, , ip, ports] = rows(up).get(`default/${name}`) ?? [];
     assert.deepEqual([state, ports, ready], ["Running", "8080/TCP", "1/1"]);
@@ -94,7 +57,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
     assert.equal(page, "<h1>Hello from pod hello on the Docker Engine</h1>\n");
     assert.equal((await containersWithLabel(`${runLabel}=${bed.run}`)).length, 1); // The pod's labels are the sandbox's.
 
-    const again = await play("--wait", path);
+    const again = await files.play("--wait", path);
     assert.equal(again.code, 0, again.stderr);
     assert.match(again.stderr, new RegExp(`default/${name}: already running`));
     assert.deepEqual(
@@ -103,16 +66,16 @@ describe("play", { skip: await reasonToSkip() }, () => {
     );
     assert.equal(await sandboxes(name), 1);
 
-    const down = await play("--down", path);
+    const down = await files.play("--down", path);
     assert.equal(down.code, 0, down.stderr);
     assert.equal(await sandboxes(name), 0);
     assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
-    const twice = await play("--down", path);
+    const twice = await files.play("--down", path);
     assert.equal(twice.code, 0, twice.stderr);
   });
 
   test("a pod that cannot start is taken back, with those of the same run", async () => {
-    const path = await manifest(`
+    const path = await files.manifest(`
 apiVersion: v1
 kind: Pod
 metadata: {name: fine-RUN}
@@ -123,7 +86,7 @@ kind: Pod
 metadata: {name: broken-RUN}
 spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/no/such/program]}]}
 `);
-    const exit = await play("--wait", path);
+    const exit = await files.play("--wait", path);
     assert.equal(exit.code, 1, exit.stdout);
     assert.match(exit.stderr, /start container "main": .*no such file or directory/);
     for (const name of [`fine-${bed.run}`, `broken-${bed.run}`]) {
@@ -140,14 +103,14 @@ spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/
       const server = createServer().listen(0);
       await once(server, "listening");
       const { port } = server.address() as AddressInfo;
-      const path = await manifest(`
+      const path = await files.manifest(`
 apiVersion: v1
 kind: Pod
 metadata: {name: bad-RUN}
 spec: {containers: [{name: c, image: "IMAGE", ports: [{containerPort: 80, hostPort: ${port}}]}]}
 `);
       try {
-        const exit = await play("--wait=30s", path);
+        const exit = await files.play("--wait=30s", path);
         assert.equal(exit.code, 1);
         assert.match(exit.stderr, new RegExp(`port ${port}/TCP of this host: a program listens on it`));
         assert.doesNotMatch(exit.stderr, /Created pod sandbox/);
@@ -158,7 +121,7 @@ spec: {containers: [{name: c, image: "IMAGE", ports: [{containerPort: 80, hostPo
   );
 
   test("an interrupt while --wait waits says that the pods stay, and how to go on", async () => {
-    const path = await manifest(`
+    const path = await files.manifest(`
 apiVersion: v1
 kind: Pod
 metadata: {name: fine-RUN}
@@ -170,8 +133,7 @@ spec:
       command: [sleep, "1000"]
       readinessProbe: {initialDelaySeconds: 2, exec: {command: ["false"]}}
 `);
-    open.add(path);
-    const waiting = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, "--wait", path]);
+    const waiting = files.start("--wait", path);
     await waiting.untilPrinted(/Readiness probe/);
     const { code, stderr } = await waiting.end("SIGINT");
     assert.equal(code, 1);
@@ -183,11 +145,11 @@ spec:
       ),
     );
     assert.equal((await containersWithLabel(`io.kubernetes.pod.name=fine-${bed.run}`)).length, 2);
-    assert.equal((await play("--down", path)).code, 0);
+    assert.equal((await files.play("--down", path)).code, 0);
   });
 
   test("without a server: one line that says so", async () => {
-    const path = await manifest(
+    const path = await files.manifest(
       "apiVersion: v1\nkind: Pod\nmetadata: {name: x-RUN}\nspec: {containers: [{name: a, image: IMAGE}]}\n",
     );
     const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/absent.sock`, path]);
@@ -196,12 +158,12 @@ spec:
   });
 
   test("pod down refuses a workload that is not there, and a pod of another client", async () => {
-    const absent = await runProgram(["pod", "down", `--endpoint=${shim.endpoint}`, "deploy/absent"]);
+    const absent = await runProgram(["pod", "down", `--endpoint=${bed.shim.endpoint}`, "deploy/absent"]);
     assert.equal(absent.code, 1);
     assert.match(absent.stderr, /default\/absent: no pod of the Deployment is there/);
-    await using other = await bed.runPod(shim.cri);
+    await using other = await bed.runPod(bed.shim.cri);
     const { namespace = "", name = "" } = other.config.metadata ?? {};
-    const down = await runProgram(["pod", "down", `--endpoint=${shim.endpoint}`, `${namespace}/${name}`]);
+    const down = await runProgram(["pod", "down", `--endpoint=${bed.shim.endpoint}`, `${namespace}/${name}`]);
     assert.equal(down.code, 1);
     assert.match(down.stderr, /play did not make it/);
   });

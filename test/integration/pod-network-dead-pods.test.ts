@@ -5,7 +5,7 @@ import { PodSandboxState } from "../../src/domain/cri.js";
 import { removeContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
-import type { RecordedRequest, RecordingProxy } from "../support/recording-proxy.js";
+import type { ProxiedRequest, EngineProxy } from "../support/engine-proxy.js";
 import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { killPause, NetworkNode, pauseRuns, type PluginName } from "./pod-network-support.js";
@@ -100,14 +100,14 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       );
 
       describe("with an engine that does not answer", ofEngine, () => {
-        let proxy: RecordingProxy;
+        let proxy: EngineProxy;
         before(async () => {
           proxy = await node.bed.startProxy();
           await node.restart({ dockerEndpoint: proxy.endpoint });
         });
         after(() => node.restart());
 
-        const inspect = ({ path }: RecordedRequest): boolean => path.includes(`/containers/${pod.id}/json`);
+        const inspect = ({ path }: ProxiedRequest): boolean => path.includes(`/containers/${pod.id}/json`);
 
         test("the inspect before the tear-down fails: nothing is torn down by what was known before, later all is", async () => {
           pod = await node.runPod();

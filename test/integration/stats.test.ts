@@ -6,7 +6,7 @@ import type { Answer, ContainerStats, PodSandboxStats } from "../../src/domain/c
 import { dockerJson, inspectContainer, podCgroup } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
-import type { RecordingProxy } from "../support/recording-proxy.js";
+import type { EngineProxy } from "../support/engine-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -34,7 +34,7 @@ function between(low: number, value: string | undefined, high: number, what: str
 
 describe("statistics", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
-  let proxy: RecordingProxy;
+  let proxy: EngineProxy;
   let shim: ShimProcess;
   let pod: Pod;
   let container: string;

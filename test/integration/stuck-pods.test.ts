@@ -8,8 +8,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { type CallOptions, type CriClient, rejectsWith } from "../support/cri-client.js";
-import type { ProxiedRequest } from "../support/engine-proxy.js";
-import type { FaultProxy } from "../support/fault-proxy.js";
+import type { EngineProxy, ProxiedRequest } from "../support/engine-proxy.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -30,7 +29,7 @@ interface Times {
 
 describe("while 40 engine requests of other pods hang", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
-  let proxy: FaultProxy;
+  let proxy: EngineProxy;
   let cri: CriClient;
   let pod: Pod;
   let containerId: string;
@@ -39,7 +38,7 @@ describe("while 40 engine requests of other pods hang", { skip: await reasonToSk
   let alone: Times;
 
   before(async () => {
-    proxy = await bed.startFaultProxy();
+    proxy = await bed.startProxy();
     ({ cri } = await bed.startShim({ dockerEndpoint: proxy.endpoint }));
     pod = await bed.runPod(cri);
     stuckPod = await bed.runPod(cri);

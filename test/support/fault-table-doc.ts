@@ -1,7 +1,7 @@
 /** The fault table of docs/run/faults.md. `node --import tsx test/support/fault-table-doc.ts` writes it there. */
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import type { Fault } from "./fault-proxy.js";
+import type { Fault } from "./engine-proxy.js";
 import { faults, faultTable, type FaultRow, type Outcome } from "./fault-table.js";
 
 export const faultsDocument = fileURLToPath(new URL("../../docs/run/faults.md", import.meta.url));

@@ -2,7 +2,7 @@
  * The fault table: what each RPC answers when one of the engine requests that it makes goes wrong. The
  * integration test makes its cases from it, docs/run/faults.md shows it, and tests compare both with it.
  */
-import type { Fault } from "./fault-proxy.js";
+import type { Fault } from "./engine-proxy.js";
 
 /**
  * A gRPC code. `NOT_READY`: OK, and the condition RuntimeReady is false. `FAILED`: a session's stream of

@@ -21,8 +21,7 @@ import {
 } from "./docker.js";
 import { Pod } from "./pod.js";
 import type { CriClient } from "./cri-client.js";
-import { FaultProxy } from "./fault-proxy.js";
-import { RecordingProxy } from "./recording-proxy.js";
+import { EngineProxy } from "./engine-proxy.js";
 import { ShimProcess, type ShimOptions } from "./shim-process.js";
 import { testImageArchive, type TestImageOptions } from "./test-image.js";
 
@@ -128,14 +127,9 @@ export class TestBed {
     );
   }
 
-  /** As `startProxy`, with faults on demand. */
-  async startFaultProxy(): Promise<FaultProxy> {
-    return this.own(await FaultProxy.listen(join(await this.newDirectory(), "proxy.sock")));
-  }
-
   /** Between a shim and the engine; listens at once. */
-  async startProxy(): Promise<RecordingProxy> {
-    return this.own(await RecordingProxy.listen(join(await this.newDirectory(), "proxy.sock")));
+  async startProxy(): Promise<EngineProxy> {
+    return this.own(await EngineProxy.listen(join(await this.newDirectory(), "proxy.sock")));
   }
 
   async newDirectory(): Promise<string> {
