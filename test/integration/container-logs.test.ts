@@ -2,13 +2,14 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
-import { lstat, mkdir, readFile, symlink } from "node:fs/promises";
+import { lstat, mkdir, readFile, rename, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { removeContainer } from "../support/docker.js";
+import { inspectContainer, removeContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
+import { makeLegacyPod } from "../support/legacy-pod.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -137,4 +138,35 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     assert.equal(outputOf(await readFile(path, "latin1"), "stdout"), expected);
     assert.equal(shim.log.split("cannot write container log").length, 2);
   });
+
+  test(
+    "--adopted-logs=convert: the first rotation of a log that Docker has makes it one of the CRI's",
+    ofLinks,
+    async () => {
+      const script =
+        "for i in 0 1 2; do echo $i; done; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo 3; sleep 1000";
+      const { container, log } = await makeLegacyPod(bed, ["sh", "-c", script]);
+      await mkdir(dirname(log), { recursive: true });
+      await symlink((await inspectContainer(container))?.LogPath ?? "", log);
+      const reopen = async ({ cri }: ShimProcess): Promise<unknown> => {
+        await until("the container in the list", async () => {
+          return (await cri.ListContainers({ filter: { id: container } })).containers.length === 1;
+        });
+        return cri.ReopenContainerLog({ container_id: container });
+      };
+      await assert.rejects(reopen(shim), {
+        code: 9,
+        message: /only the engine can rotate it.*--adopted-logs=convert/,
+      });
+      await using converting = await bed.startShim({ flags: ["--adopted-logs=convert"] });
+      await rename(log, `${log}.1`);
+      await reopen(converting);
+      await converting.cri.ExecSync({ container_id: container, cmd: ["touch", "/tmp/go"], timeout: "10" });
+      const linesOf = async (file: string): Promise<string> =>
+        outputOf(await readFile(file, "latin1"), "stdout");
+      await until("the new line", async () => (await linesOf(log)) === "3\n");
+      await until("the history", async () => (await linesOf(`${log}.1`)) === "0\n1\n2\n");
+      for (const file of [log, `${log}.1`]) assert.ok((await lstat(file)).isFile(), file);
+    },
+  );
 });

@@ -133,20 +133,6 @@ describe("containers of a pod", { skip }, () => {
     await assertRuns(pod, theirs, await containerdShimOf(theirs));
     await assertRuns(pod, ours, shim);
   });
-
-  test("starts and ends at the same time leave no container out and no shim behind", async () => {
-    await using pod = await bed.runPod(bed.shim.cri);
-    const shim = await containerdShimOf(pod.id);
-    const command = ["sh", "-c", "exit $((RANDOM % 2 + 4))"];
-    await Promise.all(
-      Array.from({ length: 6 }, async (_, index) => {
-        const id = await pod.start({ ...named(`c${index}`), command });
-        assert.ok([4, 5].includes((await pod.untilExited(id)).exit_code));
-        await bed.shim.cri.RemoveContainer({ container_id: id });
-      }),
-    );
-    await assertRuns(pod, await pod.start(), shim);
-  });
 });
 
 describe("an annotation of a pod", { skip }, () => {

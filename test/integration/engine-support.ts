@@ -2,8 +2,6 @@
 import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
 import { after, before } from "node:test";
-import { findBusybox } from "../../scripts/setup/busybox.mjs";
-import { cacheDirectory } from "../../scripts/setup/paths.mjs";
 import { engineEndpoint } from "../../src/shim/app/open-engine.js";
 import { dockerEndpointKind } from "../../src/shim/config/endpoints.js";
 import { messageOf } from "../../src/lib/errors.js";
@@ -11,9 +9,10 @@ import { silentLogger } from "../../src/lib/log.js";
 import { dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { instrument, type EngineObservation } from "../../src/shim/engine/instrumented-engine.js";
 import type { EngineHostDeps } from "../../src/shim/host/engine-host.js";
-import { buildImageArchive } from "../../src/shim/pause/image-archive.js";
+import type { ArchiveEntry } from "../../src/shim/pause/image-archive.js";
 import { dockerEndpoint, tlsEnvironment } from "../support/docker.js";
 import { anySignal, type ContractEngine, makeContainer, testLabel } from "../support/engine-contract.js";
+import { testImageArchive } from "../support/test-image.js";
 
 /** As the program connects, over the transport that the run has. */
 export const endpoint = await engineEndpoint(
@@ -34,7 +33,6 @@ export async function reasonToSkip(): Promise<string | false> {
   using docker = dockerEngine({ endpoint, shortTimeoutMs: 10_000 });
   try {
     await docker.connect(anySignal());
-    await busybox();
     return false;
   } catch (error) {
     const reason = `NO DOCKER ENGINE FOR THIS TEST: ${messageOf(error)}`;
@@ -51,6 +49,11 @@ export function engineOfSuite(): TestEngine {
   return at;
 }
 
+const passwd: ArchiveEntry = {
+  ...{ path: "etc/passwd", type: "file", mode: 0o644, content: Buffer.from("root:x:0:0::/:/bin/sh\n") },
+};
+const link: ArchiveEntry = { path: "etc/link", type: "symlink", mode: 0o777, target: "../etc/passwd" };
+
 async function openTestEngine(): Promise<TestEngine> {
   const docker = dockerEngine({ endpoint, shortTimeoutMs: 30_000 });
   const observations: EngineObservation[] = [];
@@ -58,28 +61,10 @@ async function openTestEngine(): Promise<TestEngine> {
   const run = randomBytes(5).toString("hex");
   const image = `dockershim.local/engine-test-${run}:1`;
   const facts = await engine.connect(anySignal());
-  const architecture = facts.architecture === "arm64" ? "arm64" : "amd64";
-  const archive = async (reference: string, marker = ""): Promise<Buffer> =>
-    buildImageArchive({
-      reference,
-      architecture,
+  const archive = (reference: string, marker = ""): Promise<Buffer> =>
+    testImageArchive({
+      ...{ reference, marker: `${run} ${marker}`, above: [passwd, link] },
       config: { Cmd: ["sleep", "3600"], Env: ["PATH=/bin"], Labels: { marker }, User: "0" },
-      layers: [
-        [
-          { path: "bin", type: "directory", mode: 0o755 },
-          { path: "bin/busybox", type: "file", mode: 0o755, content: await busybox() },
-          ...applets.map((name) => ({
-            path: `bin/${name}`,
-            type: "symlink" as const,
-            mode: 0o777,
-            target: "busybox",
-          })),
-          { path: "etc", type: "directory", mode: 0o755 },
-          { path: "etc/passwd", type: "file", mode: 0o644, content: Buffer.from("root:x:0:0::/:/bin/sh\n") },
-          { path: "etc/link", type: "symlink", mode: 0o777, target: "../etc/passwd" },
-        ],
-        [{ path: "marker", type: "file", mode: 0o644, content: Buffer.from(`${run} ${marker}`) }],
-      ],
     });
   await engine.loadImage(await archive(image), anySignal());
   return {
@@ -97,14 +82,6 @@ async function openTestEngine(): Promise<TestEngine> {
       docker[Symbol.dispose]();
     },
   };
-}
-
-const applets = ["sh", "sleep", "cat", "echo", "dd", "true"];
-
-/** Debian's package busybox-static, installed or fetched by `npm test`. */
-async function busybox(): Promise<Buffer> {
-  const { content } = await findBusybox({ cacheDirectory, allowDownload: false, log: () => undefined });
-  return content;
 }
 
 /** Of this host, with a directory that is surely on it. */

@@ -26,42 +26,6 @@ describe(
 
     engineContract(at);
 
-    test("mounts are those that were asked for", async () => {
-      await using container = await at.container({
-        HostConfig: {
-          NetworkMode: "none",
-          Mounts: [
-            {
-              Type: "bind",
-              Source: "/etc",
-              Target: "/mnt",
-              ReadOnly: true,
-              BindOptions: { Propagation: "rprivate" },
-            },
-          ],
-          Binds: ["/tmp:/scratch:ro"],
-        },
-      });
-      const created = await at.engine.inspectContainer(container.id, anySignal());
-      assert.deepEqual(
-        created?.requestedMounts.map((mount) => [
-          mount.type,
-          mount.source,
-          mount.target,
-          mount.readOnly,
-          mount.propagation,
-        ]),
-        [
-          ["bind", "/etc", "/mnt", true, "rprivate"],
-          ["bind", "/tmp", "/scratch", true, ""],
-        ],
-      );
-      assert.deepEqual(created.mounts.map((mount) => [mount.destination, mount.readOnly]).sort(), [
-        ["/mnt", true],
-        ["/scratch", true],
-      ]);
-    });
-
     test("a create ends with its caller; the engine finishes it, and it is found by its name", async () => {
       // Too early, and the engine never hears of it; too late, and the answer is there: some moment in between is right.
       for (let afterMs = 2; afterMs < 100; afterMs += 3) {
@@ -82,16 +46,6 @@ describe(
         if (hasEnded && found !== undefined) return;
       }
       assert.fail("no create was given up and finished by the engine");
-    });
-
-    test("a caller that leaves ends its wait for a stop at once, while the container goes on stopping", async () => {
-      await using container = await at.container({ Cmd: ["sh", "-c", "trap '' TERM; sleep 3600"] });
-      await at.engine.startContainer(container.id, anySignal());
-      const caller = new AbortController();
-      const stop = at.engine.stopContainer(container.id, 600, caller.signal);
-      setTimeout(() => caller.abort(), 50);
-      await assert.rejects(stop, (error) => isKind(error, "cancelled"));
-      assert.equal((await at.engine.inspectContainer(container.id, anySignal()))?.state.running, true);
     });
 
     test("files go into a container and come out of it, running or not", async () => {

@@ -1,8 +1,8 @@
 /** What a node still holds of dead pods when the shim starts: shown by `doctor network`, removed when it is certainly ours. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { hostPortChainName } from "../../src/network/hostport/legacy-chains.js";
 import { dockerEndpoint } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
@@ -103,52 +103,4 @@ await withOwnEngine(import.meta.url, [], () => {
       });
     });
   }
-
-  test("kubenet serves while iptables hangs, says so in NetworkReady, and is ready when it answers", async () => {
-    await using node = await NetworkNode.open("kubenet");
-    await node.shim.stop();
-    const directory = await node.bed.newDirectory();
-    const tools = join(directory, "bin");
-    await mkdir(tools);
-    // As with tables of a hundred thousand rules that another program changes all the time.
-    const script = `#!/bin/sh\nwhile [ ! -e ${directory}/go-on ]; do sleep 0.1; done\nexec /usr/sbin/"$(basename "$0")" "$@"\n`;
-    for (const name of ["iptables-save", "iptables-nft-save", "iptables-legacy-save", "iptables"]) {
-      await writeFile(join(tools, name), script);
-      await chmod(join(tools, name), 0o755);
-    }
-    await node.start({ environment: { PATH: `${tools}:${process.env["PATH"] ?? ""}` } });
-    assert.match(
-      (await node.networkProblem()) ?? "",
-      /network plugin is not ready: kubenet (?:is preparing the node|cannot write its rules)/,
-    );
-    await writeFile(join(directory, "go-on"), "");
-    await until("the network to be ready", async () => (await node.networkProblem()) === undefined);
-    const pod = await node.runPod();
-    await node.stopAndRemove(pod.id);
-    await node.assertClean();
-  });
-
-  test("kubenet writes nothing for an engine on another host, and says why it is not ready", async () => {
-    await using node = await NetworkNode.open("kubenet");
-    await node.shim.stop();
-    const flushed = async (): Promise<string> =>
-      (await command("iptables-save"))
-        .split("\n")
-        .filter((line) => line.includes("kubenet:"))
-        .join("\n");
-    // Other files use the same engine, whose rules these are, too.
-    const rules = await command("iptables-save");
-    after(() => feed(rules, "iptables-restore"));
-    await command("iptables", "-t", "nat", "-F", "POSTROUTING");
-    await command("iptables", "-F", "FORWARD");
-    assert.equal(await flushed(), "");
-    await node.start({ flags: [...node.flags, "--engine-reach=remote"] });
-    await until("the engine to be reached", async () => {
-      const { status } = await node.cri.Status({});
-      return status?.conditions.find(({ type }) => type === "RuntimeReady")?.status === true;
-    });
-    assert.match((await node.networkProblem()) ?? "", /kubenet works on the host of the Docker Engine only/);
-    await assert.rejects(node.runPod(), /network namespace of the sandbox is out of reach/);
-    assert.equal(await flushed(), "");
-  });
 });

@@ -1,18 +1,12 @@
-/** Starts, and tear-downs, with plugins that hang: only their own pods wait for them. */
+/** Starts with plugins that hang, and with such as collect garbage. */
 import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, test } from "node:test";
-import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-
-/** Makes the program take 220 seconds for two. */
-const shortLimits = `data:text/javascript,${encodeURIComponent(
-  "const wait = setTimeout; globalThis.setTimeout = (f, ms, ...rest) => wait(f, ms === 220000 ? 2000 : ms, ...rest);",
-)}`;
 
 await withOwnEngine(import.meta.url, [], () => {
   describe("with a plugin that is a script", () => {
@@ -24,11 +18,7 @@ await withOwnEngine(import.meta.url, [], () => {
     });
 
     /** A shim on a list of one plugin, which runs `script` at each command. */
-    async function start(
-      cniVersion: string,
-      script: string,
-      nodeFlags: readonly string[] = [],
-    ): Promise<ShimProcess> {
+    async function start(cniVersion: string, script: string): Promise<ShimProcess> {
       directory = await bed.newDirectory();
       const [confDir, binDir, shimDirectory] = ["net.d", "bin", "shim"].map((name) => join(directory, name));
       assert.ok(confDir !== undefined && binDir !== undefined && shimDirectory !== undefined);
@@ -38,14 +28,13 @@ await withOwnEngine(import.meta.url, [], () => {
       const path = join(binDir, "scripted");
       await writeFile(path, `#!/bin/sh\ncd '${directory}'\ninput=$(cat)\n${script}\n`);
       await chmod(path, 0o755);
-      return startAgain(nodeFlags);
+      return startAgain();
     }
 
     /** On the state of the last one. */
-    async function startAgain(nodeFlags: readonly string[] = []): Promise<ShimProcess> {
+    async function startAgain(): Promise<ShimProcess> {
       shim = await bed.startShim({
         directory: join(directory, "shim"),
-        nodeFlags,
         flags: [
           "--network-plugin=cni",
           `--cni-conf-dir=${join(directory, "net.d")}`,
@@ -73,42 +62,6 @@ await withOwnEngine(import.meta.url, [], () => {
       await until("the network to be ready", async () => (await networkProblem(started)) === "");
     });
 
-    test("whose DEL hangs and whose caller leaves: the same DEL goes on, and the next try ends it", async () => {
-      const hang = `if [ ! -e gate ]; then echo x >> dels; while [ ! -e gate ]; do sleep 0.05; done; fi`;
-      const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; DEL) ${hang} ;; esac`;
-      const started = await start("1.0.0", script);
-      const pod = await bed.runPod(started.cri, bed.podConfig());
-      const { network } = await pod.status();
-      assert.deepEqual(
-        [network?.ip, network?.additional_ips.map(({ ip }) => ip)],
-        ["10.9.9.9", ["fd00:9::9"]],
-      );
-      const stop = started.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 });
-      await rejectsWith(stop, "DEADLINE_EXCEEDED");
-      await writeFile(join(directory, "gate"), "");
-      await pod.stop();
-      await pod.remove();
-    });
-
-    test("whose DEL hangs: its time limit ends it with all its processes, and the next try succeeds", async () => {
-      const hang = `if [ ! -e gate ]; then echo $$ > pid; sleep 987654; fi`;
-      const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; DEL) ${hang} ;; esac`;
-      const started = await start("1.0.0", script, ["--import", shortLimits]);
-      const pod = await bed.runPod(started.cri, bed.podConfig());
-      const stop = started.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 60_000 });
-      await rejectsWith(
-        stop,
-        "DEADLINE_EXCEEDED",
-        /"scripted" DEL for pod .*: killed: .*not finished after 3m40s/,
-      );
-      const group = Number(await readFile(join(directory, "pid"), "utf8"));
-      // A killed process is in its group until init has reaped it.
-      await until("the plugin's processes to be gone", () => !groupExists(group));
-      await writeFile(join(directory, "gate"), "");
-      await pod.stop();
-      await pod.remove();
-    });
-
     test("of version 1.1.0 collects garbage after a start, and is told of the pods that live", async () => {
       const note = `printf '%s' "$input" > gc.new; mv gc.new gc`;
       const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; GC) ${note} ;; esac`;
@@ -131,12 +84,3 @@ await withOwnEngine(import.meta.url, [], () => {
     });
   });
 });
-
-function groupExists(group: number): boolean {
-  try {
-    return process.kill(-group, 0);
-  } catch (error) {
-    assert.equal((error as NodeJS.ErrnoException).code, "ESRCH");
-    return false;
-  }
-}

@@ -25,6 +25,9 @@ export type ChainPlugin = (typeof chain)[number];
 /** `late`: the plugin does its work, and fails then. `once`: only the first time. `wait`: until it is told to go on. */
 export type PluginFault = "fail" | "late" | "once" | "garbage" | "hang" | "wait";
 
+/** Each look takes some programs. */
+const holdingsEveryMs = 250;
+
 export const subnets = {
   cni: { ipv4: "10.181.0", ipv6: "fd00:181::" },
   kubenet: { ipv4: "10.182.0", ipv6: "fd00:182::" },
@@ -74,7 +77,7 @@ export class NetworkNode implements AsyncDisposable {
     // Also the links of containers of test files that ran in these namespaces before.
     await until(
       "links of earlier pods to be gone",
-      async () => !(await this.holdings()).some((line) => line.startsWith("link veth")),
+      async () => !(await linkNames()).some((name) => name.startsWith("veth")),
     ).catch(() => undefined);
     this.clean = await this.holdings();
   }
@@ -215,10 +218,9 @@ export class NetworkNode implements AsyncDisposable {
   /** The kernel takes away the links of a namespace that died a moment later. */
   async assertClean(): Promise<void> {
     const expected = JSON.stringify(this.clean);
-    await until(
-      "everything to be gone",
-      async () => JSON.stringify(await this.holdings()) === expected,
-    ).catch(() => undefined);
+    await until("everything to be gone", async () => JSON.stringify(await this.holdings()) === expected, {
+      everyMs: holdingsEveryMs,
+    }).catch(() => undefined);
     assert.deepEqual(await this.holdings(), this.clean);
   }
 
@@ -315,9 +317,9 @@ async function groupOf(pid: string): Promise<number> {
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
 }
 
+/** That of these namespaces is mounted there. */
 async function linkNames(): Promise<readonly string[]> {
-  const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
-  return links.map(({ ifname }) => ifname);
+  return readdir("/sys/class/net");
 }
 
 async function filesIn(directory: string): Promise<readonly string[]> {

@@ -50,6 +50,7 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     const { image_ref } = await cri.PullImage({ image: { image: reference } });
     const { image } = await cri.ImageStatus({ image: { image: reference } });
     assert.equal(image?.id, image_ref);
+    assert.equal(image.pinned, false, "what was pulled may be collected");
     assert.deepEqual(image.repo_tags, [reference]);
     assert.deepEqual(image.repo_digests, [`${repository}@${digest}`]);
     const { images } = await cri.ListImages({ filter: { image: { image: reference } } });

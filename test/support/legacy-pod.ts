@@ -9,11 +9,17 @@ export interface LegacyPod {
   /** Ids. */
   readonly sandbox: string;
   readonly container: string;
+  /** Where its log is to be: dockershim and cri-dockerd put a link there. */
+  readonly log: string;
 }
 
 /** A running sandbox with a running container: names, labels and modes of both programs. */
-export async function makeLegacyPod(bed: TestBed): Promise<LegacyPod> {
+export async function makeLegacyPod(
+  bed: TestBed,
+  command: readonly string[] = ["sleep", "1000"],
+): Promise<LegacyPod> {
   const name = bed.newName("old");
+  const log = join(bed.directory, name, "0.log");
   const uid = `uid-${name}`;
   const kubelet = {
     [runLabel]: bed.run,
@@ -35,17 +41,20 @@ export async function makeLegacyPod(bed: TestBed): Promise<LegacyPod> {
   await startContainer(sandbox);
   const container = await createContainer(`k8s_web_${name}_old-ns_${uid}_7`, {
     Image: bed.image,
-    Entrypoint: ["sleep", "1000"],
+    Entrypoint: command,
     Labels: {
       ...kubelet,
       "io.kubernetes.container.name": "web",
       "io.kubernetes.docker.type": "container",
       "io.kubernetes.sandbox.id": sandbox,
-      "io.kubernetes.container.logpath": join(bed.directory, `${name}.log`),
+      "io.kubernetes.container.logpath": log,
       "annotation.io.kubernetes.container.hash": "abcd",
     },
-    HostConfig: { NetworkMode: `container:${sandbox}`, IpcMode: `container:${sandbox}` },
+    HostConfig: {
+      ...{ NetworkMode: `container:${sandbox}`, IpcMode: `container:${sandbox}` },
+      LogConfig: { Type: "json-file", Config: {} },
+    },
   });
   await startContainer(container);
-  return { name, sandbox, container };
+  return { name, sandbox, container, log };
 }

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** Long enough for a machine that is busy with other things. */
 const timeoutMs = 90_000;
-const pollMs = 50;
 
 /**
  * The first result of `look` that is not undefined or false; throws when the time is over, saying what was
@@ -12,12 +11,13 @@ const pollMs = 50;
 export async function until<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,
+  { everyMs = 50 }: { readonly everyMs?: number } = {},
 ): Promise<T> {
   const end = Date.now() + timeoutMs;
   for (;;) {
     const result = await look();
     if (result !== undefined && result !== false) return result;
     if (Date.now() > end) throw new Error(`waited in vain: ${what}`);
-    await sleep(pollMs);
+    await sleep(everyMs);
   }
 }
