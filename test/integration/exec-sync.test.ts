@@ -80,20 +80,4 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
     if (isEngineElsewhere) return;
     assert.deepEqual((await commandLines(id)).toSorted(), before.toSorted());
   });
-
-  test("a caller that leaves ends the process, too", async () => {
-    const mark = `8${String(process.pid)}`;
-    const leaver = new AbortController();
-    const call = bed.shim.cri.ExecSync(
-      { container_id: id, cmd: ["sh", "-c", `sleep ${mark} & sleep ${mark}`], timeout: "0" },
-      { signal: leaver.signal },
-    );
-    const running = async () =>
-      (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`)).length;
-    await until("both to run", async () => (await running()) === 2);
-    leaver.abort();
-    await rejectsWith(call, "CANCELLED");
-    if (isEngineElsewhere) return;
-    await until("both to be gone", async () => (await running()) === 0);
-  });
 });

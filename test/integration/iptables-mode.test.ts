@@ -98,25 +98,6 @@ await inNamespaces(import.meta.url, ["iptables-nft", "iptables-legacy", "flock",
     });
   }
 
-  test("rules are ensured once, also after they were deleted, and refused with iptables' own words", async () => {
-    const iptables = await new HostIptables({ mode: "auto", log: recordingLog() }).chosen(never);
-    const rule = {
-      table: "filter",
-      chain: "FORWARD",
-      words: ["-m", "comment", "--comment", "two words", "-j", "ACCEPT"],
-    } as const;
-    for (const family of ["ipv4", "ipv6"] as const) {
-      assert.equal(await iptables.ensureRule(family, rule, never), true);
-      assert.equal(await iptables.ensureRule(family, rule, never), false);
-      await command(family === "ipv4" ? "iptables" : "ip6tables", "-D", "FORWARD", ...rule.words);
-      assert.equal(await iptables.ensureRule(family, rule, never), true);
-      assert.equal(await iptables.policy(family, "FORWARD", never), "ACCEPT");
-    }
-    await assert.rejects(iptables.restore("ipv4", "*nat\n-A NO-SUCH -j ACCEPT\nCOMMIT\n", never), {
-      kind: "unknown",
-    });
-  });
-
   for (const backend of backends) {
     const other = backend === "nft" ? "legacy" : "nft";
     describe(`--iptables-mode=${backend}`, () => {

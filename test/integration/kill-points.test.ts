@@ -37,48 +37,29 @@ interface Subject {
   readonly containerId?: string;
 }
 
-interface Scenario {
-  readonly name: string;
-  readonly prepare: "nothing" | "pod" | "created" | "running";
-  readonly call: (node: NetworkNode, subject: Subject) => Promise<unknown>;
-}
+type Call = (node: NetworkNode, subject: Subject) => Promise<unknown>;
+type Scenario = readonly [name: string, prepare: "nothing" | "pod" | "created" | "running", call: Call];
 
 const scenarios: readonly Scenario[] = [
-  {
-    name: "RunPodSandbox",
-    prepare: "nothing",
-    call: ({ cri }, { config }) => cri.RunPodSandbox({ config }),
-  },
-  {
-    name: "CreateContainer",
-    prepare: "pod",
-    call: async (_node, { pod }) => pod?.create({ command: counting }),
-  },
-  {
-    name: "StartContainer",
-    prepare: "created",
-    call: ({ cri }, { containerId = "" }) => cri.StartContainer({ container_id: containerId }),
-  },
-  {
-    name: "StopContainer",
-    prepare: "running",
-    call: ({ cri }, { containerId = "" }) => cri.StopContainer({ container_id: containerId, timeout: "5" }),
-  },
-  {
-    name: "RemoveContainer",
-    prepare: "running",
-    call: ({ cri }, { containerId = "" }) => cri.RemoveContainer({ container_id: containerId }),
-  },
-  {
-    name: "StopPodSandbox",
-    prepare: "running",
-    call: async (_node, { pod }) => pod?.stop(),
-  },
-  {
-    name: "RemovePodSandbox",
-    prepare: "running",
-    call: async (_node, { pod }) => pod?.remove(),
-  },
+  ["RunPodSandbox", "nothing", ({ cri }, { config }) => cri.RunPodSandbox({ config })],
+  ["CreateContainer", "pod", async (_node, { pod }) => pod?.create({ command: counting })],
+  [
+    "StartContainer",
+    "created",
+    ({ cri }, { containerId = "" }) => cri.StartContainer({ container_id: containerId }),
+  ],
+  [
+    "StopContainer",
+    "running",
+    ({ cri }, { containerId = "" }) => cri.StopContainer({ container_id: containerId, timeout: "5" }),
+  ],
+  [
+    "RemoveContainer",
+    "running",
+    ({ cri }, { containerId = "" }) => cri.RemoveContainer({ container_id: containerId }),
+  ],
+  ["StopPodSandbox", "running", async (_node, { pod }) => pod?.stop()],
+  ["RemovePodSandbox", "running", async (_node, { pod }) => pod?.remove()],
 ];
 
 await withOwnEngine(import.meta.url, [], () => {
@@ -108,7 +89,8 @@ await withOwnEngine(import.meta.url, [], () => {
       const tried = new Set<string>();
 
       for (const scenario of scenarios) {
-        test(`${scenario.name}, killed before each step`, async (context) => {
+        const [name] = scenario;
+        test(`${name}, killed before each step`, async (context) => {
           const recorded = await stepsOf(scenario);
           assert.ok(recorded.length > 1, recorded.join("\n"));
           const milestones = [...recorded.keys()].filter(
@@ -118,11 +100,11 @@ await withOwnEngine(import.meta.url, [], () => {
           const chosen = long
             ? [...recorded.keys()]
             : milestones.filter((_, index) => milestones.length < 5 || index % 3 === 0);
-          if (scenario.name === "StopPodSandbox") for (const step of recorded) tried.add(kindOf(step));
+          if (name === "StopPodSandbox") for (const step of recorded) tried.add(kindOf(step));
           assert.notEqual(chosen.length, 0);
           context.diagnostic(`${String(chosen.length)} of ${String(recorded.length)} steps`);
           for (const index of chosen) {
-            const at = `before step ${String(index)} of ${scenario.name}, ${recorded[index] ?? ""}`;
+            const at = `before step ${String(index)} of ${name}, ${recorded[index] ?? ""}`;
             await killBefore(scenario, index);
             await assertCompleteOrGone(at);
             await assertNothingLeft();
@@ -152,7 +134,7 @@ await withOwnEngine(import.meta.url, [], () => {
       }
 
       /** The steps of a call that is not killed. */
-      async function stepsOf({ prepare, call }: Scenario): Promise<readonly string[]> {
+      async function stepsOf([, prepare, call]: Scenario): Promise<readonly string[]> {
         const subject = await makeSubject(prepare);
         await giveOrder("record");
         await call(node, subject);
@@ -162,7 +144,7 @@ await withOwnEngine(import.meta.url, [], () => {
         return steps;
       }
 
-      async function killBefore({ prepare, call }: Scenario, index: number): Promise<void> {
+      async function killBefore([, prepare, call]: Scenario, index: number): Promise<void> {
         const subject = await makeSubject(prepare);
         await giveOrder(String(index));
         const answered = call(node, subject).then(
@@ -186,7 +168,7 @@ await withOwnEngine(import.meta.url, [], () => {
         await rm(join(orders, "order"), { force: true });
       }
 
-      async function makeSubject(prepare: Scenario["prepare"]): Promise<Subject> {
+      async function makeSubject(prepare: Scenario[1]): Promise<Subject> {
         const config = node.podConfig(dns());
         await mkdir(config.log_directory ?? "", { recursive: true });
         if (prepare === "nothing") return { config };

@@ -121,18 +121,4 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     assert.equal(await pod.shell(id, "cat /proc/sys/kernel/shm_rmid_forced"), "1");
     assert.equal(await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), here);
   });
-
-  test("an unknown runtime handler is refused, the engine's runtimes are accepted and echoed", async () => {
-    const config = bed.podConfig();
-    await rejectsWith(
-      bed.shim.cri.RunPodSandbox({ config, runtime_handler: "no-such-handler" }),
-      "INVALID_ARGUMENT",
-      /no-such-handler/,
-    );
-    const { runtime_handlers } = await bed.shim.cri.Status({});
-    const names = runtime_handlers.map(({ name }) => name);
-    assert.ok(names.includes("") && names.includes("runc"), names.join());
-    await using pod = await bed.runPod(bed.shim.cri, {}, "runc");
-    assert.equal((await pod.status()).runtime_handler, "runc");
-  });
 });

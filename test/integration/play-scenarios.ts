@@ -76,6 +76,17 @@ export function playScenarios(server: () => PlayServer, { whole = true } = {}): 
     return exit;
   }
 
+  /** A directory of the engine's host that pods mount at /data; `at` is where this process finds a file of it. */
+  async function dataDirectory(): Promise<{ volume: string; mount: string; at: (file: string) => string }> {
+    const directory = await server().newDirectory();
+    await mkdir(onEngineHost(directory), { recursive: true });
+    return {
+      volume: `volumes: [{name: data, hostPath: {path: ${directory}, type: Directory}}]`,
+      mount: "volumeMounts: [{name: data, mountPath: /data}]",
+      at: (file) => onEngineHost(join(directory, file)),
+    };
+  }
+
   /** Starts play, which is ended after the test at the latest. */
   function attach(t: TestContext, ...argv: readonly string[]): CommandProcess {
     const process = CommandProcess.start(["play", `--endpoint=${server().endpoint}`, ...argv]);
@@ -188,9 +199,7 @@ spec:
   });
 
   test("init containers and sidecars: in order, and a sidecar ends after the last container", async (t) => {
-    const directory = await server().newDirectory();
-    await mkdir(onEngineHost(directory), { recursive: true });
-    const mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    const { volume, mount, at } = await dataDirectory();
     const path = await manifest(
       t,
       `
@@ -200,7 +209,7 @@ metadata: {name: order-RUN}
 spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 10
-  volumes: [{name: data, hostPath: {path: ${directory}, type: Directory}}]
+  ${volume}
   initContainers:
   - {name: first, image: IMAGE, command: [sh, -c, "echo first >> /data/log"], ${mount}}
   - name: side
@@ -215,17 +224,12 @@ spec:
     );
     const exit = await play(path);
     assert.equal(exit.code, 0, exit.stderr);
-    assert.equal(
-      await readFile(onEngineHost(join(directory, "log")), "utf8"),
-      "first\nside\nsecond\nmain\nend\n",
-    );
+    assert.equal(await readFile(at("log"), "utf8"), "first\nside\nsecond\nmain\nend\n");
     assert.equal((await present("order")).phase, "Succeeded");
   });
 
   test("an init container runs once when another play takes the pod", async (t) => {
-    const directory = await server().newDirectory();
-    await mkdir(onEngineHost(directory), { recursive: true });
-    const mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    const { volume, mount, at } = await dataDirectory();
     const path = await manifest(
       t,
       `
@@ -234,7 +238,7 @@ kind: Pod
 metadata: {name: taken-RUN}
 spec:
   terminationGracePeriodSeconds: 1
-  volumes: [{name: data, hostPath: {path: ${directory}, type: Directory}}]
+  ${volume}
   initContainers:
   - name: once
     image: IMAGE
@@ -244,12 +248,12 @@ spec:
 `,
     );
     const first = attach(t, path);
-    const log = onEngineHost(join(directory, "log"));
+    const log = at("log");
     await until("it runs", () => readFile(log, "utf8").catch(() => undefined));
     await first.end("SIGKILL");
     const [second, third] = [attach(t, path), attach(t, path)];
     // A play that has lost the pod sees it when something happens in the pod.
-    await writeFile(onEngineHost(join(directory, "go")), "");
+    await writeFile(at("go"), "");
     const [lost, other] = await Promise.race([
       second.exited.then((exit) => [exit, third] as const),
       third.exited.then((exit) => [exit, second] as const),

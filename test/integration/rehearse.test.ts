@@ -17,6 +17,7 @@ import {
 } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { builtMain } from "../../scripts/setup/paths.mjs";
+import { type RecordedCall, recordingOf } from "../support/recording-text.js";
 import { runProgram } from "../support/shim-process.js";
 import { long, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -34,15 +35,8 @@ const criDockerdVersion = { runtime_name: "docker", runtime_api_version: "v1" };
  * `webStatus`: what the server said of the first one.
  */
 function recordingText(webStatus: object = {}): string {
-  const header = {
-    ...{ format: "dockershim-recording", version: 1, startedAt: "2026-01-01T00:00:00Z" },
-    server: criDockerdVersion,
-    node: { kernel: "6.1", architecture: "x64", cpus: 2, memoryBytes: 1 },
-  };
-  const calls: object[] = [];
-  const add = (rpc: string, request: object, response: object): void => {
-    calls.push({ at: calls.length, ms: 1, rpc, request, response });
-  };
+  const calls: RecordedCall[] = [];
+  const add = (...call: RecordedCall): void => void calls.push(call);
   for (const [name, network] of [
     ["web", 0],
     ["proxy", 2],
@@ -94,8 +88,7 @@ function recordingText(webStatus: object = {}): string {
     {},
     { items: [{ ...status, annotations, network: undefined, linux: undefined }, { id: idOf("older") }] },
   );
-  const lines = [header, ...calls, { end: true, calls: calls.length, dropped: 0, reason: "stopped" }];
-  return lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  return recordingOf(calls, criDockerdVersion);
 }
 
 interface Verdict {

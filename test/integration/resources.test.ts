@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/domain/cri.js";
 import { NamespaceMode } from "../../src/domain/cri.js";
-import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
@@ -206,21 +205,5 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     const lowest = Number(await readFile("/proc/self/oom_score_adj", "utf8"));
     const sandbox = await scoreOf(pod.id);
     assert.ok(sandbox === -998 || sandbox >= lowest, String(sandbox));
-  });
-
-  test("unified settings are refused on cgroup version 1, and applied on version 2", async () => {
-    const resources = { unified: { "memory.high": String(32 * mebibyte) } };
-    if (v2 && isEngineElsewhere) {
-      await rejectsWith(
-        pod.start(settings(resources)),
-        "UNIMPLEMENTED",
-        /cgroup of the container is out of reach/,
-      );
-    } else if (v2) {
-      const id = await pod.start(settings(resources));
-      assert.equal(await read(id, "memory", "memory.high"), String(32 * mebibyte));
-    } else {
-      await rejectsWith(pod.start(settings(resources)), "INVALID_ARGUMENT", /unified/);
-    }
   });
 });

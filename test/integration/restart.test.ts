@@ -60,15 +60,6 @@ describe("restart", { skip: await reasonToSkip() }, () => {
     await second.stop();
   });
 
-  test("SIGHUP changes nothing", async () => {
-    const shim = await bed.startShim();
-    shim.signal("SIGHUP");
-    await shim.cri.Version({});
-    shim.signal("SIGHUP");
-    assert.equal((await shim.cri.Version({})).runtime_name, "docker");
-    assert.equal((await shim.stop()).code, 0);
-  });
-
   /** Starts a second one; the line that it says. */
   async function secondOf(own: {
     readonly stateDirectory?: string;

@@ -6,23 +6,30 @@ export interface RecordedRequests {
   readonly container: ContainerConfig;
 }
 
+export type RecordedCall = readonly [rpc: string, request: object, response: object];
+
 export function recordingText(pods: readonly RecordedRequests[]): string {
-  const header = {
-    ...{ format: "dockershim-recording", version: 1, startedAt: "2026-01-01T00:00:00Z", server: {} },
-    node: { kernel: "6.1", architecture: "x64", cpus: 2, memoryBytes: 1 },
-  };
-  const calls: object[] = [];
-  const add = (rpc: string, request: object, response: object): void => {
-    calls.push({ at: calls.length, ms: 1, rpc, request, response });
-  };
-  for (const [number, { sandbox, container }] of pods.entries()) {
-    const [sandboxId, containerId] = [`sandbox-${number}`, `container-${number}`];
-    add("RunPodSandbox", { config: sandbox }, { pod_sandbox_id: sandboxId });
-    const request = { pod_sandbox_id: sandboxId, config: container };
-    add("CreateContainer", request, { container_id: containerId });
-    add("StartContainer", { container_id: containerId }, {});
-  }
-  const lines = [header, ...calls, { end: true, calls: calls.length, dropped: 0, reason: "stopped" }];
+  const calls = pods.flatMap(({ sandbox, container }, number): RecordedCall[] => {
+    const [pod_sandbox_id, container_id] = [`sandbox-${number}`, `container-${number}`];
+    return [
+      ["RunPodSandbox", { config: sandbox }, { pod_sandbox_id }],
+      ["CreateContainer", { pod_sandbox_id, config: container }, { container_id }],
+      ["StartContainer", { container_id }, {}],
+    ];
+  });
+  return recordingOf(calls);
+}
+
+/** Of a server that answers Version like that. */
+export function recordingOf(calls: readonly RecordedCall[], server: object = {}): string {
+  const lines = [
+    {
+      ...{ format: "dockershim-recording", version: 1, startedAt: "2026-01-01T00:00:00Z", server },
+      node: { kernel: "6.1", architecture: "x64", cpus: 2, memoryBytes: 1 },
+    },
+    ...calls.map(([rpc, request, response], at) => ({ at, ms: 1, rpc, request, response })),
+    { end: true, calls: calls.length, dropped: 0, reason: "stopped" },
+  ];
   return lines.map((line) => `${JSON.stringify(line, bytesAsBase64)}\n`).join("");
 }
 
