@@ -97,9 +97,8 @@ describe("encodeCheckpoint()", () => {
     ...{ version: "v1", name, namespace: "n", data },
   });
 
-  test("hashes an empty list as none", () => {
-    assert.equal(textOf(checkpoint({ portMappings: [] })), textOf(checkpoint({})));
-  });
+  test("hashes an empty list as none", () =>
+    assert.equal(textOf(checkpoint({ portMappings: [] })), textOf(checkpoint({}))));
 
   test("escapes as Go 1.15 did", () => {
     const name = '"\\\b\f\n\r\t\u0001\u007f<>&\u2028\u2029/é😀\\b\\fd800';
@@ -186,13 +185,12 @@ describe("decodeCheckpoint() is as tolerant as Go where nothing can be misread",
       signed(unknown, [{ ...mapping, protocol: "x" }]),
       [{ protocol: "tcp", containerPort: 80, hostPort: 8080 }],
     ],
-  ] as const) {
+  ] as const)
     test(name, () => {
       const result = decodeText(file);
       assert.ok(result.kind === "checkpoint");
       if (portMappings !== undefined) assert.deepEqual(result.checkpoint.data.portMappings, portMappings);
     });
-  }
 });
 
 describe("any checkpoint, any bytes", () => {
@@ -214,14 +212,13 @@ describe("any checkpoint, any bytes", () => {
       return { version: "v1", name, namespace, data };
     });
 
-  test("decodeCheckpoint() gives back what encodeCheckpoint() wrote", () => {
+  test("decodeCheckpoint() gives back what encodeCheckpoint() wrote", () =>
     fc.assert(
       fc.property(anyCheckpoint, (checkpoint) => {
         const expected = { kind: "checkpoint", checkpoint, flavour: "dockershim" };
         assert.deepEqual(decodeCheckpoint(encodeCheckpoint(checkpoint)), expected);
       }),
-    );
-  });
+    ));
 
   test("decodeCheckpoint() never accepts changed data after bytes were changed, removed or doubled", () => {
     const bytesIn = fc.uint8Array({ maxLength: 20 });
@@ -240,9 +237,9 @@ describe("any checkpoint, any bytes", () => {
   test("decodeCheckpoint() answers for any bytes and any JSON", () => {
     const json = fc.json().map((one) => utf8.encode(one));
     fc.assert(
-      fc.property(fc.oneof(fc.uint8Array({ maxLength: 200 }), json), (bytes) => {
-        assert.equal(decodeCheckpoint(bytes).kind, "corrupt");
-      }),
+      fc.property(fc.oneof(fc.uint8Array({ maxLength: 200 }), json), (bytes) =>
+        assert.equal(decodeCheckpoint(bytes).kind, "corrupt"),
+      ),
       { numRuns: 2000 },
     );
   });

@@ -184,7 +184,7 @@ describe("corrupt checkpoints", () => {
     },
     "a FIFO": (path) => run("mkfifo", [path]),
   };
-  for (const [name, make] of Object.entries(kinds)) {
+  for (const [name, make] of Object.entries(kinds))
     test(`${name}: moved to the quarantine, reported once, not there for get() and list()`, async () => {
       await using at = await setUp({ now: () => 0 });
       await make(join(at.own, id));
@@ -204,7 +204,6 @@ describe("corrupt checkpoints", () => {
       await at.store.put(id, checkpoint);
       assert.deepEqual(await at.store.get(id), checkpoint);
     });
-  }
 
   test("remove() and put() save a corrupt file too", async () => {
     await using at = await setUp();

@@ -57,7 +57,7 @@ describe("repairFiles() with an engine", () => {
       twoPorts,
     ],
     ["leaves a file whose sandbox the engine does not have", "{", [], "none", "{"],
-  ] as const) {
+  ] as const)
     test(name, async () => {
       await using here = await place(before === undefined ? {} : { [idOf("a")]: before });
       const [repaired] = await repairFiles([here.directory], {
@@ -70,7 +70,6 @@ describe("repairFiles() with an engine", () => {
       if (source === "none") assert.match(repaired.note ?? "", /no such sandbox/);
       else if (before !== undefined) assert.equal(await readFile(repaired.quarantined ?? "", "utf8"), before);
     });
-  }
 
   test("writes none for a sandbox whose checkpoint is in another directory, corrupt ones included", async () => {
     await using here = await place({});

@@ -61,11 +61,10 @@ describe("the completion of bash", { skip: !has("bash") }, () => {
     ["dockershim migrate plan --to c", ["cri-dockerd"]],
     ["dockershim migrate check --to c", ["cri-dockerd", "containerd", "cri-o"]],
   ];
-  for (const [line, expected] of cases) {
+  for (const [line, expected] of cases)
     test(`of "${line}" is ${expected.join(", ") || "nothing"}`, async () => {
       assert.deepEqual([...(await complete(line))].sort(), [...expected].sort());
     });
-  }
 
   test("has no hidden commands and flags", async () => {
     const commands = await complete("dockershim ");
@@ -79,11 +78,10 @@ describe("the completion of fish", { skip: !has("fish") }, () => {
     ["dockershim pod p", ["port-forward\tforward local ports to a pod", "ps\tlist pods"]],
     ["dockershim pod ps -o j", ["json\thow the list is printed"]],
     ["dockershim play my", ["my pod.yaml"]],
-  ] as const) {
+  ] as const)
     test(`of "${line}"`, async () => {
       assert.deepEqual(await inShell("fish", `complete -C '${line}'`), expected);
     });
-  }
 });
 
 describe("the completion of zsh", { skip: !has("zsh") }, () => {
@@ -97,11 +95,10 @@ describe("the completion of zsh", { skip: !has("zsh") }, () => {
     ["dockershim completion ", ["bash", "zsh", "fish"]],
     ["dockershim play ", ["files"]],
     ["dockershim pod exec web -- ", ["default"]],
-  ] as const) {
+  ] as const)
     test(`of "${line}"`, async () => {
       const list = words(line);
       const call = `words=(${list.join(" ")}); CURRENT=${list.length}; _dockershim`;
       assert.deepEqual(await inShell("zsh", `${stubs}\n${call}; true`), expected);
     });
-  }
 });

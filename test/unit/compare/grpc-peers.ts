@@ -24,9 +24,7 @@ export const method = (name: string): string => `/test.Service/${name}`;
 /** A directory that is removed with the test. */
 export function temporaryDirectory(t: { after(work: () => void): void }): string {
   const directory = mkdtempSync(join(tmpdir(), "shadow-"));
-  t.after(() => {
-    rmSync(directory, { recursive: true, force: true });
-  });
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
 
@@ -58,19 +56,15 @@ export async function startEchoServer(socket: string): Promise<{ stop(): void }>
     answer({ code: status.NOT_FOUND, details: 'no such pod "ü%": gone', metadata });
   });
   unary("Hang", () => undefined);
-  unary("Large", (call, answer) => {
-    answer(null, Buffer.alloc(Number(call.request.toString()), "x"));
-  });
-  await new Promise<void>((resolve, reject) => {
+  unary("Large", (call, answer) => answer(null, Buffer.alloc(Number(call.request.toString()), "x")));
+  await new Promise<void>((resolve, reject) =>
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
       if (error === null) resolve();
       else reject(error);
-    });
-  });
+    }),
+  );
   return {
-    stop: () => {
-      server.forceShutdown();
-    },
+    stop: () => server.forceShutdown(),
   };
 }
 
@@ -112,11 +106,9 @@ export function callUnary(
         answered = { error, bytes };
       },
     );
-    call.on("status", ({ metadata: trailers }) => {
-      setImmediate(() => {
-        resolve({ error: answered?.error ?? null, bytes: answered?.bytes, trailers });
-      });
-    });
+    call.on("status", ({ metadata: trailers }) =>
+      setImmediate(() => resolve({ error: answered?.error ?? null, bytes: answered?.bytes, trailers })),
+    );
     if (cancel) setTimeout(() => call.cancel(), 50);
   });
 }
@@ -127,9 +119,7 @@ export function callStream(client: Client, name: string, request: Buffer): Promi
     const call = client.makeServerStreamRequest(method(name), bytesAsTheyAre, bytesAsTheyAre, request);
     call.on("data", (bytes: Buffer) => received.push(bytes));
     call.on("error", reject);
-    call.on("end", () => {
-      resolve(received);
-    });
+    call.on("end", () => resolve(received));
   });
 }
 
@@ -142,9 +132,7 @@ export async function startCriServer(
 ): Promise<string> {
   const socket = join(temporaryDirectory(t), "s");
   const server = await serveCri(socket, handlers);
-  t.after(() => {
-    server.stop();
-  });
+  t.after(() => server.stop());
   return socket;
 }
 
@@ -166,16 +154,14 @@ export async function serveCri(
       "unary",
     );
   }
-  await new Promise<void>((resolve, reject) => {
+  await new Promise<void>((resolve, reject) =>
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
       if (error === null) resolve();
       else reject(error);
-    });
-  });
+    }),
+  );
   return {
-    stop: () => {
-      server.forceShutdown();
-    },
+    stop: () => server.forceShutdown(),
   };
 }
 

@@ -98,19 +98,15 @@ describe("migrate check of engine and sockets", () => {
     };
     const report = await check(t, { engine, inspectMs: 20 });
     const found = report.findings.filter(({ id }) => id === "container-not-inspected");
-    assert.deepEqual(
-      found.map(({ level, subject }) => [level, subject]),
-      [["change", "container k8s_POD_stuck_ns_uid-stuck_0"]],
-    );
+    const rows = found.map(({ level, subject }) => [level, subject]);
+    assert.deepEqual(rows, [["change", "container k8s_POD_stuck_ns_uid-stuck_0"]]);
     assert.match(found[0]?.text ?? "", /not finished after/);
     assert.match(found[0]?.next ?? "", /^docker inspect a2/);
-    assert.deepEqual(
-      report.pods.map(({ name, state }) => [name, state]),
-      [
-        ["stuck", "running"],
-        ["web", "running"],
-      ],
-    );
+    const seen = report.pods.map(({ name, state }) => [name, state]);
+    assert.deepEqual(seen, [
+      ["stuck", "running"],
+      ["web", "running"],
+    ]);
     assert.ok(!idsOf(report).includes("pod-without-sandbox"));
   });
 

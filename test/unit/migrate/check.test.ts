@@ -21,10 +21,8 @@ describe("migrate check", () => {
     const report = await check(t, { tree, engine: engineWith(pod({ name: "web", id: "a1" })) });
     assert.deepEqual(report.summary.counts, { ok: 1, note: 5, change: 0, restart: 0, blocked: 0, lost: 0 });
     assert.equal(report.summary.exitCode, 0);
-    assert.deepEqual(
-      report.pods.map(({ verdict, network, findings }) => [verdict, network, findings]),
-      [["adopted as it is", "cni", ["pod-log-link"]]],
-    );
+    const rows = report.pods.map(({ verdict, network, findings }) => [verdict, network, findings]);
+    assert.deepEqual(rows, [["adopted as it is", "cni", ["pod-log-link"]]]);
   });
 
   for (const [flags, lacks] of [
@@ -211,19 +209,16 @@ describe("migrate check", () => {
       "docker-socket",
       { "/etc/kubernetes/manifests/a.yaml": mount },
     ],
-  ] as readonly (readonly [string, string, string, NodeTree, CheckRule?])[]) {
+  ] as readonly (readonly [string, string, string, NodeTree, CheckRule?])[])
     test(`${what}: ${level} ${id}, with a next step`, async (t) => {
       const { tree = kubeadm130 } = rule;
       const { findings } = await check(t, { ...rule, tree: { ...tree, ...files } });
       const found = findings.filter((finding) => finding.id === id);
-      assert.deepEqual(
-        found.map((finding) => finding.level),
-        [level],
-      );
+      const levels = found.map((finding) => finding.level);
+      assert.deepEqual(levels, [level]);
       assert.ok(level === "note" || found[0]?.next !== "");
       assert.notEqual(found[0]?.source, "");
     });
-  }
 
   test("pods of this program, while the kubelet's files name another runtime, are half migrated", async (t) => {
     const engine = engineWith(pod({ name: "web", id: "a1", isOurs: true }));
@@ -257,10 +252,8 @@ describe("migrate check of nodes with other networks", () => {
     };
     const engine = engineWith(pod({ name: "web", id: "a1" }));
     const report = await check(t, { tree, engine, version: "1.23.17" });
-    assert.deepEqual(
-      report.pods.map(({ maker, network, verdict }) => [maker, network, verdict]),
-      [["dockershim", "kubenet", "adopted as it is"]],
-    );
+    const rows = report.pods.map(({ maker, network, verdict }) => [maker, network, verdict]);
+    assert.deepEqual(rows, [["dockershim", "kubenet", "adopted as it is"]]);
     assert.equal(report.summary.exitCode, 0, JSON.stringify(report.findings));
     assert.match(textOf(report, "network-plugin"), /pods have: kubenet; no network in/);
     const away = await check(t, { tree, engine, version: "1.23.17", target: "containerd" });
@@ -285,10 +278,8 @@ describe("migrate check of nodes with other networks", () => {
     for (const networkMode of ["default", "bridge"]) {
       const engine = engineWith(pod({ name: "web", id: "a1", sandbox: { networkMode } }));
       const report = await check(t, { tree: noop123, engine, version: "1.23.17" });
-      assert.deepEqual(
-        report.pods.map(({ network, verdict, findings }) => [network, verdict, findings]),
-        [["docker", "adopted as it is", ["pod-without-checkpoint"]]],
-      );
+      const rows = report.pods.map(({ network, verdict, findings }) => [network, verdict, findings]);
+      assert.deepEqual(rows, [["docker", "adopted as it is", ["pod-without-checkpoint"]]]);
       assert.equal(report.summary.exitCode, 0, JSON.stringify(report.findings));
       assert.equal(report.kubelet.runtime, "dockershim-in-tree");
     }

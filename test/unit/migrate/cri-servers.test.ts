@@ -20,7 +20,7 @@ for (const [unit, runtime] of [
   ["cri-dockerd.service", "cri-dockerd"],
   ["containerd.service", "containerd"],
   ["relay.service", "unknown"],
-] as const) {
+] as const)
   test(`a socket that a process of ${unit} listens on is that of ${runtime}`, async (t) => {
     const root = await makeNode(t, {
       ...goldenNode("old-socket-name-1.24").tree,
@@ -30,7 +30,6 @@ for (const [unit, runtime] of [
     });
     assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime);
   });
-}
 
 test("the process of a socket is found among those of a busy node", async (t) => {
   const others = "0000000000000000: 00000003 00000000 00000000 0001 03 12345678\n".repeat(20_000);
@@ -46,7 +45,7 @@ for (const [unit, id] of [
   ["kubelet.service", undefined],
   ["kubelet@blue.service", "kubelet-elsewhere"],
   ["session-3.scope", "kubelet-elsewhere"],
-] as const) {
+] as const)
   test(`a kubelet that runs in ${unit} is ${id ?? "that of its unit"}`, async (t) => {
     const root = await makeNode(t, {
       ...goldenNode("kubeadm-1.30").tree,
@@ -54,7 +53,6 @@ for (const [unit, id] of [
     });
     assert.equal(unknownStart(await factsOf(root, "1.30.1"))?.id, id);
   });
-}
 
 test("a kubelet in a container is in no service, also beside cgroup version 1", async (t) => {
   const root = await makeNode(t, {
@@ -90,12 +88,11 @@ for (const [what, tree] of [
     "a link to it",
     { "/opt/dockershim/bin/dockershim": { linkTo: "/usr/bin/dockershim-1" }, "/usr/bin/dockershim-1": "" },
   ],
-] satisfies readonly (readonly [string, NodeTree])[]) {
+] satisfies readonly (readonly [string, NodeTree])[])
   test(`a unit of this program that starts ${what} is understood`, async (t) => {
     const root = await makeNode(t, { ...goldenNode("dockershim-1.30").tree, ...tree });
     assert.deepEqual(wrappedRuntimes(await factsOf(root, "1.30.1")), []);
   });
-}
 
 for (const [command, names] of [
   ["/usr/bin/kubelet --root-dir=/var/lib/kubelet", "kubelet"],
@@ -107,12 +104,11 @@ for (const [command, names] of [
   ["/bin/sh -c 'systemctl restart kubelet'", "sh systemctl"],
   ["/bin/sh -c 'ls /var/lib/kubelet'", "sh ls"],
   ["/usr/bin/backup /usr/bin/kubelet", "backup"],
-] as const) {
+] as const)
   test(`"${command}" starts ${names}`, () => {
     const words = (splitWords(command) ?? []).map(({ text }) => ({ text }));
     assert.equal(startedPrograms(words).join(" "), names);
   });
-}
 
 test("two enabled units at one socket leave the runtime unknown", async (t) => {
   const root = await makeNode(t, {
@@ -163,7 +159,7 @@ for (const [what, sockets, runtime] of [
     ],
     "unknown",
   ],
-] as const) {
+] as const)
   test(`a socket that was bound to ${what} is that of ${runtime}`, async (t) => {
     const tree: Record<string, NodeTree[string]> = {};
     let lines = "";
@@ -183,7 +179,6 @@ for (const [what, sockets, runtime] of [
     const listener = what === "another directory" ? "unknown" : "program";
     assert.equal(await listenerOf(new NodeFiles(root), "/run/dockershim.sock"), listener);
   });
-}
 
 test("of two units of cri-dockerd at one socket that counts whose process listens", async (t) => {
   const unit =

@@ -70,18 +70,15 @@ describe("the configuration of a kubelet", () => {
     ["a file that is empty", { "/etc/kubelet.d/1.conf": "" }],
     ["a file that does not parse", { "/etc/kubelet.d/1.conf": "a: [1\nb: 2\n" }],
     ["a link that leads nowhere", { "/etc/kubelet.d/1.conf": { linkTo: "/absent" } }],
-  ] as const satisfies readonly (readonly [string, NodeTree])[]) {
+  ] as const satisfies readonly (readonly [string, NodeTree])[])
     test(`${title} of --config-dir blocks, and there is no plan`, async (t) => {
       const node = { ...kubeadm130, ...configDirectory, ...tree };
       const report = await check(t, { tree: node });
       const found = report.findings.filter(({ id }) => id === "kubelet-config-broken");
-      assert.deepEqual(
-        found.map(({ level, source }) => [level, source.replace("/1.conf", "")]),
-        [["blocked", "/etc/kubelet.d"]],
-      );
+      const rows = found.map(({ level, source }) => [level, source.replace("/1.conf", "")]);
+      assert.deepEqual(rows, [["blocked", "/etc/kubelet.d"]]);
       await assert.rejects(planOf(await makeNode(t, node), "1.30.1"), /etc\/kubelet\.d.*correct it first/);
     });
-  }
 
   test("migrate plan edits the file of --config-dir whose endpoint counts", async (t) => {
     const endpoint = "containerRuntimeEndpoint: unix:///var/run/cri-dockerd.sock # cri-dockerd\n";

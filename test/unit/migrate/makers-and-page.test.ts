@@ -25,19 +25,16 @@ describe("the maker of a pod", () => {
       undefined,
       "dockershim or cri-dockerd",
     ],
-  ] as readonly (readonly [string, Partial<PodRule>, readonly [string, string] | undefined, string])[]) {
+  ] as readonly (readonly [string, Partial<PodRule>, readonly [string, string] | undefined, string])[])
     test(`by ${what}: ${maker}`, async (t) => {
       const [program = "none", text = "{"] = checkpoint ?? [];
       const tree = { ...kubeadm130, [`/var/lib/${program}/sandbox/${idOf("a1")}`]: text };
       const engine = engineWith(pod({ name: "a", id: "a1", ...rule }));
       const { pods } = await check(t, { tree, engine });
-      assert.deepEqual(
-        pods.map((one) => [one.name, one.maker]),
-        [["a", maker]],
-      );
+      const rows = pods.map((one) => [one.name, one.maker]);
+      assert.deepEqual(rows, [["a", maker]]);
       assert.notEqual(pods[0]?.evidence, "");
     });
-  }
 });
 
 describe("renderPage()", () => {

@@ -9,10 +9,8 @@ describe("makePlan()", () => {
     const flags = "--container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock";
     const tree = { ...ours, [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="${flags}"\n` };
     const { edits } = await planOf(await makeNode(t, tree), "1.23.0", "dockershim-in-tree");
-    assert.deepEqual(
-      edits.map(({ path, after }) => [path, after]),
-      [[kubeadmFlags, 'KUBELET_KUBEADM_ARGS="--network-plugin=cni"\n']],
-    );
+    const rows = edits.map(({ path, after }) => [path, after]);
+    assert.deepEqual(rows, [[kubeadmFlags, 'KUBELET_KUBEADM_ARGS="--network-plugin=cni"\n']]);
   });
 
   test("the path of the program is one word of ExecStart, whatever is in it", async (t) => {
@@ -76,7 +74,7 @@ describe("makePlan()", () => {
       "cri-dockerd",
       flagsOf(theirs, " --containerd=/run/o.sock"),
     ],
-  ] as const) {
+  ] as const)
     test(`the flag for cAdvisor ${what}`, async (t) => {
       const before = flagsOf(own, flags);
       const root = await makeNode(t, {
@@ -95,7 +93,6 @@ describe("makePlan()", () => {
         plan.edits.map(() => before),
       );
     });
-  }
 
   test("a flag that is not understood is left alone and named", async (t) => {
     const tree = {
@@ -105,10 +102,8 @@ describe("makePlan()", () => {
     };
     const root = await makeNode(t, tree);
     const { edits, notUnderstood } = await planOf(root, "1.30.0");
-    assert.deepEqual(
-      notUnderstood.map(({ place }) => place),
-      [`${kubeadmFlags}:1`],
-    );
+    const places = notUnderstood.map(({ place }) => place);
+    assert.deepEqual(places, [`${kubeadmFlags}:1`]);
     assert.ok(!edits.some(({ path }) => path === kubeadmFlags));
   });
 
@@ -156,8 +151,6 @@ test("an endpoint in a YAML file with too many aliases is left alone and named",
   const aliases = `a: &a [1]\nb: [${"*a, ".repeat(200)}*a]\ncontainerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n`;
   const root = await makeNode(t, { ...kubeadm134, "/var/lib/kubelet/config.yaml": aliases });
   const { notUnderstood } = await planOf(root, "1.34.0");
-  assert.deepEqual(
-    notUnderstood.map(({ place }) => place),
-    ["/var/lib/kubelet/config.yaml"],
-  );
+  const places = notUnderstood.map(({ place }) => place);
+  assert.deepEqual(places, ["/var/lib/kubelet/config.yaml"]);
 });

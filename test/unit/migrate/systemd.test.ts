@@ -10,14 +10,10 @@ import { makeNode, type NodeTree } from "./nodes.js";
 test("parseUnitText() joins continued lines, also over a comment, and reports what systemd ignores", () => {
   const text = "A=1\n[Service]\nExecStart=/bin/a \\\n# why\n  --b \\\n\t--c\nrubbish\nX=1\n";
   const { entries, problems } = parseUnitText("/u", text);
-  assert.deepEqual(
-    entries.map(({ key, value, line }) => `${line} ${key}=${value}`),
-    ["3 ExecStart=/bin/a --b --c", "8 X=1"],
-  );
-  assert.deepEqual(
-    problems.map(({ place }) => place),
-    ["/u:1", "/u:7"],
-  );
+  const texts = entries.map(({ key, value, line }) => `${line} ${key}=${value}`);
+  assert.deepEqual(texts, ["3 ExecStart=/bin/a --b --c", "8 X=1"]);
+  const places = problems.map(({ place }) => place);
+  assert.deepEqual(places, ["/u:1", "/u:7"]);
 });
 
 test("splitWords() keeps quotes and escapes as systemd does", () => {
@@ -58,14 +54,10 @@ describe("loadUnit()", () => {
       "/etc/systemd/system/x.service.d/10-a.conf",
       "/run/systemd/system/x.service.d/20-b.conf",
     ]);
-    assert.deepEqual(
-      listValues(unit, "Service", "ExecStart").map(({ value }) => value),
-      ["/b"],
-    );
-    assert.deepEqual(
-      listValues(unit, "Service", "Environment").map(({ value }) => value),
-      ["A=first", "A=etc"],
-    );
+    const values = listValues(unit, "Service", "ExecStart").map(({ value }) => value);
+    assert.deepEqual(values, ["/b"]);
+    const found = listValues(unit, "Service", "Environment").map(({ value }) => value);
+    assert.deepEqual(found, ["A=first", "A=etc"]);
   });
 
   test("follows links below the root directory, and knows masked and enabled units", async (t) => {
@@ -112,10 +104,8 @@ ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H --z=%t/%i/100%%
       service.command.words.map(({ text }) => text),
       ["/usr/bin/kubelet", "--one=file", "--x=--two --three", "--y=Node-1", "--z=/run/%i/100%"],
     );
-    assert.deepEqual(
-      service.command.problems.map(({ place }) => place),
-      ["/etc/a.env:3", "/etc/missing.env"],
-    );
+    const places = service.command.problems.map(({ place }) => place);
+    assert.deepEqual(places, ["/etc/a.env:3", "/etc/missing.env"]);
   });
 
   for (const [lines, words] of [
@@ -146,17 +136,14 @@ ExecStart=/usr/bin/kubelet $A $B
       "/etc/neededx1": "A=--x\n",
     });
     const service = await readService(files, "kubelet.service");
-    assert.deepEqual(
-      service?.flags.map(({ name, file }) => [name, file]),
-      [
-        ["b1", "/etc/kube/b1.env"],
-        ["b", "/etc/kube/b1.env"],
-      ],
-    );
+    assert.ok(service);
+    const rows = service.flags.map(({ name, file }) => [name, file]);
+    assert.deepEqual(rows, [
+      ["b1", "/etc/kube/b1.env"],
+      ["b", "/etc/kube/b1.env"],
+    ]);
     assert.deepEqual(service.command.environmentFiles, ["/etc/kube/a1.env", "/etc/kube/b1.env"]);
-    assert.deepEqual(
-      service.command.problems.map(({ place }) => place),
-      ["/etc/needed[!x]*"],
-    );
+    const places = service.command.problems.map(({ place }) => place);
+    assert.deepEqual(places, ["/etc/needed[!x]*"]);
   });
 });

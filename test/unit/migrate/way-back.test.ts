@@ -9,7 +9,7 @@ import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";
 import { kubeadm123, ours } from "./nodes.js";
 import { idOf } from "../../fakes/snapshots.js";
 
-describe("checkpoints on the way back", () => {
+describe("checkpoints on the way back", () =>
   test("a pod with host ports gets the command that converts its checkpoint for the target", async (t) => {
     for (const [target, tree, directory, text, version] of [
       ["cri-dockerd", ours, "dockershim", golden.dockershim, "1.30.1"],
@@ -29,8 +29,7 @@ describe("checkpoints on the way back", () => {
         next,
       );
     }
-  });
-});
+  }));
 
 test("host ports of Docker's network and of the host's need not be released by the target", async (t) => {
   for (const networkMode of ["default", "host"]) {
@@ -39,10 +38,8 @@ test("host ports of Docker's network and of the host's need not be released by t
       engine: engineWith(pod({ name: "a", id: "a1", sandbox: { networkMode } })),
       ...{ target: "cri-dockerd", version: "1.30.1" },
     });
-    assert.deepEqual(
-      report.pods.map(({ findings, level }) => [findings, level]),
-      [[["way-back-checkpoint"], "note"]],
-    );
+    const rows = report.pods.map(({ findings, level }) => [findings, level]);
+    assert.deepEqual(rows, [[["way-back-checkpoint"], "note"]]);
   }
 });
 
@@ -79,8 +76,6 @@ describe("names on the way back", () => {
 
 test("rows that no fact of the node can show have no test, and are the only ones", () => {
   const untested = wayBack.filter((row) => row.pod === undefined && row.container === undefined);
-  assert.deepEqual(
-    untested.map(({ id }) => id),
-    ["way-back-cdi-fields"],
-  );
+  const ids = untested.map(({ id }) => id);
+  assert.deepEqual(ids, ["way-back-cdi-fields"]);
 });

@@ -173,11 +173,11 @@ export class FakeCri implements CriClient {
     this.#serial += 1;
     const id = `sandbox ${name} ${this.#serial}`;
     this.runtimeHandlers.push(runtimeHandler);
-    await this.#change(`runPodSandbox ${name}`, () => {
+    await this.#change(`runPodSandbox ${name}`, () =>
       this.sandboxes.push({
         ...{ id, config, state: PodSandboxState.SANDBOX_READY, createdAt: this.#serial },
-      });
-    });
+      }),
+    );
     return id;
   }
 
@@ -283,9 +283,9 @@ export class FakeCri implements CriClient {
   }
 
   async removeContainer(id: string): Promise<void> {
-    await this.#change(`removeContainer ${nameOf(this.#container(id))}`, () => {
-      removeWhere(this.containers, (entry) => entry.id === id);
-    });
+    await this.#change(`removeContainer ${nameOf(this.#container(id))}`, () =>
+      removeWhere(this.containers, (entry) => entry.id === id),
+    );
   }
 
   #container(id: string): FakeContainer {
@@ -476,14 +476,11 @@ export class FakeHandlers implements Handlers {
     const key = `${container.name} ${kind}`;
     this.calls.push(key);
     const milliseconds = this.hookMs.get(key);
-    if (milliseconds !== undefined) {
+    if (milliseconds !== undefined)
       await new Promise<void>((resolve, reject) => {
         this.clock.after(milliseconds, resolve);
-        signal.addEventListener("abort", () => {
-          reject(new ShimError("timeout", "the hook was aborted"));
-        });
+        signal.addEventListener("abort", () => reject(new ShimError("timeout", "the hook was aborted")));
       });
-    }
     if (this.failingHooks.has(key)) throw new ShimError("unknown", "exit code 1");
   }
 }

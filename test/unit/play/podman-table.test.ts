@@ -45,10 +45,8 @@ test("play does with each field of podman's table what docs/play/play-podman.md 
     const kind = section === "Container" ? "Pod" : section;
     const place = section === "Container" ? "spec.containers" : section === "ConfigMap" ? "" : "spec";
     const keys = [place, field].join(".").split(".").filter(Boolean);
-    assert.ok(
-      objects.some((object) => object.kind === kind && has(object, keys)),
-      `${section} ${field} is in no manifest`,
-    );
+    const seen = objects.some((object) => object.kind === kind && has(object, keys));
+    assert.ok(seen, `${section} ${field} is in no manifest`);
     const found = keys
       .map((_, at) => problems.get(`${kind} ${keys.slice(0, at + 1).join(".")}`))
       .find(Boolean);

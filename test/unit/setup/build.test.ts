@@ -15,9 +15,7 @@ describe("isBuilt()", () => {
     writeFileSync(join(root, "src", "other.ts"), "export {};\n");
     writeFileSync(join(root, "dist", ".build-stamp"), sourceFingerprint(root));
   });
-  afterEach(() => {
-    rmSync(root, { recursive: true, force: true });
-  });
+  afterEach(() => rmSync(root, { recursive: true, force: true }));
 
   test("holds when only times changed", () => {
     utimesSync(join(root, "src", "main", "main.ts"), new Date(), new Date());
@@ -25,26 +23,15 @@ describe("isBuilt()", () => {
   });
 
   const changes: Record<string, () => void> = {
-    "a source changed": () => {
-      writeFileSync(join(root, "src", "main", "main.ts"), "export const a = 1;\n");
-    },
-    "a source was deleted": () => {
-      rmSync(join(root, "src", "other.ts"));
-    },
-    "a source came": () => {
-      writeFileSync(join(root, "src", "new.ts"), "");
-    },
-    "the compiler's settings changed": () => {
-      writeFileSync(join(root, "tsconfig.json"), "{}");
-    },
-    "dist is gone": () => {
-      rmSync(join(root, "dist"), { recursive: true });
-    },
+    "a source changed": () => writeFileSync(join(root, "src", "main", "main.ts"), "export const a = 1;\n"),
+    "a source was deleted": () => rmSync(join(root, "src", "other.ts")),
+    "a source came": () => writeFileSync(join(root, "src", "new.ts"), ""),
+    "the compiler's settings changed": () => writeFileSync(join(root, "tsconfig.json"), "{}"),
+    "dist is gone": () => rmSync(join(root, "dist"), { recursive: true }),
   };
-  for (const [name, change] of Object.entries(changes)) {
+  for (const [name, change] of Object.entries(changes))
     test(`does not hold when ${name}`, () => {
       change();
       assert.equal(isBuilt(root), false);
     });
-  }
 });

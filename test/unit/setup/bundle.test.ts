@@ -45,9 +45,7 @@ describe("bundle()", () => {
   const dockershim = async (...argv: readonly string[]): Promise<string> =>
     (await run(join(root, "bin", "dockershim"), argv, { cwd: "/" })).stdout;
 
-  test("leaves no process behind: npm start goes on as the shim", () => {
-    assert.equal(processesLeft, "");
-  });
+  test("leaves no process behind: npm start goes on as the shim", () => assert.equal(processesLeft, ""));
 
   test("finds the names of a CommonJS package that is imported late", async () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
@@ -109,9 +107,8 @@ describe("bundle()", () => {
   test("has the licenses of the packages that it contains, and of no others", async () => {
     const licenses = await readFile(join(root, "dist", "LICENSES.txt"), "utf8");
     const names = [...licenses.matchAll(/^==== (\S+) \d/gm)].map(([, name]) => name);
-    for (const name of ["@grpc/grpc-js", "commander", "pino", "prom-client", "yaml"]) {
+    for (const name of ["@grpc/grpc-js", "commander", "pino", "prom-client", "yaml"])
       assert.ok(names.includes(name), name);
-    }
     for (const name of ["ssh2", "esbuild", "typescript"]) assert.ok(!names.includes(name), name);
     assert.match(licenses, /^==== ws .*\n\n.*Copyright/m);
     assert.match(licenses, /Permission is hereby granted/);

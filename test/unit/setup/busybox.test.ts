@@ -23,9 +23,6 @@ describe("staticProgramArchitecture()", () => {
     ["a program that is cut off", elf({ machine: 62, types: [1, 1] }).subarray(0, 120), undefined],
     ["a script", Buffer.from("#!/bin/sh\n".padEnd(100, "#")), undefined],
   ];
-  for (const [name, content, expected] of cases) {
-    test(`gives ${expected} for ${name}`, () => {
-      assert.equal(staticProgramArchitecture(content), expected);
-    });
-  }
+  for (const [name, content, expected] of cases)
+    test(`gives ${expected} for ${name}`, () => assert.equal(staticProgramArchitecture(content), expected));
 });

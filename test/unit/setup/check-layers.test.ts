@@ -37,13 +37,12 @@ describe("violations()", () => {
     ["src/domain/a.ts", 'type B = import("../shim/ports/b.js").B;', /domain imports only lib/],
     ["src/domain/a.ts", 'const b = await import("../shim/ports/b.js");', /domain imports only lib/],
   ];
-  for (const [path, text, expected] of forbidden) {
+  for (const [path, text, expected] of forbidden)
     test(`forbids ${text.trim()} in ${path}`, () => {
       const found = check(path, text);
       assert.equal(found.length, 1, found.join("\n"));
       assert.match(found[0] ?? "", expected);
     });
-  }
 
   const allowed: [string, string][] = [
     ["src/shim/cri/a.ts", 'import { b } from "../state/b.js"; import { c } from "./c.js";'],
@@ -53,11 +52,8 @@ describe("violations()", () => {
     ["src/client/cri-connection.ts", 'import { credentials } from "@grpc/grpc-js";'],
     ["checkpoints/a.ts", 'import { open } from "node:fs/promises"; import { b } from "../src/lib/b.js";'],
   ];
-  for (const [path, text] of allowed) {
-    test(`allows ${text} in ${path}`, () => {
-      assert.deepEqual(check(path, text), []);
-    });
-  }
+  for (const [path, text] of allowed)
+    test(`allows ${text} in ${path}`, () => assert.deepEqual(check(path, text), []));
 
   test("reports a circle of imports once, with its way", () => {
     const modules = ["b", "c", "a"].map((to, index) => {

@@ -26,9 +26,7 @@ describe("findings()", () => {
   for (const text of ["agizmo", "gizmology", "gizmoid", "pregizmoOf", "odd little"])
     test(`does not report "${text}"`, () => assert.equal(found(text), 0));
 
-  test("reports the name of a file", () => {
-    assert.equal(found("", "src/sandbox-gizmo.ts"), 1);
-  });
+  test("reports the name of a file", () => assert.equal(found("", "src/sandbox-gizmo.ts"), 1));
 
   test("reports long lines of Markdown, and long cells", () => {
     const line = "word ".repeat(30);

@@ -14,9 +14,7 @@ const { "": _root, "node_modules/elsewhere": _optional, ...installed } = locked;
 
 function checkout(t: TestContext, hidden: object | undefined): string {
   const root = mkdtempSync(join(tmpdir(), "dockershim-dependencies-"));
-  t.after(() => {
-    rmSync(root, { recursive: true, force: true });
-  });
+  t.after(() => rmSync(root, { recursive: true, force: true }));
   writeFileSync(join(root, "package-lock.json"), JSON.stringify({ packages: locked }));
   if (hidden !== undefined) {
     mkdirSync(join(root, "node_modules", "one"), { recursive: true });
@@ -26,13 +24,11 @@ function checkout(t: TestContext, hidden: object | undefined): string {
 }
 
 describe("outdatedDependencies()", () => {
-  test("accepts an installation of the locked versions, without other platforms' packages", (t) => {
-    assert.equal(outdatedDependencies(checkout(t, installed)), undefined);
-  });
+  test("accepts an installation of the locked versions, without other platforms' packages", (t) =>
+    assert.equal(outdatedDependencies(checkout(t, installed)), undefined));
 
-  test("notices that node_modules is missing or was not finished", (t) => {
-    assert.match(outdatedDependencies(checkout(t, undefined)) ?? "", /missing or incomplete/);
-  });
+  test("notices that node_modules is missing or was not finished", (t) =>
+    assert.match(outdatedDependencies(checkout(t, undefined)) ?? "", /missing or incomplete/));
 
   test("notices a version that the lock file changed", (t) => {
     const root = checkout(t, { "node_modules/one": { version: "0.9.0", integrity: "sha512-old" } });

@@ -33,11 +33,8 @@ describe("the command line of the engine matrix", () => {
     ],
     ["an endpoint without a scheme", ["a=/run/docker.sock"], /is not NAME=ENDPOINT/],
     ["two engines of one name", ["a=unix:///a", "a=unix:///b"], /two engines have the name "a"/],
-  ] as const) {
-    it(`refuses ${title}`, () => {
-      assert.throws(() => matrixOptions([...argv]), message);
-    });
-  }
+  ] as const)
+    it(`refuses ${title}`, () => assert.throws(() => matrixOptions([...argv]), message));
 
   it("enters the namespaces of the engine's process, in the directory of the checkout", () => {
     const engine = { name: "a", endpoint: "unix:///run/docker.sock", pid: 77 };

@@ -74,10 +74,8 @@ describe("probeEngine()", () => {
       "ssh://h",
     ];
     const attempts = await Promise.all(endpoints.map((endpoint) => probeEngine(endpoint, {})));
-    assert.deepEqual(
-      attempts.map(({ finding }) => finding),
-      ["absent", "refused", "failed", "failed"],
-    );
+    const findings = attempts.map(({ finding }) => finding);
+    assert.deepEqual(findings, ["absent", "refused", "failed", "failed"]);
   });
 
   test("names a TLS file that is missing, which is no missing socket", async () => {

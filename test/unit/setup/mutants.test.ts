@@ -54,9 +54,8 @@ describe("locate()", () => {
     assert.deepEqual([found?.file, found?.replacement], ["src/b/one.ts", stored.replacement]);
   });
 
-  test("finds none when its line was rewritten", () => {
-    assert.equal(locate(stored, files("if (a === 2) g();\n")), undefined);
-  });
+  test("finds none when its line was rewritten", () =>
+    assert.equal(locate(stored, files("if (a === 2) g();\n")), undefined));
 
   test("relocated() forgets the stored result, and says what is gone", () => {
     const killed = { ...stored, result: "killed", by: "a test" };

@@ -12,20 +12,16 @@ describe("setupAllowed()", () => {
     ["npm took --no-setup for its own", [], { npm_config_setup: "" }, false],
     ["npm took --setup for its own", [], { npm_config_setup: "true" }, true],
   ];
-  for (const [name, argv, env, expected] of cases) {
-    test(`is ${expected} when ${name}`, () => {
-      assert.equal(setupAllowed(argv, env), expected);
-    });
-  }
+  for (const [name, argv, env, expected] of cases)
+    test(`is ${expected} when ${name}`, () => assert.equal(setupAllowed(argv, env), expected));
 });
 
-test("shimArguments() keeps everything but --no-setup", () => {
+test("shimArguments() keeps everything but --no-setup", () =>
   assert.deepEqual(shimArguments(["--no-setup", "--v", "4", "--cni-bin-dir=/a"]), [
     "--v",
     "4",
     "--cni-bin-dir=/a",
-  ]);
-});
+  ]));
 
 describe("startsServer()", () => {
   const cases: [string[], boolean][] = [
@@ -36,9 +32,6 @@ describe("startsServer()", () => {
     [["config"], false],
     [["--help"], false],
   ];
-  for (const [argv, expected] of cases) {
-    test(`is ${expected} for "${argv.join(" ")}"`, () => {
-      assert.equal(startsServer(argv), expected);
-    });
-  }
+  for (const [argv, expected] of cases)
+    test(`is ${expected} for "${argv.join(" ")}"`, () => assert.equal(startsServer(argv), expected));
 });

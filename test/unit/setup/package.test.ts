@@ -11,9 +11,8 @@ const manifest = JSON.parse(readFileSync(join(repositoryRoot, "package.json"), "
   readonly engines: { readonly node: string };
 };
 
-test("the package brings no other packages along: the build has their code", () => {
-  assert.deepEqual(manifest.dependencies ?? {}, {});
-});
+test("the package brings no other packages along: the build has their code", () =>
+  assert.deepEqual(manifest.dependencies ?? {}, {}));
 
 test("the package has its program, and the files that the program reads beside it", () => {
   assert.deepEqual(manifest.bin, { dockershim: "dist/launch.cjs" });

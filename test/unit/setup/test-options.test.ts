@@ -25,11 +25,8 @@ describe("testOptions()", () => {
     [["pull", "-h"], "help"],
     [["--frobnicate", "--help"], "help"],
   ];
-  for (const [argv, expected] of understood) {
-    test(`understands "${argv.join(" ")}"`, () => {
-      assert.deepEqual(testOptions(argv), expected);
-    });
-  }
+  for (const [argv, expected] of understood)
+    test(`understands "${argv.join(" ")}"`, () => assert.deepEqual(testOptions(argv), expected));
 
   for (const argv of [
     ["--frobnicate"],
@@ -38,11 +35,8 @@ describe("testOptions()", () => {
     ["--docker-endpoint"],
     ["--docker-endpoint="],
     ["--docker-endpoint", "--unit"],
-  ]) {
-    test(`refuses "${argv.join(" ")}"`, () => {
-      assert.throws(() => testOptions(argv), UsageError);
-    });
-  }
+  ])
+    test(`refuses "${argv.join(" ")}"`, () => assert.throws(() => testOptions(argv), UsageError));
 });
 
 describe("isAsked()", () => {
@@ -56,9 +50,8 @@ describe("isAsked()", () => {
     [["integration", "!play"], false],
   ];
   for (const [words, expected] of cases)
-    test(`is ${String(expected)} for ${path} and [${words.join(" ")}]`, () => {
-      assert.equal(isAsked(path, words), expected);
-    });
+    test(`is ${String(expected)} for ${path} and [${words.join(" ")}]`, () =>
+      assert.equal(isAsked(path, words), expected));
 });
 
 describe("scripts/test.mjs", () => {

@@ -76,16 +76,14 @@ async function schedule(
 test("runQueues() runs each file once, in namespaces where it has an engine of its own", async () => {
   const { counts, runs, running } = await schedule();
   assert.equal(counts.passed, 5);
-  assert.deepEqual(
-    runs.map(({ file, command, variable }) => [file, command, variable]),
-    [
-      ["a.test.ts", ["enter"], "yes"],
-      ["b.test.ts", [], undefined],
-      ["c.test.ts", ["enter"], "yes"],
-      ["d.test.ts", [], undefined],
-      ["e.test.ts", ["enter"], "yes"],
-    ],
-  );
+  const rows = runs.map(({ file, command, variable }) => [file, command, variable]);
+  assert.deepEqual(rows, [
+    ["a.test.ts", ["enter"], "yes"],
+    ["b.test.ts", [], undefined],
+    ["c.test.ts", ["enter"], "yes"],
+    ["d.test.ts", [], undefined],
+    ["e.test.ts", ["enter"], "yes"],
+  ]);
   assert.deepEqual(
     running,
     { shared: 0, most: 1, open: 0, processes: 3 },
@@ -104,20 +102,17 @@ test("runQueues() has engines of their own take over what may move, when their f
     moved?.runnerFlags.join(" ") ?? "",
     /^--import=file:\S+\/test\/support\/start-own-engine\.ts$/,
   );
-  assert.deepEqual(
-    runs.filter(({ file }) => /^[bd]/.test(file)).map(({ command }) => command),
-    [[], []],
-  );
+  const commands = runs.filter(({ file }) => /^[bd]/.test(file)).map(({ command }) => command);
+  assert.deepEqual(commands, [[], []]);
 });
 
 for (const [when, mayMove, passed] of [
   ["the engine was named", false, 1],
   ["no own engine has worked", true, 0],
-] as const) {
+] as const)
   test(`runQueues() moves nothing when ${when}`, async () => {
     const outcome = (file: string): Partial<typeof noCounts> =>
       /^[ae]/.test(file) ? { skipped: 1, passed } : { passed: 1 };
     const { runs } = await schedule(outcome, { files: withMovable, mayMove });
     assert.deepEqual(runs.find(({ file }) => file === "lifecycle.test.ts")?.command, []);
   });
-}

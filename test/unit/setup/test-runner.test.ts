@@ -70,7 +70,7 @@ describe("runProcess()", () => {
     "an environment variable": "process.env.LEFT = 'x'",
     "the time": "performance.now = () => 5",
     "a listener for a signal": "process.on('SIGUSR2', () => {})",
-  })) {
+  }))
     test(`fails a file that leaves ${name} changed`, async () => {
       const { failed, failedFiles } = await countsOf({
         "a.test.mjs": `${head}test("changes it", () => { ${change}; });`,
@@ -78,7 +78,6 @@ describe("runProcess()", () => {
       });
       assert.deepEqual([failed, failedFiles], [1, ["a.test.mjs"]]);
     });
-  }
 
   test("fails all files of a process that crashes", async () => {
     const { failed, failedFiles } = await countsOf({

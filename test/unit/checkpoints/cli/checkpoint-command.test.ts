@@ -111,7 +111,7 @@ describe("dockershim checkpoint verify", () => {
     ["an empty file", "", /empty/],
     ["a wrong checksum", wrongChecksum, unreadable],
     ["a file that is too large", " ".repeat(4 * 1024 * 1024 + 1), /larger than/],
-  ] as const) {
+  ] as const)
     test(`exits 2 for ${name}, with path and reason, and changes nothing`, async () => {
       await using place = await checkpoints({ [a]: text });
       const { code, out } = await run(verify, place.directory);
@@ -120,7 +120,6 @@ describe("dockershim checkpoint verify", () => {
       assert.ok(out.includes(join(place.directory, a)));
       assert.deepEqual((await readdir(place.root, { recursive: true })).length, 3);
     });
-  }
 
   test("exits 2 for a symbolic link, which it does not follow, a directory and a name that is no id", async () => {
     await using place = await checkpoints({ "not an id": ofDockershim });
@@ -138,7 +137,7 @@ describe("dockershim checkpoint convert", () => {
   for (const [to, from] of [
     ["cri-dockerd", "dockershim"],
     ["dockershim", "criDockerd"],
-  ] as const) {
+  ] as const)
     test(`writes files for ${to} to the byte, and a second run writes none`, async () => {
       const target = to === "dockershim" ? "dockershim" : "criDockerd";
       const files = good.map((vector, at) => [id(`a${at}-`), vector[from].file]);
@@ -152,7 +151,6 @@ describe("dockershim checkpoint convert", () => {
       const { out } = await run({ ...convert, to }, place.directory);
       assert.match(out, new RegExp(`^0 written for ${to}, ${good.length} were right already`));
     });
-  }
 
   test("writes into another directory and leaves the files alone", async () => {
     await using place = await checkpoints({ [a]: ofDockershim, [b]: ofCriDockerd });
@@ -236,7 +234,7 @@ describe("dockershim checkpoint repair", () => {
       /would be written .*\n.*checksum 1/,
     ],
     ["leaves what nothing is known of", repair, "{", /left .*\n.*not JSON.*\n.*--docker-endpoint/],
-  ] as const) {
+  ] as const)
     test(`${name}, changes nothing, and exits 2`, async () => {
       await using place = await checkpoints({ [a]: text });
       const { code, out } = await run(task, place.directory);
@@ -245,7 +243,6 @@ describe("dockershim checkpoint repair", () => {
       assert.deepEqual(await contents(place.directory), { [a]: text });
       assert.deepEqual(await readdir(join(place.directory, "..")), ["sandbox"]);
     });
-  }
 
   test("names an engine that does not answer, and a directory without rights with the next step", async (t) => {
     await using place = await checkpoints({ [a]: "{" });

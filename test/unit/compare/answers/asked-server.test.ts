@@ -8,12 +8,8 @@ import { type CriHandler as Handler, startCriServer as serve, temporaryDirectory
 const { signal } = new AbortController();
 const limits = { connectMs: 300, callMs: 300, probeMs: 300 };
 
-const version: Handler = (done) => {
-  done(null, { runtime_name: "docker", runtime_api_version: "v1" });
-};
-const status: Handler = (done) => {
-  done(null, {});
-};
+const version: Handler = (done) => done(null, { runtime_name: "docker", runtime_api_version: "v1" });
+const status: Handler = (done) => done(null, {});
 
 /** What listens there speaks no gRPC: it says `text`, or nothing. */
 async function listen(t: TestContext, text: string): Promise<string> {
@@ -35,7 +31,7 @@ async function listen(t: TestContext, text: string): Promise<string> {
 for (const [what, text, message] of [
   ["says nothing", "", "ask SOCKET: no answer within 300ms"],
   ["answers garbage", "HTTP/1.1 400 Bad Request\r\n\r\n", "connect to SOCKET: no CRI server answers there"],
-] as const) {
+] as const)
   test(`connectAsked() names a socket whose server ${what}, and the next step`, async (t) => {
     const socket = await listen(t, text);
     await assert.rejects(connectAsked(socket, signal, limits), (error: Error) => {
@@ -45,7 +41,6 @@ for (const [what, text, message] of [
       return true;
     });
   });
-}
 
 test("connectAsked() names a socket that nobody serves", async () => {
   await assert.rejects(
@@ -56,21 +51,15 @@ test("connectAsked() names a socket that nobody serves", async () => {
 
 async function connected(t: TestContext, handlers: Record<string, Handler>): Promise<AskedServer> {
   const server = await connectAsked(await serve(t, handlers), signal, limits);
-  t.after(() => {
-    server.close();
-  });
+  t.after(() => server.close());
   return server;
 }
 
 test("ask() answers an error of the server by its code and message", async (t) => {
   const server = await connected(t, {
     ...{ Version: version, Status: status },
-    ContainerStatus: (done) => {
-      done({ code: 5, details: "no such container" });
-    },
-    ListImages: (done) => {
-      done({ code: 1, details: "Call cancelled" });
-    },
+    ContainerStatus: (done) => done({ code: 5, details: "no such container" }),
+    ListImages: (done) => done({ code: 1, details: "Call cancelled" }),
   });
   assert.equal(server.kind, "cri-dockerd");
   assert.deepEqual(await server.ask("ContainerStatus", { container_id: "x" }, signal), {

@@ -240,9 +240,8 @@ describe("compareAnswers() knows as intended", () => {
       { images: [] },
       "-",
     ],
-  ] as readonly (readonly [string, string, object, object, string, ServerKind?])[]) {
+  ] as readonly (readonly [string, string, object, object, string, ServerKind?])[])
     test(name, () => assert.equal(keysOf(rpc, there, here, kind).join(" "), keys));
-  }
 
   test("nothing between two other programs, nor between two of this one", () => {
     for (const servers of [

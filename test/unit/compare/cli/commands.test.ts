@@ -17,12 +17,8 @@ const { signal } = new AbortController();
 const self = [process.execPath, "--import", "tsx", "src/main/main.ts"] as const;
 
 const handlers: Record<string, CriHandler> = {
-  Version: (done) => {
-    done(null, { runtime_name: "docker" });
-  },
-  Status: (done) => {
-    done(null, {});
-  },
+  Version: (done) => done(null, { runtime_name: "docker" }),
+  Status: (done) => done(null, {}),
 };
 
 test("a shadow that does not start leaves the report of an earlier one", async (t) => {
@@ -57,9 +53,7 @@ async function startShadow(t: TestContext, directory: string, version: CriVersio
   const ended = runShadow(
     { primary, endpoint, listen, report },
     {
-      writeOut: () => {
-        begun();
-      },
+      writeOut: () => begun(),
       signal: stop.signal,
       self,
     },
@@ -226,13 +220,11 @@ test("a difference that is not intended stays one beside an intended one of the 
   const other = { rpc: "Status", subject: "server", field: "a[y].b", left: 1, right: 2 };
   assert.equal(builder.isKnown(other), false);
   builder.add(other, other, "2026-01-31T00:00:02Z");
-  assert.deepEqual(
-    report.differences.map(({ intended, count }) => [intended?.key, count]),
-    [
-      ["k", 1],
-      [undefined, 1],
-    ],
-  );
+  const rows = report.differences.map(({ intended, count }) => [intended?.key, count]);
+  assert.deepEqual(rows, [
+    ["k", 1],
+    [undefined, 1],
+  ]);
 });
 
 test("the exit code is 2 when a difference is not intended", async (t) => {

@@ -88,10 +88,8 @@ test("diffReport() lists intended differences with `all` only, and counts them b
   const comparison = { differences: [intended, difference()], asked };
   const report = diffReport(servers, comparison, { all: false });
   assert.deepEqual(report.differences, [difference()]);
-  assert.deepEqual(
-    report.intended.map(({ key, count }) => ({ key, count })),
-    [{ key: "api-version", count: 1 }],
-  );
+  const found = report.intended.map(({ key, count }) => ({ key, count }));
+  assert.deepEqual(found, [{ key: "api-version", count: 1 }]);
   assert.deepEqual(diffReport(servers, comparison, { all: true }).differences, [intended, difference()]);
   assert.deepEqual(Object.keys(report), ["left", "right", "asked", "differences", "intended"]);
 });

@@ -83,10 +83,8 @@ test("a recorder that is started again goes on behind the last whole line", asyn
   await second.write(piped("Status", {}, {}));
   await second.end("stopped");
   const { calls, end } = await readAll(path);
-  assert.deepEqual(
-    calls.map(({ rpc }) => rpc),
-    ["Version", "Status"],
-  );
+  const rpcs = calls.map(({ rpc }) => rpc);
+  assert.deepEqual(rpcs, ["Version", "Status"]);
   assert.equal((end as { calls: number }).calls, 2);
 });
 
@@ -133,13 +131,12 @@ describe("files that are no whole recording", () => {
       /line 3: something follows/,
     ],
   ];
-  for (const [name, content, message] of cases) {
+  for (const [name, content, message] of cases)
     test(`${name} is refused with its line`, async (t) => {
       const path = join(temporaryDirectory(t), "recording");
       writeFileSync(path, content);
       await assert.rejects(readAll(path), { kind: "invalid", message });
     });
-  }
 
   test("a recording that was cut off is read up to the cut", async (t) => {
     const path = join(temporaryDirectory(t), "recording");

@@ -100,7 +100,7 @@ const secretEndings = [
 
 describe("secrets in each field of each message", () => {
   assert.ok(new Set(messageTypes()).size > 60, "the walk misses types");
-  for (const type of new Set(messageTypes())) {
+  for (const type of new Set(messageTypes()))
     test(`${type}: fields that hold secrets are redacted, and no other field is`, () => {
       const planter = new Planter();
       const message = planter.message(type, type);
@@ -110,7 +110,6 @@ describe("secrets in each field of each message", () => {
         assert.equal(text.includes(marker), !isSecret, path);
       }
     });
-  }
 });
 
 /** Fields that stay as they are, also where they have the value of a variable: no kubelet expands one there. */
@@ -122,7 +121,7 @@ const keptFields = [
 ].map((name) => `.${name}`);
 
 describe("the value of a variable in each field of each message", () => {
-  for (const type of new Set(messageTypes())) {
+  for (const type of new Set(messageTypes()))
     test(`${type}: is in no field but those that are kept`, () => {
       const secret = "-hunter2hunter2";
       const redactor = new Redactor({ withOutput: true });
@@ -139,7 +138,6 @@ describe("the value of a variable in each field of each message", () => {
           path,
         );
     });
-  }
 });
 
 /** What a command has of the value of a variable in the same request. */
@@ -250,9 +248,8 @@ describe("annotations", () => {
     ["example.com/pem", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"],
     ["example.com/jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"],
   ] as const)
-    test(`the value of ${key} is redacted`, () => {
-      assert.match(redactAnnotation(key, value), /^redacted:\d+$/);
-    });
+    test(`the value of ${key} is redacted`, () =>
+      assert.match(redactAnnotation(key, value), /^redacted:\d+$/));
 
   test("values that hold no secret are kept", () => {
     for (const [key, value] of [
@@ -333,10 +330,8 @@ test("equal secrets have equal numbers, and errors do not repeat a secret", () =
       { key: "D", value: "" },
     ],
   }) as { envs: { key: string; value: string }[] };
-  assert.deepEqual(
-    envs.map(({ key, value }) => `${key}=${value}`),
-    ["A=redacted:1", "B=redacted:2", "C=redacted:1", "D="],
-  );
+  const texts = envs.map(({ key, value }) => `${key}=${value}`);
+  assert.deepEqual(texts, ["A=redacted:1", "B=redacted:2", "C=redacted:1", "D="]);
   assert.equal(
     redactor.text('create container: invalid environment variable "B=second-secret"'),
     'create container: invalid environment variable "B=redacted:2"',
@@ -378,9 +373,8 @@ test("output of commands is kept as its size, or with withOutput", () => {
 
 test("a redactor remembers a bounded number of values", () => {
   const redactor = new Redactor();
-  for (let index = 0; index < 11_000; index += 1) {
+  for (let index = 0; index < 11_000; index += 1)
     redactor.message({ envs: [{ key: "A", value: `value-${String(index)}` }] });
-  }
   assert.equal(redactor.sizes["known"], 10_000);
   assert.deepEqual(redactor.message({ log_path: "value-999 value-10999" }), {
     log_path: "value-999 redacted:11000",

@@ -38,9 +38,7 @@ async function relayed(
 ): Promise<{ client: Client; observed: Observed; chunks: [from: string, chunk: Buffer][] }> {
   const directory = temporaryDirectory(t);
   const server = await startEchoServer(join(directory, "primary.sock"));
-  t.after(() => {
-    server.stop();
-  });
+  t.after(() => server.stop());
   const observed = observe();
   const chunks: [string, Buffer][] = [];
   const { observer } = observed;
@@ -58,9 +56,7 @@ async function relayed(
           chunks.push(["server", Buffer.from(chunk)]);
           observer.fromServer(chunk);
         },
-        ended: () => {
-          observer.ended();
-        },
+        ended: () => observer.ended(),
       },
   });
   await relay.start();
@@ -91,10 +87,8 @@ test("CallObserver tells all messages of a stream, and an empty message", async 
   assert.equal((await callStream(client, "Repeat", Buffer.from("x"))).length, 5);
   await callUnary(client, "Echo", Buffer.alloc(0));
   const [stream, empty] = observed.calls;
-  assert.deepEqual(
-    stream?.responseBytes.map((bytes) => bytes.toString("hex")),
-    ["0078", "0178", "0278", "0378", "0478"],
-  );
+  const found = stream?.responseBytes.map((bytes) => bytes.toString("hex"));
+  assert.deepEqual(found, ["0078", "0178", "0278", "0378", "0478"]);
   assert.deepEqual(empty?.requestBytes.map(String), [""]);
   assert.deepEqual(empty.responseBytes.map(String), [""]);
 });
@@ -122,13 +116,11 @@ test("CallObserver tells deadlines, cancels and calls of a connection that ends"
   assert.equal(String(late?.requestBytes[0]), "d");
   // The server may answer at the moment at which the client leaves.
   assert.ok(late?.end === "cancelled" || late?.status?.code === status.DEADLINE_EXCEEDED);
-  assert.deepEqual(
-    others.map(({ end, requestBytes }) => [end, String(requestBytes[0])]),
-    [
-      ["cancelled", "c"],
-      ["answered", "behind the cancel"],
-    ],
-  );
+  const rows = others.map(({ end, requestBytes }) => [end, String(requestBytes[0])]);
+  assert.deepEqual(rows, [
+    ["cancelled", "c"],
+    ["answered", "behind the cancel"],
+  ]);
   const hanging = callUnary(client, "Hang", Buffer.from("e"));
   while (observed.observer.openCalls === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   client.close();
@@ -164,13 +156,11 @@ test("CallObserver leaves out messages above its budget, and follows the call al
   const { client } = await relayed(t, () => small.observer);
   await callUnary(client, "Large", Buffer.from("1000000"));
   await callUnary(client, "Echo", Buffer.from("after"));
-  assert.deepEqual(
-    small.calls.map(({ isTruncated, status: { code } = { code: -1 } }) => [isTruncated, code]),
-    [
-      [true, 0],
-      [false, 0],
-    ],
-  );
+  const rows = small.calls.map(({ isTruncated, status: { code } = { code: -1 } }) => [isTruncated, code]);
+  assert.deepEqual(rows, [
+    [true, 0],
+    [false, 0],
+  ]);
   assert.equal(small.budget.takenBytes, 0);
 });
 
@@ -218,18 +208,16 @@ test("CallObserver reads padding, priority, CONTINUATION and changes of the tabl
     ]),
   );
   assert.deepEqual(givenUp, []);
-  assert.deepEqual(
-    calls.map(({ path: called, end, status: answered, requestBytes }) => [
-      called,
-      end,
-      answered?.code,
-      requestBytes.map(String),
-    ]),
-    [
-      ["/p/M", "answered", 12, ["hi"]],
-      ["/p/M", "cancelled", undefined, []],
-    ],
-  );
+  const rows = calls.map(({ path: called, end, status: answered, requestBytes }) => [
+    called,
+    end,
+    answered?.code,
+    requestBytes.map(String),
+  ]);
+  assert.deepEqual(rows, [
+    ["/p/M", "answered", 12, ["hi"]],
+    ["/p/M", "cancelled", undefined, []],
+  ]);
 });
 
 test("CallObserver notes compressed messages and gives up at a wrong flag", () => {

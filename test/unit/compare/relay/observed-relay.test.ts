@@ -25,9 +25,7 @@ async function bench(t: TestContext) {
   const [listen, primary] = [join(directory, "cri.sock"), join(directory, "primary.sock")];
   const recording = join(directory, "recording");
   const server = await startEchoServer(primary);
-  t.after(() => {
-    server.stop();
-  });
+  t.after(() => server.stop());
   await createRecording(recording, {
     format: recordingFormat,
     version: 1,
@@ -102,9 +100,8 @@ test("an observer that hangs delays no call; calls above the backlog are dropped
   assert.ok(pid !== undefined);
   process.kill(pid, "SIGSTOP");
   const request = Buffer.from(String(8 * 1024 * 1024));
-  for (let index = 0; index < 8; index += 1) {
+  for (let index = 0; index < 8; index += 1)
     assert.equal((await callUnary(client, "Large", request)).bytes?.length, 8 * 1024 * 1024);
-  }
   assert.ok(relay.observer.counts.dropped >= 2);
   process.kill(pid, "SIGKILL");
 });
@@ -152,16 +149,13 @@ test("when the relay is killed, the link leads to the server, and the client's n
   const { relay } = await startRelayProcess(t, made);
   assert.equal(readlinkSync(listen), join(directory, ".cri.sock.relay"));
   const client = connectClient(listen);
-  t.after(() => {
-    client.close();
-  });
+  t.after(() => client.close());
   assert.equal((await callUnary(client, "Echo", Buffer.from("a"))).bytes?.toString(), "a");
   relay.kill("SIGKILL");
   await until(() => readlinkSync(listen) === primary);
   let answer: string | undefined;
-  while (answer === undefined) {
+  while (answer === undefined)
     answer = (await callUnary(client, "Echo", Buffer.from("b"), { deadlineMs: 5000 })).bytes?.toString();
-  }
   assert.equal(answer, "b");
   // The recording has its end.
   await until(() => readFileSync(recording, "utf8").includes('"end":true'));
@@ -171,7 +165,7 @@ for (const [what, which, signal] of [
   ["while its observer waits for its next start", "observer", "SIGKILL"],
   ["while its observer hangs", "observer", "SIGSTOP"],
   ["after its link guard", "guard", "SIGKILL"],
-] as const) {
+] as const)
   test(`when the relay is killed ${what}, the link leads to the server`, async (t) => {
     const made = await bench(t);
     const started = await startRelayProcess(t, made);
@@ -181,7 +175,6 @@ for (const [what, which, signal] of [
     started.relay.kill("SIGKILL");
     await until(() => readlinkSync(made.listen) === made.primary);
   });
-}
 
 test("a second relay on one path changes nothing", async (t) => {
   const { listen, primary, command, guardCommand } = await bench(t);

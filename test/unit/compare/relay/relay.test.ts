@@ -216,17 +216,15 @@ test("a socket that leads back to the relay is refused, by whatever name", async
   const paths = relayPaths(at("real/listen.sock"), at("real/primary.sock"));
   const looping = ["real/listen.sock", "other-name/listen.sock", "first", "real/.listen.sock.relay"];
   for (const isListening of [false, true]) {
-    for (const name of looping) {
+    for (const name of looping)
       await assert.rejects(refuseLoop("--primary", at(name), paths), {
         kind: "invalid",
         message:
           `flag "--primary": ${JSON.stringify(at(name))} leads to ${JSON.stringify(paths.listen)}, ` +
           "where this relay listens; name the server's own socket",
       });
-    }
-    for (const name of ["real/primary.sock", "link-to-primary", "circle", "missing/listen.sock"]) {
+    for (const name of ["real/primary.sock", "link-to-primary", "circle", "missing/listen.sock"])
       await refuseLoop("--primary", at(name), paths);
-    }
     // What an ended shadow leaves: its link leads to the primary, and may be used again.
     if (!isListening) symlinkSync(paths.primary, paths.listen);
   }

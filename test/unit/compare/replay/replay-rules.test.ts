@@ -40,14 +40,12 @@ test("replay() asks for the URLs of Exec, Attach and PortForward of its own pods
   };
   const failing = answering(withUrls, { Attach: { error: { code: 2, message: "no" } } });
   const { replayed, report } = await play(t, failing, { calls });
-  assert.deepEqual(
-    othersAsked(endpoint).filter(([rpc]) => rpc !== "ImageStatus"),
-    [
-      ["Exec", { container_id: id("d"), cmd: ["sh"] }],
-      ["PortForward", { pod_sandbox_id: id("c") }],
-      ["RuntimeConfig", {}],
-    ],
-  );
+  const found = othersAsked(endpoint).filter(([rpc]) => rpc !== "ImageStatus");
+  assert.deepEqual(found, [
+    ["Exec", { container_id: id("d"), cmd: ["sh"] }],
+    ["PortForward", { pod_sandbox_id: id("c") }],
+    ["RuntimeConfig", {}],
+  ]);
   assert.deepEqual(fieldsOf(report), ["Attach error"]);
   assert.deepEqual(Object.values(replayed.notPlayed), [1]);
 });
@@ -91,7 +89,7 @@ for (const [what, { lines, removed, notPlayed, failedLists }] of [
       failedLists: 1,
     },
   ],
-] as const) {
+] as const)
   test(`replay() removes ${what}`, async (t) => {
     const calls = lines.map((line, index): RecordedCall => {
       const [rpc = "", image] = line.split(" ");
@@ -114,7 +112,6 @@ for (const [what, { lines, removed, notPlayed, failedLists }] of [
     const reason = "RemoveImage of an image that the replay has not pulled";
     assert.deepEqual(replayed.notPlayed, { [reason]: notPlayed });
   });
-}
 
 test("replay() compares lists of images by those that recorded containers use", async (t) => {
   const image = { id: id("1"), repo_tags: ["busybox:1"], size: "5" };

@@ -88,13 +88,12 @@ describe("checkAnswers()", () => {
     ],
     ["another address", moved, podSubject, /the address is "10.0.0.3", was "10.0.0.2"/],
     ["an error", { PodSandboxStatus: undefined }, podSubject, /no PodSandboxStatus/],
-  ] as const) {
+  ] as const)
     test(`finds ${what}`, async () => {
       const { problems } = await check({ ...answers });
       const found = problems.find((one) => text.test(one.text));
       assert.equal(found?.subject, subject, JSON.stringify(problems));
     });
-  }
 });
 
 describe("compareStatuses()", () => {
@@ -121,7 +120,7 @@ describe("compareStatuses()", () => {
       [],
     ],
     ["an answer that became an error", {}, { PodSandboxStatus: undefined }, [/^pod default\/web: .*: error/]],
-  ] as const) {
+  ] as const)
     test(`finds ${what}`, async () => {
       const [first, second] = [await check({ ...then }), await check({ ...now })];
       const problems = compareStatuses(first.statuses, second.statuses);
@@ -131,7 +130,6 @@ describe("compareStatuses()", () => {
         if (typeof one === "string") assert.equal(`${problem.subject}: ${problem.text}`, one);
         else assert.match(`${problem.subject}: ${problem.text}`, one);
     });
-  }
 });
 
 describe("compareRecorded()", () => {
@@ -182,14 +180,13 @@ describe("compareRecorded()", () => {
       /^ListContainers: .*pod_sandbox_id is "f0+", was "a0+"/,
     ],
     ["a label that is lost", { listed: { labels: {} } }, /labels\[app\] is null, was "web"/],
-  ] as const) {
+  ] as const)
     test(`finds ${what}`, () => {
       const { problems } = compare(answers, now);
       assert.equal(problems.length, 1, JSON.stringify(problems));
       assert.equal(problems[0]?.subject, containerSubject);
       assert.match(problems[0].text, text);
     });
-  }
 
   test("expects no labels of images, and nothing in which the programs differ on purpose", () => {
     const ofImage = { ...listed, labels: { ...labels, maintainer: "a" } };
@@ -214,7 +211,7 @@ describe("checkCheckpoints()", () => {
     ["another pod", file("dockershim", "db"), /is that of default\/db/],
     ["a corrupt file", new TextEncoder().encode("{"), /is corrupt: /],
     ["a missing file", undefined, /is missing/],
-  ] as const) {
+  ] as const)
     test(`finds ${what}`, async (t) => {
       const directory = await mkdtemp(join(tmpdir(), "dockershim-checkpoints-"));
       t.after(() => rm(directory, { recursive: true }));
@@ -224,7 +221,6 @@ describe("checkCheckpoints()", () => {
       assert.equal(problems.length, text === undefined ? 0 : 1);
       if (text !== undefined) assert.match(problems[0]?.text ?? "", text);
     });
-  }
 });
 
 describe("what recorded pods are made of on a scratch host", () => {
@@ -272,14 +268,13 @@ describe("checkByLegacyRules()", () => {
     ["a name without an attempt", named("k8s_POD_w_d_u_x"), /parsed/],
     ["a container without a type", untyped, /type/],
     ["a container that is gone", undefined, /is gone/],
-  ] as const) {
+  ] as const)
     test(`finds ${what}`, async () => {
       const engine = { inspectContainer: () => Promise.resolve(snapshot) };
       const problems = await checkByLegacyRules([podId], engine as never, signal);
       if (text === undefined) assert.deepEqual(problems, []);
       else assert.match(problems[0]?.text ?? "", text);
     });
-  }
 });
 
 describe("whileRelisting()", () => {
@@ -292,7 +287,7 @@ describe("whileRelisting()", () => {
       [`${podSubject}: a list had it with the state 1`],
     ],
     ["one list that fails", new Error("no link"), ["rehearsal: a list failed: no link"]],
-  ] as const) {
+  ] as const)
     test(`finds ${what}, also when later ones are right`, async () => {
       let lists = 0;
       let third = (): void => undefined;
@@ -312,7 +307,6 @@ describe("whileRelisting()", () => {
       const problems = relisting.problems.map(({ subject, text }) => `${subject}: ${text}`);
       assert.deepEqual(problems, expected);
     });
-  }
 });
 
 test("removePods() goes on after a pod that cannot be removed", async () => {

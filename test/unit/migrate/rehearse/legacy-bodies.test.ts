@@ -97,14 +97,13 @@ const cases: readonly (readonly [string, Partial<LegacyNode>, (node: LegacyNode)
 
 describe("legacy bodies are the recorded ones", () => {
   for (const program of ["dockershim", "cri-dockerd"] as const) {
-    for (const [name, changes, make] of cases) {
+    for (const [name, changes, make] of cases)
       test(`${program}: ${name}`, () => {
         const made = make({ program, ...common, ...changes });
         const recorded = golden[program][name];
         assert.equal(made.name, recorded?.name);
         assert.deepEqual(meant(made.body), meant(recorded?.body));
       });
-    }
   }
 });
 

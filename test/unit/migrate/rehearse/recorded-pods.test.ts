@@ -46,13 +46,11 @@ describe("readRecordedPods()", () => {
       ],
     ];
     const { pods } = await readRecordedPods(calls(...made, ...containers, ...later));
-    assert.deepEqual(
-      pods.map(({ config, containers: left }) => [
-        config.metadata?.name,
-        left.map((one) => `${one.config.metadata?.name ?? ""} ${one.started}`),
-      ]),
-      [["web", ["a true", "b false"]]],
-    );
+    const rows = pods.map(({ config, containers: left }) => [
+      config.metadata?.name,
+      left.map((one) => `${one.config.metadata?.name ?? ""} ${one.started}`),
+    ]);
+    assert.deepEqual(rows, [["web", ["a true", "b false"]]]);
   });
 
   test("fills in defaults and bytes, as the server got them", async () => {

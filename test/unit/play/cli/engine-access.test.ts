@@ -113,15 +113,11 @@ test("pods of each server have directories of their own, but for those that say 
     ["unix:///var/run/other.sock", [join(at.path, "u-2"), join(own, "u-3"), join(own, "u-4")]],
   ] as const) {
     const found = await recordDirectories(client, { endpoint, directories }, AbortSignal.timeout(20_000));
-    assert.deepEqual(
-      ["u-1", "u-2", "u-3", "u-4"].map((uid) => podDirectory(found, { uid })),
-      [join(own, "u-1"), ...is],
-    );
+    const seen = ["u-1", "u-2", "u-3", "u-4"].map((uid) => podDirectory(found, { uid }));
+    assert.deepEqual(seen, [join(own, "u-1"), ...is]);
     // The paths of the pod's cgroup and logs do not depend on the socket, either.
-    assert.deepEqual(
-      ["u-1", "u-2"].map((uid) => podId(found, { uid })),
-      [`u-1.${id}`, "u-2"],
-    );
+    const actual = ["u-1", "u-2"].map((uid) => podId(found, { uid }));
+    assert.deepEqual(actual, [`u-1.${id}`, "u-2"]);
   }
 });
 

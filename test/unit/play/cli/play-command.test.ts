@@ -52,11 +52,10 @@ const cases: readonly (readonly [string, Readonly<Record<string, string>>, reado
   ],
   ["a server that is not there", { "a.yaml": pod }, ["a.yaml"], /no CRI server answers there/],
 ];
-for (const [what, files, names, expected] of cases) {
+for (const [what, files, names, expected] of cases)
   test(`runPlay() reports ${what}, and answers 1`, async () => {
     assert.match(await run(files, names), expected);
   });
-}
 
 test("a command line for the same objects has the directory's flag, the namespace and the socket", () => {
   const options = { files: ["a", "b.yaml"], endpoint: "/run/dockershim.sock", follow: false, down: false };

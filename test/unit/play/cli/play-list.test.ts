@@ -15,14 +15,12 @@ test("play ls has a line for each pod, and for a workload without pods", () => {
     ],
     otherPods: [{ ...other, keptBy: "none" }],
   });
-  assert.deepEqual(
-    table.split("\n").map((line) => line.split(/ {2,}/)),
-    [
-      ["POD", "OF", "KEPT BY", "FILES"],
-      ["n/d-0", "Deployment/d", "supervisor (process 7)", "d.yaml"],
-      ["n/-", "Job/j", "-", "d.yaml"],
-      ["default/p", "Pod/p", "none", "-"],
-      [""],
-    ],
-  );
+  const found = table.split("\n").map((line) => line.split(/ {2,}/));
+  assert.deepEqual(found, [
+    ["POD", "OF", "KEPT BY", "FILES"],
+    ["n/d-0", "Deployment/d", "supervisor (process 7)", "d.yaml"],
+    ["n/-", "Job/j", "-", "d.yaml"],
+    ["default/p", "Pod/p", "none", "-"],
+    [""],
+  ]);
 });

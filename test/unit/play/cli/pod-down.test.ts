@@ -24,8 +24,6 @@ for (const labels of [[], [{ key: "app", values: ["web"], is: "in" }]] as const)
     const selection = { pods: [], namespace: "default", labels };
     const records = [record("here", true), record("there", false)];
     const keys = await selectedKeys(selection, client, records, new AbortController().signal);
-    assert.deepEqual(
-      keys.map(({ name }) => name),
-      ["here"],
-    );
+    const names = keys.map(({ name }) => name);
+    assert.deepEqual(names, ["here"]);
   });

@@ -47,13 +47,11 @@ test("pod ps --watch prints a line for each change", async (t) => {
   const { context, lines } = contextOf([created, running, running, exited]);
   const request = { verb: "ps", selection, output: "table", headers: true, watch: true } as const;
   await assert.rejects(listPods(request, context, 1), /often enough/);
-  assert.deepEqual(
-    lines.flatMap((text) => text.split("\n")).filter((line) => line !== ""),
-    [
-      "NAMESPACE NAME READY STATUS RESTARTS AGE ADDRESSES",
-      ...["0/1 Pending", "1/1 Running", "0/1 Succeeded"].map((state) => `default p ${state} 0 0s -`),
-    ],
-  );
+  const found = lines.flatMap((text) => text.split("\n")).filter((line) => line !== "");
+  assert.deepEqual(found, [
+    "NAMESPACE NAME READY STATUS RESTARTS AGE ADDRESSES",
+    ...["0/1 Pending", "1/1 Running", "0/1 Succeeded"].map((state) => `default p ${state} 0 0s -`),
+  ]);
 });
 
 for (const [wanted, states, code, line] of [

@@ -13,7 +13,7 @@ for (const [name, expected] of [
   ["missing/a.svg", /there is no directory ".*missing"/],
   ["there.svg/a.svg", /there\.svg" is not a directory/],
   ["directory.svg", /exists and is not a file/],
-] as const) {
+] as const)
   test(`checkTimelineFile() ${expected === undefined ? "takes" : "refuses"} "${name}", and makes nothing`, async () => {
     await using temporary = await temporaryDirectory();
     await writeFile(join(temporary.path, "there.svg"), "");
@@ -22,4 +22,3 @@ for (const [name, expected] of [
     await (expected === undefined ? check : assert.rejects(check, expected));
     assert.equal((await readdir(temporary.path)).length, 2);
   });
-}

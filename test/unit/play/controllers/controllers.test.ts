@@ -49,16 +49,13 @@ describe("decideJob()", () => {
     ["is complete also when it is suspended later", "suspend: true, ", "S", "complete", []],
     ["does nothing while suspended", "suspend: true, ", "", "suspended", []],
   ];
-  for (const [what, spec, letters, state, attempts] of cases) {
+  for (const [what, spec, letters, state, attempts] of cases)
     test(what, async () => {
       const decision = decideJob(await job(spec), pods(letters), late);
       assert.equal(decision.state, state);
-      assert.deepEqual(
-        decision.make.map(({ attempt }) => attempt),
-        attempts,
-      );
+      const found = decision.make.map(({ attempt }) => attempt);
+      assert.deepEqual(found, attempts);
     });
-  }
 
   test("waits 10 s after a failure, doubled with each", async () => {
     const twice = await job("");
@@ -141,9 +138,8 @@ describe("schedules", () => {
     ["@hourly", false],
     ["@every 30m", true],
   ] as const)
-    test(`${text} is ${expected ? "" : "not "}due on Thursday, 29 February 2024, 13:30`, () => {
-      assert.equal(parseSchedule(text, "UTC").matches(minute), expected);
-    });
+    test(`${text} is ${expected ? "" : "not "}due on Thursday, 29 February 2024, 13:30`, () =>
+      assert.equal(parseSchedule(text, "UTC").matches(minute), expected));
 
   test("follow their time zone, and are refused when they are none", () => {
     assert.ok(parseSchedule("30 14 * * *", "Europe/Berlin").matches(minute));
@@ -203,11 +199,10 @@ describe("decideCronJob()", () => {
     ],
     ["removes ended jobs beyond the history", {}, ended, 60_001, ({ remove }) => remove, ["c-1", "c-2"]],
   ];
-  for (const [what, fields, jobs, now, part, expected] of cases) {
+  for (const [what, fields, jobs, now, part, expected] of cases)
     test(what, async () => {
       assert.deepEqual(part(decideCronJob(await cron(fields), every, jobs, memory, now)), expected);
     });
-  }
 
   test("starts with Forbid once the running job is complete", async () => {
     const waiting = decideCronJob(await cron(forbid), every, running, memory, 125_000);
@@ -234,7 +229,7 @@ const rules: readonly (readonly [string, string, string?])[] = [
   ["onPodConditions: [{type: PodScheduled, status: 'False'}]", "a=3 b=0"],
   ["onExitCodes: {operator: In, values: [3]}", "a=0 b=0"],
 ];
-for (const [rule, there, expected] of rules) {
+for (const [rule, there, expected] of rules)
   test(`${rule} of a podFailurePolicy ${expected === undefined ? "leaves out" : "takes"} ${there}`, async () => {
     const lines = "  restartPolicy: Never\n  containers: [{name: a, image: x}, {name: b, image: x}]";
     const { status } = await shownPod(`${lines}\n  initContainers: [{name: i, image: x}]`, there);
@@ -242,7 +237,6 @@ for (const [rule, there, expected] of rules) {
     const { failureRules } = await job(spec, "Never", "a, b, i");
     assert.equal(jobPod({ failureRules }, "j-0", { attempt: 0 }, status, 0).action, expected);
   });
-}
 
 test("jobPod() takes the time at which the end was seen when a container has none", async () => {
   const { status } = await shownPod("  containers: [{name: a, image: x}]", "");

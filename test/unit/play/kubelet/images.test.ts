@@ -14,11 +14,8 @@ const policies: readonly (readonly [string, string])[] = [
   [`busybox@sha256:${"0".repeat(64)}`, "IfNotPresent"],
   [`busybox:latest@sha256:${"0".repeat(64)}`, "IfNotPresent"],
 ];
-for (const [image, expected] of policies) {
-  test(`pullPolicy() of ${image} is ${expected}`, () => {
-    assert.equal(pullPolicy({ image }), expected);
-  });
-}
+for (const [image, expected] of policies)
+  test(`pullPolicy() of ${image} is ${expected}`, () => assert.equal(pullPolicy({ image }), expected));
 
 interface Case {
   readonly image: string;
@@ -91,12 +88,11 @@ describe("ensureImage()", () => {
         ] as const,
     ),
   ];
-  for (const [what, given, expected] of cases) {
+  for (const [what, given, expected] of cases)
     test(what, async () => {
       if (expected instanceof RegExp) await assert.rejects(ensured(given), expected);
       else assert.deepEqual(await ensured(given), expected);
     });
-  }
 
   test("tries all credentials in turn, and names all errors", async () => {
     const cri = new FakeCri();

@@ -19,54 +19,24 @@ const { signal } = new AbortController();
 
 /** What the containers and the handlers of a manifest do; nothing for those that just run. */
 const scripts: Readonly<Record<string, (fixture: Fixture) => void>> = {
-  "init-containers": ({ cri }) => {
-    cri.exits.set("one", 0).set("two", 0);
-  },
+  "init-containers": ({ cri }) => cri.exits.set("one", 0).set("two", 0),
   sidecar: ({ cri }) => {
     cri.exits.set("before", 0);
     endAfterGrace(cri, ["main"]);
   },
-  "sidecar-startup-probe": ({ cri }) => {
-    endAfterGrace(cri, ["main"]);
-  },
-  "image-of-init": ({ cri }) => {
-    cri.exits.set("before", 0);
-  },
-  "image-of-sidecar": ({ cri }) => {
-    endAfterGrace(cri, ["main"]);
-  },
-  "sidecar-job": ({ cri, clock }) => {
-    clock.after(2000, () => {
-      cri.end("main", 0);
-    });
-  },
-  "on-failure-twice": ({ cri }) => {
-    cri.exitsInTurn.set("main", [1, 1, 0]);
-  },
-  "never-fails": ({ cri }) => {
-    cri.exits.set("main", 1);
-  },
-  "never-init-fails": ({ cri }) => {
-    cri.exits.set("init", 1);
-  },
-  "init-fails-once": ({ cri }) => {
-    cri.exitsInTurn.set("init", [1, 0]);
-  },
-  "exec-liveness-kill": ({ handlers }) => {
-    handlers.outcomes.set("main liveness", ["failure"]);
-  },
-  "tcp-startup-kill": ({ handlers }) => {
-    handlers.outcomes.set("main startup", ["failure"]);
-  },
-  "http-readiness": ({ handlers }) => {
-    handlers.outcomes.set("main readiness", ["failure"]);
-  },
-  "post-start-fails": ({ handlers }) => {
-    handlers.failingHooks.add("main postStart");
-  },
-  "pre-stop": ({ handlers }) => {
-    handlers.hookMs.set("main preStop", 1000);
-  },
+  "sidecar-startup-probe": ({ cri }) => endAfterGrace(cri, ["main"]),
+  "image-of-init": ({ cri }) => cri.exits.set("before", 0),
+  "image-of-sidecar": ({ cri }) => endAfterGrace(cri, ["main"]),
+  "sidecar-job": ({ cri, clock }) => clock.after(2000, () => cri.end("main", 0)),
+  "on-failure-twice": ({ cri }) => cri.exitsInTurn.set("main", [1, 1, 0]),
+  "never-fails": ({ cri }) => cri.exits.set("main", 1),
+  "never-init-fails": ({ cri }) => cri.exits.set("init", 1),
+  "init-fails-once": ({ cri }) => cri.exitsInTurn.set("init", [1, 0]),
+  "exec-liveness-kill": ({ handlers }) => handlers.outcomes.set("main liveness", ["failure"]),
+  "tcp-startup-kill": ({ handlers }) => handlers.outcomes.set("main startup", ["failure"]),
+  "http-readiness": ({ handlers }) => handlers.outcomes.set("main readiness", ["failure"]),
+  "post-start-fails": ({ handlers }) => handlers.failingHooks.add("main postStart"),
+  "pre-stop": ({ handlers }) => handlers.hookMs.set("main preStop", 1000),
   "pre-stop-sleep-sidecar": ({ handlers, cri }) => {
     handlers.hookMs.set("main preStop", 1000);
     endAfterGrace(cri, ["main", "b"]);
@@ -74,14 +44,10 @@ const scripts: Readonly<Record<string, (fixture: Fixture) => void>> = {
   "pull-missing": ({ cri }) => {
     cri.failOn = "pullImage registry.k8s.io/e2e-test-images/absent:1";
   },
-  "command-missing": ({ cri }) => {
-    cri.failingStarts.add("main");
-  },
+  "command-missing": ({ cri }) => cri.failingStarts.add("main"),
   "one-ends": ({ cri, clock }) => {
     cri.exits.set("done", 0);
-    clock.after(3000, () => {
-      cri.end("main", 0);
-    });
+    clock.after(3000, () => cri.end("main", 0));
   },
 };
 

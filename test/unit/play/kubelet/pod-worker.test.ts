@@ -53,7 +53,7 @@ test("a container that fails is restarted at once, then after 10 s, 20 s … 300
 for (const [direction, stepMs] of [
   ["back", -3_600_000],
   ["on", 3_600_000],
-] as const) {
+] as const)
   test(`a clock that is set ${direction} by an hour restarts nothing, and delays no restart`, async (t) => {
     const fixture = await start(
       t,
@@ -72,7 +72,6 @@ for (const [direction, stepMs] of [
     await clock.advance(120_000);
     assert.equal(stateOf(status()), "running ready 3");
   });
-}
 
 test("a container that has run for more than 10 minutes begins anew", async (t) => {
   const fixture = await start(t, plain, ({ cri }) => cri.exitsInTurn.set("a", [1, 1]));
@@ -113,7 +112,7 @@ for (const [fields, refusal, expected] of [
     "cgroup is full",
     /^start container "a": failed to start container "a": cgroup is full$/,
   ],
-] as const) {
+] as const)
   test(`a start that fails with "${refusal}" names the container, and a program that is missing`, async (t) => {
     const { status } = await start(t, `  containers: [{name: a, ${fields}${image}}]`, ({ cri }) => {
       cri.startContainer = (id) =>
@@ -121,9 +120,8 @@ for (const [fields, refusal, expected] of [
     });
     assert.match(status().containerStatuses[0]?.state.waiting?.message ?? "", expected);
   });
-}
 
-for (const hasStopSignals of [true, false]) {
+for (const hasStopSignals of [true, false])
   test(`a stop signal ${hasStopSignals ? "that the server knows is not told" : "that the server may not know is told"}`, async (t) => {
     const { events } = await start(
       t,
@@ -134,7 +132,6 @@ for (const hasStopSignals of [true, false]) {
     const line = "the CRI server does not report whether it stops container a by SIGUSR1";
     assert.deepEqual(told, hasStopSignals ? [] : [line]);
   });
-}
 
 const probe = (kind: string, fields = ""): string =>
   withFields(`${kind}Probe: {exec: {command: [x]}${fields}}`);
@@ -229,7 +226,7 @@ for (const [hookSeconds, grace] of [
   [4, 6],
   [9, 2],
   [60, 2],
-] as const) {
+] as const)
   test(`a preStop hook of ${hookSeconds} s leaves ${grace} s of a grace period of 10 s`, async (t) => {
     const { cri, clock, kubelet } = await start(
       t,
@@ -245,7 +242,6 @@ for (const [hookSeconds, grace] of [
       "removePodSandbox web",
     ]);
   });
-}
 
 test("activeDeadlineSeconds end the pod for good", async (t) => {
   const { cri, clock, status } = await start(
@@ -366,10 +362,8 @@ test("a container whose rule says so makes all start anew, with init containers,
   assert.equal(stateOf(status()), "running ready 2");
   assert.equal(status().phase, "Running");
   const logs = [...files.paths].filter((path) => path.includes("/a/") && path.endsWith(".log"));
-  assert.deepEqual(
-    logs.map((path) => path.slice(-5)),
-    ["1.log", "2.log"],
-  );
+  const found = logs.map((path) => path.slice(-5));
+  assert.deepEqual(found, ["1.log", "2.log"]);
 });
 
 test("the phase takes the restartPolicy of each container", async (t) => {

@@ -122,11 +122,10 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
   ["dnsPolicy None without a server", p("dnsPolicy: None"), /must name a server/],
 ];
 
-for (const [what, spec, expected] of refused) {
+for (const [what, spec, expected] of refused)
   test(`checkPod() refuses ${what}`, async () => {
     await assert.rejects(podWith(spec), expected);
   });
-}
 
 test("checkPod() accepts the same host port for TCP and UDP", async () => {
   await podWith(ports("containerPort: 1, hostPort: 5", "containerPort: 1, hostPort: 5, protocol: UDP"));

@@ -20,7 +20,7 @@ function full(type: string): unknown {
   return Object.fromEntries(Object.entries(fields).map(([name, of]) => [name, full(of)]));
 }
 
-for (const [kind, type] of Object.entries(known.kinds)) {
+for (const [kind, type] of Object.entries(known.kinds))
   test(`every field of a ${kind} of Kubernetes 1.36 is known`, async () => {
     const value = { ...(full(type) as object), kind, apiVersion: readVersions[kind] };
     const error: unknown = await readWorkloads([{ name: "f", text: JSON.stringify(value) }]).then(
@@ -32,4 +32,3 @@ for (const [kind, type] of Object.entries(known.kinds)) {
       .filter((line) => line.includes("is not a field of Kubernetes"));
     assert.deepEqual(unknown, []);
   });
-}

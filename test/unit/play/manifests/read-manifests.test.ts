@@ -131,11 +131,10 @@ spec:
         ] as const,
     ),
   ];
-  for (const [what, text, expected] of refused) {
+  for (const [what, text, expected] of refused)
     test(`refuses ${what}`, async () => {
       assert.match((await problemsOf(text)).lines.join("\n"), expected);
     });
-  }
 
   for (const [what, text] of [
     ["broken YAML", "a: ["],
@@ -152,11 +151,10 @@ spec:
         .join("")}`,
     ],
     ["a file without a pod", "# nothing\n"],
-  ] as const) {
+  ] as const)
     test(`refuses ${what} with the name of the file`, async () => {
       await assert.rejects(readWorkloads([{ name: "f.yaml", text }]), /f\.yaml/);
     });
-  }
 
   test("passes over kinds of other groups, and those of Kubernetes that have no meaning here", async () => {
     const kinds = [
@@ -183,10 +181,8 @@ spec:
     const list = (items: string): string => `apiVersion: v1\nkind: List\nitems: [${items}]\n`;
     const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: x}]}}";
     const { pods } = await readWorkloads([{ name: "f.yaml", text: list(pod) }]);
-    assert.deepEqual(
-      pods.map(({ key }) => key.name),
-      ["a"],
-    );
+    const names = pods.map(({ key }) => key.name);
+    assert.deepEqual(names, ["a"]);
     const { lines } = await problemsOf(list(pod.replace("image: x", "image: x, lifecycles: {}")));
     assert.match(lines[0] ?? "", /^f\.yaml, line 3: items\[0\]\.spec\.containers\[0\]\.lifecycles: /);
   });
@@ -292,21 +288,19 @@ describe("documentsOf() reads YAML as kubectl does", () => {
     ["an anchor that is set again", "[&a 1, *a, &a 2, *a]", [1, 1, 2, 2]],
     ["__proto__ as a key", "__proto__: {a: 1}", JSON.parse('{"__proto__": {"a": 1}}')],
   ];
-  for (const [what, text, expected] of documents) {
+  for (const [what, text, expected] of documents)
     test(what, async () => {
       assert.deepEqual(await read(text), [expected, []]);
     });
-  }
 
   for (const [what, text, expected] of [
     ["of a key given twice, the last value", "a: {k: 1, k: 2}\n", { a: { k: 2 } }],
     ["of a merge behind a key, the merged value", "a: {k: 1, <<: {k: 2}}\n", { a: { k: 2 } }],
-  ] as const) {
+  ] as const)
     test(`${what}, and says so`, async () => {
       const [value, problems] = await read(`# comment\n${text}`);
       assert.deepEqual(value, expected);
       const places = problems.map(({ path, line, kind }) => [path, line, kind]);
       assert.deepEqual(places, [["a.k", 2, "passedOver"]]);
     });
-  }
 });

@@ -145,12 +145,11 @@ describe("readWorkloads() follows references", () => {
     ["a claim", `containers: [${container}], ${claim}`, /PersistentVolumeClaim "d" is in none of the files/],
     ["a Secret for pulls", `containers: [${container}], imagePullSecrets: [{name: b}]`],
   ];
-  for (const [what, spec, expected] of missing) {
+  for (const [what, spec, expected] of missing)
     test(`and ${expected === undefined ? "does without" : "reports"} ${what} that is missing`, async () => {
       if (expected === undefined) assert.equal((await read(pod(spec))).pods.length, 1);
       else await assert.rejects(read(pod(spec)), expected);
     });
-  }
 
   test("and reports a key that is missing, and for a variable one of binaryData", async () => {
     const text = pod(env("configMapKeyRef: {name: a, key: k}"));
@@ -287,11 +286,10 @@ describe("readWorkloads() refuses", () => {
       /nodePort 30000\/TCP is that of the service a/,
     ],
   ];
-  for (const [what, text, expected] of cases) {
+  for (const [what, text, expected] of cases)
     test(what, async () => {
       await assert.rejects(read(text), expected);
     });
-  }
 
   test("what is passed over, when strict", async () => {
     const text = `${pod(`nodeName: n, containers: [${container}]`)}---\napiVersion: networking.k8s.io/v1\nkind: Ingress\n`;
@@ -333,14 +331,10 @@ test("the numbers of an update strategy are rounded as in Kubernetes, with its d
     const { update: is } = pods[0] ?? {};
     assert.deepEqual([is?.maxUnavailable, is?.surge.length], [maxUnavailable, surge], `${kind} ${spec}`);
     const names = Array.from({ length: surge }, (_, index) => `web-surge-${index}`);
-    assert.deepEqual(
-      is?.surge.map(({ key }) => key.name),
-      names,
-    );
-    assert.deepEqual(
-      notices.filter(({ path }) => path.includes("trategy")),
-      [],
-    );
+    const found = is?.surge.map(({ key }) => key.name);
+    assert.deepEqual(found, names);
+    const seen = notices.filter(({ path }) => path.includes("trategy"));
+    assert.deepEqual(seen, []);
   }
   for (const [spec, says] of [
     [rolling("maxSurge: 0, maxUnavailable: 0%"), "maxUnavailable: must not be 0 with maxSurge 0"],

@@ -39,7 +39,7 @@ const cases: readonly (readonly [
   ],
 ];
 
-for (const [what, { names, recursive = false, change }] of cases) {
+for (const [what, { names, recursive = false, change }] of cases)
   test(`FileWatch notices ${what}`, async () => {
     await using temporary = await temporaryDirectory();
     const directory = temporary.path;
@@ -56,7 +56,6 @@ for (const [what, { names, recursive = false, change }] of cases) {
     await change(directory);
     await until("it is noticed", () => changes > 0);
   });
-}
 
 test("FileWatch looks into directories that were made since the last renew", async () => {
   await using temporary = await temporaryDirectory();

@@ -54,7 +54,7 @@ describe("prepareVolume() of a hostPath", () => {
     ["BlockDevice", "missing", /no such block device/],
     ["", "missing", undefined],
   ] as const;
-  for (const [type, there, expected] of cases) {
+  for (const [type, there, expected] of cases)
     test(`${expected === undefined ? "accepts" : "refuses"} ${there} as "${type}"`, () =>
       inDirectory(async (directory) => {
         const path = join(directory, there);
@@ -72,7 +72,6 @@ describe("prepareVolume() of a hostPath", () => {
           server.close();
         }
       }));
-  }
 
   test("accepts a device", () =>
     nodeFiles.prepareVolume({ kind: "hostPath", path: "/dev/null", type: "CharDevice" }));
@@ -153,7 +152,7 @@ describe("mountSubPath()", { skip: withoutMounts() }, () => {
     ["an absolute link", "/etc"],
     ["a relative link", "../secret"],
     ["a link to a directory whose name begins alike", "../v2"],
-  ] as const) {
+  ] as const)
     test(`refuses ${what} that leads out of the volume`, () =>
       inDirectory(async (directory) => {
         for (const name of ["v", "v2", "secret"]) await mkdir(join(directory, name));
@@ -162,7 +161,6 @@ describe("mountSubPath()", { skip: withoutMounts() }, () => {
         await assert.rejects(result, /a link leads out of the volume/);
         assert.equal(existsSync(join(directory, "secret", "x")), false);
       }));
-  }
 
   test("never mounts what is outside while a container exchanges the path for a link", () =>
     inDirectory(async (directory) => {

@@ -35,12 +35,11 @@ const cases: readonly (readonly [string, string, object])[] = [
   ],
   ["anything else", "{half", { stream: "stdout", text: "{half", isEnd: true }],
 ];
-for (const [what, line, expected] of cases) {
+for (const [what, line, expected] of cases)
   test(`parseLogLine() reads ${what}`, () => {
     const expectedTime = line.includes(time) ? time : "";
     assert.deepEqual(parseLogLine(line), { time: expectedTime, ...expected });
   });
-}
 
 test("LineAssembler gives out a line that never ends in bounded parts", () => {
   const assembler = new LineAssembler(4);
@@ -98,10 +97,8 @@ test("LogTail takes a line without an end in bounded parts", () =>
     const [first = "", second = "", ...more] = await linesOf(tail);
     assert.deepEqual([first.length, second.length, more], [1_048_576, 1_048_576, []]);
     await appendFile(path, "y\n");
-    assert.deepEqual(
-      (await linesOf(tail)).map((line) => line.slice(-2)),
-      ["xy"],
-    );
+    const found = (await linesOf(tail)).map((line) => line.slice(-2));
+    assert.deepEqual(found, ["xy"]);
   }));
 
 test("LogTail gives the unfinished last line of a rotated file by itself", () =>

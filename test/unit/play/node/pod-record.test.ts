@@ -35,14 +35,13 @@ describe("the record of a pod", () => {
     ["is that of another pod", (text) => text.replace('"uid":"uid-1"},', '"uid":"uid-2"},'), /another pod/],
     ["has an unknown field", (text) => text.replace('"spec":{', '"spec":{"more":1,'), /pod\.spec\.more/],
   ];
-  for (const [what, damage, message] of damages) {
+  for (const [what, damage, message] of damages)
     test(`is an error when it ${what}`, async () => {
       const { deps, files } = makeFixture();
       await writePodRecord(await somePod(), deps);
       files.texts.set(path, damage(files.texts.get(path) ?? ""));
       await assert.rejects(readPodRecord("uid-1", deps), message);
     });
-  }
 });
 
 test("readPodEnd() tells no end from a file that is damaged", async () => {

@@ -18,10 +18,8 @@ test("keptPod() has the probes that the CRI does not know", async () => {
   await writePodRecord(await podWith(spec), deps);
   const { manifest } = (await keptPod(metadata("uid-1"), { ...deps, report })) ?? assert.fail();
   const containers = containersOf(manifest.pod.spec);
-  assert.deepEqual(
-    containers.map(({ name }) => name),
-    ["i", "c"],
-  );
+  const names = containers.map(({ name }) => name);
+  assert.deepEqual(names, ["i", "c"]);
   const readiness = containers[1]?.readinessProbe ?? assert.fail();
   const expected = "http-get http://:80/ok delay=0s timeout=1s period=3s #success=1 #failure=3";
   assert.equal(probeText(readiness), expected);

@@ -49,12 +49,11 @@ for (const [what, found, name, first, expected] of [
   });
 }
 
-test("chooseContainer() does not take a sidecar for a container that was not created yet", () => {
+test("chooseContainer() does not take a sidecar for a container that was not created yet", () =>
   assert.throws(
     () => chooseContainer(pod({}, "side"), undefined, { containers: [{ name: "web" }] }),
     /container "web" was not created yet; it has: side/,
-  );
-});
+  ));
 
 test("chooseContainer() names the containers of the manifest, init containers last", () => {
   const known = { containers: [{ name: "web" }, { name: "side" }], initContainers: [{ name: "i" }] };

@@ -33,11 +33,7 @@ test("forwardPorts() ends with its signal, also while a connection waits for the
   const stop = new AbortController();
   const said: string[] = [];
   const url = (): Promise<string> =>
-    new Promise((_, reject) => {
-      stop.signal.addEventListener("abort", () => {
-        reject(new Error("aborted"));
-      });
-    });
+    new Promise((_, reject) => stop.signal.addEventListener("abort", () => reject(new Error("aborted"))));
   const forwarding = forwardPorts(
     [{ local: 0, remote: 80 }],
     ["127.0.0.1"],

@@ -39,12 +39,11 @@ for (const [what, policy, code, expected] of [
   ["fails and will be restarted", "OnFailure", 3, "Running Error 0/1"],
   ["has succeeded", "OnFailure", 0, "Succeeded Completed 0/1"],
   ["has failed", "Never", 3, "Failed Error 0/1"],
-] as const) {
+] as const)
   test(`with restartPolicy ${policy}, a pod whose container ${what} is ${expected}`, async () => {
     const pod = await listed(`  restartPolicy: ${policy}\n  ${main}`, ({ cri }) => cri.exits.set("a", code));
     assert.equal(state(pod), expected);
   });
-}
 
 test("a pod that has succeeded has not failed when its activeDeadlineSeconds have passed", async () => {
   const spec = `  restartPolicy: Never\n  activeDeadlineSeconds: 5\n  ${main}`;

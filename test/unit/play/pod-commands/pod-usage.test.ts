@@ -18,8 +18,6 @@ for (const [how, expected] of [
 ] as const)
   test(`renderUsage() with ${JSON.stringify(how)}`, () => {
     const [, ...lines] = renderUsage(pods, how).trimEnd().split("\n");
-    assert.deepEqual(
-      lines.map((line) => line.replaceAll(/ +/g, " ")),
-      expected,
-    );
+    const found = lines.map((line) => line.replaceAll(/ +/g, " "));
+    assert.deepEqual(found, expected);
   });

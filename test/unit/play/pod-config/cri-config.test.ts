@@ -65,14 +65,13 @@ spec:
     ["setHostnameAsFQDN: true", "web"],
     [`{subdomain: ${"d".repeat(50)}, setHostnameAsFQDN: true}`, /has more than 64 characters/],
   ];
-  for (const [fields, expected] of hostnames) {
+  for (const [fields, expected] of hostnames)
     test(`takes the host name of ${fields.slice(0, 60)}`, async () => {
       const lines = fields.replace(/[{}]/g, "").split(", ").join("\n  ");
       const result = sandboxOf(`  ${lines}\n  containers: [{name: c, image: x}]`);
       if (typeof expected === "string") assert.equal((await result).hostname, expected);
       else await assert.rejects(result, expected);
     });
-  }
 
   test("gives a pod of the host network neither a host name nor port mappings", async () => {
     const config = await sandboxOf(
@@ -94,12 +93,11 @@ spec:
     ["hostPID: true", { network: 0, ipc: 0, pid: 2 }],
     ["hostIPC: true", { network: 0, ipc: 2, pid: 1 }],
   ];
-  for (const [line, expected] of namespaces) {
+  for (const [line, expected] of namespaces)
     test(`maps ${line} to namespace modes`, async () => {
       const config = await sandboxOf(`  ${line}\n  containers: [{name: c, image: x}]`);
       assert.deepEqual(config.linux?.security_context?.namespace_options, expected);
     });
-  }
 
   test("cuts a long pod name to a host name that does not end in a dot", async () => {
     const metadata = `metadata: {name: ${"a".repeat(62)}.bc}`;
@@ -117,10 +115,8 @@ describe("containerConfig()", () => {
     );
     assert.deepEqual(config.command, ["sh", "1"]);
     assert.deepEqual(config.args, ["12", "$(C)"]);
-    assert.deepEqual(
-      config.envs?.map(({ key, value }) => `${String(key)}=${String(value)}`),
-      ["A=1", "B=12"],
-    );
+    const texts = config.envs?.map(({ key, value }) => `${String(key)}=${String(value)}`);
+    assert.deepEqual(texts, ["A=1", "B=12"]);
     assert.equal(config.working_dir, "/w");
     assert.deepEqual([config.stdin, config.stdin_once, config.tty], [true, false, true]);
     assert.deepEqual(config.image, { image: "sha256:1", user_specified_image: "busybox:1" });
@@ -170,7 +166,7 @@ describe("containerConfig()", () => {
     ["privileges", "{}|{privileged: true}", { privileged: true }],
     ["an unmasked /proc", "{}|{procMount: Unmasked}", { masked_paths: [], readonly_paths: [] }],
   ];
-  for (const [what, spec, expected] of contexts) {
+  for (const [what, spec, expected] of contexts)
     test(`takes ${what}`, async () => {
       const [pod = "", container = ""] = spec.split("|");
       const config = await containerOf(
@@ -178,7 +174,6 @@ describe("containerConfig()", () => {
       );
       assert.deepEqual({ ...config.linux?.security_context, ...expected }, config.linux?.security_context);
     });
-  }
 
   test("says in annotations how to end the container, and its ports", async () => {
     const { annotations } = await containerOf(
@@ -191,7 +186,7 @@ describe("containerConfig()", () => {
   for (const [line, expected] of [
     ["restartPolicy: Never", { network: 0, ipc: 0, pid: 3, target_id: "id-1" }],
     ["shareProcessNamespace: true", { network: 0, ipc: 0, pid: 0 }],
-  ] as const) {
+  ] as const)
     test(`lets an ephemeral container see its target's processes, with ${line}`, async () => {
       const manifest = await uncheckedPodWith(`  ${line}\n  containers: [{name: c, image: x}]`);
       const container = { name: "debug", image: "x", targetContainerName: "c" };
@@ -199,7 +194,6 @@ describe("containerConfig()", () => {
       const config = containerConfig({ ...facts, environment: new Map(), targetId: "id-1" });
       assert.deepEqual(config.linux?.security_context?.namespace_options, expected);
     });
-  }
 
   test("takes the stop signal, and refuses one that does not exist", async () => {
     const withSignal = (name: string) =>
@@ -223,13 +217,12 @@ describe("containerConfig()", () => {
     ["a number", ofUser("9"), user("9")],
     ["a name", ofName, { run_as_username: "web" }],
     ["nothing, which is root", rootImage, user("0")],
-  ] as const) {
+  ] as const)
     test(`takes the image's user when that is ${what}`, async () => {
       const { linux } = await containerOf("  containers: [{name: c, image: x}]", image);
       const { run_as_user, run_as_username } = linux?.security_context ?? {};
       assert.deepEqual(JSON.parse(JSON.stringify({ run_as_user, run_as_username })), expected);
     });
-  }
 
   const nonRoot: readonly (readonly [string, string, ImageUser, RegExp?])[] = [
     ["runAsUser 0", "runAsUser: 0,", rootImage, /runAsUser is 0/],
@@ -239,11 +232,10 @@ describe("containerConfig()", () => {
     ["an image of user 9", "", ofUser("9")],
     ["runAsUser 9", "runAsUser: 9,", rootImage],
   ];
-  for (const [what, user, image, expected] of nonRoot) {
+  for (const [what, user, image, expected] of nonRoot)
     test(`${expected === undefined ? "accepts" : "refuses"} ${what} with runAsNonRoot`, async () => {
       const spec = `  containers: [{name: c, image: x, securityContext: {${user} runAsNonRoot: true}}]`;
       if (expected === undefined) await containerOf(spec, image);
       else await assert.rejects(containerOf(spec, image), expected);
     });
-  }
 });

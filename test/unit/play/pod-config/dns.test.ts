@@ -43,9 +43,8 @@ test("podDns() leaves the servers of an unknown node to the engine", async () =>
   assert.equal(podDns(spec, undefined), null);
 });
 
-for (const [lines, expected] of cases) {
+for (const [lines, expected] of cases)
   test(`podDns() of a pod with ${lines === "" ? "nothing" : lines}`, async () => {
     const spec = `  ${lines.replace(", dnsConfig", "\n  dnsConfig")}\n  containers: [{name: c, image: x}]`;
     assert.deepEqual(podDns((await podWith(spec)).pod.spec, node), expected);
   });
-}

@@ -104,13 +104,12 @@ describe("valueFrom", () => {
     [resource("limits.ephemeral-storage", "1Gi"), "10"],
     [resource("requests.ephemeral-storage"), "0"],
   ];
-  for (const [from, expected] of cases) {
+  for (const [from, expected] of cases)
     test(`${from} is ${JSON.stringify(expected)}`, async () => {
       const resources = "resources: {limits: {cpu: 1500m}, requests: {memory: 64Mi}}";
       const environment = await environmentOf(`${resources}, env: [{name: X, valueFrom: {${from}}}]`);
       assert.deepEqual(environment, { X: expected });
     });
-  }
 
   test("an address of a pod on the host network is the node's", async () => {
     const environment = await environmentOf(`env: [{name: X, valueFrom: {${field("status.podIP")}}}]`, {
@@ -126,11 +125,10 @@ describe("what is missing", () => {
     "env: [{name: X, valueFrom: {configMapKeyRef: {name: no, key: k, optional: true}}}]",
     "env: [{name: X, valueFrom: {secretKeyRef: {name: key, key: k, optional: true}}}]",
   ];
-  for (const container of optional) {
+  for (const container of optional)
     test(`is left out when it is optional: ${container}`, async () => {
       assert.deepEqual(await environmentOf(container), {});
     });
-  }
   const errors: readonly (readonly [string, RegExp])[] = [
     ["envFrom: [{configMapRef: {name: no}}]", /ConfigMap "no": it is in none of the files/],
     ["env: [{name: X, valueFrom: {secretKeyRef: {name: no, key: k}}}]", /Secret "no": it is in none/],
@@ -140,11 +138,10 @@ describe("what is missing", () => {
     ["env: [{name: X, valueFrom: {fieldRef: {fieldPath: status.phase}}}]", /no such field/],
     ["env: [{name: X, valueFrom: {resourceFieldRef: {resource: limits.gpu}}}]", /no such resource/],
   ];
-  for (const [container, message] of errors) {
+  for (const [container, message] of errors)
     test(`is an error: ${container}`, async () => {
       await assert.rejects(environmentOf(container), message);
     });
-  }
 
   test("a binary value is an error that does not show it", async () => {
     const from = "secretKeyRef: {name: key, key: BLOB}";
@@ -176,13 +173,12 @@ describe("fileKeyRef", () => {
     ["K=1", /line 1: the value must be in single quotes/],
     ["A='1'\nK='1\n2", /line 2: the quote has no end/],
   ];
-  for (const [file, expected] of files) {
+  for (const [file, expected] of files)
     test(`of ${JSON.stringify(file)}`, async () => {
       const made = environmentOf(from("K"), { file });
       if (typeof expected === "string") assert.deepEqual(await made, { X: expected });
       else await assert.rejects(made, expected);
     });
-  }
 
   test("leaves a variable out when its key is missing and optional", async () => {
     assert.deepEqual(await environmentOf(from("K", ", optional: true"), { file: "A='1'" }), {});

@@ -29,8 +29,6 @@ const cases: readonly (readonly [string, string])[] = [
   ["$é", "$é"],
 ];
 
-for (const [text, expected] of cases) {
-  test(`expandVariables() turns ${JSON.stringify(text)} into ${JSON.stringify(expected)}`, () => {
-    assert.equal(expandVariables(text, variables), expected);
-  });
-}
+for (const [text, expected] of cases)
+  test(`expandVariables() turns ${JSON.stringify(text)} into ${JSON.stringify(expected)}`, () =>
+    assert.equal(expandVariables(text, variables), expected));

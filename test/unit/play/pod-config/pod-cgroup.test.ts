@@ -66,7 +66,7 @@ const table: readonly (readonly [string, string, readonly [number, number | "-",
   ["requests of the pod alone", inPod("requests: {cpu: 1}", half), [1024, 50_000, 64]],
 ];
 
-for (const [name, spec, [shares, quota, memory]] of table) {
+for (const [name, spec, [shares, quota, memory]] of table)
   test(`podCgroup(): ${name}`, async () => {
     const { pod } = await uncheckedPodWith(`  ${spec}`);
     const cgroup = podCgroup("u1", pod.spec, "cgroupfs", node);
@@ -75,7 +75,6 @@ for (const [name, spec, [shares, quota, memory]] of table) {
     assert.deepEqual([Number(cgroup.cpuShares), micros, megabytes], [shares, quota, memory]);
     assert.deepEqual(cgroup.hugePages, []);
   });
-}
 
 test("podCgroup() limits all sizes of huge pages when the pod has a limit of one", async () => {
   const { pod } = await uncheckedPodWith(`  ${inPod("limits: {hugepages-2Mi: 8Mi, memory: 1Gi}", "")}`);

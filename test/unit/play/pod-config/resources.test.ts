@@ -32,7 +32,7 @@ const cases: readonly (readonly [string, string, readonly [string, string, strin
   ["{requests: {cpu: 1000}}", "Burstable", ["262144", "0", "0", "999"]],
 ];
 
-for (const [resources, qos, [shares, quota, memory, oom]] of cases) {
+for (const [resources, qos, [shares, quota, memory, oom]] of cases)
   test(`linuxResources() of ${resources} is ${qos}`, async () => {
     const { pod } = await podWith(`  containers: [{name: c, image: x, resources: ${resources}}]`);
     const [container] = pod.spec.containers;
@@ -47,7 +47,6 @@ for (const [resources, qos, [shares, quota, memory, oom]] of cases) {
       hugepage_limits: [],
     });
   });
-}
 
 test("a pod of the class system-node-critical has the OOM score of a Guaranteed one", async () => {
   const { pod } = await podWith(

@@ -142,11 +142,10 @@ describe("volumePreparations()", () => {
       { a: "3", b: "2" },
     ],
   ];
-  for (const [volume, expected] of cases) {
+  for (const [volume, expected] of cases)
     test(`fills ${volume}`, async () => {
       assert.deepEqual((await filesOf(volume)).files, expected);
     });
-  }
 
   test("makes a token that says what it is, of the form and the claims of a cluster's", async () => {
     const volume =
@@ -177,18 +176,17 @@ describe("volumePreparations()", () => {
     ["configMap: {name: no}", /ConfigMap "no": it is in none of the files/],
     ["secret: {secretName: key, items: [{key: no, path: x}]}", /volume "v": Secret "key" has no key "no"/],
     ["configMap: {name: web, items: [{key: a, path: ..x}]}", /"\.\.x" is not the path of a file/],
-  ] as const) {
+  ] as const)
     test(`refuses ${volume}`, async () => {
       await assert.rejects(filesOf(volume), message);
     });
-  }
 
   const sizes: readonly (readonly [string, string, bigint])[] = [
     ["medium: Memory", "", 3_900_000_000n],
     ["medium: Memory, sizeLimit: 1Mi", "", 1_048_576n],
     ["medium: Memory, sizeLimit: 2G", "resources: {limits: {memory: 1G}}", 1_000_000_000n],
   ];
-  for (const [emptyDir, resources, expected] of sizes) {
+  for (const [emptyDir, resources, expected] of sizes)
     test(`gives emptyDir {${emptyDir}} with ${resources || "no limit"} ${expected} bytes`, async () => {
       const manifest = await uncheckedPodWith(
         `  containers: [{name: c, image: x, ${resources}}]\n  volumes: [{name: v, emptyDir: {${emptyDir}}}]`,
@@ -197,7 +195,6 @@ describe("volumePreparations()", () => {
       assert.ok(preparation?.kind === "emptyDir");
       assert.equal(preparation.memoryBytes, expected);
     });
-  }
 
   test("keeps the data of a claim beside the pods, by namespace", async () => {
     const manifest = await uncheckedPodWith(
@@ -230,11 +227,10 @@ describe("volumeMounts()", () => {
     ["projected: {}", true],
     ["persistentVolumeClaim: {claimName: c, readOnly: true}", true],
     ["persistentVolumeClaim: {claimName: c}", false],
-  ] as const) {
+  ] as const)
     test(`mounts ${volume} ${expected ? "read-only" : "writable"}`, async () => {
       assert.equal((await mounted("readOnly: false", volume))?.mount.readonly, expected);
     });
-  }
 
   const recursive: readonly (readonly [string, boolean, boolean | RegExp])[] = [
     ["readOnly: true, recursiveReadOnly: IfPossible", true, true],
@@ -245,13 +241,12 @@ describe("volumeMounts()", () => {
     ["readOnly: true, recursiveReadOnly: Enabled", false, /does not support recursiveReadOnly/],
     ["readOnly: true", true, false],
   ];
-  for (const [mount, recursiveReadOnly, expected] of recursive) {
+  for (const [mount, recursiveReadOnly, expected] of recursive)
     test(`${mount} with ${recursiveReadOnly ? "an able" : "another"} runtime is ${String(expected)}`, async () => {
       const result = mounted(mount, "emptyDir: {}", { recursiveReadOnly });
       if (typeof expected === "boolean") assert.equal((await result)?.mount.recursive_read_only, expected);
       else await assert.rejects(result, expected);
     });
-  }
 
   const expressions: readonly (readonly [string, string | RegExp])[] = [
     ["$(POD)/logs", "web-0/logs"],
@@ -259,7 +254,7 @@ describe("volumeMounts()", () => {
     ["$(UP)", /must not contain '\.\.'/],
     ["$(ROOT)", /must be a relative path/],
   ];
-  for (const [expression, expected] of expressions) {
+  for (const [expression, expected] of expressions)
     test(`subPathExpr ${expression} is ${String(expected)}`, async () => {
       const environment = new Map([
         ["POD", "web-0"],
@@ -270,5 +265,4 @@ describe("volumeMounts()", () => {
       if (typeof expected === "string") assert.equal((await result)?.subPath, expected);
       else await assert.rejects(result, expected);
     });
-  }
 });

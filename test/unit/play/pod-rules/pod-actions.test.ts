@@ -176,8 +176,6 @@ test("byAge() puts the highest attempt first, also when the clock was set back b
     [2, 4n],
   ] as const;
   const sorted = attempts.map(([attempt, createdAt]) => ({ attempt, createdAt })).sort(byAge);
-  assert.deepEqual(
-    sorted.map(({ createdAt }) => createdAt),
-    [4n, 3n, 9n, 5n],
-  );
+  const createdAts = sorted.map(({ createdAt }) => createdAt);
+  assert.deepEqual(createdAts, [4n, 3n, 9n, 5n]);
 });

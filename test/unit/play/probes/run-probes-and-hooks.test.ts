@@ -187,10 +187,8 @@ describe("a probe by HTTP", () => {
       never,
     );
     assert.equal(outcome.result, "failure");
-    assert.deepEqual(
-      sockets.map(({ destroyed }) => destroyed),
-      [true],
-    );
+    const destroyeds = sockets.map(({ destroyed }) => destroyed);
+    assert.deepEqual(destroyeds, [true]);
   });
 
   test("sends the manifest's User-Agent and Host, no empty Accept, and headers as UTF-8", async () => {
@@ -239,16 +237,15 @@ describe("a probe by HTTP", () => {
     ],
     [
       "an answer that breaks off",
-      (_request, response) => {
-        response.writeHead(200, { "content-length": "10" }).write("x", () => response.destroy());
-      },
+      (_request, response) =>
+        response.writeHead(200, { "content-length": "10" }).write("x", () => response.destroy()),
       "unknown",
       /^/,
       3,
     ],
     ["no answer in time", () => undefined, "failure", /within 1 s/, 1],
   ];
-  for (const [what, answer, result, message, requests] of answers) {
+  for (const [what, answer, result, message, requests] of answers)
     test(`with ${what}: ${result}`, async () => {
       using at = await serve(answer);
       const outcome = await probe({ httpGet: { port: at.port } });
@@ -256,7 +253,6 @@ describe("a probe by HTTP", () => {
       assert.match(outcome.message, message);
       assert.equal(at.requests.length, requests);
     });
-  }
 
   test("follows redirects on the same host, also to another port", async () => {
     using last = await serve((_request, response) => response.writeHead(500).end());
@@ -266,10 +262,8 @@ describe("a probe by HTTP", () => {
     });
     const outcome = await probe({ httpGet: { port: at.port } });
     assert.equal(outcome.message, "HTTP probe failed with statuscode: 500");
-    assert.deepEqual(
-      at.requests.map(({ url }) => url),
-      ["/", "/next?x=1"],
-    );
+    const urls = at.requests.map(({ url }) => url);
+    assert.deepEqual(urls, ["/", "/next?x=1"]);
     assert.equal(last.requests[0]?.url, "/last");
   });
 
@@ -329,12 +323,12 @@ describe("a probe by gRPC", () => {
     const serviceOf = (bytes: Buffer) => ({ service: bytes.toString("utf8", 2) });
     if (Object.keys(services).length > 0)
       server.register("/grpc.health.v1.Health/Check", check, answer, serviceOf, "unary");
-    const port = await new Promise<number>((resolve, reject) => {
+    const port = await new Promise<number>((resolve, reject) =>
       server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
         if (error === null) resolve(bound);
         else reject(error);
-      });
-    });
+      }),
+    );
     return { port, agents, [Symbol.asyncDispose]: async () => server.forceShutdown() };
   }
 

@@ -47,9 +47,7 @@ function vanishAfter(bytes: number, engine: EngineWithProgram, then: () => void)
       write: (chunk: Buffer, _, done) => {
         count += chunk.length;
         if (count <= bytes) {
-          input.write(chunk, () => {
-            done();
-          });
+          input.write(chunk, () => done());
           return;
         }
         engine.onInput = (next) => next;
@@ -118,9 +116,7 @@ describe("an engine that vanishes in the middle of a copy", { skip }, () => {
   test("is named, and the next application leaves nothing of the first one", () =>
     inVolumes(async ({ engine, files, pod }) => {
       const path = join(pod, "volumes/config-map/c");
-      vanishAfter(size, engine, () => {
-        engine.down();
-      });
+      vanishAfter(size, engine, () => engine.down());
       await assert.rejects(files.prepareVolume(filesVolume(path, size)), (error: ShimError) => {
         assert.equal(error.kind, "unavailable");
         assert.match(error.message, named);

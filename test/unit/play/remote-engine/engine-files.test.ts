@@ -25,13 +25,11 @@ describe("EngineFiles", { skip }, () => {
       assert.equal((await stat(pod)).mode & 0o777, 0o750);
       const { NetworkMode, ReadonlyRootfs, CapDrop, Mounts } = engine.helper()?.body.HostConfig ?? {};
       assert.deepEqual([NetworkMode, ReadonlyRootfs, CapDrop], ["none", true, ["ALL"]]);
-      assert.deepEqual(
-        Mounts?.map(({ Type, Source }) => [Type, Source]),
-        [
-          ["bind", volumesPath],
-          ["volume", podsVolume],
-        ],
-      );
+      const rows = Mounts?.map(({ Type, Source }) => [Type, Source]);
+      assert.deepEqual(rows, [
+        ["bind", volumesPath],
+        ["volume", podsVolume],
+      ]);
       assert.equal(await files.rewriteFile(join(pod, "etc-hosts"), "new"), true);
       assert.equal(await files.readTail(join(pod, "etc-hosts"), 2), "ew");
       assert.equal(await files.readTail("/proc/self/status", 100), "");

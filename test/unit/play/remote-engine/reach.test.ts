@@ -21,9 +21,8 @@ for (const [what, info, expected] of [
   ],
   ["a proof is still to come", { reach: job("hostPaths", { reached: false, pending: true }) }, here],
 ] as const)
-  test(`readReach(): ${what}`, () => {
-    assert.deepEqual(readReach(info), { ...expected, engineId: "", root: undefined, directory: undefined });
-  });
+  test(`readReach(): ${what}`, () =>
+    assert.deepEqual(readReach(info), { ...expected, engineId: "", root: undefined, directory: undefined }));
 
 test("readReach() tells directory and engine, and who root of a container is with userns-remap", () => {
   const directory = { path: "/state", id: "boot:1:2" };

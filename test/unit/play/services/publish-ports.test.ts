@@ -92,13 +92,11 @@ describe("publishPorts()", () => {
       podText("a", "app: web", "", "{containerPort: 80, hostPort: 0}");
     const { ports, reasons } = await published(text);
     assert.deepEqual(reasons, []);
-    assert.deepEqual(
-      ports[0]?.[0]?.map(({ containerPort, hostPort = 0 }) => [containerPort, hostPort >= 30_000]),
-      [
-        [80, true],
-        [81, true],
-      ],
-    );
+    const rows = ports[0]?.[0]?.map(({ containerPort, hostPort = 0 }) => [containerPort, hostPort >= 30_000]);
+    assert.deepEqual(rows, [
+      [80, true],
+      [81, true],
+    ]);
   });
 
   test("accepts a host port that the pod has for the same port", async () => {

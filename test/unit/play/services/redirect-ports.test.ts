@@ -109,7 +109,7 @@ describe("redirectPorts()", () => {
   });
 });
 
-test("rulesText() changes the port alone, for the pod's own addresses", () => {
+test("rulesText() changes the port alone, for the pod's own addresses", () =>
   assert.equal(
     rulesText(
       ["10.0.0.1"],
@@ -123,8 +123,7 @@ test("rulesText() changes the port alone, for the pod's own addresses", () => {
 -A DOCKERSHIM-PLAY -d 10.0.0.1 -p udp --dport 53 -j DNAT --to-destination :5353
 COMMIT
 `,
-  );
-});
+  ));
 
 test("rulesText() leads own addresses to pods of their family, and refuses their other ports", () => {
   const to = (address: string, pod: string) => ({ ...redirect, own: { address, pod } });

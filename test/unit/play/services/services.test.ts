@@ -69,7 +69,7 @@ describe("Services", () => {
     assert.equal(hosts(server), hosts(client));
   });
 
-  for (const how of ["another play takes", "the kubelet forgets"] as const) {
+  for (const how of ["another play takes", "the kubelet forgets"] as const)
     test(`leaves the file of a pod alone that ${how}`, async (t) => {
       const { apply, hosts, server, client, kubelet, cri, clock, files } = await makePlay(t);
       await apply(client);
@@ -83,7 +83,6 @@ describe("Services", () => {
       assert.equal(hosts(client), "of another play");
       assert.ok(hosts(server).endsWith(names));
     });
-  }
 
   test("keeps the names when a container is started again, and changes them with the address", async (t) => {
     const { apply, hosts, server, client, cri, clock } = await makePlay(t);

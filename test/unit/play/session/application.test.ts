@@ -159,7 +159,7 @@ describe("the first application", () => {
   });
 
   for (const [index, call] of allCalls.entries()) {
-    for (const failsLate of [false, true]) {
+    for (const failsLate of [false, true])
       test(`removes all that it has made when ${call} fails${failsLate ? " although it was done" : ""}`, async () => {
         const fixture = fixtureWithInit();
         const { cri, files } = fixture;
@@ -171,7 +171,6 @@ describe("the first application", () => {
         assert.deepEqual(cri.containers, []);
         assert.deepEqual([...files.paths], []);
       });
-    }
   }
 
   test("stops running containers with the pod's grace period when it undoes", async () => {
@@ -259,10 +258,8 @@ describe("the first application", () => {
     for (const container of fixture.cri.containers) container.state = ContainerState.CONTAINER_EXITED;
     fixture.cri.failOn = "createContainer b 1";
     await assert.rejects(up(fixture), /it broke/);
-    assert.deepEqual(
-      fixture.cri.sandboxes.map(({ state }) => state),
-      [PodSandboxState.SANDBOX_NOTREADY],
-    );
+    const states = fixture.cri.sandboxes.map(({ state }) => state);
+    assert.deepEqual(states, [PodSandboxState.SANDBOX_NOTREADY]);
     assert.ok(fixture.files.paths.size > 0);
   });
 
@@ -452,10 +449,8 @@ describe("two plays of one pod", () => {
     await clock.advance(1000);
     await played;
     const again = ["createContainer init 1", "startContainer init"];
-    assert.deepEqual(
-      cri.calls.filter((call) => / init/.test(call) && !call.startsWith("remove")),
-      ["startContainer init", ...again],
-    );
+    const found = cri.calls.filter((call) => / init/.test(call) && !call.startsWith("remove"));
+    assert.deepEqual(found, ["startContainer init", ...again]);
   });
 
   test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
@@ -535,10 +530,8 @@ describe("two plays of one pod", () => {
         throw new Error("no sandbox");
       })(cri.runPodSandbox.bind(cri));
       await assert.rejects(playUp(pods, kubelet, deps, { keep: false }), /no sandbox/);
-      assert.deepEqual(
-        cri.sandboxes.map(({ config }) => config.metadata?.name),
-        ["web"],
-      );
+      const names = cri.sandboxes.map(({ config }) => config.metadata?.name);
+      assert.deepEqual(names, ["web"]);
     });
 });
 
@@ -558,7 +551,7 @@ describe("removePods()", () => {
     assert.equal(fixture.reports.at(-1), "default/web: removed");
   });
 
-  for (const uid of ["", "..", "../../etc"]) {
+  for (const uid of ["", "..", "../../etc"])
     test(`removes no files under the uid "${uid}" of a sandbox`, async () => {
       const fixture = fixtureWithInit();
       await up(fixture);
@@ -571,7 +564,6 @@ describe("removePods()", () => {
         "removeTree /state/uid-1",
       ]);
     });
-  }
 
   test("leaves a pod of the same name that play did not make, with its files", async () => {
     const fixture = makeFixture();
@@ -595,10 +587,8 @@ describe("removePods()", () => {
     fixture.cri.calls.length = 0;
     await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
     await until("the loop has ended", () => kubelet.pod(manifest.key)?.loss !== undefined);
-    assert.deepEqual(
-      fixture.cri.calls.filter((call) => /^(run|create)/.test(call)),
-      [],
-    );
+    const found = fixture.cri.calls.filter((call) => /^(run|create)/.test(call));
+    assert.deepEqual(found, []);
   });
 
   test("removes what an attached play has made meanwhile", async () => {

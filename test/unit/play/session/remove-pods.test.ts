@@ -58,13 +58,11 @@ test("removePods() removes sandboxes of the pod whose containers another program
     cri.sandboxes.push({ id: `lost ${name}`, config, state: PodSandboxState.SANDBOX_NOTREADY, createdAt: 0 });
   }
   assert.deepEqual(await removePods(pods, deps, signal), { failed: 0, left: [] });
-  assert.deepEqual(
-    cri.sandboxes.map(({ id }) => id),
-    ["lost other"],
-  );
+  const ids = cri.sandboxes.map(({ id }) => id);
+  assert.deepEqual(ids, ["lost other"]);
 });
 
-for (const fails of [false, true]) {
+for (const fails of [false, true])
   test(`removeSurplus() ${fails ? "counts and reports pods that cannot be removed" : "removes pods of a workload that had more"}`, async () => {
     const { cri, deps, clock, reports } = makeFixture();
     {
@@ -82,7 +80,6 @@ for (const fails of [false, true]) {
       fails ? /^default\/d-1: cannot be removed: / : /^default\/d-1: removed$/,
     );
   });
-}
 
 test("of pods whose containers are gone, the files are found and removed", async () => {
   const { cri, files, deps, clock, reports } = makeFixture();
@@ -197,10 +194,8 @@ test("a pod of one server is apart from that of the same name at another, also w
   assert.equal(config.linux?.cgroup_parent, `/dockershimplay.slice/dockershimplay-podu_1.${id}.slice`);
   const mounts = other.containers[0]?.config.mounts?.map(({ host_path }) => host_path ?? "") ?? [];
   const own = `/state/servers.d/${id}/u-1/`;
-  assert.ok(
-    mounts.every((path) => path.startsWith(own) || path === "/state/claims.d/default/d"),
-    String(mounts),
-  );
+  const found = mounts.every((path) => path.startsWith(own) || path === "/state/claims.d/default/d");
+  assert.ok(found, String(mounts));
 
   const removal = removePods(workloads.pods, at(other, "unix:///run/other.sock"), signal);
   await clock.advance(1000);
@@ -293,8 +288,6 @@ test("podsToRemove() reads each record once", async () => {
   const paths: string[] = [];
   Object.assign(files, { readFile: (path: string) => (paths.push(path), read(path)) });
   await podsToRemove(await readRemoval(deployment(2)), shared, signal);
-  assert.deepEqual(
-    paths.map((path) => path.split("/").at(-1)),
-    ["pod.json", "pod.json"],
-  );
+  const found = paths.map((path) => path.split("/").at(-1));
+  assert.deepEqual(found, ["pod.json", "pod.json"]);
 });

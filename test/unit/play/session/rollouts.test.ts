@@ -115,12 +115,10 @@ test("a change that never becomes ready stops, is told once, and a changed file 
   const session = await playedAgain(t, fixture, "v2", { fields: `${one} progressDeadlineSeconds: 30,` });
   await clock.advance(200_000);
   assert.equal(running(fixture), "d-0:v1 d-1:v1 d-2:v1 d-surge-0:v2");
-  assert.deepEqual(
-    reports.filter((line) => line.includes("progressDeadlineSeconds")),
-    [
-      "default/d: no progress for 30 s (progressDeadlineSeconds); not ready: default/d-surge-0; the pods of before run on",
-    ],
-  );
+  const found = reports.filter((line) => line.includes("progressDeadlineSeconds"));
+  assert.deepEqual(found, [
+    "default/d: no progress for 30 s (progressDeadlineSeconds); not ready: default/d-surge-0; the pods of before run on",
+  ]);
   const next = session.update(await workloadsOf("v3", { fields: one }), { obsolete: "remove" }, signal);
   await clock.advance(60_000);
   await next;

@@ -189,7 +189,7 @@ test("a job of a cron job that cannot be removed ends nothing", async (t) => {
   assert.ok(!cri.sandboxes.some(({ config }) => config.metadata?.name === stuck));
 });
 
-for (const how of ["apply", "update"] as const) {
+for (const how of ["apply", "update"] as const)
   test(`${how}() of a cron job takes up what an earlier play has started, as it is`, async () => {
     const { cri, clock, deps } = makeFixture();
     {
@@ -211,7 +211,6 @@ for (const how of ["apply", "update"] as const) {
     const second = first.replace(/-0$/, "-1");
     assert.deepEqual(sandboxNames({ cri }), [first, second], "its failed pod is replaced");
   });
-}
 
 test("a cron job counts ended jobs of earlier plays among those that it keeps", async () => {
   const { cri, clock, deps } = makeFixture();
@@ -310,7 +309,7 @@ test("a pod of a stateful set is made when the one before it is ready", async (t
   assert.equal(end.answer, undefined);
 });
 
-for (const how of ["apply", "update"] as const) {
+for (const how of ["apply", "update"] as const)
   test(`${how}() keeps a pod of a stateful set that is up at once, also when the one before it is not ready`, async () => {
     const { cri, clock, deps, handlers } = makeFixture();
     const workloads = await read(statefulSet("initialDelaySeconds: 5, exec: {command: [a]}"));
@@ -325,13 +324,10 @@ for (const how of ["apply", "update"] as const) {
     if (how === "apply") await next.apply(workloads, options, signal);
     else await next.update(workloads, { obsolete: "leave" }, signal);
     await clock.advance(0);
-    assert.deepEqual(
-      next.kubelet.pods.map(({ manifest }) => manifest.key.name),
-      ["s-0", "s-1"],
-    );
+    const names = next.kubelet.pods.map(({ manifest }) => manifest.key.name);
+    assert.deepEqual(names, ["s-0", "s-1"]);
     assert.equal(sandboxNames({ cri }).length, 2);
   });
-}
 
 test("the first application keeps what it has made when the user does not wait any longer", async () => {
   const { cri, deps, reports } = makeFixture();
@@ -430,10 +426,8 @@ test("a suspended job is told once and holds nothing up", async (t) => {
   assert.equal(end.answer, true);
   await session.ready(signal);
   assert.deepEqual(cri.sandboxes, []);
-  assert.deepEqual(
-    reports.filter((line) => line.includes("default/j")),
-    ["default/j: job suspended"],
-  );
+  const found = reports.filter((line) => line.includes("default/j"));
+  assert.deepEqual(found, ["default/j: job suspended"]);
 });
 
 test("a uid that a pod of another name has is refused before anything starts", async (t) => {

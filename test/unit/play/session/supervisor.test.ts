@@ -170,10 +170,8 @@ test("supervise() keeps the rest of a play of which a part is released", async (
   await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
   await all.store.release(new Set(["default Pod/a"]), refuse);
   const names = await all.store.list(refuse);
-  assert.deepEqual(
-    names.map(({ workloads }) => workloads),
-    [["default Pod/b"]],
-  );
+  const found = names.map(({ workloads }) => workloads);
+  assert.deepEqual(found, [["default Pod/b"]]);
   all.cri.end("c-b", 1);
   await until("it is restarted", () => started(all, "c-b") === 2);
   assert.deepEqual(all.sandboxes(), ["a", "b"]);
@@ -284,10 +282,8 @@ test("a claim may be read by root alone, and leaves nothing when it is released"
   const names = await readdir(path);
   assert.equal(names.length, 2);
   for (const name of names) assert.equal((await stat(join(path, name))).mode & 0o777, 0o600);
-  assert.deepEqual(
-    (await listClaims(path)).map(({ workloads, isHeld }) => [workloads, isHeld]),
-    [[["default Pod/a"], true]],
-  );
+  const rows = (await listClaims(path)).map(({ workloads, isHeld }) => [workloads, isHeld]);
+  assert.deepEqual(rows, [[["default Pod/a"], true]]);
   await claim.release();
   assert.deepEqual(await readdir(path), []);
 });
@@ -336,10 +332,8 @@ test("processes that release parts of one play at once bring nothing back", asyn
     stores.map((store, index) => store.release(new Set([`default Pod/${names[index] ?? ""}`]), refuse)),
   );
   const plays = (await first?.list(refuse)) ?? [];
-  assert.deepEqual(
-    plays.map(({ workloads }) => workloads),
-    [["default Pod/stays"]],
-  );
+  const found = plays.map(({ workloads }) => workloads);
+  assert.deepEqual(found, [["default Pod/stays"]]);
   await first?.release(new Set(["default Pod/stays"]), refuse);
   assert.deepEqual(await readdir(first?.directory ?? ""), []);
 });
@@ -355,19 +349,15 @@ test("of a workload that two plays have, as after a kill while it was stored, th
     if (name.includes("without")) await rm(join(store.directory, name));
   await writeFile(join(store.directory, id), text);
   const found = await store.list(refuse);
-  assert.deepEqual(
-    found.map(({ workloads, fast }) => [workloads, fast]),
-    [
-      [["default Pod/b"], false],
-      [["default Pod/a"], true],
-    ],
-  );
+  const rows = found.map(({ workloads, fast }) => [workloads, fast]);
+  assert.deepEqual(rows, [
+    [["default Pod/b"], false],
+    [["default Pod/a"], true],
+  ]);
   // What is removed with the last one does not come back with the old one.
   await store.remove(next);
-  assert.deepEqual(
-    (await store.list(refuse)).map(({ workloads }) => workloads),
-    [["default Pod/b"]],
-  );
+  const seen = (await store.list(refuse)).map(({ workloads }) => workloads);
+  assert.deepEqual(seen, [["default Pod/b"]]);
 });
 
 test("supervise() reports a damaged play once, also when its log is beside the play", async (t) => {
@@ -380,9 +370,7 @@ test("supervise() reports a damaged play once, also when its log is beside the p
       return list(report);
     };
   };
-  const report = (line: string, { logPath }: PlayStore): void => {
-    appendFileSync(logPath, `${line}\n`);
-  };
+  const report = (line: string, { logPath }: PlayStore): void => appendFileSync(logPath, `${line}\n`);
   const all = await supervised(t, [await playOf(pod("a"))], { prepare, report });
   await until("it runs", () => started(all, "c-a") === 1);
   // What the kernel reports of the log would come before what it reports of another play.

@@ -176,11 +176,9 @@ for (const [status, message] of [
     '{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"x"}]}}',
     /x/,
   ],
-] as const) {
-  test(`the status ${JSON.stringify(status)} is an error`, () => {
+] as const)
+  test(`the status ${JSON.stringify(status)} is an error`, () =>
     assert.throws(
       () => exitCodeOf(status),
       ({ message: said }: Error) => message.test(said),
-    );
-  });
-}
+    ));

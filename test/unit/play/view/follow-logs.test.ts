@@ -31,9 +31,7 @@ async function followed(t: TestContext) {
     await mkdir(dirname(path), { recursive: true });
     await appendFile(path, text);
   };
-  const see = (there: string): void => {
-    follower.onStatus(manifest, status, observedPod(manifest, there));
-  };
+  const see = (there: string): void => follower.onStatus(manifest, status, observedPod(manifest, there));
   t.after(() => follower[Symbol.asyncDispose]());
   return { follower, output, reports, log, see };
 }

@@ -43,9 +43,8 @@ async function makeTable(rule: Rule = {}) {
   const table = new LiveTable({ pods: () => pods, screen, output, environment, clock });
   const [first] = pods;
   assert.ok(first);
-  const event = (message: string, type: PodEvent["type"] = "Normal", container = "a"): void => {
+  const event = (message: string, type: PodEvent["type"] = "Normal", container = "a"): void =>
     table.onEvent({ key: first.manifest.key, at: clock.now(), type, reason: "R", message, container });
-  };
   return { table, screen, output, clock, pods, first, event };
 }
 

@@ -33,13 +33,12 @@ describe("summarizeNow() prints as kubectl does", () => {
     [sidecar, "i=running a=running b=running", {}, "Running", "3/3"],
     [sidecar, "i=1 a=running b=running", {}, "Init:Error", "2/3"],
   ];
-  for (const [spec, there, waits, status, ready] of cases) {
+  for (const [spec, there, waits, status, ready] of cases)
     test(`${status} ${ready} for "${there}" ${JSON.stringify(waits)}`, async () => {
       const summary = summarizeNow(await shownPod(spec, there, { waiting: waits }));
       assert.equal(summary.status, status);
       assert.equal(`${summary.readyContainers}/${summary.containers}`, ready);
     });
-  }
 
   test("Terminating while it is deleted, but not when it has ended", async () => {
     const deletedAt = 5;

@@ -97,7 +97,7 @@ describe("the progress of a pull", () => {
       },
     ],
   ];
-  for (const [what, answer] of silent) {
+  for (const [what, answer] of silent)
     test(`is asked once for each pull from a server that ${what}`, async () => {
       const { clock, server, pull, lastEvent } = await makeTable();
       server.answer = answer;
@@ -109,7 +109,6 @@ describe("the progress of a pull", () => {
       await clock.advance(5000);
       assert.equal(server.asked, 2);
     });
-  }
 
   test("is not asked for without a terminal, and no more after the table", async () => {
     const lines = await makeTable({ isTTY: false });
