@@ -39,12 +39,11 @@ export function encodeCheckpoint(
     data: { portMappings, hostNetwork: data.hostNetwork === true },
   };
   const bytes = new TextEncoder().encode(formatFile(raw, checksum(raw, flavour)));
-  if (bytes.length > maximumFileBytes) {
+  if (bytes.length > maximumFileBytes)
     throw new ShimError(
       "invalid",
       `checkpoint of pod "${namespace}/${name}": more than ${maximumFileBytes} bytes`,
     );
-  }
   return bytes;
 }
 
@@ -87,9 +86,8 @@ function toCheckpoint({ name, namespace, data }: RawCheckpoint): PodSandboxCheck
 function toRaw(mapping: CheckpointPortMapping): RawPortMapping {
   const { protocol, containerPort, hostPort, hostIp = "" } = mapping;
   for (const port of [containerPort, hostPort]) {
-    if (!Number.isInteger(port) || port !== (port | 0)) {
+    if (!Number.isInteger(port) || port !== (port | 0))
       throw new ShimError("invalid", `port mapping in a checkpoint: ${port} is not a 32-bit integer`);
-    }
   }
   return { protocol, containerPort, hostPort, hostIp };
 }

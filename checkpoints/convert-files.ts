@@ -54,9 +54,8 @@ export async function convertFiles(
     const present = await readPresent(path);
     if (present !== undefined && path !== file.path) {
       const found = decodeCheckpoint(present);
-      if (found.kind === "corrupt" || !equal(encodeCheckpoint(found.checkpoint, to), bytes)) {
+      if (found.kind === "corrupt" || !equal(encodeCheckpoint(found.checkpoint, to), bytes))
         throw contradiction(file.path, path);
-      }
     }
     const written = other === undefined && (present === undefined || !equal(present, bytes));
     if (written) planned.set(path, { file, bytes });

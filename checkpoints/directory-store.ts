@@ -130,12 +130,11 @@ export class CheckpointDirectory implements CheckpointStore {
   }
 
   async put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void> {
-    if (!isFileKey(id)) {
+    if (!isFileKey(id))
       throw new ShimError(
         "invalid",
         `checkpoint of sandbox ${JSON.stringify(id.slice(0, 256))}: the id cannot be a file name`,
       );
-    }
     const bytes = encodeCheckpoint(checkpoint);
     const { directory, flusher, writeFile = writeFileAtomically } = this.options;
     // Each sandbox is written once.

@@ -24,9 +24,8 @@ export async function engineSandboxes(engine: Calls, signal: AbortSignal): Promi
 /** A string says why the container has no answer. */
 export function sandboxOf(snapshot: Snapshot): EngineSandbox | string {
   const name = parseName(snapshot.name);
-  if (name?.container !== sandboxContainerName) {
+  if (name?.container !== sandboxContainerName)
     return `the engine's container has the name ${JSON.stringify(snapshot.name)}, which is not that of a sandbox`;
-  }
   const portMappings = (snapshot.portBindings ?? []).flatMap(toPortMapping);
   const hostNetwork = snapshot.networkMode === "host";
   return {
@@ -55,9 +54,8 @@ function whyPortsAreUnknown({
 }: Snapshot): Pick<EngineSandbox, "portsUnknown"> {
   if (isTrimmed === true)
     return { portsUnknown: "host ports are unknown: the engine's description is too large" };
-  if (portBindings === undefined && logDriver === "none" && networkMode === "none") {
+  if (portBindings === undefined && logDriver === "none" && networkMode === "none")
     return { portsUnknown: "host ports are unknown: they were given to the network plugin alone" };
-  }
   return {};
 }
 

@@ -119,9 +119,8 @@ function dataOf(value: Json | undefined, repeated: RepeatedKeys): RawData {
   const list = present(fields.get("port_mappings"));
   if (list !== undefined && !isList(list)) throw wrongType("port_mappings", list, "array");
   const hostNetwork = present(fields.get("host_network"));
-  if (hostNetwork !== undefined && typeof hostNetwork !== "boolean") {
+  if (hostNetwork !== undefined && typeof hostNetwork !== "boolean")
     throw wrongType("host_network", hostNetwork, "boolean");
-  }
   return {
     portMappings: list?.map((mapping, index) => mappingOf(mapping, index, repeated)),
     hostNetwork: hostNetwork ?? false,
@@ -157,9 +156,8 @@ function fieldsOf(
   for (const [written, member] of Object.entries(value)) {
     const key = foldCase(written);
     if (!known.includes(key)) continue;
-    if (fields.has(key) || repeated.get(value)?.has(written) === true) {
+    if (fields.has(key) || repeated.get(value)?.has(written) === true)
       throw new MalformedFile(`${key} occurs twice in ${name}`);
-    }
     fields.set(key, member);
   }
   return fields;
@@ -209,8 +207,7 @@ function integerOf(
   const literal = typeof found === "number" ? String(found) : found.text;
   // 20 digits hold every 64-bit number: no long conversion for a literal of a million digits.
   const integer = /^-?\d{1,20}$/.test(literal) ? BigInt(literal) : undefined;
-  if (integer === undefined || integer < lowest || integer > highest) {
+  if (integer === undefined || integer < lowest || integer > highest)
     throw new MalformedFile(`${name} is not an integer in its range`);
-  }
   return integer;
 }

@@ -65,9 +65,7 @@ export async function readFilesAtRest(directories: readonly string[]): Promise<F
         continue;
       }
       bytes += read.bytes.length;
-      if (bytes > maximumTotalBytes) {
-        throw tooMuch(directory, `more than ${maximumTotalBytes} bytes`);
-      }
+      if (bytes > maximumTotalBytes) throw tooMuch(directory, `more than ${maximumTotalBytes} bytes`);
       const found = decodeCheckpoint(read.bytes);
       if (found.kind === "checkpoint") {
         intact.push({ ...file, checkpoint: found.checkpoint, flavour: found.flavour });
@@ -91,13 +89,12 @@ async function checkpointNames(directory: string): Promise<readonly string[]> {
   } catch (error) {
     throw unreadable(fileError("list", directory, error));
   }
-  if (names.includes("sandbox") && (await isDirectory(join(directory, "sandbox")))) {
+  if (names.includes("sandbox") && (await isDirectory(join(directory, "sandbox"))))
     throw new ShimError(
       "precondition",
       `list ${JSON.stringify(directory)}: a state directory, whose checkpoints are in "sandbox"; ` +
         `use --directory ${join(directory, "sandbox")}`,
     );
-  }
   return names.sort();
 }
 

@@ -25,9 +25,8 @@ export async function writeTogether(
   const staged: StagedFile[] = [];
   let renamed = 0;
   try {
-    for (const { path, bytes } of files) {
+    for (const { path, bytes } of files)
       staged.push(await stageFile(path, bytes, { mode: 0o600, temporaryPrefix: ".dockershim-" }));
-    }
     for (const file of staged) {
       await beforeRename(file.path);
       await file.commit().catch((error: unknown) => {

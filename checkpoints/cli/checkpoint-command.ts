@@ -45,9 +45,8 @@ export async function runCheckpoint(
     const paths = usualDirectories.map((path) => JSON.stringify(path)).join(" nor ");
     throw new ShimError("precondition", `there is neither ${paths}; name a directory with --directory`);
   }
-  const print = (page: string, json: object): void => {
+  const print = (page: string, json: object): void =>
     io.writeOut(format === "json" ? `${JSON.stringify(json, undefined, 2)}\n` : page);
-  };
   switch (task.kind) {
     case "ls": {
       const files = await readFilesAtRest(directories);

@@ -11,12 +11,10 @@ export function listedPage({ intact, corrupt }: FilesAtRest): string {
   const lines: string[] = [];
   for (const directory of directoriesOf([...intact, ...corrupt])) {
     lines.push(shownText(directory));
-    for (const { id, checkpoint, flavour } of intact.filter((file) => file.directory === directory)) {
+    for (const { id, checkpoint, flavour } of intact.filter((file) => file.directory === directory))
       lines.push(`  ${shortId(id)}  ${podOf(checkpoint)}  (${flavourName(flavour)})${networkOf(checkpoint)}`);
-    }
-    for (const { id, reason } of corrupt.filter((file) => file.directory === directory)) {
+    for (const { id, reason } of corrupt.filter((file) => file.directory === directory))
       lines.push(`  ${shortId(id)}  corrupt: ${shownText(reason)}`);
-    }
   }
   const count = `${intact.length} checkpoints, ${corrupt.length} corrupt files`;
   return `${[...lines, count].join("\n")}\n`;
@@ -26,9 +24,8 @@ export function verifiedPage({ intact, corrupt }: FilesAtRest): string {
   const lines: string[] = [];
   for (const directory of directoriesOf(intact)) {
     lines.push(shownText(directory));
-    for (const { id, flavour } of intact.filter((file) => file.directory === directory)) {
+    for (const { id, flavour } of intact.filter((file) => file.directory === directory))
       lines.push(`  right  ${shortId(id)}  (${flavourName(flavour)})`);
-    }
   }
   for (const { path, reason, content } of corrupt) {
     lines.push(`corrupt  ${shownText(path)}`, `         ${shownText(reason)}`);

@@ -62,9 +62,7 @@ export async function connectAsked(
       runtimeName: textAt(version, "runtime_name"),
       runtimeVersion: textAt(version, "runtime_version"),
       ask,
-      close: () => {
-        connection.close();
-      },
+      close: () => connection.close(),
     };
   } catch (error) {
     connection.close();

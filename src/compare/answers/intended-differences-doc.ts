@@ -10,9 +10,8 @@ const end = "<!-- end of what is made -->";
 export function withIntendedDifferences(document: string): string {
   const from = document.indexOf(begin);
   const to = document.indexOf(end);
-  if (from < 0 || to < from) {
+  if (from < 0 || to < from)
     throw new ShimError("internal", `write the section of answers: no lines "${begin}" and "${end}"`);
-  }
   return `${document.slice(0, from + begin.length)}\n\n${section()}\n${document.slice(to)}`;
 }
 

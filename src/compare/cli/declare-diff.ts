@@ -14,9 +14,8 @@ export function addDiffCommand({ addCommand, refuseServeFlags, run }: CommandPar
     .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
       refuseServeFlags("diff");
       const [left, right, ...rest] = command.args;
-      if (left === undefined || right === undefined || rest.length > 0) {
+      if (left === undefined || right === undefined || rest.length > 0)
         throw new ShimError("invalid", 'command "diff": needs the endpoints of two CRI servers');
-      }
       const pod = given.pod === undefined ? {} : { pod: parsePod(given.pod) };
       const options = { endpoints: [left, right], all: given.all === true, format: given.output } as const;
       await run(() => import("./diff-command.js"), "runDiff", { ...options, ...pod });

@@ -14,9 +14,7 @@ export function addRelayCommands(parts: CommandParts): void {
   addShadow(parts);
   const { addCommand, run, io } = parts;
   // A terminal and systemd send their signals to these processes, too, also while they load: the relay ends them.
-  const ignoreSignals = (): void => {
-    io.onSignal(() => undefined);
-  };
+  const ignoreSignals = (): void => io.onSignal(() => undefined);
   const keep = addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
   keep.action(() => {
     ignoreSignals();

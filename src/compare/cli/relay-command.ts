@@ -47,12 +47,11 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   });
   io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
   await endOf(io.signal, durationMs, done);
-  if (!(await finish(relay, log))) {
+  if (!(await finish(relay, log)))
     throw new ShimError(
       "unknown",
       `record into ${JSON.stringify(output)}: the recorder failed, see the log; use the file up to its last whole line`,
     );
-  }
   io.writeOut(`recorded into ${output}; ${listen} leads to ${primary}\n`);
   return 0;
 }
@@ -62,13 +61,12 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   const paths = relayPaths(listen, primary);
   await refuseLoop("--primary", primary, paths);
   await refuseLoop("--endpoint", endpoint, paths);
-  if (await isSameFile(endpoint, primary)) {
+  if (await isSameFile(endpoint, primary))
     throw new ShimError(
       "invalid",
       `flag "--endpoint": ${JSON.stringify(endpoint)} is the socket of --primary; ` +
         "name that of the second server",
     );
-  }
   await checkLink(paths);
   await checkReport(report);
   for (const socket of [primary, endpoint]) (await connectAsked(socket, io.signal)).close();
@@ -77,12 +75,11 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   const relay = await startObservedRelay({ ...commandsOf(io, task), paths, log });
   io.writeOut(`comparing ${endpoint} with ${primary}; the report is ${report}\n${pointer(listen)}`);
   await endOf(io.signal, undefined, new Promise(() => undefined));
-  if (!(await finish(relay, log))) {
+  if (!(await finish(relay, log)))
     throw new ShimError(
       "unknown",
       `shadow: the observer failed, see the log; the report ${JSON.stringify(report)} is that of the last minute`,
     );
-  }
   io.writeOut(`${listen} leads to ${primary}; read the report with: dockershim shadow report ${report}\n`);
   return 0;
 }
@@ -132,9 +129,7 @@ async function endOf(
 ): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   await new Promise<void>((ended) => {
-    const end = (): void => {
-      ended();
-    };
+    const end = (): void => ended();
     if (signal.aborted) end();
     signal.addEventListener("abort", end, { once: true });
     // Longer than timers can be, 24.8 days, is for ever.

@@ -66,13 +66,12 @@ export function renderReport(
   for (const { rpc, field, intended, count, first, last, examples } of differences) {
     lines.push(`${rpc} ${field}: ${String(count)} times, ${first} to ${last}`);
     if (intended !== undefined) lines.push(`  intended: ${intended.reason}`);
-    for (const example of examples) {
+    for (const example of examples)
       lines.push(
         `  ${example.subject}`,
         `    ${left.padEnd(9)}${example.primary}`,
         `    ${right.padEnd(9)}${example.shadow}`,
       );
-    }
   }
   return `${lines.map((line) => cut(shownText(line))).join("\n")}\n`;
 }

@@ -85,12 +85,11 @@ export async function diffServers(
   const questions = new Questions(servers, pod, signal);
   if (pod === undefined) await questions.ask(serverRpcs.map((rpc) => ({ rpc, request: {} })));
   const pods = await questions.list("ListPodSandbox", "items", podSubject);
-  if (pod !== undefined && pods.length === 0) {
+  if (pod !== undefined && pods.length === 0)
     throw new ShimError(
       "notFound",
       `find pod "${pod.namespace}/${pod.name}": neither server lists it; see crictl pods`,
     );
-  }
   questions.podIds = new Set(pods.map(({ id }) => id));
   const containers = await questions.list("ListContainers", "containers", containerSubject);
   const images = pod === undefined ? await questions.list("ListImages", "images", imageSubject) : [];

@@ -106,9 +106,7 @@ export async function openRecording(
       header: header as unknown as RecordingHeader,
       calls: calls(),
       end: () => end,
-      close: () => {
-        input.destroy();
-      },
+      close: () => input.destroy(),
     };
   } catch (error) {
     input.destroy();
@@ -139,9 +137,8 @@ async function* linesOf(
         const feed = chunk.indexOf(0x0a, offset);
         const piece = chunk.subarray(offset, feed < 0 ? chunk.length : feed);
         restBytes += piece.length;
-        if (restBytes > largestLineBytes) {
+        if (restBytes > largestLineBytes)
           throw invalid(path, `line ${number}: longer than ${largestLineBytes} bytes`);
-        }
         rest.push(piece);
         if (feed < 0) break;
         yield { text: Buffer.concat(rest).toString("utf8"), isWhole: true };

@@ -245,12 +245,11 @@ export class Redactor {
 
   #text(text: string): string {
     let redacted = text;
-    for (const pattern of secretTexts) {
+    for (const pattern of secretTexts)
       redacted = redacted.replace(pattern, (match: string, kept: string) => {
         const tail = match.endsWith("@") ? "@" : "";
         return kept + this.#found(match.slice(kept.length, match.length - tail.length)) + tail;
       });
-    }
     const found = (match: string, kept: string, value: string): string =>
       value.includes("redacted:") || harmless.test(value) ? match : kept + this.#found(value);
     // The value of another flag may be a whole command: sh -c "app --password x".

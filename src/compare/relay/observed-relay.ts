@@ -49,9 +49,7 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
       new CallObserver({
         budget,
         now: () => performance.timeOrigin + performance.now(),
-        onCall: (call) => {
-          observer.offer(call);
-        },
+        onCall: (call) => observer.offer(call),
         onGivenUp: (reason) => {
           observer.connectionGivenUp();
           log.warn({ reason }, "stopped observing a connection (still relaying)");
@@ -72,9 +70,9 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
     observer,
     guard,
     stop: async ({ graceMs: limitMs = graceMs } = {}) => {
-      await pointAtPrimary(paths).catch((error: unknown) => {
-        log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
-      });
+      await pointAtPrimary(paths).catch((error: unknown) =>
+        log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server"),
+      );
       await relay.stop(limitMs);
       const [isWhole] = await Promise.all([observer.stop(observerLimitMs), guard.stop(guardLimitMs)]);
       return isWhole;

@@ -75,9 +75,7 @@ export class ObserverProcess {
         }
         log.error({ reason }, `the ${name} process ended, the relay goes on without it`);
         if (performance.now() - startedMs > healthyMs) this.#delayMs = this.options.firstDelayMs ?? 1000;
-        this.#timer = setTimeout(() => {
-          this.start();
-        }, this.#delayMs);
+        this.#timer = setTimeout(() => this.start(), this.#delayMs);
         this.#delayMs = Math.min(this.#delayMs * 2, this.options.longestDelayMs ?? 60_000);
       };
       try {
@@ -94,12 +92,8 @@ export class ObserverProcess {
     const [program, ...args] = this.options.command;
     const child = spawn(program, args, { stdio: ["pipe", "inherit", "inherit"] });
     this.#child = child;
-    child.once("error", (error) => {
-      onEnd(error.message, null);
-    });
-    child.once("close", (code, signal) => {
-      onEnd(signal ?? `exit code ${String(code)}`, code);
-    });
+    child.once("error", (error) => onEnd(error.message, null));
+    child.once("close", (code, signal) => onEnd(signal ?? `exit code ${String(code)}`, code));
     // EPIPE of a process that died; 'close' follows.
     child.stdin.on("error", () => undefined);
     const { niceness } = this.options;

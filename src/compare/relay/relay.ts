@@ -49,9 +49,9 @@ export class Relay {
   #counts = { accepted: 0, refused: 0, unanswered: 0 };
 
   constructor(private readonly options: RelayOptions) {
-    this.#listener = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
-      this.#accept(client);
-    });
+    this.#listener = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
+      this.#accept(client),
+    );
   }
 
   get counts(): RelayCounts {
@@ -68,11 +68,7 @@ export class Relay {
    * throws.
    */
   async stop(graceMs: number): Promise<void> {
-    const closed = new Promise<void>((resolve) => {
-      this.#listener.close(() => {
-        resolve();
-      });
-    });
+    const closed = new Promise<void>((resolve) => this.#listener.close(() => resolve()));
     await this.#bound?.unlink();
     const timer = setTimeout(() => {
       for (const { client, server } of this.#pairs) {
@@ -142,15 +138,9 @@ export class Relay {
     }
     if (tap === undefined) return undefined;
     return {
-      fromClient: guarded((to, chunk: Buffer) => {
-        to.fromClient(chunk);
-      }),
-      fromServer: guarded((to, chunk: Buffer) => {
-        to.fromServer(chunk);
-      }),
-      ended: guarded((to) => {
-        to.ended();
-      }),
+      fromClient: guarded((to, chunk: Buffer) => to.fromClient(chunk)),
+      fromServer: guarded((to, chunk: Buffer) => to.fromServer(chunk)),
+      ended: guarded((to) => to.ended()),
     };
   }
 }
@@ -161,12 +151,8 @@ function pass(from: Socket, to: Socket, tap: (chunk: Buffer) => void): void {
     if (!to.write(chunk)) from.pause();
     tap(chunk);
   });
-  to.on("drain", () => {
-    from.resume();
-  });
-  from.on("end", () => {
-    to.end();
-  });
+  to.on("drain", () => from.resume());
+  from.on("end", () => to.end());
   from.resume();
 }
 

@@ -61,9 +61,8 @@ export class ReplayTarget {
    */
   podOf({ rpc, request, response }: RecordedCall): string {
     if (rpc === "RunPodSandbox") return textAt(response, "pod_sandbox_id");
-    if (rpc === "CreateContainer") {
+    if (rpc === "CreateContainer")
       this.#pods.set(textAt(response, "container_id"), textAt(request, "pod_sandbox_id"));
-    }
     const container = textAt(request, "container_id");
     return textAt(request, "pod_sandbox_id") || this.#pods.get(container) || container;
   }

@@ -119,12 +119,10 @@ class Replay {
     );
     const done = Promise.allSettled(before.map((other) => other.done))
       .then(() => this.#play(call))
-      .catch((error: unknown) => {
-        this.#skip(`no answer: ${error instanceof Error ? error.message.slice(0, 200) : ""}`);
-      })
-      .finally(() => {
-        this.#pending.delete(pending);
-      });
+      .catch((error: unknown) =>
+        this.#skip(`no answer: ${error instanceof Error ? error.message.slice(0, 200) : ""}`),
+      )
+      .finally(() => this.#pending.delete(pending));
     const pending: Pending = { pod, endedMs: call.at + call.ms, done };
     this.#pending.add(pending);
   }
@@ -174,9 +172,8 @@ class Replay {
     const id = textAt(config?.image, "image");
     if (id === "" || (await this.#hasImage(id))) return request;
     const name = textAt(config?.image, "user_specified_image");
-    if (name !== "" && (await this.#hasImage(name))) {
+    if (name !== "" && (await this.#hasImage(name)))
       return { ...request, config: { ...config, image: { ...config?.image, image: name } } };
-    }
     this.#missingImages.add(name === "" ? id : name);
     return request;
   }

@@ -90,9 +90,8 @@ export class ShadowComparison {
   }
 
   async settled(): Promise<void> {
-    while (this.#running.size + this.#confirming.size > 0) {
+    while (this.#running.size + this.#confirming.size > 0)
       await Promise.allSettled([...this.#running, ...this.#confirming]);
-    }
   }
 
   #next(): void {
@@ -166,9 +165,7 @@ export class ShadowComparison {
       .catch(() => {
         counts.unconfirmed += 1;
       })
-      .finally(() => {
-        this.#confirming.delete(work);
-      });
+      .finally(() => this.#confirming.delete(work));
     this.#confirming.add(work);
   }
 

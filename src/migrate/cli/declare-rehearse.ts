@@ -51,9 +51,8 @@ export function addRehearseCommand(migrate: Command, parts: CommandParts): void 
     .action(async ({ output, cniBinDir, ...given }: GivenFlags) => {
       parts.refuseServeFlags("migrate");
       const [recording, ...rest] = command.args;
-      if (recording === undefined || rest.length > 0) {
+      if (recording === undefined || rest.length > 0)
         throw new ShimError("invalid", 'command "migrate rehearse": name one recording');
-      }
       const anyway = given.anyway === true;
       const cniBinDirs = cniBinDir.split(",").filter((path) => path !== "");
       const options = { ...given, cniBinDirs, recording, anyway, format: output };

@@ -50,12 +50,11 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
   const recorded = await readRecordedPods(recording.calls, recording.header.server).finally(() => {
     recording.close();
   });
-  if (recorded.pods.length === 0) {
+  if (recorded.pods.length === 0)
     throw new ShimError(
       "invalid",
       `rehearse ${JSON.stringify(options.recording)}: no pod that was made during it runs at its end; record again while pods are made`,
     );
-  }
   const lifetime = new Lifetime(silentLogger());
   try {
     const text = options.dockerEndpoint ?? "unix:///var/run/docker.sock";
@@ -222,9 +221,8 @@ async function startServer(
   const limit = AbortSignal.any([signal, AbortSignal.timeout(startMs)]);
   try {
     for (;;) {
-      if (failure !== undefined) {
+      if (failure !== undefined)
         throw new ShimError("precondition", `start ${JSON.stringify(program)}: ${failure.message}`);
-      }
       const cri = await connectToServer(endpoint, limit).catch(() => undefined);
       if (cri !== undefined) {
         cri.close();

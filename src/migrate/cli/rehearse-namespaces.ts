@@ -74,18 +74,16 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
     const stop = (): void => void child.kill("SIGTERM");
     signal.addEventListener("abort", stop);
     return await new Promise<number>((resolve, reject) => {
-      child.once("error", (error) => {
-        reject(new ShimError("precondition", `run unshare and setpriv of util-linux: ${error.message}`));
-      });
+      child.once("error", (error) =>
+        reject(new ShimError("precondition", `run unshare and setpriv of util-linux: ${error.message}`)),
+      );
       child.once("exit", (code, name) => {
         if (code !== null && code <= largestExitCode) resolve(code);
         else if (code !== null)
           reject(new ShimError("precondition", `run unshare and setpriv of util-linux: exit code ${code}`));
         else reject(new ShimError("cancelled", `the rehearsal was ended by ${name ?? "a signal"}`));
       });
-    }).finally(() => {
-      signal.removeEventListener("abort", stop);
-    });
+    }).finally(() => signal.removeEventListener("abort", stop));
   } finally {
     // Empty, unless another program uses them by now.
     for (const path of made) await rmdir(path).catch(() => undefined);
@@ -97,15 +95,13 @@ export async function prepareInside(plugin: NetworkPluginName, signal: AbortSign
   // A variable that a user exported must not cover directories of the host.
   const own = await readlink("/proc/self/ns/mnt");
   const outer = await readlink(`/proc/${process.ppid}/ns/mnt`).catch(() => own);
-  if (own === outer) {
+  if (own === outer)
     throw new ShimError(
       "invalid",
       `environment variable ${insideVariable}: it is set by this program alone; unset it`,
     );
-  }
-  for (const path of ownDirectories) {
+  for (const path of ownDirectories)
     await outputOf(runCommand, "mount", ["-t", "tmpfs", "-o", "mode=755", "rehearsal", path], { signal });
-  }
   if (plugin !== "no-op") await outputOf(runCommand, "ip", ["link", "set", "lo", "up"], { signal });
 }
 

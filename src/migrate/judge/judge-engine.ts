@@ -15,11 +15,9 @@ export function judgeEngine(facts: MigrationFacts, engine: EngineFacts, target: 
   const info = engine.facts;
   const source = `engine ${engine.endpoint}: GET /info`;
   const found: Finding[] = [];
-  const add: Add = (draft) => {
-    found.push({ source, ...draft, subject: "node" });
-  };
+  const add: Add = (draft) => found.push({ source, ...draft, subject: "node" });
   const apiMinor = Number(info.engineApiVersion.split(".")[1] ?? "0");
-  if (target === "cri-dockerd" && apiMinor < criDockerdApiMinor) {
+  if (target === "cri-dockerd" && apiMinor < criDockerdApiMinor)
     add({
       id: "engine-api",
       level: "blocked",
@@ -27,7 +25,6 @@ export function judgeEngine(facts: MigrationFacts, engine: EngineFacts, target: 
       reason: "cri-dockerd from 0.4 on asks for that version",
       next: "update the engine to 23 or later, or install cri-dockerd 0.3",
     });
-  }
   for (const container of containersOf(engine)) {
     if (container.notInspected === undefined) continue;
     found.push({
@@ -95,7 +92,7 @@ function judgeCgroups(
   const place = flag === undefined ? inFile : `${flag.file}:${flag.line}`;
   const driver = flag?.value ?? configured?.value ?? "cgroupfs";
   const asks = minor !== undefined && minor >= asksForDriverMinor && target !== "dockershim-in-tree";
-  if (usesDocker(target) && kubelet.service !== undefined && driver !== cgroupDriver) {
+  if (usesDocker(target) && kubelet.service !== undefined && driver !== cgroupDriver)
     add({
       id: "cgroup-driver",
       level: asks ? "note" : "blocked",
@@ -106,7 +103,6 @@ function judgeCgroups(
       next: `set cgroupDriver: ${cgroupDriver}${asks ? ", so that the file says what is in use" : " in the kubelet's configuration"}`,
       source: place,
     });
-  }
   if (cgroupVersion === 1 && minor !== undefined && minor >= refusesCgroupV1Minor) {
     const permitted = kubelet.settings.get("failCgroupV1")?.value === "false";
     add({

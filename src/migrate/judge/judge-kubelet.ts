@@ -33,10 +33,8 @@ const lowestKubelet: Partial<Record<Target, readonly [minor: number, reason: str
 
 export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Finding[] {
   const found: Finding[] = [];
-  const add: Add = (draft) => {
-    found.push({ ...draft, subject: "node" });
-  };
-  for (const { place, text } of facts.problems) {
+  const add: Add = (draft) => found.push({ ...draft, subject: "node" });
+  for (const { place, text } of facts.problems)
     add({
       id: "file-not-understood",
       level: "change",
@@ -45,7 +43,6 @@ export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Fi
       reason: "what this line sets is not known here; migrate plan leaves the file alone",
       next: `correct ${place}, or judge it by hand`,
     });
-  }
   judgeConfigFiles(facts, add);
   const { service, version } = facts.kubelet;
   if (service === undefined) {
@@ -88,7 +85,7 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
     });
   }
   const configFlag = lastFlag(kubelet.service?.flags ?? [], "config");
-  if (configFlag !== undefined && kubelet.config === undefined) {
+  if (configFlag !== undefined && kubelet.config === undefined)
     add({
       id: "kubelet-config-missing",
       level: "blocked",
@@ -97,8 +94,7 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
       reason: "the kubelet's flag --config names it",
       next: "restore the file, or remove the flag",
     });
-  }
-  if (daemonConfig?.problem !== undefined) {
+  if (daemonConfig?.problem !== undefined)
     add({
       id: "daemon-config-broken",
       level: "blocked",
@@ -107,15 +103,13 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
       reason: "the engine does not start with it",
       next: `correct ${daemonConfig.path}`,
     });
-  }
 }
 
 function judgeVersion({ kubelet: { version } }: MigrationFacts, target: Target, add: Add): void {
   if (version === undefined) return;
   const lowest = lowestKubelet[target];
-  const blocked = (text: string, reason: string, next: string): void => {
+  const blocked = (text: string, reason: string, next: string): void =>
     add({ id: "kubelet-version", level: "blocked", text, reason, next, source: version.source });
-  };
   if (target === "dockershim-in-tree" && version.minor > lastInTreeMinor)
     blocked(
       `kubelet ${version.text} has no dockershim inside`,

@@ -145,7 +145,7 @@ function judgeAdoption(pod: PodFact, { maker }: MadeBy, of: (draft: Draft) => Fi
   if (maker === "this program") return [];
   const found: Finding[] = [];
   const linked = pod.containers.filter(({ log }) => log === "link");
-  if (linked.length > 0) {
+  if (linked.length > 0)
     found.push(
       of({
         id: "pod-log-link",
@@ -155,8 +155,7 @@ function judgeAdoption(pod: PodFact, { maker }: MadeBy, of: (draft: Draft) => Fi
         next: "--adopted-logs=convert, where logs of long-running pods must rotate",
       }),
     );
-  }
-  if (pod.checkpoints.length === 0 && pod.sandbox !== undefined) {
+  if (pod.checkpoints.length === 0 && pod.sandbox !== undefined)
     found.push(
       of({
         id: "pod-without-checkpoint",
@@ -166,7 +165,6 @@ function judgeAdoption(pod: PodFact, { maker }: MadeBy, of: (draft: Draft) => Fi
         next: "",
       }),
     );
-  }
   return found;
 }
 

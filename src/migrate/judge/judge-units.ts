@@ -89,7 +89,7 @@ export function judgeServices({ services }: MigrationFacts, add: Add): void {
     service !== undefined && service.unit.isEnabled && !service.unit.isMasked;
   const criEnabled =
     isEnabled(criDocker) || (criDockerSocket?.isEnabled === true && !criDockerSocket.isMasked);
-  if (criEnabled && isEnabled(dockershim)) {
+  if (criEnabled && isEnabled(dockershim))
     add({
       id: "half-migrated-services",
       level: "change",
@@ -98,7 +98,6 @@ export function judgeServices({ services }: MigrationFacts, add: Add): void {
       next: `systemctl disable --now ${theirs}, or dockershim.service`,
       source: `${criDocker?.unit.path ?? criDockerSocket?.path ?? ""}, ${dockershim?.unit.path ?? ""}`,
     });
-  }
   for (const service of [criDocker, dockershim]) {
     if (service === undefined || service.unit.isMasked || service.command.entry !== undefined) continue;
     add({

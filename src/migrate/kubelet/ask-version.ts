@@ -18,9 +18,7 @@ export async function askVersion(program: string): Promise<string | undefined> {
       maxBuffer: answerLimitBytes,
       env: { PATH: "/usr/bin:/bin" },
     };
-    execFile(program, ["--version"], limits, (error, stdout) => {
-      resolve(error === null ? stdout : undefined);
-    });
+    execFile(program, ["--version"], limits, (error, stdout) => resolve(error === null ? stdout : undefined));
   });
 }
 

@@ -83,9 +83,8 @@ export async function checkByLegacyRules(
     const type = labels[typeLabel];
     if (type !== sandboxType && type !== containerType)
       problems.push({ subject, text: "it has no type label" });
-    if (type === containerType && (labels[sandboxIdLabel] ?? "") === "") {
+    if (type === containerType && (labels[sandboxIdLabel] ?? "") === "")
       problems.push({ subject, text: "it has no label with its sandbox" });
-    }
   }
   return problems;
 }

@@ -45,9 +45,7 @@ export async function findLeft(
 ): Promise<readonly Problem[]> {
   const listed = await engine.listContainers({ labelKey: rehearsalLabel, labelValue: directory }, signal);
   const checkpoints: string[] = [];
-  for (const path of directories) {
-    checkpoints.push(...(await namesIn(path)).map((name) => join(path, name)));
-  }
+  for (const path of directories) checkpoints.push(...(await namesIn(path)).map((name) => join(path, name)));
   return [
     ...listed.map(({ id }) => `container ${id} was not removed with its pod`),
     ...checkpoints.filter((path) => !kept.includes(path)).map((path) => `the checkpoint ${path} is left`),

@@ -18,13 +18,10 @@ export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Pr
       "sec-websocket-key": randomBytes(16).toString("base64"),
       "sec-websocket-protocol": "v4.channel.k8s.io",
     };
-    const fail = (why: string): void => {
+    const fail = (why: string): void =>
       reject(new ShimError("unavailable", `session at the streaming server: ${why}`));
-    };
     const asked = request(url, { headers, signal });
-    asked.once("error", (error) => {
-      fail(error.message);
-    });
+    asked.once("error", (error) => fail(error.message));
     asked.once("response", (response) => {
       response.destroy();
       fail(`HTTP status ${response.statusCode ?? 0}`);
@@ -38,12 +35,8 @@ export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Pr
         socket.destroy();
       };
       socket.on("data", receive);
-      socket.once("error", (error) => {
-        fail(error.message);
-      });
-      socket.once("close", () => {
-        fail(`it ended after ${JSON.stringify(received.toString().slice(0, 200))}`);
-      });
+      socket.once("error", (error) => fail(error.message));
+      socket.once("close", () => fail(`it ended after ${JSON.stringify(received.toString().slice(0, 200))}`));
       const stop = (): void => void socket.destroy();
       signal.addEventListener("abort", stop, { once: true });
       socket.once("end", stop);

@@ -33,9 +33,7 @@ export async function runSupervisor({ options, io, store, directories }: PlayCon
       io.stderr.write(`${new Date().toISOString()} ${text}`);
     },
   };
-  const report = (line: string): void => {
-    screen.write(`${shownText(line)}\n`);
-  };
+  const report = (line: string): void => screen.write(`${shownText(line)}\n`);
   const client = connect(options.endpoint);
   let access: EngineAccess | undefined;
   try {
@@ -131,9 +129,7 @@ export async function ensureSupervisor(
         stdio: ["ignore", log.fd, log.fd],
       },
     );
-    const failed = new Promise<never>((_, reject) => {
-      child.once("error", reject);
-    });
+    const failed = new Promise<never>((_, reject) => child.once("error", reject));
     child.unref();
     await Promise.race([failed, untilServed(store)]);
   } catch (error) {

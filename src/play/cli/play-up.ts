@@ -65,9 +65,7 @@ export async function playUp(context: PlayContext): Promise<number> {
   const timeline = options.timeline === undefined ? undefined : await import("./timeline-file.js");
   if (options.timeline !== undefined) await timeline?.checkTimelineFile(options.timeline);
   const shown: Shown = { report: context.report };
-  const report = (line: string): void => {
-    shown.report(line);
-  };
+  const report = (line: string): void => shown.report(line);
   const client = connect(options.endpoint);
   using _connection = { [Symbol.dispose]: () => client.close() };
   // The server answers while the files are read, whose errors come first.
@@ -164,18 +162,14 @@ async function followLogs(
     directories,
     clock: systemClock,
     report,
-    output: (line) => {
-      table.log(line);
-    },
+    output: (line) => table.log(line),
     pace: () => drained(io.stdout, io.signal),
   });
 }
 
 function redirect(shown: Shown, table: LiveTable): Disposable {
   const before = shown.report;
-  shown.report = (line) => {
-    table.report(line);
-  };
+  shown.report = (line) => table.report(line);
   return {
     [Symbol.dispose]: () => {
       shown.report = before;

@@ -21,9 +21,8 @@ export async function podEvents(
   const past = pods.flatMap((pod) =>
     historyOf(pod).map((event) => ({ ...event, pod: `${pod.namespace}/${pod.name}` })),
   );
-  const show = (event: PodEvent): void => {
+  const show = (event: PodEvent): void =>
     print(`${eventTime(event)}  ${shownText(event.pod)}  ${shownText(event.what)}\n`);
-  };
   past.sort(byTime).forEach(show);
   if (events === undefined) return 0;
   const shown = new Set(past.map(nameOf));

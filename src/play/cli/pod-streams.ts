@@ -64,14 +64,10 @@ export async function portForward(request: RequestOf<"port-forward">, context: P
   const { sandbox } = await findPod(client, request.pod, signal, report);
   const url = (port: number): Promise<string> => client.portForwardUrl(sandbox.id, [port], signal);
   const ending = new AbortController();
-  using _ = linkAbort(signal, () => {
-    ending.abort(signal.reason);
-  });
+  using _ = linkAbort(signal, () => ending.abort(signal.reason));
   const isGone = inBackground(whenGone(sandbox.id, client, ending));
   const deps = { dial: dialStreamsOf(context.endpoint), url, report };
-  await forwardPorts(request.pairs, request.addresses, deps, ending.signal).finally(() => {
-    ending.abort();
-  });
+  await forwardPorts(request.pairs, request.addresses, deps, ending.signal).finally(() => ending.abort());
   if (await isGone) throw new ShimError("unavailable", "lost connection to pod");
   return 0;
 }
@@ -192,13 +188,9 @@ async function requireFile(path: string): Promise<void> {
 /** Node.js emits "resize" at SIGWINCH. */
 function sizesOf(stdout: WriteStream) {
   return (changed: (size: TerminalSize) => void): (() => void) => {
-    const sendSize = (): void => {
-      changed({ width: stdout.columns, height: stdout.rows });
-    };
+    const sendSize = (): void => changed({ width: stdout.columns, height: stdout.rows });
     sendSize();
     stdout.on("resize", sendSize);
-    return () => {
-      stdout.off("resize", sendSize);
-    };
+    return () => stdout.off("resize", sendSize);
   };
 }

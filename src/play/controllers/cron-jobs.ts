@@ -53,9 +53,8 @@ export function decideCronJob(
 
   // A job whose template is suspended waits, too.
   const running = started.filter(({ state }) => state === "running" || state === "suspended");
-  if (running.length > 0 && cronJob.concurrencyPolicy === "Forbid") {
+  if (running.length > 0 && cronJob.concurrencyPolicy === "Forbid")
     return { remove, memory: { ...checked, due }, wakeAt };
-  }
   const replaced = cronJob.concurrencyPolicy === "Replace" ? running.map(({ name }) => name) : [];
   const start = { name: `${cronJob.name}-${due / minuteMs}`, dueAt: due };
   return { start, remove: [...remove, ...replaced], memory: checked, wakeAt };

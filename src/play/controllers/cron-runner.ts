@@ -67,9 +67,7 @@ export class CronRunner {
     }));
     const decision = decideCronJob(cronJob, schedule, started, this.#memory, clock.now());
     this.#memory = decision.memory;
-    this.#cancelWake = clock.after(decision.wakeAt - clock.now(), () => {
-      this.wake();
-    });
+    this.#cancelWake = clock.after(decision.wakeAt - clock.now(), () => this.wake());
     for (const name of decision.remove) {
       const entry = this.#started.get(name);
       this.#started.delete(name);
@@ -84,9 +82,7 @@ export class CronRunner {
   #start(name: string, dueAt: number): void {
     const runner = this.deps.startJob(startedJob(this.#cronJob, name));
     this.#started.set(name, { runner, dueAt });
-    runner.onEnd(() => {
-      this.wake();
-    });
+    runner.onEnd(() => this.wake());
   }
 
   close(): void {

@@ -208,9 +208,8 @@ export class JobRunner {
     if (decision.state !== this.#state) this.#reportState(decision);
     this.#state = decision.state;
     this.#cancelWake?.();
-    if (decision.wakeAt !== undefined) {
+    if (decision.wakeAt !== undefined)
       this.#cancelWake = this.deps.clock.after(decision.wakeAt - now, this.deps.wake);
-    }
     await Promise.all(
       decision.remove.map(async (name) => {
         this.#removing.add(name);

@@ -112,17 +112,14 @@ function wantedIndexes(job: Job, pods: readonly JobPod[], now: number): Wanted {
 
 function isComplete(job: Job, pods: readonly JobPod[]): boolean {
   const succeeded = pods.filter(({ phase }) => phase === "Succeeded");
-  if (job.isIndexed) {
-    return new Set(succeeded.map(({ index }) => index)).size >= (job.completions ?? 0);
-  }
+  if (job.isIndexed) return new Set(succeeded.map(({ index }) => index)).size >= (job.completions ?? 0);
   if (job.completions === undefined) return succeeded.length > 0 && !pods.some(isActive);
   return succeeded.length >= job.completions;
 }
 
 function failureReason(job: Job, pods: readonly JobPod[], runsMs: number): string | undefined {
-  if (job.activeDeadlineSeconds !== undefined && runsMs >= job.activeDeadlineSeconds * 1000) {
+  if (job.activeDeadlineSeconds !== undefined && runsMs >= job.activeDeadlineSeconds * 1000)
     return "DeadlineExceeded";
-  }
   if (!job.isIndexed || job.backoffLimitPerIndex === undefined) return undefined;
   const byIndex = [...podsByIndex(pods).values()];
   const failed = byIndex.filter((own) => hasFailed(job, own)).length;

@@ -45,9 +45,7 @@ export function connect(endpoint: string) {
     }
   };
   return {
-    close: (): void => {
-      connection.close();
-    },
+    close: (): void => connection.close(),
     version: (signal: AbortSignal) => call("Version", { version: "v1" }, { signal }),
     /** With `info`: what the server adds to its status, by name; the values are mostly JSON. */
     status: (signal: AbortSignal) => call("Status", { verbose: true }, { signal }),

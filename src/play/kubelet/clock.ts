@@ -18,9 +18,7 @@ export const systemClock: Clock = {
   uptime: () => performance.now(),
   after: (milliseconds, callback) => {
     const timer = setTimeout(callback, Math.min(Math.max(0, milliseconds), longestTimerMs));
-    return () => {
-      clearTimeout(timer);
-    };
+    return () => clearTimeout(timer);
   },
 };
 

@@ -170,9 +170,7 @@ async function within(
       resolve();
     });
   });
-  using _ = linkAbort(signal, () => {
-    limit.abort(signal.reason);
-  });
+  using _ = linkAbort(signal, () => limit.abort(signal.reason));
   try {
     await orAbort(Promise.race([passed, work(limit.signal)]), signal);
   } finally {

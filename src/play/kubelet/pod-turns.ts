@@ -256,9 +256,8 @@ export class PodTurns {
 
   /** Answers whether another play had the pod. */
   #mark({ key }: Manifest, signal: AbortSignal): Promise<boolean> {
-    const onWait = (process: string): void => {
+    const onWait = (process: string): void =>
       this.deps.event("Normal", "Waiting", `${process} starts something of the pod: waiting until it has`);
-    };
     return this.#owner.mark(key, onWait, signal);
   }
 

@@ -50,9 +50,7 @@ export async function watchPods(deps: WatchDeps, signal: AbortSignal): Promise<v
 async function followEvents(deps: WatchDeps, signal: AbortSignal): Promise<boolean> {
   let hasEvents = false;
   // Events before the server has begun to send are missed.
-  const cancel = deps.clock.after(relistMs, () => {
-    deps.onChange(undefined);
-  });
+  const cancel = deps.clock.after(relistMs, () => deps.onChange(undefined));
   try {
     for await (const event of deps.client.containerEvents(signal)) {
       hasEvents = true;

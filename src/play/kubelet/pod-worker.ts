@@ -55,12 +55,8 @@ export class PodWorker {
         this.#lastEvent = { key: this.#manifest.key, at, type, reason, message, ...subject, ...step };
         deps.onEvent(this.#lastEvent);
       },
-      onLoss: (error) => {
-        this.#stop.abort(error);
-      },
-      wake: () => {
-        this.wake();
-      },
+      onLoss: (error) => this.#stop.abort(error),
+      wake: () => this.wake(),
     };
     this.#turns = new PodTurns(this.#turnDeps);
   }

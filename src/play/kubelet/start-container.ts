@@ -239,9 +239,7 @@ async function ensureImages(
   const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
   const credentials = pullCredentials(manifest, {
     credentials: deps.credentials,
-    report: (line) => {
-      deps.event("Warning", "FailedToRetrieveImagePullSecret", line);
-    },
+    report: (line) => deps.event("Warning", "FailedToRetrieveImagePullSecret", line),
   });
   const ensure = async (wanted: WantedImage): Promise<Image> => {
     const pull = { hasBegun: false, from: 0 };
@@ -256,9 +254,8 @@ async function ensureImages(
       pull.from = deps.clock.now();
       deps.event("Normal", "Pulling", `Pulling image "${image}"`, container.name);
     };
-    const onLocalImage = (image: string, why: string): void => {
+    const onLocalImage = (image: string, why: string): void =>
       deps.event("Normal", "LocalImage", `Image "${image}" of this host is used: ${why}`, container.name);
-    };
     try {
       const image = await ensureImage(wanted, config, { ...deps, credentials, onPull, onLocalImage }, signal);
       if (pull.hasBegun) {

@@ -20,15 +20,13 @@ export function checkContainer(
   checkResources(container.resources, `${path}.resources`, report);
   if (role === "main") checkPodLimits(container.resources, spec, `${path}.resources`, report);
   const context = container.securityContext ?? {};
-  if (context.allowPrivilegeEscalation === false && context.privileged === true) {
+  if (context.allowPrivilegeEscalation === false && context.privileged === true)
     report(`${path}.securityContext.allowPrivilegeEscalation`, "cannot be false for a privileged container");
-  }
-  if (context.allowPrivilegeEscalation === false && (context.capabilities?.add ?? []).some(isSysAdmin)) {
+  if (context.allowPrivilegeEscalation === false && (context.capabilities?.add ?? []).some(isSysAdmin))
     report(
       `${path}.securityContext.allowPrivilegeEscalation`,
       "cannot be false with the capability SYS_ADMIN",
     );
-  }
   checkProfile(context.seccompProfile, `${path}.securityContext.seccompProfile`, report);
   checkProfile(context.appArmorProfile, `${path}.securityContext.appArmorProfile`, report);
   checkMounts(container, path, spec.volumes ?? [], report);
@@ -92,13 +90,11 @@ function checkRole(
     checkOneOf(handler, ["exec", "httpGet", "tcpSocket", "sleep"], at, report);
     if (handler.tcpSocket !== undefined) report(`${at}.tcpSocket`, "is not run by Kubernetes: use exec");
     const grace = spec.terminationGracePeriodSeconds ?? 30;
-    if ((handler.sleep?.seconds ?? 0) > grace) {
+    if ((handler.sleep?.seconds ?? 0) > grace)
       report(`${at}.sleep.seconds`, `must not exceed the terminationGracePeriodSeconds of ${grace}`);
-    }
   }
-  if (container.lifecycle?.stopSignal !== undefined && spec.os === undefined) {
+  if (container.lifecycle?.stopSignal !== undefined && spec.os === undefined)
     report(`${path}.lifecycle.stopSignal`, "needs spec.os.name: linux");
-  }
 }
 
 function checkProbe(
@@ -110,12 +106,10 @@ function checkProbe(
 ): void {
   checkOneOf(probe, ["exec", "httpGet", "tcpSocket", "grpc"], path, report);
   // Zero stands for the default.
-  if (kind !== "readinessProbe" && (probe.successThreshold ?? 1) > 1) {
+  if (kind !== "readinessProbe" && (probe.successThreshold ?? 1) > 1)
     report(`${path}.successThreshold`, `must be 1 for a ${kind}`);
-  }
-  if (kind === "readinessProbe" && probe.terminationGracePeriodSeconds !== undefined) {
+  if (kind === "readinessProbe" && probe.terminationGracePeriodSeconds !== undefined)
     report(`${path}.terminationGracePeriodSeconds`, "is not for a readinessProbe, which stops nothing");
-  }
   for (const handler of ["httpGet", "tcpSocket"] as const) {
     const port = probe[handler]?.port;
     if (typeof port !== "string" || (container.ports ?? []).some(({ name }) => name === port)) continue;
@@ -158,9 +152,8 @@ function checkVariables(
       !volumes.some((one) => one.name === fileKeyRef.volumeName && isEmptyDir(one))
     )
       report(`${at}.valueFrom.fileKeyRef.volumeName`, "must be an emptyDir of spec.volumes");
-    if (fieldRef !== undefined && !variableField.test(fieldRef.fieldPath)) {
+    if (fieldRef !== undefined && !variableField.test(fieldRef.fieldPath))
       report(`${at}.valueFrom.fieldRef.fieldPath`, `must be one of ${variableFields}`);
-    }
     checkResourceField(resourceFieldRef?.resource, `${at}.valueFrom.resourceFieldRef`, report);
   });
   container.envFrom?.forEach((source, index) => {
@@ -199,9 +192,8 @@ function checkPorts(
     const at = `${path}.ports[${index}]`;
     if (name !== undefined && names.has(name)) report(`${at}.name`, `${JSON.stringify(name)} is used twice`);
     if (name !== undefined) names.add(name);
-    if (spec.hostNetwork === true && hostPort !== undefined && hostPort !== containerPort) {
+    if (spec.hostNetwork === true && hostPort !== undefined && hostPort !== containerPort)
       report(`${at}.hostPort`, "must be the containerPort on the host network");
-    }
   });
 }
 
@@ -219,26 +211,20 @@ function checkMounts(
   (container.volumeMounts ?? []).forEach((mount, index) => {
     const at = `${path}.volumeMounts[${index}]`;
     const volume = volumes.find(({ name }) => name === mount.name);
-    if (volume === undefined) {
-      report(`${at}.name`, `${JSON.stringify(mount.name)} is not in spec.volumes`);
-    }
-    if (volume?.image !== undefined && (mount.mountPropagation ?? "None") !== "None") {
+    if (volume === undefined) report(`${at}.name`, `${JSON.stringify(mount.name)} is not in spec.volumes`);
+    if (volume?.image !== undefined && (mount.mountPropagation ?? "None") !== "None")
       report(`${at}.mountPropagation`, "an image volume has no mounts to propagate");
-    }
     if (used.has(mount.mountPath))
       report(`${at}.mountPath`, `${JSON.stringify(mount.mountPath)} is used twice`);
     used.add(mount.mountPath);
-    if (mount.subPath !== undefined && mount.subPathExpr !== undefined) {
+    if (mount.subPath !== undefined && mount.subPathExpr !== undefined)
       report(`${at}.subPathExpr`, "cannot go with subPath");
-    }
-    if (mount.mountPropagation === "Bidirectional" && container.securityContext?.privileged !== true) {
+    if (mount.mountPropagation === "Bidirectional" && container.securityContext?.privileged !== true)
       report(`${at}.mountPropagation`, "Bidirectional needs a privileged container");
-    }
     if (mount.recursiveReadOnly === undefined || mount.recursiveReadOnly === "Disabled") return;
     if (mount.readOnly !== true) report(`${at}.recursiveReadOnly`, "needs readOnly: true");
-    if ((mount.mountPropagation ?? "None") !== "None") {
+    if ((mount.mountPropagation ?? "None") !== "None")
       report(`${at}.recursiveReadOnly`, "cannot go with mountPropagation");
-    }
   });
 }
 
@@ -246,7 +232,6 @@ export function checkProfile(profile: Profile | undefined, path: string, report:
   if (profile === undefined) return;
   const isLocal = profile.type === "Localhost";
   if (isLocal && profile.localhostProfile === undefined) report(`${path}.localhostProfile`, "is missing");
-  if (!isLocal && profile.localhostProfile !== undefined) {
+  if (!isLocal && profile.localhostProfile !== undefined)
     report(`${path}.localhostProfile`, "is only for the type Localhost");
-  }
 }

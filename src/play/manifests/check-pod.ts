@@ -18,12 +18,10 @@ export function checkPod(pod: Pick<Pod, "spec">): readonly Problem[] {
   const { spec } = pod;
   const report: Report = (path, reason) => problems.push({ path: `spec.${path}`, reason, kind: "malformed" });
   if (spec.containers.length === 0) report("containers", "must not be empty");
-  if (spec.hostPID === true && spec.shareProcessNamespace === true) {
+  if (spec.hostPID === true && spec.shareProcessNamespace === true)
     report("shareProcessNamespace", "cannot go with hostPID");
-  }
-  if (spec.dnsPolicy === "None" && (spec.dnsConfig?.nameservers ?? []).length === 0) {
+  if (spec.dnsPolicy === "None" && (spec.dnsConfig?.nameservers ?? []).length === 0)
     report("dnsConfig.nameservers", "must name a server when dnsPolicy is None");
-  }
   checkResources(spec.resources, "resources", report);
   checkVolumes(spec.volumes ?? [], report);
   checkContainers(spec, report);
@@ -35,7 +33,7 @@ export function checkPod(pod: Pick<Pod, "spec">): readonly Problem[] {
 
 function checkContainers(spec: PodSpec, report: Report): void {
   const names = new Set<string>();
-  for (const field of ["initContainers", "containers", "ephemeralContainers"] as const) {
+  for (const field of ["initContainers", "containers", "ephemeralContainers"] as const)
     spec[field]?.forEach((container, index) => {
       const path = `${field}[${index}]`;
       if (names.has(container.name))
@@ -46,7 +44,6 @@ function checkContainers(spec: PodSpec, report: Report): void {
       const role = field === "containers" ? "main" : field === "initContainers" ? initRole : "ephemeral";
       checkContainer(container, role, path, spec, report);
     });
-  }
   const targets = [...spec.containers, ...(spec.initContainers ?? [])].map(({ name }) => name);
   spec.ephemeralContainers?.forEach(({ targetContainerName: target }, index) => {
     if (target === undefined || targets.includes(target)) return;
@@ -93,18 +90,15 @@ type DownwardFiles = NonNullable<Volume["downwardAPI"]>["items"];
 function checkDownwardFiles(items: DownwardFiles, path: string, report: Report): void {
   items?.forEach(({ fieldRef, resourceFieldRef }, index) => {
     const at = `${path}.items[${index}]`;
-    if ((fieldRef === undefined) === (resourceFieldRef === undefined)) {
+    if ((fieldRef === undefined) === (resourceFieldRef === undefined))
       report(at, "must have either fieldRef or resourceFieldRef");
-    }
-    if (fieldRef !== undefined && !fileField.test(fieldRef.fieldPath)) {
+    if (fieldRef !== undefined && !fileField.test(fieldRef.fieldPath))
       report(
         `${at}.fieldRef.fieldPath`,
         "must be name, namespace, uid, labels or annotations of metadata, or labels['KEY'], annotations['KEY']",
       );
-    }
-    if (resourceFieldRef !== undefined && resourceFieldRef.containerName === undefined) {
+    if (resourceFieldRef !== undefined && resourceFieldRef.containerName === undefined)
       report(`${at}.resourceFieldRef.containerName`, "is missing");
-    }
     checkResourceField(resourceFieldRef?.resource, `${at}.resourceFieldRef`, report);
   });
 }

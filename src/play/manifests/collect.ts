@@ -91,9 +91,8 @@ export class Collection {
   report(document: Document, problems: readonly Problem[]): void {
     const { source, lineOf } = document;
     const object = nameOf(document);
-    for (const problem of problems) {
+    for (const problem of problems)
       this.problems.push({ ...problem, source, line: lineOf(problem.path), object });
-    }
   }
 
   private read(kind: ReadKind, document: Document, options: CollectOptions, own: Problem[]): void {

@@ -42,9 +42,8 @@ export function expandWorkloads(
   const objects = indexObjects(items);
   const claims: Claim[] = [...objects.claims];
   const counts = replicaCounts(options.replicas);
-  const report = (item: Item<unknown>, problems: readonly Problem[]): void => {
+  const report = (item: Item<unknown>, problems: readonly Problem[]): void =>
     collection.report(item.document, below(item.document.path, problems));
-  };
 
   /** The template with its objects; undefined when it has errors, which are reported. */
   const templateOf = (

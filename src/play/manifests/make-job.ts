@@ -22,19 +22,15 @@ export function makeJob(
   // Without both numbers there is one pod. With parallelism alone the pods share a queue of work.
   const completions = spec.completions ?? (parallelism === undefined ? 1 : undefined);
   if (isIndexed && spec.completions === undefined) report("completions", "is missing: the mode is Indexed");
-  if (!isIndexed && backoffLimitPerIndex !== undefined) {
+  if (!isIndexed && backoffLimitPerIndex !== undefined)
     report("backoffLimitPerIndex", "is only for completionMode: Indexed");
-  }
-  if (maxFailedIndexes !== undefined && backoffLimitPerIndex === undefined) {
+  if (maxFailedIndexes !== undefined && backoffLimitPerIndex === undefined)
     report("maxFailedIndexes", "needs backoffLimitPerIndex");
-  }
   const policy = template.pod.spec.restartPolicy;
-  if (policy !== "Never" && policy !== "OnFailure") {
+  if (policy !== "Never" && policy !== "OnFailure")
     report("template.spec.restartPolicy", "must be Never or OnFailure for a job");
-  }
-  if (backoffLimitPerIndex !== undefined && policy === "OnFailure") {
+  if (backoffLimitPerIndex !== undefined && policy === "OnFailure")
     report("backoffLimitPerIndex", "needs restartPolicy: Never");
-  }
   checkFailurePolicy(spec, template, report);
   return {
     ...originOf(item),

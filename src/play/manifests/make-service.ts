@@ -23,36 +23,30 @@ export function makeService(item: Item<TypeOf<typeof service>>, problems: Proble
   const isHeadless = clusterIP === "None";
   if (ports.length === 0 && !isHeadless && type !== "ExternalName") report("ports", "must name a port");
   if (type === "ExternalName" && externalName === undefined) report("externalName", "is missing");
-  if (type !== "ExternalName" && externalName !== undefined) {
+  if (type !== "ExternalName" && externalName !== undefined)
     report("externalName", "is only for the type ExternalName");
-  }
-  if (isHeadless && (type === "NodePort" || type === "LoadBalancer")) {
+  if (isHeadless && (type === "NodePort" || type === "LoadBalancer"))
     report("clusterIP", `cannot be None for the type ${type}`);
-  }
   const names = new Set<string>();
   const numbers = new Set<string>();
   ports.forEach((one, index) => {
     const number = `${one.port}/${one.protocol}`;
-    if (ports.length > 1 && one.name === undefined) {
+    if (ports.length > 1 && one.name === undefined)
       report(`ports[${index}].name`, "is missing: several ports need names");
-    }
-    if (one.name !== undefined && names.has(one.name)) {
+    if (one.name !== undefined && names.has(one.name))
       report(`ports[${index}].name`, `${JSON.stringify(one.name)} is used twice`);
-    }
     if (numbers.has(number)) report(`ports[${index}].port`, `${number} is used twice`);
-    if (one.nodePort !== undefined && type !== "NodePort" && type !== "LoadBalancer") {
+    if (one.nodePort !== undefined && type !== "NodePort" && type !== "LoadBalancer")
       report(`ports[${index}].nodePort`, "is only for the types NodePort and LoadBalancer");
-    }
     if (one.name !== undefined) names.add(one.name);
     numbers.add(number);
   });
-  if (selector === undefined && type !== "ExternalName") {
+  if (selector === undefined && type !== "ExternalName")
     problems.push({
       path: "spec",
       reason: "a service without a selector has no pods, so that its name does not resolve",
       kind: "passedOver",
     });
-  }
   const rest = { ports, publishNotReadyAddresses, externalName, sessionAffinity };
   return { ...originOf(item), type, isHeadless, selector, ...rest };
 }

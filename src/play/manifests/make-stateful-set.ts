@@ -51,9 +51,8 @@ export function statefulPods(
     const manifest = { ...made, update, ...(stays ? { staysBy } : {}) };
     const isOrdered = spec.podManagementPolicy !== "Parallel" && ordinal > start;
     pods.push(isOrdered ? { ...manifest, startsAfter: `${item.name}-${ordinal - 1}` } : manifest);
-    for (const { metadata, spec: claim } of claimTemplates) {
+    for (const { metadata, spec: claim } of claimTemplates)
       claims.push(makeClaim({ ...item, name: `${metadata.name}-${name}` }, claim, template.owner));
-    }
   }
   return { pods, claims };
 }

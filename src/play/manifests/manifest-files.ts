@@ -52,22 +52,20 @@ async function readOne(name: string, options: FileOptions): Promise<readonly Man
     throw new ShimError("invalid", `no file *.yaml, *.yml or *.json is in the directory${below}`);
   }
   const files: ManifestFile[] = [];
-  for (const path of paths) {
+  for (const path of paths)
     files.push({ name: path, text: await readText(path, (await stat(path)).size, signal) });
-  }
   return files;
 }
 
 async function manifestPaths(directory: string, recursive: boolean): Promise<readonly string[]> {
   const entries = await readdir(directory, { withFileTypes: true });
   entries.sort((left, right) => (left.name < right.name ? -1 : 1));
-  if (entries.some(({ name }) => kustomizations.includes(name))) {
+  if (entries.some(({ name }) => kustomizations.includes(name)))
     throw new ShimError(
       "invalid",
       `the directory "${directory}" is for kustomize: run ` +
         `\`kubectl kustomize ${directory} | dockershim play -\``,
     );
-  }
   const paths: string[] = [];
   for (const entry of entries) {
     const path = join(directory, entry.name);

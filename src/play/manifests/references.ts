@@ -25,7 +25,7 @@ export function referencesOf(spec: PodSpec): readonly (Reference & { readonly is
 
 function variableReferences(spec: PodSpec): readonly Reference[] {
   const found: Reference[] = [];
-  for (const field of ["initContainers", "containers", "ephemeralContainers"] as const) {
+  for (const field of ["initContainers", "containers", "ephemeralContainers"] as const)
     spec[field]?.forEach((container, index) => {
       const at = `${field}[${index}]`;
       container.envFrom?.forEach(({ configMapRef, secretRef }, source) => {
@@ -39,7 +39,6 @@ function variableReferences(spec: PodSpec): readonly Reference[] {
         found.push(...whole("Secret", valueFrom?.secretKeyRef, `${path}.secretKeyRef`));
       });
     });
-  }
   return found;
 }
 

@@ -131,12 +131,8 @@ async function isDirectory(path: string): Promise<boolean> {
 export function packInto(path: string, name: string, report: (line: string) => void): Readable {
   const archive = pack();
   addTree(archive, path, name, report).then(
-    () => {
-      archive.finalize();
-    },
-    (error: unknown) => {
-      archive.destroy(error instanceof Error ? error : new Error(String(error)));
-    },
+    () => archive.finalize(),
+    (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
   );
   return Readable.from(archive as AsyncIterable<Buffer>);
 }
@@ -165,12 +161,12 @@ async function addTree(
 }
 
 function addEntry(archive: Pack, header: Parameters<Pack["entry"]>[0]): Promise<void> {
-  return new Promise((done, fail) => {
+  return new Promise((done, fail) =>
     archive.entry(header, (error) => {
       if (error) fail(error);
       else done();
-    });
-  });
+    }),
+  );
 }
 
 /** Where `source` goes in the container: below `target` when that is a directory, else under its name. */

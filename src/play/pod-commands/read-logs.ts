@@ -58,9 +58,7 @@ export async function readLogs(
     }
     if (tail !== undefined && past.length > 2 * tail + 1000) past = past.slice(-tail);
   };
-  const isThere = await log.read((line) => {
-    take(text.add(line));
-  }, pace);
+  const isThere = await log.read((line) => take(text.add(line)), pace);
   // A last line without an end is one of the last lines.
   if (!options.follow) take(text.flush());
   if (!isThere)

@@ -30,9 +30,8 @@ export async function checkHealth(
   let link: Disposable | undefined;
   try {
     return await new Promise<ServingStatus>((resolve, reject) => {
-      const fail = (error: Error): void => {
+      const fail = (error: Error): void =>
         reject(new ShimError("unavailable", `ask ${authority}: ${error.message}`, {}, { cause: error }));
-      };
       link = linkAbort(signal, () => {
         reject(ShimError.from(signal.reason));
         session.destroy();

@@ -58,12 +58,8 @@ export class HelperCalls implements FileCalls, Disposable {
         return undefined;
       })
       .then(
-        () => {
-          this.#lose(`it ended${this.#said.trim() === "" ? "" : `: ${this.#said.trim()}`}`);
-        },
-        (error: unknown) => {
-          this.#lose(messageOf(error));
-        },
+        () => this.#lose(`it ended${this.#said.trim() === "" ? "" : `: ${this.#said.trim()}`}`),
+        (error: unknown) => this.#lose(messageOf(error)),
       );
   }
 

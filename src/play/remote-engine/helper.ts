@@ -69,9 +69,7 @@ export async function openHelper(deps: HelperDeps, signal: AbortSignal): Promise
       const calls = new HelperCalls(streams, volumesPath, helperVolumes, remappedRoot(facts));
       return {
         ...{ calls, canMount: labels[mountsLabel] === "shared" },
-        [Symbol.dispose]: () => {
-          calls[Symbol.dispose]();
-        },
+        [Symbol.dispose]: () => calls[Symbol.dispose](),
       };
     } catch (error) {
       // With its last pod, another play has removed the container since.

@@ -88,9 +88,7 @@ export class Services implements PodServices, AsyncDisposable {
         const pod = this.#pods.get(nameOf(key));
         if (pod !== undefined) this.#inBackground(this.#rewrite(pod));
       },
-      report: (line) => {
-        this.#reportOnce(line);
-      },
+      report: (line) => this.#reportOnce(line),
     });
   }
 
@@ -125,12 +123,8 @@ export class Services implements PodServices, AsyncDisposable {
         if (kubelet.pod(key)?.loss === "removed") this.#forget(key);
         else this.#leave(key);
       },
-      onForgotten: (key) => {
-        this.#leave(key);
-      },
-      onRemoved: (key) => {
-        this.#forget(key);
-      },
+      onForgotten: (key) => this.#leave(key),
+      onRemoved: (key) => this.#forget(key),
     });
   }
 
@@ -269,9 +263,7 @@ export class Services implements PodServices, AsyncDisposable {
 
   #inBackground(work: Promise<void>): void {
     const guarded = work
-      .catch((error: unknown) => {
-        this.#reportOnce(`services: ${messageOf(error)}`);
-      })
+      .catch((error: unknown) => this.#reportOnce(`services: ${messageOf(error)}`))
       .finally(() => this.#running.delete(guarded));
     this.#running.add(guarded);
   }

@@ -34,9 +34,7 @@ export class Application implements AsyncDisposable {
     private readonly signal: AbortSignal,
   ) {
     this.#listening = kubelet.listen({
-      onEvent: ({ key }) => {
-        this.#changed.add(nameOf(key));
-      },
+      onEvent: ({ key }) => this.#changed.add(nameOf(key)),
     });
   }
 

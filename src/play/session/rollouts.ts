@@ -91,9 +91,7 @@ export class Rollouts {
   start({ changed, deferred }: RolloutPlan): readonly PodKey[] {
     for (const [id, { name, update, pods }] of changed) {
       const { kubelet, clock, report, onLost, inBackground } = this.deps;
-      const wake = (): void => {
-        inBackground(name, this.#decide(id, runner));
-      };
+      const wake = (): void => inBackground(name, this.#decide(id, runner));
       const runner = new RollingRunner(name, update, pods, { kubelet, clock, report, onLost, wake });
       this.#runners.set(id, runner);
       inBackground(

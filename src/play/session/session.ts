@@ -56,20 +56,14 @@ export class Session implements AsyncDisposable {
     this.#waiting = new WaitingPods(this.kubelet, deps.clock);
     this.#rollouts = new Rollouts({
       ...{ kubelet: this.kubelet, records: deps, clock: deps.clock, report: deps.report },
-      onLost: (key) => {
-        this.#lose(key);
-      },
-      inBackground: (name, work) => {
-        this.#inBackground(name, work);
-      },
+      onLost: (key) => this.#lose(key),
+      inBackground: (name, work) => this.#inBackground(name, work),
     });
     this.kubelet.listen({
       onEvent: ({ key, reason }) => {
         if (reason === takenOver) this.#lose(key);
       },
-      onStatus: ({ key }) => {
-        this.#changed(key);
-      },
+      onStatus: ({ key }) => this.#changed(key),
     });
   }
 
@@ -258,9 +252,7 @@ export class Session implements AsyncDisposable {
   }
 
   #addJob(job: Job, deps: Pick<JobRunnerDeps, "apply" | "kept">): JobRunner {
-    const wake = (): void => {
-      this.#decide(runner);
-    };
+    const wake = (): void => this.#decide(runner);
     const runner = new JobRunner(job, { ...this.#jobDeps, ...deps, wake });
     this.#jobs.add(runner);
     return runner;
@@ -344,9 +336,7 @@ export class Session implements AsyncDisposable {
     return new CronRunner(cronJob, {
       clock: this.deps.clock,
       startJob: (job) => this.#startLater(job, { keepsPods: true }),
-      removeJob: (job) => {
-        this.#removeJob(job);
-      },
+      removeJob: (job) => this.#removeJob(job),
     });
   }
 
@@ -358,9 +348,7 @@ export class Session implements AsyncDisposable {
         this.#manifests = this.manifests;
         this.#watchers.changed();
       },
-      (error: unknown) => {
-        this.#report(nameOf(runner.job), error);
-      },
+      (error: unknown) => this.#report(nameOf(runner.job), error),
     );
   }
 
@@ -370,12 +358,8 @@ export class Session implements AsyncDisposable {
 
   #inBackground(name: string, work: Promise<void>): void {
     work.then(
-      () => {
-        this.#watchers.changed();
-      },
-      (error: unknown) => {
-        this.#report(name, error);
-      },
+      () => this.#watchers.changed(),
+      (error: unknown) => this.#report(name, error),
     );
   }
 

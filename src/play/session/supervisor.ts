@@ -49,9 +49,7 @@ export async function supervise(
 ): Promise<"ended" | "another server"> {
   const { store } = deps;
   const another = new AbortController();
-  using _ = linkAbort(signal, () => {
-    another.abort();
-  });
+  using _ = linkAbort(signal, () => another.abort());
   const onServerBack = (): void => {
     deps.isSameServer().then(
       (isSame) => {
@@ -80,9 +78,7 @@ interface KeptDeps extends SupervisorDeps {
 
 /** Shows other processes that there is a supervisor. */
 async function listen(path: string): Promise<{ readonly end: () => Promise<void> }> {
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined).destroy();
-  });
+  const server = createServer((socket) => socket.on("error", () => undefined).destroy());
   const bound: BoundSocket = await bindUnixSocket(server, path);
   return {
     end: async () => {
@@ -206,9 +202,7 @@ class KeptPlay implements AsyncDisposable {
       () => {
         if (this.#version !== version || this.#session.hasLost) return;
         const { store, report } = this.deps;
-        store.remove(play.id).catch((error: unknown) => {
-          report(`${play.id}: ${messageOf(error)}`);
-        });
+        store.remove(play.id).catch((error: unknown) => report(`${play.id}: ${messageOf(error)}`));
       },
       () => undefined, // The supervisor ends.
     );

@@ -31,9 +31,7 @@ export class WaitingPods {
     this.close();
     const next = Math.min(...this.#manifests.map((manifest) => this.#dueAt(manifest)));
     if (next === Infinity) return;
-    this.#cancelWake = this.clock.after(next - now, () => {
-      this.start();
-    });
+    this.#cancelWake = this.clock.after(next - now, () => this.start());
   }
 
   /** Answers those that would wait for the pod for ever, and waits for them no more. */

@@ -23,16 +23,10 @@ export class Watchers {
         try {
           if (condition()) end(resolve);
         } catch (error) {
-          end(() => {
-            reject(ShimError.from(error));
-          });
+          end(() => reject(ShimError.from(error)));
         }
       };
-      const link = linkAbort(signal, () => {
-        end(() => {
-          reject(ShimError.from(signal.reason));
-        });
-      });
+      const link = linkAbort(signal, () => end(() => reject(ShimError.from(signal.reason))));
       this.#checks.add(check);
       check();
     });

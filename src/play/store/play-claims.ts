@@ -35,9 +35,7 @@ const readClaim = object({ workloads: mandatory(list(string())) });
 /** `directory`: of a PlayStore. */
 export async function holdClaim(directory: string, workloads: ReadonlySet<string>): Promise<HeldClaim> {
   const id = randomBytes(4).toString("hex");
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined).destroy();
-  });
+  const server = createServer((socket) => socket.on("error", () => undefined).destroy());
   // The work of the play keeps the process alive, not this.
   server.unref();
   await mkdir(directory, { recursive: true, mode: 0o700 });

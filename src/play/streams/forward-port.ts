@@ -24,9 +24,7 @@ export async function forwardPort(
   signal: AbortSignal,
 ): Promise<void> {
   const connection = await openStreams(url, portForwardProtocol, dial, signal);
-  using _ = linkAbort(signal, () => {
-    connection.destroy();
-  });
+  using _ = linkAbort(signal, () => connection.destroy());
   try {
     const headers = { port: String(port), requestid: "0" };
     const errors = connection.open({ ...headers, streamtype: "error" });

@@ -69,10 +69,8 @@ function upgrade(url: URL, socket: Duplex, protocol: string, signal: AbortSignal
       socket.destroy();
       reject(error);
     };
-    const link = linkAbort(signal, () => {
-      fail(ShimError.from(signal.reason));
-    });
-    outgoing.once("error", (error) => {
+    const link = linkAbort(signal, () => fail(ShimError.from(signal.reason)));
+    outgoing.once("error", (error) =>
       fail(
         new ShimError(
           "unavailable",
@@ -80,8 +78,8 @@ function upgrade(url: URL, socket: Duplex, protocol: string, signal: AbortSignal
           {},
           { cause: error },
         ),
-      );
-    });
+      ),
+    );
     outgoing.once("response", (answer) => {
       void textOf(answer).then((text) => {
         const reason = `${answer.statusCode ?? 0} ${shownText(text.trim())}`.trim();

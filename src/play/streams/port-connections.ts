@@ -47,9 +47,7 @@ export class PortConnections {
 
   #begin(key: string, id: string, port: number): Promise<PortConnection> {
     const opening = this.#connect(id, port);
-    const forget = (): void => {
-      this.#forget(key, opening);
-    };
+    const forget = (): void => this.#forget(key, opening);
     this.#open.set(key, opening);
     opening.then(({ streams }) => streams.closed).then(forget, forget);
     return opening;
@@ -64,13 +62,9 @@ export class PortConnections {
     const streams = await withDeadline(ended, openMs, `connect to port ${port}`, async (limit) =>
       openStreams(await client.portForwardUrl(id, [port], limit), portForwardProtocol, dial, limit),
     );
-    const end = (): void => {
-      streams.destroy();
-    };
+    const end = (): void => streams.destroy();
     const link = linkAbort(ended, end);
-    void streams.closed.then(() => {
-      link[Symbol.dispose]();
-    });
+    void streams.closed.then(() => link[Symbol.dispose]());
     let requests = 0;
     let inUse = 0;
     let idle: NodeJS.Timeout | undefined;

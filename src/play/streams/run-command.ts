@@ -45,9 +45,7 @@ export async function runCommand(
   signal: AbortSignal,
 ): Promise<number> {
   const connection = await openStreams(url, protocol, dial, signal);
-  using _ = linkAbort(signal, () => {
-    connection.destroy();
-  });
+  using _ = linkAbort(signal, () => connection.destroy());
   try {
     // Servers wait until all streams of the request are open.
     const status = connection.open({ streamtype: "error" });

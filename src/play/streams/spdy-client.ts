@@ -43,18 +43,16 @@ export class SpdyClient {
       const reason = `the connection broke: ${error.message}`;
       this.#failure = new StreamLost("unavailable", reason, {}, { cause: error });
     });
-    this.closed = new Promise((resolve) => {
+    this.closed = new Promise((resolve) =>
       transport.once("close", () => {
         for (const stream of this.#streams.values()) stream.lose(this.#failure);
         this.#streams.clear();
         resolve();
-      });
-    });
+      }),
+    );
     transport.once("end", () => transport.destroy());
     if (head.length > 0) transport.unshift(head);
-    transport.on("data", (chunk: Buffer) => {
-      this.#read(chunk);
-    });
+    transport.on("data", (chunk: Buffer) => this.#read(chunk));
   }
 
   /** Opens a stream. Its errors are events of the stream. */
@@ -62,9 +60,7 @@ export class SpdyClient {
     const id = this.#nextId;
     this.#nextId += 2;
     const stream = new ClientStream({
-      send: (data, fin, done) => {
-        this.#sendData(id, data, fin, done);
-      },
+      send: (data, fin, done) => this.#sendData(id, data, fin, done),
       wantsMore: () => {
         if (this.#full.delete(stream) && this.#full.size === 0) this.transport.resume();
       },

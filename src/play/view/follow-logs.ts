@@ -98,9 +98,7 @@ export class LogFollower implements KubeletListener, AsyncDisposable {
   #schedule(): void {
     if (this.#isDisposed) return;
     this.#cancel = this.deps.clock.after(this.deps.pollMs ?? 250, () => {
-      void this.read().then(() => {
-        this.#schedule();
-      });
+      void this.read().then(() => this.#schedule());
     });
   }
 

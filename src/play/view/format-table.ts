@@ -3,11 +3,10 @@
 /** Columns are two blanks apart. Cells must not have characters that a terminal acts on. */
 export function formatTable(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
-  for (const row of rows) {
+  for (const row of rows)
     row.forEach((cell, column) => {
       widths[column] = Math.max(widths[column] ?? 0, textWidth(cell));
     });
-  }
   const lines = rows.map((row) =>
     row
       .map((cell, column) => cell + " ".repeat((widths[column] ?? 0) - textWidth(cell)))

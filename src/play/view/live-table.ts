@@ -53,10 +53,7 @@ export class LiveTable implements KubeletListener, Disposable {
     this.#isLive = canMove(screen, environment);
     this.#painter = Painter.for(screen, environment);
     this.#outputPainter = Painter.for(output, environment);
-    if (this.#isLive)
-      this.#pulls = deps.pulls?.show(() => {
-        this.#drawSoon();
-      });
+    if (this.#isLive) this.#pulls = deps.pulls?.show(() => this.#drawSoon());
     this.#refresh();
   }
 
@@ -117,9 +114,7 @@ export class LiveTable implements KubeletListener, Disposable {
 
   #drawSoon(): void {
     if (!this.#isLive || this.#isDisposed) return;
-    this.#cancelDraw ??= this.deps.clock.after(drawMs, () => {
-      this.#draw();
-    });
+    this.#cancelDraw ??= this.deps.clock.after(drawMs, () => this.#draw());
   }
 
   #refresh(): void {
