@@ -42,20 +42,8 @@ describe("repairFiles() with an engine", () => {
   for (const [name, before, ids, source, after] of [
     ["writes a missing checkpoint as dockershim had written it", undefined, ["a"], "engine", file],
     ["writes a damaged file again", "{", ["a"], "engine", file],
-    [
-      "believes the engine before a content that contradicts it",
-      file.replace("8080", "9090"),
-      ["a"],
-      "engine",
-      file,
-    ],
-    [
-      "keeps a content that says more than the engine: ports without a host port",
-      more,
-      ["a"],
-      "file",
-      twoPorts,
-    ],
+    ["believes the engine before the content", file.replace("8080", "9090"), ["a"], "engine", file],
+    ["keeps a content with more: ports without a host port", more, ["a"], "file", twoPorts],
     ["leaves a file whose sandbox the engine does not have", "{", [], "none", "{"],
   ] as const)
     test(name, async () => {

@@ -145,26 +145,14 @@ describe("migrate check", () => {
   for (const [what, level, id, files, rule = {}] of [
     ["another cgroup driver", "blocked", "cgroup-driver", {}, systemd],
     ["the same with a kubelet that asks", "note", "cgroup-driver", {}, { ...systemd, version: "1.31.0" }],
-    [
-      "cgroup version 1 with a kubelet that refuses it",
-      "blocked",
-      "cgroup-version",
-      {},
-      { version: "1.35.0" },
-    ],
+    ["cgroup version 1 that the kubelet refuses", "blocked", "cgroup-version", {}, { version: "1.35.0" }],
     ["cri-dockerd on API 1.41", "blocked", "engine-api", {}, { target: "cri-dockerd" }],
-    [
-      "in tree with a kubelet that has none",
-      "blocked",
-      "kubelet-version",
-      {},
-      { target: "dockershim-in-tree" },
-    ],
+    ["in tree with a later kubelet", "blocked", "kubelet-version", {}, { target: "dockershim-in-tree" }],
     [
       "a broken config.yaml",
       "blocked",
       "kubelet-config-broken",
-      { "/var/lib/kubelet/config.yaml": "a: [1\nb: 2\n" },
+      { "/var/lib/kubelet/config.yaml": "a: [1\n" },
     ],
     ["a broken daemon.json", "blocked", "daemon-config-broken", { "/etc/docker/daemon.json": "{" }],
     [
@@ -183,32 +171,16 @@ describe("migrate check", () => {
       { "/proc/77/cmdline": oldKubelet },
       { tree: ours },
     ],
+    ["a log driver without files, back", "change", "log-driver", {}, { tree: ours, ...inTree, ...journald }],
     [
-      "a log driver without files, on the way back",
-      "change",
-      "log-driver",
-      {},
-      { tree: ours, ...inTree, ...journald },
-    ],
-    [
-      "a corrupt checkpoint without a pod",
+      "a corrupt checkpoint alone",
       "note",
       "checkpoint-corrupt-alone",
-      { "/var/lib/dockershim/sandbox/abc": "{" },
+      { "/var/lib/dockershim/sandbox/a": "{" },
     ],
     ["a broken CNI configuration", "change", "cni-config-broken", { "/etc/cni/net.d/05-x.conflist": "{" }],
-    [
-      "a unit that reads Docker's files",
-      "change",
-      "docker-files",
-      { "/etc/systemd/system/tail.service": tail },
-    ],
-    [
-      "a static pod that mounts Docker's socket",
-      "note",
-      "docker-socket",
-      { "/etc/kubernetes/manifests/a.yaml": mount },
-    ],
+    ["a unit with Docker's files", "change", "docker-files", { "/etc/systemd/system/tail.service": tail }],
+    ["a static pod with the socket", "note", "docker-socket", { "/etc/kubernetes/manifests/a.yaml": mount }],
   ] as readonly (readonly [string, string, string, NodeTree, CheckRule?])[])
     test(`${what}: ${level} ${id}, with a next step`, async (t) => {
       const { tree = kubeadm130 } = rule;

@@ -19,12 +19,7 @@ describe("the maker of a pod", () => {
     ["the place of a corrupt checkpoint", {}, ["cri-dockerd", "{"], "cri-dockerd"],
     ["a privileged sandbox", { sandbox: { privileged: true } }, undefined, "cri-dockerd"],
     ["nothing", {}, undefined, "dockershim or cri-dockerd"],
-    [
-      "a label of the image that names another sandbox",
-      { sandbox: { labels } },
-      undefined,
-      "dockershim or cri-dockerd",
-    ],
+    ["a label that names another sandbox", { sandbox: { labels } }, undefined, "dockershim or cri-dockerd"],
   ] as readonly (readonly [string, Partial<PodRule>, readonly [string, string] | undefined, string])[])
     test(`by ${what}: ${maker}`, async (t) => {
       const [program = "none", text = "{"] = checkpoint ?? [];

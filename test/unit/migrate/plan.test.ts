@@ -60,13 +60,7 @@ describe("makePlan()", () => {
       "dockershim",
       flagsOf(own, " --containerd=/run/x.sock"),
     ],
-    [
-      "goes on the way back",
-      "",
-      " --containerd=/run/dockershim/cadvisor.sock",
-      "cri-dockerd",
-      flagsOf(theirs, ""),
-    ],
+    ["goes back", "", " --containerd=/run/dockershim/cadvisor.sock", "cri-dockerd", flagsOf(theirs, "")],
     [
       "of another program stays on the way back",
       "",

@@ -72,8 +72,6 @@ export class FakeCri implements CriClient {
   readonly exitsInTurn = new Map<string, number[]>();
   /** Whether the server knows the signals by which it is to stop containers. */
   hasStopSignals = true;
-  /** Whether the server has events of containers. */
-  hasEvents = true;
   /** Address of the pods; empty for none. */
   ip = "10.1.2.3";
   readonly #events = new EventEmitter().setMaxListeners(0);
@@ -106,7 +104,6 @@ export class FakeCri implements CriClient {
 
   async *containerEvents(signal: AbortSignal): ReturnType<CriClient["containerEvents"]> {
     await Promise.resolve();
-    if (!this.hasEvents) throw new ShimError("unsupported", "GetContainerEvents: not served");
     try {
       for await (const [pod] of on(this.#events, "pod", { signal })) yield eventOf(String(pod));
     } catch (error) {

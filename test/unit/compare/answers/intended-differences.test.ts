@@ -34,226 +34,171 @@ function keysOf(rpc: string, there: object, here: object, kind: ServerKind = "cr
   return keys;
 }
 
-const container = (more: object): object => ({ containers: [{ id: "c1", ...more }] });
 const status = (more: object): object => ({ status: { id: "c1", ...more } });
-const image = (more: object): object => ({ image: { id: "sha256:1", ...more } });
 
 describe("compareAnswers() knows as intended", () => {
   const containers = (...all: readonly object[]): object => ({
     containers: all.map((one, index) => ({ id: `c${index}`, ...one })),
   });
-  const [lost, web] = [
-    { name: "lost", namespace: "shop", uid: "" },
-    { name: "web", namespace: "shop", uid: "u" },
-  ];
+  const since = (created_at: string): object => containers({ created_at });
+  const version = (engine: string, api: string): object => ({
+    runtime_version: engine,
+    runtime_api_version: api,
+  });
+  const pods = (...names: readonly string[]): object => ({
+    items: names.map((name, index) => ({
+      ...{ id: `p${index}`, metadata: { name, namespace: "shop", uid: name === "lost" ? "" : "u" } },
+      created_at: name === "lost" ? "0" : "5",
+    })),
+  });
+  const images = (...all: readonly object[]): object => ({ images: all });
   const named = (name: string): object => ({ image: { image: name }, image_ref: "sha256:1" });
-  const keysOfRequest = JSON.stringify({ keys: ["app", "lost"] });
-  const ended = (code: number, reason: string): object => status({ state: 2, exit_code: code, reason });
+  const labels = (all: object): object => status({ labels: all });
+  const state = (value: number, more: object = {}): object => status({ state: value, ...more });
+  const ended = (code: number, reason: string): object => state(2, { exit_code: code, reason });
+  const ref = (name: string): object => status({ image_ref: `docker-pullable://${name}` });
   const used = (id: string, value: string): object => ({
     ...{ attributes: { id }, cpu: { usage_core_nano_seconds: { value } } },
   });
-  const failed = (code: number, message: string): object => ({ error: { code, message } });
-  const mount = (path: string, from: string): object => ({
-    ...{ container_path: path, host_path: from, image: null },
+  const failed = (code: number, message = "no"): object => ({ error: { code, message } });
+  const names = (repo_tags: readonly string[], repo_digests: readonly string[] = []): object => ({
+    image: { id: "sha256:1", repo_tags, repo_digests },
   });
-  for (const [name, rpc, there, here, keys, kind] of [
-    [
-      "the API version of cri-dockerd, and a build of the engine",
-      "Version",
-      { runtime_version: "28.5.2+dfsg4", runtime_api_version: "v1" },
-      { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
-      "engine-build api-version",
+  const mount = (path: string, from: string, image: object | null = null): object => ({
+    ...{ container_path: path, host_path: from, image },
+  });
+  const keysOfRequest = JSON.stringify({ keys: ["app", "lost"] });
+  const cannotRun = { exit_code: 127, reason: "ContainerCannotRun", message: "no such file" };
+  const elsewhere = "failed-start-elsewhere";
+  const image = { image: "sha256:1" };
+  type Row = readonly [what: string, there: object, here: object, keys: string, kind?: ServerKind];
+  const rows: Readonly<Record<string, readonly Row[]>> = {
+    Version: [
+      [
+        "an API version, and a build",
+        version("28.5.2+dfsg4", "v1"),
+        version("28.5.2", "1.51.0"),
+        "engine-build api-version",
+      ],
+      [
+        "no other engine",
+        version("26.1.5", "1.45.0"),
+        version("28.5.2", "1.51.0"),
+        "- -",
+        "kubelet-dockershim",
+      ],
     ],
-    [
-      "no other engine, and not the API version of dockershim",
-      "Version",
-      { runtime_version: "26.1.5", runtime_api_version: "1.45.0" },
-      { runtime_version: "28.5.2", runtime_api_version: "1.51.0" },
-      "- -",
-      "kubelet-dockershim",
+    ListPodSandbox: [
+      ["a pod that this program knows from a checkpoint", pods(), pods("lost", "web"), "checkpoint-alone -"],
     ],
-    [
-      "whole seconds of the same second",
-      "ListContainers",
-      container({ created_at: "1795443773000000000" }),
-      container({ created_at: "1795443773210054000" }),
-      "created-at-seconds",
+    ListContainers: [
+      ["whole seconds", since("1795443773000000000"), since("1795443773210054000"), "created-at-seconds"],
+      ["not another second", since("1795443774000000000"), since("1795443773210054000"), "-"],
+      [
+        "the id of an image that has lost its tag, not another name",
+        containers(named("sha256:1"), named("b:1")),
+        containers(named("a:1"), named("a:1")),
+        "image-name-in-lists -",
+      ],
+      [
+        "no missing label of a pod that the other made",
+        containers({ labels: { app: "a", "dockershim.label-keys": "{" } }),
+        containers({ labels: {} }),
+        "- -",
+      ],
+      [
+        "EXITED for CREATED after a failed start, not for RUNNING",
+        containers({ state: 0 }, { state: 1 }),
+        containers({ state: 2 }, { state: 2 }),
+        "failed-start-in-lists -",
+      ],
     ],
-    [
-      "not the start of another second",
-      "ListContainers",
-      container({ created_at: "1795443774000000000" }),
-      container({ created_at: "1795443773210054000" }),
-      "-",
+    ContainerStatus: [
+      [
+        "labels of the image and of this program, not a lost or changed one of the request",
+        labels({ "dockershim.label-keys": keysOfRequest, app: "a", lost: "x", ofImage: "" }),
+        labels({ app: "b", tier: "c" }),
+        "image-labels - - image-labels -",
+      ],
+      [
+        "a label that begins like Docker's labels for annotations",
+        status({ labels: {}, annotations: { a: "1", b: "2" } }),
+        status({ labels: { "annotation.a": "1" }, annotations: {} }),
+        "labels-like-annotations labels-like-annotations -",
+      ],
+      ["a failed start elsewhere", state(2, cannotRun), state(0), Array(4).fill(elsewhere).join(" ")],
+      ["not an end that was missed", state(2, { exit_code: 1, reason: "Error" }), state(1), "- - -"],
+      ["the OOM of a child", ended(143, "OOMKilled"), ended(143, "Error"), "killed-child"],
+      ["not the OOM of the process", ended(137, "OOMKilled"), ended(137, "Error"), "-"],
+      ["another repository of a digest", ref("a@sha256:1"), ref("b@sha256:1"), "image-ref-repository"],
+      ["not another digest", ref("a@sha256:1"), ref("a@sha256:2"), "-"],
+      [
+        "times that overflow",
+        status({ started_at: "-6795364578871345152" }),
+        status({ started_at: "0" }),
+        "never-started",
+      ],
+      [
+        "UNKNOWN for an absent object",
+        failed(2, "Error response"),
+        failed(5, "find"),
+        "error-code error-text",
+      ],
+      [
+        "the path of an image volume, not a missing path of another mount",
+        status({ mounts: [mount("/image", "/var/lib/docker/volumes/x"), mount("/data", "/data")] }),
+        status({ mounts: [mount("/image", "", image), mount("/data", "")] }),
+        "image-volumes image-volumes -",
+      ],
     ],
-    [
-      "a pod that this program knows from a checkpoint, not any other pod",
-      "ListPodSandbox",
-      { items: [] },
-      {
-        items: [
-          { id: "p1", metadata: lost, created_at: "0" },
-          { id: "p2", metadata: web, created_at: "5" },
-        ],
-      },
-      "checkpoint-alone -",
+    ListContainerStats: [
+      [
+        "zeros as statistics of a container that does not run, not of one that does",
+        { stats: [used("c1", "0"), used("c2", "7")] },
+        { stats: [] },
+        "statistics-of-ended-containers -",
+      ],
     ],
-    [
-      "the id of an image that has lost its tag, not another name",
-      "ListContainers",
-      containers(named("sha256:1"), named("b:1")),
-      containers(named("a:1"), named("a:1")),
-      "image-name-in-lists -",
+    ListPodSandboxStats: [
+      ["an RPC that the other does not offer", failed(12), { stats: [] }, "rpc-not-offered"],
+      ["not an RPC that only the other offers", { stats: [] }, failed(12), "-"],
     ],
-    [
-      "labels of the image and of this program, not a lost or changed one of the request",
-      "ContainerStatus",
-      status({ labels: { "dockershim.label-keys": keysOfRequest, app: "a", lost: "x", ofImage: "" } }),
-      status({ labels: { app: "b", tier: "c" } }),
-      "image-labels - - image-labels -",
+    ImageStatus: [
+      [
+        "names without a tag, not a missing tag",
+        names(["<none>:<none>", "a:1"]),
+        names([]),
+        "names-without-tag -",
+      ],
+      [
+        "a digest among the tags, not a missing digest",
+        names(["a@sha256:1"], ["a@sha256:2", "<none>@<none>"]),
+        names([]),
+        "names-without-tag - names-without-tag",
+      ],
     ],
-    [
-      "no missing label of a pod that the other made",
-      "ListContainers",
-      container({ labels: { app: "a", "dockershim.label-keys": "{" } }),
-      container({ labels: {} }),
-      "- -",
+    ListImages: [
+      [
+        "pods and images that only containerd has",
+        images({ id: "sha256:1", size: "5" }, { id: "sha256:2" }),
+        images({ id: "sha256:1", size: "9" }),
+        "own-images own-objects",
+        "containerd",
+      ],
+      ["not an image of cri-dockerd alone", images({ id: "sha256:2" }), images(), "-"],
     ],
-    [
-      "a label that begins like Docker's labels for annotations",
-      "ContainerStatus",
-      status({ labels: {}, annotations: { a: "1", b: "2" } }),
-      status({ labels: { "annotation.a": "1" }, annotations: {} }),
-      "labels-like-annotations labels-like-annotations -",
-    ],
-    [
-      "EXITED for CREATED after a failed start, not for RUNNING",
-      "ListContainers",
-      containers({ state: 0 }, { state: 1 }),
-      containers({ state: 2 }, { state: 2 }),
-      "failed-start-in-lists -",
-    ],
-    [
-      "a failed start of another program before it is seen",
-      "ContainerStatus",
-      status({ state: 2, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" }),
-      status({ state: 0 }),
-      "failed-start-elsewhere failed-start-elsewhere failed-start-elsewhere failed-start-elsewhere",
-    ],
-    [
-      "not an end that this program missed",
-      "ContainerStatus",
-      status({ state: 2, exit_code: 1, reason: "Error" }),
-      status({ state: 1 }),
-      "- - -",
-    ],
-    [
-      "memory that ran out for a child",
-      "ContainerStatus",
-      ended(143, "OOMKilled"),
-      ended(143, "Error"),
-      "killed-child",
-    ],
-    [
-      "not a process that the kernel killed",
-      "ContainerStatus",
-      ended(137, "OOMKilled"),
-      ended(137, "Error"),
-      "-",
-    ],
-    [
-      "another repository of the same digest",
-      "ContainerStatus",
-      status({ image_ref: "docker-pullable://a@sha256:1" }),
-      status({ image_ref: "docker-pullable://b@sha256:1" }),
-      "image-ref-repository",
-    ],
-    [
-      "not another digest",
-      "ContainerStatus",
-      status({ image_ref: "docker-pullable://a@sha256:1" }),
-      status({ image_ref: "docker-pullable://a@sha256:2" }),
-      "-",
-    ],
-    [
-      "times that overflow",
-      "ContainerStatus",
-      status({ started_at: "-6795364578871345152" }),
-      status({ started_at: "0" }),
-      "never-started",
-    ],
-    [
-      "zeros as statistics of a container that does not run, not of one that does",
-      "ListContainerStats",
-      { stats: [used("c1", "0"), used("c2", "7")] },
-      { stats: [] },
-      "statistics-of-ended-containers -",
-    ],
-    [
-      "an RPC that the other does not offer",
-      "ListPodSandboxStats",
-      failed(12, "method ListPodSandboxStats not implemented"),
-      { stats: [] },
-      "rpc-not-offered",
-    ],
-    ["not an RPC that only the other offers", "ListPodSandboxStats", { stats: [] }, failed(12, "no"), "-"],
-    [
-      "UNKNOWN for the error of an absent object",
-      "ContainerStatus",
-      failed(2, "Error response from daemon"),
-      failed(5, "find container"),
-      "error-code error-text",
-    ],
-    [
-      "names without a tag, not a missing tag",
-      "ImageStatus",
-      image({ repo_tags: ["<none>:<none>", "a:1"] }),
-      image({ repo_tags: [] }),
-      "names-without-tag -",
-    ],
-    [
-      "a digest among the tags, not a missing digest",
-      "ImageStatus",
-      image({ repo_tags: ["a@sha256:1"], repo_digests: ["a@sha256:2", "<none>@<none>"] }),
-      image({ repo_tags: [], repo_digests: [] }),
-      "names-without-tag - names-without-tag",
-    ],
-    [
-      "the path of an image volume, not a missing path of another mount",
-      "ContainerStatus",
-      status({ mounts: [mount("/image", "/var/lib/docker/volumes/x"), mount("/data", "/data")] }),
-      status({ mounts: [{ ...mount("/image", ""), image: { image: "sha256:1" } }, mount("/data", "")] }),
-      "image-volumes image-volumes -",
-    ],
-    [
-      "pods and images that only containerd has",
-      "ListImages",
-      { images: [{ id: "sha256:1", size: "5" }, { id: "sha256:2" }] },
-      { images: [{ id: "sha256:1", size: "9" }] },
-      "own-images own-objects",
-      "containerd",
-    ],
-    [
-      "not an image that only cri-dockerd has",
-      "ListImages",
-      { images: [{ id: "sha256:2" }] },
-      { images: [] },
-      "-",
-    ],
-  ] as readonly (readonly [string, string, object, object, string, ServerKind?])[])
-    test(name, () => assert.equal(keysOf(rpc, there, here, kind).join(" "), keys));
+  };
+  for (const [rpc, all] of Object.entries(rows))
+    for (const [what, there, here, keys, kind] of all)
+      test(`${rpc}: ${what}`, () => assert.equal(keysOf(rpc, there, here, kind).join(" "), keys));
 
   test("nothing between two other programs, nor between two of this one", () => {
-    for (const servers of [
-      { left: "cri-dockerd", right: "containerd" },
-      { left: "dockershim", right: "dockershim" },
+    for (const [left, right] of [
+      ["cri-dockerd", "containerd"],
+      ["dockershim", "dockershim"],
     ] as const) {
-      const [difference] = compareAnswers(
-        "Version",
-        { runtime_version: "1+x" },
-        { runtime_version: "1" },
-        { servers },
-      );
+      const versions = [{ runtime_version: "1+x" }, { runtime_version: "1" }] as const;
+      const [difference] = compareAnswers("Version", ...versions, { servers: { left, right } });
       assert.ok(difference);
       assert.equal(difference.intended, undefined);
     }

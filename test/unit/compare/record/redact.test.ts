@@ -307,10 +307,7 @@ describe("commands", () => {
       "kube-apiserver|--tls-private-key-file=/etc/pki/apiserver.key|--authorization-mode=Node",
       "key-file=/etc/pki/apiserver.key",
     ],
-    [
-      "app|--port|8080|--user=1000:1000|--auth=true|--password=$(cat)",
-      "--port 8080 --user=1000:1000 --auth=true",
-    ],
+    ["app|--port|8080|--user=1000:1000|--auth=true|--password=$(cat)", "--user=1000:1000 --auth=true"],
     ["nginx|-g|daemon off;"],
   ] as const)
     test(`${line} is kept where it must run again`, () => {

@@ -42,7 +42,7 @@ test("replay() reports answers that differ, and names images that are missing", 
 
 for (const [what, when, calls] of [
   [
-    "its pods when it is interrupted",
+    "its pods at an interrupt",
     "StartContainer",
     [...podCalls, { at: 1000, ms: 1, rpc: "Version", request: {} }],
   ],

@@ -107,12 +107,7 @@ describe("compareStatuses()", () => {
       ofContainer({ mounts: [{ ...mount, readonly: false }] }),
       [`${containerSubject}: ${changed}`],
     ],
-    [
-      "nothing in the user of a process, which is known later",
-      {},
-      ofContainer({ user: { linux: { uid: "1" } } }),
-      [],
-    ],
+    ["nothing in the user, who is known later", {}, ofContainer({ user: { linux: { uid: "1" } } }), []],
     [
       "nothing in a container more of a pod",
       {},
@@ -177,7 +172,7 @@ describe("compareRecorded()", () => {
     [
       "another sandbox",
       { listed: { pod_sandbox_id: idOf("f") } },
-      /^ListContainers: .*pod_sandbox_id is "f0+", was "a0+"/,
+      /^ListContainers: .*_id is "f0+", was "a0+"/,
     ],
     ["a label that is lost", { listed: { labels: {} } }, /labels\[app\] is null, was "web"/],
   ] as const)

@@ -39,13 +39,7 @@ describe("decideJob()", () => {
     ["fails beyond its backoffLimit", "backoffLimit: 1, ", "FF", "failed", []],
     ["adds no pod to a queue with a success", "parallelism: 3, ", "SR", "running", []],
     ["is complete when a queue has ended", "parallelism: 3, ", "SF", "complete", []],
-    [
-      "fails beyond its backoffLimit, also after a success",
-      "parallelism: 2, backoffLimit: 0, ",
-      "SF",
-      "failed",
-      [],
-    ],
+    ["fails beyond it, also after a success", "parallelism: 2, backoffLimit: 0, ", "SF", "failed", []],
     ["is complete also when it is suspended later", "suspend: true, ", "S", "complete", []],
     ["does nothing while suspended", "suspend: true, ", "", "suspended", []],
   ];
@@ -178,25 +172,11 @@ describe("decideCronJob()", () => {
     (decided: Decided) => unknown,
     unknown,
   ])[] = [
-    [
-      "starts a job named after its minute",
-      {},
-      [],
-      125_000,
-      (to) => [to.start?.name, to.wakeAt],
-      ["c-2", 180_000],
-    ],
+    ["names a job after its minute", {}, [], 125_000, (to) => [to.start?.name, to.wakeAt], ["c-2", 180_000]],
     ["waits for a running job with Forbid", forbid, running, 125_000, ({ start }) => start, undefined],
     ["waits for a suspended job with Forbid", forbid, suspended, 125_000, ({ start }) => start, undefined],
     ["removes a running job with Replace", replace, running, 125_000, ({ remove }) => remove, ["c-1"]],
-    [
-      "gives up a start that is too late",
-      { startingDeadlineSeconds: 4 },
-      [],
-      125_000,
-      ({ start }) => start,
-      undefined,
-    ],
+    ["gives up a late start", { startingDeadlineSeconds: 4 }, [], 125_000, ({ start }) => start, undefined],
     ["removes ended jobs beyond the history", {}, ended, 60_001, ({ remove }) => remove, ["c-1", "c-2"]],
   ];
   for (const [what, fields, jobs, now, part, expected] of cases)

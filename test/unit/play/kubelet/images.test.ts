@@ -68,11 +68,7 @@ describe("ensureImage()", () => {
       { image: "x", imagePullPolicy: "Always", digests, pullError: broken },
       /it broke; the image is on this node: write "imagePullPolicy: IfNotPresent"/,
     ],
-    [
-      "says nothing of the node without the image",
-      { image: "x", pullError: broken },
-      /pull image "x": it broke$/,
-    ],
+    ["says nothing of a node without it", { image: "x", pullError: broken }, /pull image "x": it broke$/],
     ["does not pull what was never in a registry", { image: "x", digests: [] }, ["use x"]],
     [
       "pulls it with Always",

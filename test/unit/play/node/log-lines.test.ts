@@ -29,7 +29,7 @@ const cases: readonly (readonly [string, string, object])[] = [
     { stream: "stdout", text: "x stdout F y", isEnd: true },
   ],
   [
-    "a CRI line that holds JSON",
+    "a CRI line of JSON",
     `${time} stdout F {"log":"x"}`,
     { stream: "stdout", text: '{"log":"x"}', isEnd: true },
   ],

@@ -30,13 +30,7 @@ const annotated = { "kubectl.kubernetes.io/default-container": "third" };
 for (const [what, found, name, first, expected] of [
   ["the named container", pod(annotated, "side", "web", "third"), "side", "web", "side"],
   ["that of the annotation", pod(annotated, "side", "web", "third"), undefined, "web", "third"],
-  [
-    "the first of the manifest, not a sidecar that started before",
-    pod({}, "side", "web"),
-    undefined,
-    "web",
-    "web",
-  ],
+  ["the first of the manifest, not an earlier sidecar", pod({}, "side", "web"), undefined, "web", "web"],
   ["the first that was created, without a manifest", pod({}, "side", "web"), undefined, undefined, "side"],
 ] as const) {
   test(`chooseContainer() takes ${what}`, () => {

@@ -126,11 +126,7 @@ describe("containerConfig()", () => {
 
   const user = (value: string) => ({ run_as_user: { value } });
   const contexts: readonly (readonly [string, string, object])[] = [
-    [
-      "the pod's user and group",
-      "{runAsUser: 5, runAsGroup: 6}|{}",
-      { ...user("5"), run_as_group: { value: "6" } },
-    ],
+    ["user and group", "{runAsUser: 5, runAsGroup: 6}|{}", { ...user("5"), run_as_group: { value: "6" } }],
     ["the container's user over the pod's", "{runAsUser: 5}|{runAsUser: 7}", user("7")],
     ["user 0, which is not the same as none", "{runAsUser: 5}|{runAsUser: 0}", user("0")],
     [

@@ -43,16 +43,8 @@ const table: readonly (readonly [string, string, readonly [number, number | "-",
     [1536, 150_000, 232],
   ],
   ["an init container without limits", after(init("")), [1024, "-", "-"]],
-  [
-    "an init container without limits, after a sidecar",
-    after(`${sidecar}, ${init("")}`),
-    [1536, 150_000, 96],
-  ],
-  [
-    "limits of the pod, whose requests are the limits",
-    inPod("limits: {cpu: 2, memory: 128Mi}", "", ""),
-    [2048, 200_000, 128],
-  ],
+  ["an init container without, after a sidecar", after(`${sidecar}, ${init("")}`), [1536, 150_000, 96]],
+  ["limits of the pod, as requests", inPod("limits: {cpu: 2, memory: 128Mi}", "", ""), [2048, 200_000, 128]],
   [
     "limits of the pod, whose requests are those of the containers",
     inPod("limits: {cpu: 2, memory: 128Mi}", "requests: {cpu: 250m}", "requests: {cpu: 250m}"),

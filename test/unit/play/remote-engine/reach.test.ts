@@ -10,12 +10,12 @@ for (const [what, info, expected] of [
   ["another server tells nothing", {}, here],
   ["another program has other texts there", { reach: "yes", engine: "[" }, here],
   [
-    "host paths are not reached",
+    "no host paths are reached",
     { reach: job("hostPaths", { reached: false }) },
     { ...here, hostPaths: false },
   ],
   [
-    "network namespaces are not reached",
+    "no namespaces are reached",
     { reach: job("networkNamespaces", { reached: false, reason: "x" }) },
     { ...here, networkNamespaces: false },
   ],

@@ -149,15 +149,6 @@ describe("the first application", () => {
     assert.deepEqual(fixture.cri.runtimeHandlers, ["gvisor"]);
   });
 
-  test("keeps nothing when an image is missing and cannot be pulled", async () => {
-    const fixture = makeFixture();
-    fixture.cri.failOn = "pullImage other:1";
-    const text = `  containers: [{name: a, ${image}}, {name: b, image: other:1}]`;
-    await assert.rejects(up(fixture, { text }), /ensure the image of container "b": pull image "other:1"/);
-    assert.deepEqual(fixture.cri.sandboxes, []);
-    assert.deepEqual([...fixture.files.paths], []);
-  });
-
   for (const [index, call] of allCalls.entries()) {
     for (const failsLate of [false, true])
       test(`removes all that it has made when ${call} fails${failsLate ? " although it was done" : ""}`, async () => {
@@ -172,17 +163,6 @@ describe("the first application", () => {
         assert.deepEqual([...files.paths], []);
       });
   }
-
-  test("stops running containers with the pod's grace period when it undoes", async () => {
-    const fixture = fixtureWithInit();
-    fixture.cri.failOn = "startContainer b";
-    await assert.rejects(up(fixture));
-    assert.deepEqual(fixture.cri.calls.slice(allCalls.length), [
-      "stopContainer a 4s",
-      "stopPodSandbox web",
-      "removePodSandbox web",
-    ]);
-  });
 
   test("removes prepared files when a volume cannot be prepared", async () => {
     const fixture = makeFixture();
@@ -331,21 +311,6 @@ test("a failure that its caller reports leaves the rest of an application alone"
 });
 
 describe("two plays of one pod", () => {
-  test("the later one keeps it, and the earlier one leaves it alone", async () => {
-    const fixture = fixtureWithInit();
-    const manifest = await podWith(spec);
-    await using earlier = new Kubelet(fixture.deps);
-    await playUp([manifest], earlier, fixture.deps, { keep: false });
-    const later = laterOf(fixture);
-    await using kubelet = new Kubelet(later);
-    await playUp([manifest], kubelet, later, { keep: false });
-    fixture.cri.calls.length = 0;
-    fixture.cri.end("a", 1);
-    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.loss !== undefined);
-    await until("the container runs again", () => fixture.cri.calls.includes("startContainer a"));
-    assert.deepEqual(fixture.cri.calls, ["createContainer a 1", "startContainer a"]);
-  });
-
   test("the earlier one starts nothing more when the later one takes the pod in the middle of a turn", async () => {
     const fixture = makeFixture();
     const { cri, files } = fixture;
@@ -577,18 +542,6 @@ describe("removePods()", () => {
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
-  });
-
-  test("ends the loop of a play that is attached, which makes nothing again", async () => {
-    const fixture = fixtureWithInit();
-    await using kubelet = new Kubelet(fixture.deps);
-    const manifest = await podWith(spec);
-    await playUp([manifest], kubelet, fixture.deps, { keep: false });
-    fixture.cri.calls.length = 0;
-    await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
-    await until("the loop has ended", () => kubelet.pod(manifest.key)?.loss !== undefined);
-    const found = fixture.cri.calls.filter((call) => /^(run|create)/.test(call));
-    assert.deepEqual(found, []);
   });
 
   test("removes what an attached play has made meanwhile", async () => {

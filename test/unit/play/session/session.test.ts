@@ -109,32 +109,6 @@ test("a job that a CronJob has started keeps its numbers when those of the CronJ
   assert.equal(startsIn(first), 1);
 });
 
-test("a job makes one pod after the other, and is complete with its completions", async (t) => {
-  const { session, clock, cri, reports } = await started(
-    t,
-    job("completions: 3, parallelism: 1, "),
-    ({ cri }) => cri.exits.set("c", 0),
-  );
-  const end = endOf(session);
-  await clock.advance(0);
-  assert.equal(startsIn({ cri }), 3);
-  assert.equal(end.answer, true);
-  assert.ok(reports.includes("default/j: job complete"));
-});
-
-test("a job replaces failed pods with the job controller's back-off, until its limit", async (t) => {
-  const { session, clock, cri, reports } = await started(t, job("backoffLimit: 1, "), ({ cri }) =>
-    cri.exits.set("c", 1),
-  );
-  const end = endOf(session);
-  await clock.advance(9_999);
-  assert.equal(startsIn({ cri }), 1);
-  await clock.advance(1);
-  assert.equal(startsIn({ cri }), 2);
-  assert.equal(end.answer, false);
-  assert.ok(reports.includes("default/j: job failed (BackoffLimitExceeded)"));
-});
-
 test("a job beyond its activeDeadlineSeconds fails, its pods are removed, and the session ends", async (t) => {
   const { session, clock, cri, reports } = await started(t, job("activeDeadlineSeconds: 20, "));
   const end = endOf(session);
@@ -533,14 +507,6 @@ test("update() starts a new job when the server answers again", async (t) => {
   cri.listPodSandboxes = list;
   await clock.advance(10_000);
   assert.deepEqual(sandboxNames({ cri }), ["a", "j-0"]);
-});
-
-test("a wait that is given up before it begins tells why", async () => {
-  const { deps } = makeFixture();
-  await using session = new Session(deps);
-  await assert.rejects(session.ended(AbortSignal.abort(new ShimError("cancelled", "interrupted"))), {
-    message: "interrupted",
-  });
 });
 
 test("a stateful set whose first pod another play takes during the application makes no second one", async () => {

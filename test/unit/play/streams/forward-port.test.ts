@@ -105,14 +105,3 @@ test("forwardPort() rejects with the server's reason, escaped, and disconnects t
   );
   assert.ok(socket.destroyed);
 });
-
-test("forwardPort() ends with its signal", async () => {
-  await using bed = await startStreamingBed();
-  const controller = new AbortController();
-  const pod = fakePod(() => new Promise(() => undefined), []);
-  using local = await listen(() => undefined);
-  const socket = await dialTo(local.port);
-  const url = bed.server.offer(pod);
-  controller.abort(new ShimError("cancelled", "interrupted"));
-  await assert.rejects(forwardPort(url, 80, socket, dialFromHere, controller.signal), /interrupted/);
-});
