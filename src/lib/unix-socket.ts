@@ -18,6 +18,15 @@ const probeTimeoutMs = 2000;
  */
 const notServed = ["ECONNREFUSED", "ECONNRESET", "EINVAL", "ENOENT", "ENOTDIR"];
 
+export interface BindOptions {
+  /** Permissions of the socket file, 0600 unless given. */
+  readonly mode?: number | undefined;
+  /** Whether what listens at the path is no server. It is asked before anything connects. */
+  readonly isFree?: ((path: string) => Promise<boolean>) | undefined;
+}
+
+const defaultMode = 0o600;
+
 export interface BoundSocket {
   readonly path: string;
   /** Removes the socket file, unless another process has replaced it meanwhile. Never fails. */
@@ -25,19 +34,23 @@ export interface BoundSocket {
 }
 
 /**
- * Makes `server` listen on `path` with permissions `mode`. The parent directory is made (0750) when it is
+ * Makes `server` listen on `path`. The parent directory is made (0750) when it is
  * missing. The socket is bound under a temporary name and linked to its own, so that a client never finds it
  * half made, and a stale file of a killed process is replaced. Of several servers that start at once one gets
  * the name. `conflict` when another server answers on `path`, `precondition` when something else than a
  * socket lies there or the system refuses, `invalid` when the path is too long.
  */
-export async function bindUnixSocket(server: Server, path: string, mode = 0o600): Promise<BoundSocket> {
+export async function bindUnixSocket(
+  server: Server,
+  path: string,
+  { mode = defaultMode, isFree }: BindOptions = {},
+): Promise<BoundSocket> {
   const directory = dirname(path);
   const temporary = join(directory, temporaryName(path));
   try {
     await mkdir(directory, { recursive: true, mode: 0o750 });
     // Before anything is made, so that the common mistake leaves no trace.
-    await staleSocketAt(path);
+    await staleSocketAt(path, isFree);
     await listen(server, temporary, mode);
   } catch (error) {
     throw failure(path, error);
@@ -45,7 +58,7 @@ export async function bindUnixSocket(server: Server, path: string, mode = 0o600)
   try {
     await chmod(temporary, mode);
     const { dev, ino } = await lstat(temporary);
-    await takeName(temporary, path);
+    await takeName(temporary, path, isFree);
     await unlink(temporary);
     // A server that judged the stale socket at the same time may have moved this one away, and a third one
     // come in.
@@ -85,7 +98,7 @@ const takeAttempts = 10;
  * name is taken, and a stale socket is moved away before it is removed, so that it is certain which one was
  * removed.
  */
-async function takeName(temporary: string, path: string): Promise<void> {
+async function takeName(temporary: string, path: string, isFree: BindOptions["isFree"]): Promise<void> {
   for (let attempt = 0; attempt < takeAttempts; attempt++) {
     try {
       await link(temporary, path);
@@ -93,7 +106,7 @@ async function takeName(temporary: string, path: string): Promise<void> {
     } catch (error) {
       if (!hasCode(error, "EEXIST")) throw error;
     }
-    const stale = await staleSocketAt(path);
+    const stale = await staleSocketAt(path, isFree);
     if (stale !== undefined) await removeStale(path, stale);
   }
   throw new ShimError("conflict", "other servers are taking this name");
@@ -124,14 +137,18 @@ async function removeStale(path: string, stale: FileIdentity): Promise<void> {
  * The dead socket at `path`; undefined when nothing is there. Throws when a server answers, or it is no
  * socket.
  */
-async function staleSocketAt(path: string): Promise<FileIdentity | undefined> {
+async function staleSocketAt(
+  path: string,
+  isFree: BindOptions["isFree"] = () => Promise.resolve(false),
+): Promise<FileIdentity | undefined> {
   const present = await lstat(path).catch((error: unknown) => {
     if (!hasCode(error, "ENOENT")) throw error;
     return undefined;
   });
   if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
-  if (await isServed(path)) throw new ShimError("conflict", "another server answers there");
+  if (!(await isFree(path)) && (await isServed(path)))
+    throw new ShimError("conflict", "another server answers there");
   return present;
 }
 

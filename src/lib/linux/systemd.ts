@@ -40,6 +40,13 @@ export function activatedDescriptor(
   );
 }
 
+/** The descriptors that systemd has passed to this process (`pid`), whatever their names are. */
+export function passedDescriptors(environment: Environment, pid: number): readonly number[] {
+  const { LISTEN_PID: listenPid, LISTEN_FDS: count = "" } = environment;
+  if (listenPid !== String(pid) || !/^[1-9]\d{0,4}$/.test(count)) return [];
+  return Array.from({ length: Number(count) }, (_, index) => firstDescriptor + index);
+}
+
 /**
  * Makes `server` accept from the listening socket `fd`. `precondition` when that is no listening stream
  * socket.

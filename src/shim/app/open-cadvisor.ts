@@ -8,6 +8,7 @@ import { listenerOf } from "../host/unix-listeners.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
+import { listenOn } from "./listen-on.js";
 import type { Environment } from "./open-engine.js";
 
 /**
@@ -27,8 +28,7 @@ export async function openCadvisor(
   if (socket === undefined) return undefined;
   try {
     return await startGrpcServer({
-      endpoint: socket.kind === "unix" ? socket : { kind: "fd", name: "cadvisor" },
-      environment,
+      ...(await listenOn(socket, environment, "cadvisor")),
       api: cadvisorApi(),
       log,
       observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),

@@ -20,6 +20,7 @@ import type { EngineLink } from "../state/engine-link.js";
 import { openAdapters } from "./adapters.js";
 import { buildShim, type ShimSettings } from "./build-shim.js";
 import type { Environment } from "./open-engine.js";
+import { listenOn } from "./listen-on.js";
 import { openCadvisor } from "./open-cadvisor.js";
 import { openMetrics } from "./open-metrics.js";
 import { readOnlyRpcs } from "./read-only.js";
@@ -159,7 +160,7 @@ function settingsOf(config: Config): ShimSettings {
   };
 }
 
-function serve(
+async function serve(
   { containerRuntimeEndpoint, readOnly }: Config,
   services: Services,
   log: Logger,
@@ -169,8 +170,7 @@ function serve(
   const api = criApi(new UnknownFields(log, observer));
   const rpcs = bindRpcs(services, api.encodeItem);
   return startGrpcServer({
-    endpoint: containerRuntimeEndpoint.kind === "unix" ? containerRuntimeEndpoint : { kind: "fd" },
-    environment,
+    ...(await listenOn(containerRuntimeEndpoint, environment)),
     api,
     log,
     observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),

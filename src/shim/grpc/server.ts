@@ -19,12 +19,10 @@ import { guardRequests } from "./guards/guard-requests.js";
 import { GuardedConnection } from "./guards/guarded-connection.js";
 import { formatEndpoint, type Endpoint } from "./listen-endpoint.js";
 import { activatedDescriptor, listenOnDescriptor, type Environment } from "../../lib/linux/systemd.js";
-import { bindUnixSocket } from "../../lib/unix-socket.js";
+import { type BindOptions, bindUnixSocket } from "../../lib/unix-socket.js";
 
-export interface GrpcServerOptions extends InstrumentOptions {
+export interface GrpcServerOptions extends InstrumentOptions, BindOptions {
   readonly endpoint: Endpoint;
-  /** Permissions of the socket file, 0600 unless given. */
-  readonly mode?: number;
   /** Where `fd://` finds what systemd passed. */
   readonly environment?: Environment;
   readonly api: Pick<CriApi, "methods">;
@@ -39,7 +37,7 @@ export interface GrpcServerOptions extends InstrumentOptions {
 }
 
 export interface GrpcServer {
-  /** As `parseEndpoint` reads it. */
+  /** As the flags write it. */
   readonly endpoint: string;
   /**
    * Takes no more connections and calls, ends server streams, and waits up to `timeoutMs` for the other
@@ -123,11 +121,15 @@ class RunningServer implements GrpcServer {
     this.#listener.maxConnections = largestConnectionCount;
   }
 
-  async listen({ endpoint, mode, environment = {} }: GrpcServerOptions): Promise<void> {
+  async listen({ endpoint, mode, isFree, environment = {} }: GrpcServerOptions): Promise<void> {
     if (endpoint.kind === "fd") {
-      await listenOnDescriptor(this.#listener, activatedDescriptor(environment, process.pid, endpoint.name));
+      const descriptor =
+        "descriptor" in endpoint
+          ? endpoint.descriptor
+          : activatedDescriptor(environment, process.pid, endpoint.name);
+      await listenOnDescriptor(this.#listener, descriptor);
     } else {
-      const bound = await bindUnixSocket(this.#listener, endpoint.path, mode);
+      const bound = await bindUnixSocket(this.#listener, endpoint.path, { mode, isFree });
       this.#unlink = () => bound.unlink();
     }
     this.#listener.on("error", (error) => {

@@ -39,19 +39,42 @@ export async function listensOn(proc: ProcFiles, pid: number, socketPath: string
  * another network namespace, or not visible here. Of a socket that systemd passed on, the service.
  */
 export async function listenerOf(proc: ProcFiles, socketPath: string): Promise<string | undefined> {
+  const sockets = await socketsAt(proc, socketPath);
+  const holders = await proc.mapDefined(sockets.size === 0 ? [] : await proc.pids(), async (pid) => {
+    const files = await proc.openFiles(pid, mostOpenFiles);
+    return files.some((name) => sockets.has(name)) ? `${await proc.command(pid)}, process ${pid}` : undefined;
+  });
+  return holders.findLast((holder) => !holder.startsWith("systemd,")) ?? holders[0];
+}
+
+/** Whether systemd alone listens at `socketPath`, for a service that does not run. A connection would start that one. */
+export async function awaitsService(proc: ProcFiles, socketPath: string): Promise<boolean> {
+  return (await listenerOf(proc, socketPath)) === "systemd, process 1";
+}
+
+/** Which of the descriptors of this process, if any, is a socket that listens at `socketPath`. */
+export async function descriptorAt(
+  proc: ProcFiles,
+  socketPath: string,
+  descriptors: readonly number[],
+): Promise<number | undefined> {
+  const sockets = descriptors.length === 0 ? new Set<string>() : await socketsAt(proc, socketPath);
+  for (const descriptor of descriptors)
+    if (sockets.has((await proc.link("self", `fd/${descriptor}`)) ?? "")) return descriptor;
+  return undefined;
+}
+
+/** The sockets that listen at `socketPath`, whatever links lead there, as names of open files: `socket:[123]`. */
+async function socketsAt(proc: ProcFiles, socketPath: string): Promise<ReadonlySet<string>> {
   const wanted = await realpath(socketPath).catch(() => socketPath);
-  const inodes = new Set<string>();
+  const names = new Set<string>();
   for await (const lines of proc.lines("self", "net/unix", socketsLimitBytes)) {
     for (const { inode, path } of parseListeningSockets(lines)) {
       if (path === wanted || (await realpath(path).catch(() => path)) === wanted)
-        inodes.add(`socket:[${inode}]`);
+        names.add(`socket:[${inode}]`);
     }
   }
-  const holders = await proc.mapDefined(inodes.size === 0 ? [] : await proc.pids(), async (pid) => {
-    const files = await proc.openFiles(pid, mostOpenFiles);
-    return files.some((name) => inodes.has(name)) ? `${await proc.command(pid)}, process ${pid}` : undefined;
-  });
-  return holders.findLast((holder) => !holder.startsWith("systemd,")) ?? holders[0];
+  return names;
 }
 
 /**

@@ -46,7 +46,7 @@ describe("bindUnixSocket()", () => {
       await using place = await newPlace();
       const previous = process.umask(0o027);
       try {
-        await bindUnixSocket(place.newServer(), place.path, mode);
+        await bindUnixSocket(place.newServer(), place.path, { mode });
       } finally {
         assert.equal(process.umask(previous), 0o027, "the umask is restored");
       }
@@ -89,6 +89,18 @@ describe("bindUnixSocket()", () => {
     assert.equal(second.listening, false);
     await assertAnswers(place.path);
     assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+  });
+
+  test("takes the path of what counts as no server, and does not connect to it", async () => {
+    await using place = await newPlace();
+    const other = place.newServer();
+    await bindUnixSocket(other, place.path);
+    other.on("connection", () => assert.fail("connected"));
+    const own = place.newServer();
+    await bindUnixSocket(own, place.path, { isFree: (path) => Promise.resolve(path === place.path) });
+    const connected = once(own, "connection");
+    await assertAnswers(place.path);
+    await connected;
   });
 
   test("refuses to replace what is not a socket", async () => {

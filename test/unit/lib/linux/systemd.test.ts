@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,50 +40,60 @@ describe("activatedDescriptor()", () => {
   }
 });
 
-const serverScript = (file: (path: string) => string): string => `
+const serverScript = (file: (path: string) => string, path?: string): string => `
+  import { listenOn } from ${JSON.stringify(file("../app/listen-on.ts"))};
   import { startGrpcServer } from ${JSON.stringify(file("server.ts"))};
   import { criApi } from ${JSON.stringify(file("codec/cri-api.ts"))};
   import { silentLogger } from ${JSON.stringify(file("../../lib/log.ts"))};
   const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" };
   const version = { readOnly: true, subject: () => ({}), handle: async () => ({ version: "from fd 3" }) };
   const rpcs = new Map([["Version", version]]);
-  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: criApi(), rpcs, log: silentLogger() }).then(
-    () => console.log("listening"),
+  const endpoint = ${JSON.stringify(path === undefined ? { kind: "systemd" } : { kind: "unix", path })};
+  const where = await listenOn(endpoint, environment);
+  startGrpcServer({ ...where, api: criApi(), rpcs, log: silentLogger() }).then(
+    (server) => console.log("listening on", server.endpoint),
     (error) => console.log(error.message),
   );
 `;
 
-describe("startGrpcServer() on fd://", () => {
-  async function start(fd: number | "ignore") {
+describe("startGrpcServer() on a passed socket", () => {
+  async function start(fd: number | "ignore", at?: string) {
     const file = (path: string): string =>
       new URL(`../../../../src/shim/grpc/${path}`, import.meta.url).pathname;
-    const args = ["--import", "tsx", "--input-type=module", "-e", serverScript(file)];
+    const args = ["--import", "tsx", "--input-type=module", "-e", serverScript(file, at)];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit", fd] });
     const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
     return { child, line: line.toString().trim() };
   }
 
-  test("serves on the listening socket that it is handed", async () => {
-    const directory = await mkdtemp(join(tmpdir(), "fd-test-"));
-    const path = join(directory, "x.sock");
-    // close() removes the path that was bound.
-    const listener = createServer().listen(`${path}.bound`);
-    await once(listener, "listening");
-    await rename(`${path}.bound`, path);
-    const { fd } = (listener as unknown as { _handle: { fd: number } })._handle;
-    const { child, line } = await start(fd);
-    try {
-      assert.equal(line, "listening");
-      using client = connectClient(path);
-      // Ours must not accept in its place.
-      listener.close();
-      assert.equal((await client.call("Version", {}))["version"], "from fd 3");
-    } finally {
-      child.kill("SIGKILL");
-      await once(child, "exit");
-      await rm(directory, { recursive: true, force: true });
-    }
-  });
+  // The path of kubespray's unit leads over a link to that of its socket unit, as /var/run does to /run.
+  for (const at of ["fd://", "var-run/x.sock"]) {
+    test(`serves ${at} on the listening socket that it is handed`, async () => {
+      const directory = await mkdtemp(join(tmpdir(), "fd-test-"));
+      await mkdir(join(directory, "run"));
+      await symlink("run", join(directory, "var-run"));
+      const path = join(directory, "run", "x.sock");
+      const listener = createServer().listen(path);
+      await once(listener, "listening");
+      const { ino } = await lstat(path);
+      const { fd } = (listener as unknown as { _handle: { fd: number } })._handle;
+      const { child, line } = await start(fd, at === "fd://" ? undefined : join(directory, at));
+      try {
+        assert.equal(line, `listening on ${at === "fd://" ? at : `unix://${join(directory, at)}`}`);
+        // Ours must not accept in its place. close() removes the path that was bound.
+        await rename(path, `${path}.aside`);
+        listener.close();
+        await rename(`${path}.aside`, path);
+        using client = connectClient(path);
+        assert.equal((await client.call("Version", {}))["version"], "from fd 3");
+        assert.equal((await lstat(path)).ino, ino);
+      } finally {
+        child.kill("SIGKILL");
+        await once(child, "exit");
+        await rm(directory, { recursive: true, force: true });
+      }
+    });
+  }
 
   test("refuses a descriptor that is no socket in one line", async () => {
     const { child, line } = await start("ignore");
