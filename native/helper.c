@@ -5,6 +5,7 @@
  *     helper host-paths DEVICES [ENTRY]...       looks at paths of the node: host-paths.c
  *     helper disk-usage DIRECTORY MILLISECONDS   sizes a directory: disk-usage.c
  *     helper play-files DIRECTORY PREFIX         makes files of play on an engine's host: play-files.c
+ *     helper notify SOCKET PROCESS MESSAGE       tells systemd something: notify.c
  * Exit code 2: the words are none of these.
  */
 #define HELPER_MAIN
@@ -30,6 +31,7 @@ _Noreturn void perform(char *const *words)
 		{"host-paths", host_paths},
 		{"disk-usage", disk_usage},
 		{"play-files", play_files},
+		{"notify", notify},
 	};
 
 	for (unsigned index = 0; index < sizeof verbs / sizeof *verbs; index++)

@@ -9,6 +9,7 @@ typedef unsigned int u32;
 typedef unsigned long u64;
 
 enum {
+	EPERM = 1,
 	ENOENT = 2,
 	EINTR = 4,
 	EIO = 5,
@@ -29,15 +30,18 @@ enum {
 };
 
 enum {
+	AF_UNIX = 1,
 	AF_INET = 2,
 	AF_INET6 = 10,
 	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2,
 	SOCK_NONBLOCK = 04000,
 	SOCK_CLOEXEC = 02000000,
 	SOL_SOCKET = 1,
 	SO_ERROR = 4,
 	SO_LINGER = 13,
 	SCM_RIGHTS = 1,
+	SCM_CREDENTIALS = 2,
 	MSG_NOSIGNAL = 0x4000,
 	SHUT_WR = 1,
 	POLLIN = 1,
@@ -138,6 +142,8 @@ enum {
 	SYS_setsockopt = 54,
 	SYS_getsockopt = 55,
 	SYS_fcntl = 72,
+	SYS_geteuid = 107,
+	SYS_getegid = 108,
 	SYS_getppid = 110,
 	SYS_prctl = 157,
 	SYS_clock_gettime = 228,
@@ -249,6 +255,8 @@ enum {
 	SYS_rt_sigprocmask = 135,
 	SYS_prctl = 167,
 	SYS_getppid = 173,
+	SYS_geteuid = 175,
+	SYS_getegid = 177,
 	SYS_socket = 198,
 	SYS_connect = 203,
 	SYS_sendto = 206,

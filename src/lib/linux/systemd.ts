@@ -1,16 +1,13 @@
-/** What systemd passes to a service and wants to hear from it. */
-import { execFile } from "node:child_process";
+/** What systemd passes to a service. */
 import { once } from "node:events";
 import type { Server } from "node:net";
 import { messageOf, ShimError } from "../errors.js";
-import type { Logger } from "../log.js";
 
 /** The part of the environment that systemd sets. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Passed descriptors start behind standard input, output and error. */
 const firstDescriptor = 3;
-const notifyTimeoutMs = 5000;
 
 /** `FileDescriptorName=` of the socket for cAdvisor. All others are for the CRI. */
 const cadvisorName = "cadvisor";
@@ -59,41 +56,6 @@ export async function listenOnDescriptor(server: Server, fd: number): Promise<vo
     const reason = `descriptor ${fd}: ${messageOf(error)}`;
     throw new ShimError("precondition", `listen on "fd://": ${reason}`, {}, { cause: error });
   }
-}
-
-export interface NotifyOptions {
-  readonly environment: Environment;
-  readonly log: Logger;
-  /** The program to run instead of `systemd-notify`. */
-  readonly program?: string;
-}
-
-/**
- * Tells systemd the state of the service (`READY=1`, `STOPPING=1`) and a line for `systemctl status`. Does
- * nothing without NOTIFY_SOCKET; a failure is logged and never thrown, because the service works without. The
- * unit needs `NotifyAccess=all`: the message comes from a child process.
- */
-export function notifySystemd(
-  state: "READY=1" | "STOPPING=1",
-  status: string,
-  { environment, log, program = "systemd-notify" }: NotifyOptions,
-): Promise<void> {
-  if (environment["NOTIFY_SOCKET"] === undefined || environment["NOTIFY_SOCKET"] === "")
-    return Promise.resolve();
-  const env = { PATH: environment["PATH"], NOTIFY_SOCKET: environment["NOTIFY_SOCKET"] };
-  // Each assignment is a line of the message: a line break in the status would start another assignment.
-  const assignments = [state, `STATUS=${status.replace(/\s+/g, " ")}`];
-  return new Promise((resolve) => {
-    const onExit = (error: Error | null): void => {
-      if (error !== null) log.warn({ state, err: error.message }, "systemd was not notified");
-      resolve();
-    };
-    try {
-      execFile(program, assignments, { env, timeout: notifyTimeoutMs }, onExit);
-    } catch (error) {
-      onExit(new Error(messageOf(error)));
-    }
-  });
 }
 
 function notActivated(reason: string): ShimError {

@@ -14,8 +14,6 @@ Before=kubelet.service
 
 [Service]
 Type=notify
-# Readiness is told by systemd-notify, a child process.
-NotifyAccess=all
 ExecStart=${command}
 Restart=always
 RestartSec=2

@@ -12,6 +12,7 @@ import { ContainerLogWriters } from "../logs/container-log-writers.js";
 import { PauseImages } from "../pause/pause-image.js";
 import { HelperProcess } from "../native/helper-process.js";
 import { programPath } from "../native/programs.js";
+import type { StartProgram } from "../native/start-program.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";
@@ -37,6 +38,8 @@ const kubeletDirectory = "/var/lib/kubelet";
 export interface OpenAdapters extends Adapters {
   readonly logs: ContainerLogWriters;
   readonly streamingServer: RunningStreamingServer;
+  /** Performs a verb of the helper. */
+  readonly startVerb: StartProgram;
   /** Undefined when the network plugin leaves no resources. */
   readonly orphanedNetworks: NetworkCleanUp | undefined;
   statsCounts(): StatsCounts;
@@ -107,6 +110,7 @@ export async function openAdapters(
     },
     pauseImages: createPauseImages(config, engine, link, log),
     streamingServer,
+    startVerb: helper.startVerb,
     orphanedNetworks,
     statsCounts: () => connection.stats.counts,
     corruptCheckpoints: stores.corruptCheckpoints,

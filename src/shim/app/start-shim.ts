@@ -5,6 +5,7 @@ import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Reach } from "../../domain/reach.js";
+import { notifySystemd, serveWatchdog } from "../native/notify-systemd.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { bindRpcs } from "../cri/bind-rpcs.js";
@@ -48,6 +49,8 @@ export interface Shim {
   readonly firstLive: Promise<NodeFacts>;
   /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
   nodePrepared(): Promise<void>;
+  /** Tells systemd that the service is ready, with a line for `systemctl status`. Never throws. */
+  ready(status: string): Promise<void>;
   /**
    * Rejects with an error that ends the program, such as an engine whose cgroup driver contradicts the flag.
    */
@@ -115,6 +118,8 @@ async function start(
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
   const server = await serve(config, services, log, environment, metrics?.observer);
   sync.start();
+  const systemd = { environment, log, startVerb: adapters.startVerb };
+  const watchdog = serveWatchdog(() => sync.isMoving, systemd);
   lifetime.onClose("sync", async () => {
     cleanUps.abort();
     await sync.stop();
@@ -132,9 +137,12 @@ async function start(
     firstLive: firstConnection.live,
     failed: firstConnection.failed,
     nodePrepared: () => adapters.nodePrepared(),
+    ready: (status) => notifySystemd(["READY=1", `STATUS=${status}`], systemd),
     stop: async (timeoutMs) => {
+      watchdog[Symbol.dispose]();
+      const notified = notifySystemd(["STOPPING=1", "STATUS=draining"], systemd);
       await lifetime.first("calls and sessions", timeoutMs + abortedCallsMs, () =>
-        Promise.all([server.drain(timeoutMs), streamingServer.stop(timeoutMs)]),
+        Promise.all([notified, server.drain(timeoutMs), streamingServer.stop(timeoutMs)]),
       );
       await lifetime.close();
       return lifetime.abandoned;

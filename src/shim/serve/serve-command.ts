@@ -4,7 +4,6 @@ import { createLogger } from "../../lib/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
-import { notifySystemd } from "../../lib/linux/systemd.js";
 import { formatEndpoint } from "../engine/http/endpoint.js";
 import { startShim } from "../app/start-shim.js";
 import type { ProcessIo } from "../../cli/process-io.js";
@@ -84,7 +83,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
       }),
     );
     log.info({ socket: shim.endpoint, network: name, reason }, "serving");
-    await notifySystemd("READY=1", `serving on ${shim.endpoint}`, { environment, log });
+    await shim.ready(`serving on ${shim.endpoint}`);
   };
   try {
     const signal = await Promise.race([signalled, shim.failed, announce().then(() => signalled)]);
@@ -93,9 +92,7 @@ export async function runServe({ config, warnings }: ResolvedConfig, io: ServeIo
   } finally {
     // Even without a first signal, the next signal counts as the second.
     stopping = true;
-    const notified = notifySystemd("STOPPING=1", "draining", { environment, log });
     const hanging = await shim.stop(drainTimeoutMs);
-    await within(remainderMs, notified);
     setTimeout(() => {
       log.error({ hanging }, "shutdown timed out, exiting");
       io.endAtOnce();

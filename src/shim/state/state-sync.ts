@@ -26,6 +26,9 @@ export interface StateSyncDeps {
   readonly log: Logger;
 }
 
+/** Longer than the deadlines of all that is between two steps of `#follow`. */
+const longestStepMs = 5 * 60_000;
+
 /**
  * Keeps the read model equal to the engine.
  *
@@ -50,6 +53,7 @@ export class StateSync {
   #due = { comparison: false, facts: false };
   /** The last comparison did not end in time. */
   #isLate = false;
+  #steppedAtMs = performance.now();
   /** Aborted to end the pause between two comparisons. */
   #pause = new AbortController();
   #stop = new AbortController();
@@ -95,6 +99,11 @@ export class StateSync {
    */
   get comparedAtMs(): number | undefined {
     return this.#resync.comparedAtMs;
+  }
+
+  /** False when the engine is neither followed nor tried: each step has a deadline, also while the engine hangs. */
+  get isMoving(): boolean {
+    return performance.now() - this.#steppedAtMs < longestStepMs;
   }
 
   /** Whether an inspect of the container is under way. */
@@ -179,6 +188,7 @@ export class StateSync {
     const { link, log } = this.deps;
     const backoff = new Backoff(this.options.reconnectMs);
     for (;;) {
+      this.#steppedAtMs = performance.now();
       try {
         await this.#session(signal, () => {
           backoff.reset();
@@ -212,6 +222,7 @@ export class StateSync {
       orAbort(this.#connected(facts, limited), limited),
     );
 
+    this.#steppedAtMs = performance.now();
     const session = new AbortController();
     using _ = linkAbort(signal, () => {
       session.abort(signal.reason);
@@ -306,6 +317,7 @@ export class StateSync {
   async #keepUp(facts: NodeFacts, signal: AbortSignal): Promise<never> {
     let known = facts;
     for (;;) {
+      this.#steppedAtMs = performance.now();
       await this.#nextComparison(signal);
       const areFactsDue = this.#due.facts;
       this.#due = { comparison: false, facts: false };

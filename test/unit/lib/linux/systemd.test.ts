@@ -1,13 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, lstat, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, rename, rm, symlink } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { activatedDescriptor, notifySystemd } from "../../../../src/lib/linux/systemd.js";
-import { recordingLogger } from "../../grpc/recording-logger.js";
+import { activatedDescriptor } from "../../../../src/lib/linux/systemd.js";
 import { connectClient } from "../../grpc/test-server.js";
 
 describe("activatedDescriptor()", () => {
@@ -99,46 +98,5 @@ describe("startGrpcServer() on a passed socket", () => {
     const { child, line } = await start("ignore");
     child.kill("SIGKILL");
     assert.match(line, /^listen on "fd:\/\/": descriptor 3: [^\n]+$/);
-  });
-});
-
-describe("notifySystemd()", () => {
-  async function newProgram(script: string) {
-    const directory = await mkdtemp(join(tmpdir(), "notify-test-"));
-    const program = join(directory, "notify");
-    await writeFile(program, `#!/bin/sh\n${script}\n`);
-    await chmod(program, 0o700);
-    return {
-      program,
-      output: join(directory, "output"),
-      [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
-    };
-  }
-
-  test("passes state and status, each as one assignment", async () => {
-    await using fake = await newProgram('printf "%s\\n" "$NOTIFY_SOCKET" "$@" > "$(dirname "$0")/output"');
-    const { log, records } = recordingLogger();
-    const environment = { NOTIFY_SOCKET: "/run/notify", PATH: process.env["PATH"], SECRET: "x" };
-    await notifySystemd("READY=1", "ready\nMAINPID=1", { environment, log, program: fake.program });
-    assert.equal(await readFile(fake.output, "utf8"), "/run/notify\nREADY=1\nSTATUS=ready MAINPID=1\n");
-    assert.deepEqual(records, []);
-  });
-
-  test("starts nothing without NOTIFY_SOCKET", async () => {
-    const { log, records } = recordingLogger();
-    await notifySystemd("READY=1", "ready", { environment: {}, log, program: "/nonexistent/program" });
-    assert.deepEqual(records, []);
-  });
-
-  test("only warns when the program is missing or fails", async () => {
-    await using fake = await newProgram("exit 3");
-    const { log, records } = recordingLogger();
-    const environment = { NOTIFY_SOCKET: "/run/notify" };
-    await notifySystemd("STOPPING=1", "bye", { environment, log, program: "/nonexistent/program" });
-    await notifySystemd("STOPPING=1", "bye", { environment, log, program: fake.program });
-    assert.deepEqual(
-      records.map(({ level, msg }) => [level, msg]),
-      Array(2).fill(["warn", "systemd was not notified"]),
-    );
   });
 });
