@@ -15,7 +15,7 @@ import { aggregate, messageOf, ShimError } from "../src/lib/errors.js";
 import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/lib/files/state-files.js";
 import type { Logger } from "../src/lib/log.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
-import { decodeCheckpoint, encodeCheckpoint, type DecodeResult } from "./checkpoint.js";
+import { decodeCheckpoint, encodeCheckpoint, type DecodeResult, type WrittenFlavour } from "./checkpoint.js";
 import { maximumFileBytes } from "./file-format.js";
 
 export interface CheckpointDirectoryOptions {
@@ -28,6 +28,8 @@ export interface CheckpointDirectoryOptions {
    * removed from, never written or cleaned. Missing ones are empty.
    */
   readonly alsoRead?: readonly string[];
+  /** Which of both programs can read the files that are written; dockershim unless given. */
+  readonly flavour?: WrittenFlavour;
   readonly log: Logger;
   readonly onCorrupt?: (file: CorruptFile) => void;
   /** Flushes the files in the background. Without one, each write is flushed before it returns. */
@@ -135,7 +137,7 @@ export class CheckpointDirectory implements CheckpointStore {
         "invalid",
         `checkpoint of sandbox ${JSON.stringify(id.slice(0, 256))}: the id cannot be a file name`,
       );
-    const bytes = encodeCheckpoint(checkpoint);
+    const bytes = encodeCheckpoint(checkpoint, this.options.flavour);
     const { directory, flusher, writeFile = writeFileAtomically } = this.options;
     // Each sandbox is written once.
     const flush = flusher === undefined ? "first" : { later: flusher, isNew: true };

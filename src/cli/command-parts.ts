@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import type { ProgramName } from "../shim/config/option.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import type { ProcessIo } from "./process-io.js";
 
@@ -23,6 +24,7 @@ export type DeclarationIo = Pick<
 
 /** What the declarations of commands need of the command line. */
 export interface CommandParts {
+  readonly programName: ProgramName;
   /** The program, which is the default command, too. */
   readonly root: Command;
   /** Declares a command below `parent`, or below the program; a hidden one is not in the help. */

@@ -5,10 +5,12 @@
  */
 import { type Command, type CommanderError, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
+import { defaultOf } from "../shim/config/option.js";
 import { optionList } from "../shim/config/options.js";
 import { commandFlags, ignoredFlags } from "../shim/config/other-flags.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import { booleanKind } from "../shim/config/value-kinds.js";
+import type { CommandParts } from "./command-parts.js";
 import { parseFlag } from "./flag-values.js";
 import { flagHint, otherCommand, podVerbHint, refuseTimeAfter } from "./hints.js";
 import { didYouMean, nearestName } from "../shim/config/given.js";
@@ -96,7 +98,10 @@ export function plainSwitches(argv: readonly string[], root: Command): string[] 
 }
 
 /** Declares every flag on `command`. Its parser appends flags to `given`, unparsed and in order. */
-export function addServeFlags(command: Command, given: GivenFlag[]): void {
+export function addServeFlags(
+  command: Command,
+  { serveFlags: given, programName }: Pick<CommandParts, "serveFlags" | "programName">,
+): void {
   const add = (name: string, placeholder: string, help: string, group: string | undefined): void => {
     const declared = new Option(`${name === "v" ? "-v, " : ""}--${name} ${placeholder}`, help);
     declared.argParser((text: string) => {
@@ -109,9 +114,10 @@ export function addServeFlags(command: Command, given: GivenFlag[]): void {
   for (const { name, placeholder, help } of commandFlags) {
     add(name, placeholder === undefined ? "[true|false]" : `<${placeholder}>`, help, "General");
   }
-  for (const [, { name, aliases = [], kind, help, group, default: text, defaultShown }] of optionList) {
+  for (const [, option] of optionList) {
+    const { name, aliases = [], kind, help, group, defaultShown } = option;
     const placeholder = kind.isBoolean === true ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
-    add(name, placeholder, `${help} (default: ${defaultShown ?? text})`, group);
+    add(name, placeholder, `${help} (default: ${defaultShown ?? defaultOf(option, programName)})`, group);
     for (const alias of aliases) add(alias, placeholder, `Same as --${name}`, group);
   }
   for (const { name, isBoolean, reason } of ignoredFlags) {

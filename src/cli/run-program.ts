@@ -1,6 +1,7 @@
 /** What every command line of this program has, whatever its commands are. */
 import { Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
+import type { ProgramName } from "../shim/config/option.js";
 import type { GivenFlag } from "../shim/config/resolve.js";
 import type { Action, CommandParts, DeclarationIo, RunAction } from "./command-parts.js";
 import { asDockerPlugin, commandNames, pluginMetadata, readPluginCall } from "./docker-plugin.js";
@@ -24,9 +25,13 @@ export function actionsOn(io: ProcessIo): RunAction<number> {
 }
 
 /** A program without commands. */
-export function startProgram(io: DeclarationIo, runAction: RunAction<number>): Program {
+export function startProgram(
+  io: DeclarationIo,
+  runAction: RunAction<number>,
+  programName: ProgramName = "dockershim",
+): Program {
   let exitCode = 0;
-  const root = new Command("dockershim")
+  const root = new Command(programName)
     .description("Serves the Kubernetes Container Runtime Interface on a Docker Engine")
     .usage("[command] [flags]")
     .enablePositionalOptions()
@@ -49,6 +54,7 @@ export function startProgram(io: DeclarationIo, runAction: RunAction<number>): P
   };
   const serveFlags: GivenFlag[] = [];
   const parts: CommandParts = {
+    programName,
     root,
     addCommand,
     run,

@@ -35,7 +35,8 @@ export function ownProcess(build: BuildInfo): ProcessIo {
     if (hasTerminal) hungUp.abort();
   });
   const { env: environment, stdout, stderr } = process;
-  const argv = [...calledAsPlugin(), ...process.argv.slice(2)];
+  const called = ownFiles().directory === undefined ? calledName(process.argv0) : [];
+  const argv = [...called, ...process.argv.slice(2)];
   return {
     ...build,
     environment,
@@ -73,10 +74,14 @@ export function ownProcess(build: BuildInfo): ProcessIo {
   };
 }
 
-/** Docker's CLI finds its plugins by their names: docker-pod is a link to the executable, or to bin/dockershim, which says so. */
-function calledAsPlugin(): readonly string[] {
-  const isPlugin = basename(process.argv0) === "docker-pod" && ownFiles().directory === undefined;
-  return isPlugin ? ["docker-cli-plugin"] : [];
+/**
+ * Docker's CLI finds its plugins by their names, unit files have cri-dockerd's: they are links to the executable or
+ * copies of it, or links to bin/dockershim, which puts the same words first.
+ */
+export function calledName(argv0: string): readonly string[] {
+  const name = basename(argv0);
+  if (name === "docker-pod") return ["docker-cli-plugin"];
+  return name === "cri-dockerd" ? [name] : [];
 }
 
 /** As a process without a listener: Node.js aborts when it cannot restore its terminal, which is gone. */

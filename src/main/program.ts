@@ -3,7 +3,7 @@ import { sayExitCodes } from "./exit-codes.js";
 import { ShimError } from "../lib/errors.js";
 import { ownFiles } from "../lib/own-files.js";
 import { completionScript, shells } from "../cli/completion.js";
-import type { DeclarationIo, RunAction } from "../cli/command-parts.js";
+import type { CommandParts, DeclarationIo, RunAction } from "../cli/command-parts.js";
 import { refuseArguments } from "../cli/flags.js";
 import { type Program, runProgram, startProgram } from "../cli/run-program.js";
 import { addServeCommands, versionLine } from "../shim/serve/declare-serve.js";
@@ -16,8 +16,12 @@ import { addMigrateCommands } from "../migrate/cli/declare-migrate.js";
 import { addCheckpointCommands } from "../../checkpoints/cli/declare-checkpoint.js";
 
 /** The command tree, in the order of the help. Most callers use `runCommandLine`. */
-function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program {
-  const program = startProgram(io, runAction);
+function buildProgram(
+  io: DeclarationIo,
+  runAction: RunAction<number>,
+  name: CommandParts["programName"],
+): Program {
+  const program = startProgram(io, runAction, name);
   const { parts } = program;
   const { root, addCommand, refuseServeFlags } = parts;
   addServeCommands(parts);
@@ -48,17 +52,19 @@ function buildProgram(io: DeclarationIo, runAction: RunAction<number>): Program 
       throw new ShimError("invalid", 'command "version": --verify and --licenses: use one');
     if (licenses) io.writeOut(ownFiles().read(ownFiles().licenses).toString());
     else if (verify) await parts.run(() => import("./verify.js"), "runVerify", {});
-    else io.writeOut(versionLine(io));
+    else io.writeOut(versionLine(io, name));
   });
   sayExitCodes(root);
   return program;
 }
 
-/** As `runProgram`, with all commands. */
+/** As `runProgram`, with all commands. The first word may be the name that the program was started with. */
 export async function runCommandLine(
   argv: readonly string[],
   io: DeclarationIo,
   runAction: RunAction<number>,
 ): Promise<number> {
-  return runProgram(argv, buildProgram(io, runAction), io);
+  const isCriDockerd = argv[0] === "cri-dockerd";
+  const program = buildProgram(io, runAction, isCriDockerd ? "cri-dockerd" : "dockershim");
+  return runProgram(isCriDockerd ? argv.slice(1) : argv, program, io);
 }

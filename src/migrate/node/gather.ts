@@ -7,6 +7,7 @@ import { lastFlag } from "../kubelet/flags.js";
 import { readKubelet } from "../kubelet/read-kubelet.js";
 import { otherKubelet, readServices } from "./cri-servers.js";
 import { usersAmongContainers, usersAmongManifests, usersAmongUnits } from "./docker-users.js";
+import { inDockerRoot } from "../../domain/docker-root.js";
 import { listenerOf } from "./listeners.js";
 import { NodeFiles } from "../files/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./read-network.js";
@@ -53,7 +54,8 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const checkpoints = [];
   for (const directory of new Set(stateDirectories))
     checkpoints.push(...(await readCheckpoints(files, `${directory}/sandbox`)));
-  const records = await readRecords(files, stateDirectories[0] ?? "/var/lib/dockershim");
+  const [ownDirectory = "/var/lib/dockershim"] = stateDirectories;
+  const records = await readRecords(files, inDockerRoot(ownDirectory) ?? ownDirectory);
   problems.push(...records.problems);
 
   const ofRecords = { limits: records.limits, records: records.pods };

@@ -57,7 +57,7 @@ export async function openAdapters(
   lifetime: Lifetime,
   observer?: Observer,
 ): Promise<OpenAdapters> {
-  const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config.stateDir, log, lifetime);
+  const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime, observer);
   const helper = openHelper(stores.programs, log, lifetime);

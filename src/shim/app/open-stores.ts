@@ -3,6 +3,7 @@ import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
 import { Flusher } from "../../lib/files/flusher.js";
 import type { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
+import type { Config } from "../config/resolve.js";
 import { LogRecords } from "../logs/log-record.js";
 import { ContainerRecords } from "../state/container-records.js";
 import { PodRecords } from "../state/pod-records.js";
@@ -20,12 +21,14 @@ export interface Stores {
   readonly programs: string;
 }
 
+export type StoresConfig = Pick<Config, "stateDir" | "programName">;
+
 /**
  * Opens the state directory for this process alone; `conflict` when another instance has it. Checkpoints are
  * also read from `alsoRead`.
  */
 export async function openStores(
-  root: string,
+  { stateDir: root, programName }: StoresConfig,
   log: Logger,
   lifetime: Lifetime,
   alsoRead: readonly string[] = [],
@@ -44,6 +47,8 @@ export async function openStores(
     directory: directories.checkpoints,
     quarantineDirectory,
     alsoRead: [...alsoRead, criDockerdCheckpoints],
+    // cri-dockerd releases the host ports of these pods when it gets its place back.
+    flavour: programName === "cri-dockerd" ? "criDockerd" : "dockershim",
     flusher,
     log,
   });

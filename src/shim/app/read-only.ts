@@ -8,6 +8,7 @@
 import { lstat, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { checkpointsOf } from "../../domain/docker-root.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { namesIn } from "../../lib/files/directories.js";
 import type { Lifetime } from "../../lib/lifetime.js";
@@ -17,7 +18,7 @@ import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import type { HostAccess } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import { isStateDirectoryClaimed } from "../state/state-directory.js";
-import { openStores, type Stores } from "./open-stores.js";
+import { openStores, type Stores, type StoresConfig } from "./open-stores.js";
 
 function refuse(action: string): Promise<never> {
   return Promise.reject(new ShimError("precondition", `${action}: this server only reads (--read-only)`));
@@ -36,13 +37,17 @@ export function readOnlyRpcs(rpcs: Rpcs): Rpcs {
 const directoryPrefix = "dockershim-read-only-";
 
 /** Stores in a temporary directory, which is removed at the end; those of killed servers are removed now. */
-export async function openReadOnlyStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
+export async function openReadOnlyStores(
+  { stateDir: root, programName }: StoresConfig,
+  log: Logger,
+  lifetime: Lifetime,
+): Promise<Stores> {
   await removeLeftDirectories(tmpdir()).catch((error: unknown) => {
     log.warn({ err: messageOf(error) }, "cannot remove temporary state directories of killed servers");
   });
   const directory = await mkdtemp(join(tmpdir(), directoryPrefix));
   lifetime.onClose("temporary state directory", () => rm(directory, { recursive: true, force: true }));
-  const stores = await openStores(directory, log, lifetime, [join(root, "sandbox")]);
+  const stores = await openStores({ stateDir: directory, programName }, log, lifetime, [checkpointsOf(root)]);
   const { checkpoints } = stores.records;
   return { ...stores, records: { ...stores.records, checkpoints: readOnlyCheckpoints(checkpoints) } };
 }

@@ -60,7 +60,11 @@ function splitScheme(text: string): { readonly scheme: string; readonly rest: st
 
 function parseSocketPath(path: string): UnixEndpoint {
   if (path === "") refuse("names no socket");
-  if (!isAbsolute(path)) refuse('the path of the socket must be absolute, as in "unix:///run/x.sock"');
+  if (!isAbsolute(path)) {
+    // The first directory of unix://var/run/x.sock stands where a host would.
+    const meant = path.includes("/") ? `: did you mean "unix:///${path}"?` : ', as in "unix:///run/x.sock"';
+    refuse(`the path of the socket must be absolute${meant}`);
+  }
   if (/[\0\n]/.test(path) || path.endsWith("/")) refuse("is not the path of a socket");
   const normalized = normalize(path);
   if (Buffer.byteLength(normalized) > longestSocketPath) {

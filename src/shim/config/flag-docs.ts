@@ -1,9 +1,13 @@
 /** docs/run/flags.md, made from the table of options. */
-import { environmentName, optionGroups, type Option } from "./option.js";
+import { criDockerdVersion, environmentName, optionGroups, type Option } from "./option.js";
 import { optionList, options } from "./options.js";
 import { commandFlags, ignoredFlags } from "./other-flags.js";
 
 const { stateDir, ipv6DualStack, dockerEndpoint } = options;
+
+const namedDefaults = Object.values<Option<unknown>>(options).filter(
+  ({ isNamedDefault }) => isNamedDefault === true,
+);
 
 const introduction = `# Flags
 
@@ -13,6 +17,11 @@ This file is made from the table in \`src/shim/config/options.ts\`. After a chan
 The program accepts every flag of cri-dockerd 0.4.3 and every flag of the kubelet 1.20 that concerned its
 dockershim, with the same name and meaning. A unit file only has to name the other binary.
 \`dockershim config\`, with the flags of the unit file, prints each effective value and its source.
+
+Started by the name \`cri-dockerd\`, it has cri-dockerd's defaults for
+${namedDefaults.map(({ name }) => code(`--${name}`)).join(", ")}, its checkpoints are those of cri-dockerd, and
+\`--version\` prints the version whose place it takes, ${criDockerdVersion}:
+[install.md](install.md#in-cri-dockerds-place).
 
 ## Sources of a value
 

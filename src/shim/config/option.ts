@@ -31,6 +31,15 @@ export const optionGroups = [
   "Metrics",
 ] as const;
 
+/**
+ * What the program was started as: the base name of its first word. As `cri-dockerd` it takes that program's
+ * place.
+ */
+export type ProgramName = "dockershim" | "cri-dockerd";
+
+/** The version of cri-dockerd whose flags the program has. */
+export const criDockerdVersion = "0.4.3";
+
 export interface Option<T> {
   /** The flag without dashes, also the key in the configuration file. */
   readonly name: string;
@@ -47,6 +56,8 @@ export interface Option<T> {
   readonly criDockerdDefault?: string;
   /** The default of the kubelet 1.20 with dockershim; undefined where it has no such flag. */
   readonly kubeletDefault?: string;
+  /** Started as cri-dockerd, the program has `criDockerdDefault`. */
+  readonly isNamedDefault?: true;
   /** Reason for this default, where cri-dockerd or dockershim have another one. */
   readonly why?: string;
 }
@@ -54,6 +65,14 @@ export interface Option<T> {
 /** `DOCKERSHIM_` and the name in upper snake case. */
 export function environmentName(optionName: string): string {
   return `DOCKERSHIM_${optionName.toUpperCase().replaceAll("-", "_")}`;
+}
+
+/** The text of the default for a program of this name. */
+export function defaultOf(
+  { isNamedDefault, criDockerdDefault, default: text }: Option<unknown>,
+  name: ProgramName,
+): string {
+  return isNamedDefault === true && name === "cri-dockerd" ? (criDockerdDefault ?? text) : text;
 }
 
 /** Infers the type of the value from the table. */

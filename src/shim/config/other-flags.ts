@@ -28,6 +28,7 @@ export interface IgnoredFlag {
 
 const logGoesToStderr = "the log always goes to standard error";
 const kubeletOnly = "it concerns only the kubelet";
+const podsDecide = "the request for each pod and container says it";
 
 export const ignoredFlags: readonly IgnoredFlag[] = [
   { name: "container-runtime", reason: kubeletOnly },
@@ -36,6 +37,11 @@ export const ignoredFlags: readonly IgnoredFlag[] = [
     reason: "images are served on the socket of --container-runtime-endpoint",
   },
   { name: "experimental-dockershim", isBoolean: true, reason: "this program always is dockershim" },
+  { name: "address", reason: kubeletOnly },
+  { name: "port", reason: kubeletOnly },
+  { name: "docker-disable-shared-pid", isBoolean: true, reason: podsDecide },
+  { name: "docker-exec-handler", reason: "exec always goes through the engine's API" },
+  { name: "seccomp-profile-root", reason: podsDecide },
   {
     name: "redirect-container-streaming",
     isBoolean: true,

@@ -5,7 +5,8 @@ import { type ContextFiles, type DockerContext, findEngine } from "./docker-cont
 import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";
 import { type Environment, type Given, configFileVariable, fieldOfFlag, readEnvironment } from "./given.js";
 import { logLevelOfVerbosity } from "./value-kinds.js";
-import type { PlainValue } from "./option.js";
+import { inDockerRoot } from "../../domain/docker-root.js";
+import { defaultOf, type PlainValue, type ProgramName } from "./option.js";
 import { type OptionField, type OptionValues, optionList, options } from "./options.js";
 import { ignoredFlags } from "./other-flags.js";
 
@@ -13,6 +14,8 @@ import { ignoredFlags } from "./other-flags.js";
  * The checked values of all options. Durations are milliseconds, paths are absolute. Fields as in `options`.
  */
 export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
+  /** In whose place the program runs: it reads the checkpoints afterwards. */
+  readonly programName: ProgramName;
   /** Whether the start fails without the socket for cAdvisor: it was asked for. */
   readonly cadvisorSocketRequired: boolean;
   readonly dockerEndpoint: DockerEndpoint;
@@ -56,6 +59,7 @@ export async function resolveConfig(
   environment: Environment,
   readFile: (path: string) => Promise<string>,
   isSocket: (path: string) => Promise<boolean> = () => Promise.resolve(false),
+  programName: ProgramName = "dockershim",
 ): Promise<ResolvedConfig> {
   const fromFlags = flagsToGiven(flags);
   const fromEnvironment = readEnvironment(environment);
@@ -64,8 +68,9 @@ export async function resolveConfig(
 
   const values: Partial<Record<OptionField, unknown>> = {};
   const chosen: Partial<Record<OptionField, EffectiveValue>> = {};
-  for (const [field, { kind, default: text }] of optionList) {
-    const value = kind.parse(text);
+  for (const [field, option] of optionList) {
+    const { kind } = option;
+    const value = kind.parse(defaultOf(option, programName));
     values[field] = value;
     chosen[field] = { value: kind.format(value), source: "default", detail: "" };
   }
@@ -82,7 +87,7 @@ export async function resolveConfig(
     chosen as Record<OptionField, EffectiveValue>,
     environment,
     ignoredWarnings(flags),
-    { readFile, isSocket },
+    { readFile, isSocket, programName },
   );
 }
 
@@ -141,9 +146,9 @@ async function settle(
   chosen: Record<OptionField, EffectiveValue>,
   environment: Environment,
   warnings: string[],
-  files: ContextFiles,
+  { programName, ...files }: ContextFiles & { readonly programName: ProgramName },
 ): Promise<ResolvedConfig> {
-  let { logLevel } = values;
+  let { logLevel, imagePullProgressDeadlineMs, stateDir } = values;
   if (verbosity !== undefined && rank[chosen.verbosity.source] > rank[chosen.logLevel.source]) {
     logLevel = logLevelOfVerbosity(verbosity);
     chosen.logLevel = { ...chosen.verbosity, value: logLevel };
@@ -156,6 +161,20 @@ async function settle(
   }
   if (values.metricsContainers && values.metricsBindAddress === undefined)
     throw new ShimError("invalid", '"metrics-containers": needs "metrics-bind-address"');
+  if (imagePullProgressDeadlineMs === 0) {
+    const { name, default: text, kind } = options.imagePullProgressDeadlineMs;
+    warnings.push(`"${name}": 0 is no time to pull in, ${text} is used`);
+    imagePullProgressDeadlineMs = kind.parse(text);
+    chosen.imagePullProgressDeadlineMs = { ...chosen.imagePullProgressDeadlineMs, value: text };
+  }
+  const own = inDockerRoot(stateDir);
+  if (own !== undefined) {
+    warnings.push(
+      `"${options.stateDir.name}": "${stateDir}" is Docker's own directory: checkpoints are in its sandbox/, all else is in "${own}"`,
+    );
+    stateDir = own;
+    chosen.stateDir = { ...chosen.stateDir, value: own };
+  }
   const isNamed = chosen.cadvisorSocket.source !== "default";
   // By value, so that a file with the printed defaults is the same configuration.
   const isDefault = chosen.cadvisorSocket.value === options.cadvisorSocket.default;
@@ -185,6 +204,9 @@ async function settle(
     dockerEndpoint,
     dockerContext,
     logLevel,
+    imagePullProgressDeadlineMs,
+    stateDir,
+    programName,
   };
   return { config, sources, warnings };
 }

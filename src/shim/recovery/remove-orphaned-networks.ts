@@ -10,6 +10,7 @@ import { namesIn } from "../../lib/files/directories.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { Logger } from "../../lib/log.js";
+import { checkpointsOf } from "../../domain/docker-root.js";
 import type { Engine } from "../ports/engine.js";
 import { criDockerdCheckpoints } from "../state/state-directory.js";
 
@@ -25,7 +26,7 @@ export async function knownSandboxes(
   const containers = await engine.listContainers({}, signal);
   const records = (await namesIn(join(stateDir, "pods"))).map((name) => name.replace(/\.json$/, ""));
   const checkpoints = [
-    ...(await namesIn(join(stateDir, "sandbox"))),
+    ...(await namesIn(checkpointsOf(stateDir))),
     ...(await namesIn(criDockerdCheckpoints)),
   ];
   return {

@@ -3,6 +3,7 @@ import { ShimError } from "../../lib/errors.js";
 import type { CommandParts, DeclarationIo } from "../../cli/command-parts.js";
 import { parseFlag } from "../../cli/flag-values.js";
 import { addServeFlags, isSwitchedOn, refuseArguments } from "../../cli/flags.js";
+import { criDockerdVersion, type ProgramName } from "../config/option.js";
 import { type ResolvedConfig, resolveConfig } from "../config/resolve.js";
 import { enumKind } from "../config/value-kinds.js";
 import type { ConfigFormat } from "./config-command.js";
@@ -10,23 +11,24 @@ import type { ConfigFormat } from "./config-command.js";
 const configFormats = ["table", "yaml", "json", "commented"] as const satisfies readonly ConfigFormat[];
 
 /** `serve` is the default command. The flags of these commands may stand before or after the command. */
-export function addServeCommands({ root, addCommand, run, io, serveFlags }: CommandParts): void {
+export function addServeCommands(parts: CommandParts): void {
+  const { root, addCommand, run, io, serveFlags, programName } = parts;
   /** Runs `action` unless a flag asks for the version, which needs no valid configuration. */
   const withConfig = async (action: (resolved: ResolvedConfig) => Promise<void>): Promise<void> => {
     if (isSwitchedOn(serveFlags, "version")) {
-      io.writeOut(versionLine(io));
+      io.writeOut(versionLine(io, programName));
     } else if (isSwitchedOn(serveFlags, "buildinfo")) {
-      io.writeOut(`Program: dockershim\nVersion: ${io.version}\nGitCommit: ${io.commit}\n`);
-      io.writeOut(`Node.js version: ${process.version}\n`);
+      io.writeOut(buildInfo(io, programName));
     } else {
-      const { environment } = io;
-      await action(await resolveConfig(serveFlags, environment, (path) => io.readFile(path), io.isSocket));
+      const { environment, isSocket } = io;
+      const readFile = (path: string): Promise<string> => io.readFile(path);
+      await action(await resolveConfig(serveFlags, environment, readFile, isSocket, programName));
     }
   };
 
   const serve = addCommand("serve", "serve the CRI (the default command)");
   for (const command of [root, serve]) {
-    addServeFlags(command, serveFlags);
+    addServeFlags(command, parts);
     command.action(async () => {
       refuseArguments(command);
       await withConfig((resolved) => run(() => import("./serve-command.js"), "runServe", resolved));
@@ -38,7 +40,7 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
     "-o, --output <format>",
     `${configFormats.join(", ")}; all but table can be used as --config`,
   );
-  addServeFlags(config, serveFlags);
+  addServeFlags(config, parts);
   config.action(async ({ output = "table" }: { output?: string }) => {
     refuseArguments(config);
     const format = parseFlag("--output", output, enumKind(configFormats));
@@ -50,7 +52,7 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
   const doctor = addCommand("doctor", "compare the node with the engine; changes nothing");
   doctor.usage("network|reach|ulimits [flags]");
   doctor.option("--check", "network: also call CHECK of the CNI plugins for running pods");
-  addServeFlags(doctor, serveFlags);
+  addServeFlags(doctor, parts);
   doctor.action(async ({ check = false }: { check?: boolean }) => {
     const [subject, ...rest] = doctor.args;
     if ((subject !== "network" && subject !== "reach" && subject !== "ulimits") || rest.length > 0) {
@@ -72,6 +74,23 @@ export function addServeCommands({ root, addCommand, run, io, serveFlags }: Comm
   });
 }
 
-export function versionLine({ version, commit }: Pick<DeclarationIo, "version" | "commit">): string {
-  return `dockershim ${version} (${commit})\n`;
+type Build = Pick<DeclarationIo, "version" | "commit">;
+
+export function versionLine(build: Build, name: ProgramName): string {
+  return `${name} ${fullVersion(build, name)}\n`;
+}
+
+/** Installers compare cri-dockerd's version with the one that they want. */
+function fullVersion({ version, commit }: Build, name: ProgramName): string {
+  if (name === "dockershim") return `${version} (${commit})`;
+  return `${criDockerdVersion} (dockershim ${version}, ${commit})`;
+}
+
+function buildInfo(build: Build, name: ProgramName): string {
+  const { version, commit } = build;
+  const [its, language] =
+    name === "dockershim"
+      ? [version, `Node.js version: ${process.version}`]
+      : [fullVersion(build, name), `Go version: none, Node.js ${process.version}`];
+  return `Program: ${name}\nVersion: ${its}\nGitCommit: ${commit}\n${language}\n`;
 }

@@ -1,9 +1,9 @@
 /** The layout of the state directory, and the claim that only one instance uses it. */
-import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { ownTemporaryName, sweepTemporaryFiles } from "../../lib/files/atomic-file.js";
-import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import { checkpointsOf } from "../../domain/docker-root.js";
+import { createDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 
@@ -24,49 +24,20 @@ export interface StateDirectory {
 
 const claimSocket = "instance.sock";
 
-/** Names that this program, its set-up, dockershim and cri-dockerd create in it: docs/run/files-on-disk.md. */
-const contents = new Set([
-  "sandbox",
-  "pods",
-  "containers",
-  "logs",
-  "quarantine",
-  "programs",
-  "play",
-  "engine-id",
-  "pod-cidrs.json",
-  claimSocket,
-  "setup.json",
-  "setup-packages.log",
-  "dockerd.log",
-  // Where the state directory is the root of a file system.
-  "lost+found",
-]);
-/** Temporary files of killed writers. */
-const temporary = /^\.(dockershim-|setup\.json\.)/;
-
 /**
- * Creates the directory for root alone, because it shows names and addresses of pods. An existing one that
- * others can read, as dockershim made it, is closed to them, unless it has files of other programs, like
- * /tmp.
+ * Creates the directory for root alone. An existing one keeps its mode: other programs may use it, too. What
+ * is made in it has modes of its own.
  */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
   await createDirectory(root, 0o700);
-  const { mode } = await stat(root);
-  // A failure, as on a read-only file system, is harmless: the files have modes of their own.
-  if ((mode & 0o077) !== 0 && (await isOursAlone(root))) await chmod(root, 0o700).catch(() => undefined);
   return {
-    checkpoints: join(root, "sandbox"),
+    checkpoints: checkpointsOf(root),
     pods: join(root, "pods"),
     containers: join(root, "containers"),
     logs: join(root, "logs"),
     quarantine: join(root, "quarantine"),
     programs: join(root, "programs"),
   };
-}
-
-async function isOursAlone(root: string): Promise<boolean> {
-  return (await namesIn(root)).every((name) => contents.has(name) || temporary.test(name));
 }
 
 /** Whether a process has claimed it. Throws raw system errors. */

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, describe } from "node:test";
+import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import { openStores } from "../../../src/shim/app/open-stores.js";
 import { Lifetime } from "../../../src/lib/lifetime.js";
 import { newRecord } from "../../../src/shim/logs/log-record.js";
@@ -20,7 +22,11 @@ test("checkpoints and records of pods are flushed, the rest at the end of the pr
   await using directory = await temporaryDirectory();
   const log = recordingLog();
   const lifetime = new Lifetime(log);
-  const stores = await openStores(join(directory.path, "state"), log, lifetime);
+  const stores = await openStores(
+    { stateDir: join(directory.path, "state"), programName: "dockershim" },
+    log,
+    lifetime,
+  );
   const { records, logRecords } = stores;
   using flushes = await HeldFlushes.start();
   await records.checkpoints.put(id, { version: "v1", name: "web-0", namespace: "default", data: {} });
@@ -34,6 +40,20 @@ test("checkpoints and records of pods are flushed, the rest at the end of the pr
   assert.deepEqual(flushes.done.slice(4), [`${id}.json`]);
   assert.deepEqual(log.lines, []);
 });
+
+for (const programName of ["dockershim", "cri-dockerd"] as const) {
+  test(`${programName} can read the checkpoints that are written in its place`, async () => {
+    await using directory = await temporaryDirectory();
+    const log = recordingLog();
+    const lifetime = new Lifetime(log);
+    const { records } = await openStores({ stateDir: directory.path, programName }, log, lifetime);
+    await records.checkpoints.put(id, { version: "v1", name: "web-0", namespace: "default", data: {} });
+    await lifetime.close();
+    const found = decodeCheckpoint(await readFile(join(directory.path, "sandbox", id)));
+    assert.ok(found.kind === "checkpoint");
+    assert.equal(found.flavour, programName === "dockershim" ? "dockershim" : "criDockerd");
+  });
+}
 
 describe("openStreaming()", () => {
   test("listens where the flag says, until the lifetime ends", async () => {

@@ -73,7 +73,11 @@ test("openReadOnlyStores() reads checkpoints of the state directory and leaves i
   await writeFile(join(root, "sandbox", ".dockershim-0123456789abcdef"), "half a file");
   const before = await readdir(root, { recursive: true });
   const lifetime = new Lifetime(recordingLog());
-  const { records, logRecords } = await openReadOnlyStores(root, recordingLog(), lifetime);
+  const { records, logRecords } = await openReadOnlyStores(
+    { stateDir: root, programName: "dockershim" },
+    recordingLog(),
+    lifetime,
+  );
   assert.deepEqual(await records.checkpoints.list(), [id]);
   assert.equal(await records.checkpoints.get(id), undefined);
   await assert.rejects(records.checkpoints.remove(id), { kind: "precondition" });

@@ -164,7 +164,7 @@ describe("resolveConfig() errors", () => {
       v: "11",
       "network-plugin-mtu": "10",
       "state-dir": "relative",
-      "image-pull-progress-deadline": "0",
+      "image-pull-progress-deadline": "-1s",
       "hairpin-mode": "veth",
     }))
       await assertRefused({ flags: { [name]: text } }, new RegExp(`^flag "--${name}": `));

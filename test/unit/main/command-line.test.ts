@@ -20,7 +20,8 @@ const criDockerdFlags = `
 const kubeletFlags = `
   --container-runtime=docker --container-runtime-endpoint=unix:///var/run/dockershim.sock
   --image-service-endpoint=unix:///var/run/dockershim.sock --docker-endpoint=unix:///var/run/docker.sock
-  --pod-infra-container-image=k8s.gcr.io/pause:3.2 --experimental-dockershim=false
+  --pod-infra-container-image=k8s.gcr.io/pause:3.2 --experimental-dockershim=false --address=127.0.0.1 --port=11250
+  --docker-disable-shared-pid --docker-exec-handler=native --seccomp-profile-root=/var/lib/kubelet/seccomp
   --experimental-dockershim-root-directory=/var/lib/dockershim --image-pull-progress-deadline=2m
   --runtime-request-timeout=15m0s --streaming-connection-idle-timeout=4h0m0s
   --redirect-container-streaming=false --runtime-cgroups=/systemd/system.slice --cgroup-driver=systemd

@@ -3,29 +3,32 @@ import { existsSync } from "node:fs";
 import { chmod, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { checkpointsOf, inDockerRoot } from "../../../src/domain/docker-root.js";
 import { claimStateDirectory, openStateDirectory } from "../../../src/shim/state/state-directory.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-test("openStateDirectory() closes the directory to others, also one that it did not make", async () => {
+test("openStateDirectory() makes the directory for its user alone, and leaves the mode of an existing one", async () => {
   await using at = await temporaryDirectory();
-  const made = join(at.path, "made");
-  const found = join(at.path, "found");
-  await mkdir(found);
-  await chmod(found, 0o755);
-  for (const name of ["sandbox", "lost+found", ".setup.json.123"]) await mkdir(join(found, name));
-  for (const root of [made, found]) {
+  for (const [name, mode, expected] of [
+    ["made", undefined, 0o700],
+    ["empty", 0o711, 0o711],
+    ["with checkpoints", 0o755, 0o755],
+  ] as const) {
+    const root = join(at.path, name);
+    if (mode !== undefined) {
+      await mkdir(root);
+      await chmod(root, mode);
+    }
+    if (name === "with checkpoints") await mkdir(join(root, "sandbox"));
     await openStateDirectory(root);
-    assert.equal((await stat(root)).mode & 0o777, 0o700, root);
+    assert.equal((await stat(root)).mode & 0o7777, expected, name);
   }
 });
 
-test("openStateDirectory() leaves a directory alone in which others have files, too", async () => {
-  await using at = await temporaryDirectory();
-  await mkdir(join(at.path, "sandbox"));
-  await mkdir(join(at.path, "of-another-program"));
-  await chmod(at.path, 0o1777);
-  await openStateDirectory(at.path);
-  assert.equal((await stat(at.path)).mode & 0o7777, 0o1777);
+test("checkpoints are in the state directory, and in Docker's where cri-dockerd has them", () => {
+  assert.equal(inDockerRoot("/var/lib/dockershim"), undefined);
+  assert.equal(checkpointsOf("/var/lib/dockershim"), "/var/lib/dockershim/sandbox");
+  assert.equal(checkpointsOf(inDockerRoot("/var/lib/docker") ?? ""), "/var/lib/docker/sandbox");
 });
 
 test("claimStateDirectory() removes what a killed writer left, only ours, and only once it has the claim", async () => {
