@@ -126,6 +126,21 @@ async function write({ parts, out, wantedArchitectures, wantedFormats }) {
       }
     }
   }
+  for (const format of wantedFormats) {
+    const { criDockerdFiles, debAbout, rpmAbout } = await import("./package/cri-dockerd.mjs");
+    const name = "dockershim-cri-dockerd";
+    const options = { version, architecture: /** @type {const} */ ("all"), epoch };
+    if (format === "deb") {
+      const { writeDeb } = await import("./package/deb.mjs");
+      const output = join(out, `${name}_${version}_all.deb`);
+      await writeDeb({ ...options, files: criDockerdFiles(root, format), output, about: debAbout(version) });
+    }
+    if (format === "rpm") {
+      const { writeRpm } = await import("./package/rpm.mjs");
+      const output = join(out, `${name}-${version}-linux-noarch.rpm`);
+      await writeRpm({ ...options, files: criDockerdFiles(root, format), output, about: rpmAbout(version) });
+    }
+  }
   const sums = readdirSync(out)
     .sort()
     .map(

@@ -3,13 +3,14 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
+import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
 import { writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 
 /**
- * The unit is enabled at the first installation, stays as the administrator left it afterwards, also over a removal, and is
+ * The unit is enabled at the first installation, but not on a node of cri-dockerd: its pods have one server. It stays as the administrator left it afterwards, also over a removal, and is
  * restarted by an update: pods keep running. A service that does not start does not make the installation fail.
  */
 const scripts = {
@@ -18,13 +19,16 @@ set -e
 unit=dockershim.service
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
     deb-systemd-helper unmask $unit >/dev/null || true
-    if deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
+    if [ -z "$2" ] && ${hasCriDockerd}; then
+        echo "dockershim: cri-dockerd serves this node's pods, dockershim.service is not enabled"
+        deb-systemd-helper update-state $unit >/dev/null || true
+    elif deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
     else deb-systemd-helper update-state $unit >/dev/null || true
     fi
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload || true
         if [ -n "$2" ]; then deb-systemd-invoke restart $unit >/dev/null || true
-        else deb-systemd-invoke start $unit >/dev/null || true
+        elif ! ${hasCriDockerd}; then deb-systemd-invoke start $unit >/dev/null || true
         fi
     fi
 fi
@@ -50,9 +54,36 @@ fi
 };
 
 /**
- * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: string, epoch: number, output: string }} options
+ * A package beside its files, version and architecture.
+ * @typedef {{ name: string, fields: readonly string[], scripts: Readonly<Record<string, string>> }} DebPackage
  */
-export async function writeDeb({ files, version, architecture, epoch, output }) {
+
+/** @type {DebPackage} */
+const main = {
+  name: "dockershim",
+  fields: [
+    `Depends: ${libraries.map(({ deb }) => deb).join(", ")}, init-system-helpers, iptables`,
+    "Recommends: docker.io | docker-ce, containernetworking-plugins, conntrack",
+    "Suggests: cri-tools",
+    "Description: Kubernetes Container Runtime Interface on a Docker Engine",
+    " Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays",
+    " Kubernetes manifests on a Docker Engine without a cluster.",
+  ],
+  scripts,
+};
+
+/**
+ * As in rpm, ~ sorts before the release without it.
+ * @param {string} version
+ */
+export function packageVersion(version) {
+  return version.replaceAll("-", "~");
+}
+
+/**
+ * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: string, epoch: number, output: string, about?: DebPackage }} options
+ */
+export async function writeDeb({ files, version, architecture, epoch, output, about = main }) {
   const directory = mkdtempSync(join(tmpdir(), "dockershim-deb-"));
   try {
     const tree = join(directory, "tree");
@@ -62,34 +93,23 @@ export async function writeDeb({ files, version, architecture, epoch, output }) 
     chmodSync(control, 0o755);
     const kibibytes = Math.ceil(files.reduce((sum, { content }) => sum + content.length, 0) / 1024);
     const fields = [
-      "Package: dockershim",
-      // As in rpm, ~ sorts before the release without it.
-      `Version: ${version.replaceAll("-", "~")}`,
+      `Package: ${about.name}`,
+      `Version: ${packageVersion(version)}`,
       `Architecture: ${architecture}`,
       "Maintainer: dockershim contributors",
       `Installed-Size: ${kibibytes}`,
-      `Depends: ${libraries.map(({ deb }) => deb).join(", ")}, init-system-helpers, iptables`,
-      "Recommends: docker.io | docker-ce, containernetworking-plugins, conntrack",
-      "Suggests: cri-tools",
       "Section: admin",
       "Priority: optional",
-      "Description: Kubernetes Container Runtime Interface on a Docker Engine",
-      " Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays",
-      " Kubernetes manifests on a Docker Engine without a cluster.",
+      ...about.fields,
     ];
     const text = (/** @type {string} */ name, /** @type {string} */ content, mode = 0o644) => {
       writeFileSync(join(control, name), content);
       chmodSync(join(control, name), mode);
     };
     text("control", `${fields.join("\n")}\n`);
-    text(
-      "conffiles",
-      files
-        .filter(({ isConfiguration }) => isConfiguration === true)
-        .map(({ path }) => `/${path}\n`)
-        .join(""),
-    );
-    for (const [name, script] of Object.entries(scripts)) text(name, script, 0o755);
+    const configuration = files.filter(({ isConfiguration }) => isConfiguration === true);
+    if (configuration.length > 0) text("conffiles", configuration.map(({ path }) => `/${path}\n`).join(""));
+    for (const [name, script] of Object.entries(about.scripts)) text(name, script, 0o755);
     // As many on every machine: the blocks of xz differ between one thread and several.
     const args = ["--root-owner-group", "-Zxz", "--threads-max=2", "--build", tree, output];
     const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch) };

@@ -3,16 +3,49 @@ import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
+import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
 import { writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
-const architectures = { amd64: "x86_64", arm64: "aarch64" };
+const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
 
 /**
- * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: "amd64" | "arm64", epoch: number, output: string }} options
+ * A package beside its files, version and architecture. `sections`: what follows %install but for %files.
+ * @typedef {{ name: string, tags: readonly string[], summary: string, description: string, sections: string }} RpmPackage
  */
-export async function writeRpm({ files, version, architecture, epoch, output }) {
+
+/** @type {RpmPackage} */
+const main = {
+  name: "dockershim",
+  summary: "Kubernetes Container Runtime Interface on a Docker Engine",
+  tags: [
+    `Requires: ${libraries.map(({ rpm }) => rpm).join(", ")}, iptables`,
+    "Recommends: containernetworking-plugins, conntrack-tools",
+  ],
+  description: `Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays
+Kubernetes manifests on a Docker Engine without a cluster.`,
+  sections: `%post
+if [ "$1" = 1 ] && ! ${hasCriDockerd}; then systemctl --no-reload enable dockershim.service || true; fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+    if [ "$1" != 1 ]; then systemctl try-restart dockershim.service || true
+    elif ! ${hasCriDockerd}; then systemctl start dockershim.service || true
+    fi
+fi
+
+%preun
+if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now dockershim.service || true; fi
+
+%postun
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+`,
+};
+
+/**
+ * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: keyof typeof architectures, epoch: number, output: string, about?: RpmPackage }} options
+ */
+export async function writeRpm({ files, version, architecture, epoch, output, about = main }) {
   const directory = mkdtempSync(join(tmpdir(), "dockershim-rpm-"));
   try {
     const tree = join(directory, "tree");
@@ -24,7 +57,7 @@ export async function writeRpm({ files, version, architecture, epoch, output }) 
     const target = architectures[architecture];
     const spec = join(directory, "dockershim.spec");
     // A hyphen divides version and release. ~ sorts before the release without it, as a pre-release does.
-    writeFileSync(spec, specification({ files: placed, version: version.replaceAll("-", "~"), tree }));
+    writeFileSync(spec, specification({ files: placed, version: version.replaceAll("-", "~"), tree, about }));
     const define = (/** @type {string} */ name, /** @type {string} */ value) => [
       "--define",
       `${name} ${value}`,
@@ -51,48 +84,34 @@ export async function writeRpm({ files, version, architecture, epoch, output }) 
   }
 }
 
-/** @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, tree: string }} options */
-function specification({ files, version, tree }) {
+/** @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, tree: string, about: RpmPackage }} options */
+function specification({ files, version, tree, about }) {
   const mode = (/** @type {number} */ bits) => bits.toString(8).padStart(4, "0");
-  const listed = files.map(
-    ({ path, mode: bits, isConfiguration }) =>
-      `%attr(${mode(bits)}, root, root) ${isConfiguration === true ? "%config(noreplace) " : ""}/${path}`,
+  const listed = files.map(({ path, mode: bits, link, isConfiguration }) =>
+    link !== undefined
+      ? `/${path}`
+      : `%attr(${mode(bits)}, root, root) ${isConfiguration === true ? "%config(noreplace) " : ""}/${path}`,
   );
+  const directories = ["/etc/dockershim", `/usr/share/doc/${about.name}`]
+    .filter((directory) => files.some(({ path }) => `/${path}`.startsWith(`${directory}/`)))
+    .map((directory) => `%attr(0755, root, root) %dir ${directory}`);
   return `%global debug_package %{nil}
-Name: dockershim
+Name: ${about.name}
 Version: ${version}
 Release: 1
-Summary: Kubernetes Container Runtime Interface on a Docker Engine
+Summary: ${about.summary}
 License: Apache-2.0
 AutoReqProv: no
-Requires: ${libraries.map(({ rpm }) => rpm).join(", ")}, iptables
-Recommends: containernetworking-plugins, conntrack-tools
+${about.tags.join("\n")}
 
 %description
-Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays
-Kubernetes manifests on a Docker Engine without a cluster.
+${about.description}
 
 %install
 cp -a ${tree}/. %{buildroot}
 
-%post
-if [ "$1" = 1 ]; then systemctl --no-reload enable dockershim.service || true; fi
-if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || true
-    if [ "$1" = 1 ]; then systemctl start dockershim.service || true
-    else systemctl try-restart dockershim.service || true
-    fi
-fi
-
-%preun
-if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now dockershim.service || true; fi
-
-%postun
-if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
-
+${about.sections}
 %files
-%attr(0755, root, root) %dir /etc/dockershim
-%attr(0755, root, root) %dir /usr/share/doc/dockershim
-${listed.join("\n")}
+${[...directories, ...listed].join("\n")}
 `;
 }

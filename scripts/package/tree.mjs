@@ -1,10 +1,13 @@
 /** The files of a package, the same for every format. */
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 
-/** @typedef {{ path: string, mode: number, content: Buffer, isConfiguration?: boolean }} PackageFile `path`: without a leading slash */
+/**
+ * `path`: without a leading slash; `link`: what the file is a symbolic link to.
+ * @typedef {{ path: string, mode: number, content: Buffer, link?: string, isConfiguration?: boolean }} PackageFile
+ */
 
 const shells = [
   { shell: "bash", path: "usr/share/bash-completion/completions/dockershim" },
@@ -59,9 +62,13 @@ function compressed(content) {
 export function writeTree(directory, files) {
   /** @type {Set<string>} */
   const directories = new Set();
-  for (const { path, mode, content } of files) {
+  for (const { path, mode, content, link } of files) {
     mkdirSync(dirname(join(directory, path)), { recursive: true });
     for (let each = dirname(path); each !== "."; each = dirname(each)) directories.add(join(directory, each));
+    if (link !== undefined) {
+      symlinkSync(link, join(directory, path));
+      continue;
+    }
     writeFileSync(join(directory, path), content);
     // Whatever the umask is.
     chmodSync(join(directory, path), mode);
