@@ -31,6 +31,8 @@ export interface ShimOptions {
   readonly environment?: Readonly<Record<string, string>>;
   /** For Node.js itself. */
   readonly nodeFlags?: readonly string[];
+  /** The command to start in place of the tests' own program. */
+  readonly program?: readonly string[];
 }
 
 export interface Exit {
@@ -42,8 +44,8 @@ export interface Exit {
 
 const isBuildCurrent = isBuilt(root);
 
-/** How to start the program: the build when it is that of the sources, as bin/dockershim does, else the sources. */
-function program(): readonly string[] {
+/** The arguments of Node.js that start the program: the build, as bin/dockershim does, when it is that of the sources. */
+function programArguments(): readonly string[] {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
   if (isBuildCurrent) return [builtMain];
@@ -52,7 +54,7 @@ function program(): readonly string[] {
 
 /** The words that start the program with `argv`, the first of them Node.js. */
 export function programWords(argv: readonly string[]): readonly string[] {
-  return [process.execPath, ...program(argv), ...argv];
+  return [process.execPath, ...programArguments(), ...argv];
 }
 
 /** Starts the program with `argv`, and only that. */
@@ -60,11 +62,16 @@ function spawnProgram(
   argv: readonly string[],
   environment: Readonly<Record<string, string>>,
   nodeFlags: readonly string[] = [],
+  [command = process.execPath, ...words]: readonly string[] = [
+    process.execPath,
+    ...nodeFlags,
+    ...programArguments(),
+  ],
 ): ChildProcess {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
   );
-  return spawn(process.execPath, [...nodeFlags, ...program(), ...argv], {
+  return spawn(command, [...words, ...argv], {
     cwd: root,
     env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...engineEnvironment, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
@@ -167,6 +174,7 @@ export class ShimProcess implements AsyncDisposable {
       ],
       options.environment ?? {},
       options.nodeFlags,
+      options.program,
     );
     this.#child.stderr?.on("data", (text: Buffer) => (this.#log += text.toString()));
     this.#child.stdout?.on("data", (text: Buffer) => (this.#log += text.toString()));

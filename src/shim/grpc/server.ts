@@ -72,6 +72,8 @@ class RunningServer implements GrpcServer {
   readonly #grpc: Http2GrpcServer;
   readonly #listener: NetServer;
   readonly #sockets = new Set<Socket>();
+  /** Connections of which no request was taken, each with its end. */
+  readonly #openings = new Map<Socket, () => void>();
   readonly #sessions = new Set<Http2Session>();
   #unlink: () => Promise<void> = () => Promise.resolve();
   #drained: Promise<unknown> | undefined;
@@ -105,17 +107,20 @@ class RunningServer implements GrpcServer {
     }
     this.#listener = createServer((socket) => {
       this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
-      acceptConnection(socket, {
+      socket.once("close", () => {
+        this.#sockets.delete(socket);
+        this.#openings.delete(socket);
+      });
+      const end = acceptConnection(socket, {
         log,
         handOver: (opening, rewrite) => {
+          this.#openings.delete(socket);
           // A client that does not read has as much time as a client that does not answer a PING.
           const connection = new GuardedConnection(socket, opening, { rewrite, stalledMs: 2 * keepaliveMs });
-          // The server began to stop before the first request.
-          if (this.#drained !== undefined) connection.destroy();
-          else injector.injectConnection(connection);
+          injector.injectConnection(connection);
         },
       });
+      this.#openings.set(socket, end);
     });
     // One more is closed at once.
     this.#listener.maxConnections = largestConnectionCount;
@@ -163,6 +168,8 @@ class RunningServer implements GrpcServer {
 
   async #stopGracefully(): Promise<void> {
     this.#listener.close();
+    for (const end of this.#openings.values()) end();
+    this.#openings.clear();
     this.#unlinked = this.#unlink();
     this.#instrument.abort("streams", new ShimError("unavailable", "dockershim is stopping"));
     // Calls are not waited for longer because the file system of the socket hangs.

@@ -103,6 +103,20 @@ describe("StateSync when the link breaks", () => {
     await harness.live();
   });
 
+  for (const state of ["compared", "lost"] as const) {
+    test(`an engine that is ${state} again and again keeps it moving, what never returns does not`, async (t) => {
+      let clockMs = performance.now();
+      t.mock.method(performance, "now", () => clockMs);
+      await using harness = await Harness.live({ resyncIntervalMs: 1 });
+      if (state === "lost") harness.engine.down();
+      clockMs += 6 * 60_000;
+      await until("it moves", () => harness.sync.isMoving);
+      await harness.sync.stop();
+      clockMs += 6 * 60_000;
+      assert.equal(harness.sync.isMoving, false);
+    });
+  }
+
   test("the model becomes live soon although the inspects of many containers hang", async () => {
     await using harness = new Harness({ inspectWaitMs: 1_000 });
     const { engine } = harness;

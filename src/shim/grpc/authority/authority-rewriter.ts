@@ -47,11 +47,17 @@ const openingTimeoutMs = 10_000;
 /** Acknowledgements of PINGs for a client that does not read them. */
 const unsentBytes = 16 * 1024;
 
-/** Reads a connection that has just been accepted, until it is handed over or closed. */
+/** GOAWAY for a client of which no request was taken: gRPC sends what it has sent to another connection. */
+const nothingTaken = encodeFrame(frameType.goAway, 0, 0, Buffer.alloc(8));
+
+/**
+ * Reads a connection that has just been accepted, until it is handed over or closed. The result ends it before that: its first
+ * request, which may be on its way, is not lost but sent again.
+ */
 export function acceptConnection(
   socket: Socket,
   { handOver, log, acknowledgementTimeoutMs = 100 }: AcceptOptions,
-): void {
+): () => void {
   const opening = new ConnectionOpening();
   let handshakeTimer: NodeJS.Timeout | undefined = setTimeout(onHandshakeTimeout, openingTimeoutMs);
   let acknowledgementTimer: NodeJS.Timeout | undefined;
@@ -134,6 +140,10 @@ export function acceptConnection(
   // gRPC clients send no request before they have read the SETTINGS of the server. The library sends more
   // later.
   socket.write(defaultSettings());
+  return () => {
+    release();
+    socket.end(nothingTaken);
+  };
 }
 
 type Verdict =
