@@ -3,6 +3,7 @@
  * shim's own. Pods are set up and torn down ten at a time, each with a lock of its own, by the real plugins in
  * namespaces of their own. The pods are network namespaces: no engine takes part.
  */
+import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +16,7 @@ import { runCommand, type RunCommand } from "../src/network/iptables/run-command
 import { LockedNetworkPlugin } from "../src/network/locked-plugin.js";
 import { silentLogger } from "../src/lib/log.js";
 import type { NetworkPlugin, PodNetworkRequest } from "../src/shim/ports/network-plugin.js";
-import { command, makePod } from "../test/integration/kubenet-support.js";
+import { command } from "../test/integration/kubenet-support.js";
 import { isIsolated, pluginDirs, runIsolated } from "../test/support/isolated-engine.js";
 import { inParallel } from "./measure.js";
 
@@ -57,6 +58,29 @@ export function formatNetworks(shares: readonly NetworkShare[]): string {
     ].join(" ");
   });
   return `set-up and tear-down of pod networks\n${rows.join("\n")}\n`;
+}
+
+/** A network namespace as a pause container would have it, and an id as Docker would give. */
+interface TestPod extends AsyncDisposable {
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly netns: string;
+}
+
+async function makePod(name: string): Promise<TestPod> {
+  const sandboxId = randomBytes(32).toString("hex");
+  const label = `pod-${sandboxId.slice(0, 12)}`;
+  await command("ip", "netns", "add", label);
+  // As Docker makes namespaces without a network.
+  await command("ip", "netns", "exec", label, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1");
+  return {
+    ...{ sandboxId, name, namespace: "default", uid: `uid-${name}`, netns: `/run/netns/${label}` },
+    [Symbol.asyncDispose]: async () => {
+      await command("ip", "netns", "delete", label);
+    },
+  };
 }
 
 /** What was run for the pods that are measured. */

@@ -25,7 +25,7 @@ const longest =
  * their own shims and pods have.
  */
 const movable =
-  /\/(?:container-settings|engine-faults|image-volumes|legacy-pods|lifecycle|namespaces|restart|shadow|streaming-[\w-]+|stuck-pods|switches)\.test\.ts$/;
+  /\/(?:container-settings|engine-faults|exec-attach|image-volumes|legacy-pods|lifecycle|namespaces|restart|shadow|streaming-[\w-]+|stuck-pods|switches)\.test\.ts$/;
 
 const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
 

@@ -2,8 +2,24 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectImage, removeImage, tagImage } from "../support/docker.js";
-import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import {
+  createContainer,
+  inspectContainer,
+  inspectImage,
+  removeContainer,
+  removeImage,
+  startContainer,
+  tagImage,
+} from "../support/docker.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+
+const forged = {
+  "io.kubernetes.docker.type": "podsandbox",
+  "io.kubernetes.pod.name": "forged",
+  "io.kubernetes.pod.namespace": "default",
+  "io.kubernetes.pod.uid": "uid-forged",
+  "io.kubernetes.container.name": "POD",
+};
 
 describe("images", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite({ shim: {} });
@@ -67,5 +83,35 @@ describe("images", { skip: await reasonToSkip() }, () => {
     await cri.RemoveContainer({ container_id: container });
     await cri.RemoveImage({ image: { image: one } });
     assert.equal(await inspectImage(id), undefined);
+  });
+
+  test("labels of images, as pods have them, make no pod of a foreign container, started before the shim or afterwards", async () => {
+    const image = "dockershim.test/labelled:1";
+    await bed.load({ reference: image, marker: "labelled", config: { Labels: forged } });
+    const runIt = async (): Promise<string> => {
+      const body = { Image: image, Labels: { [runLabel]: bed.run }, Cmd: ["sleep", "1000"] };
+      const id = await createContainer(bed.newName("foreign"), body);
+      bed.onClose(() => removeContainer(id));
+      await startContainer(id);
+      return id;
+    };
+    const early = await runIt();
+    const second = await bed.startShim();
+    const late = await runIt();
+    for (const { cri } of [bed.shim, second]) {
+      // What the engine said of a container of a pod afterwards has been read: so have the events before.
+      await using _pod = await bed.runPod(cri);
+      const { items } = await cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } });
+      assert.deepEqual(
+        items.filter(({ id }) => id === early || id === late),
+        [],
+      );
+      for (const id of [early, late]) {
+        await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: id }), "NOT_FOUND");
+        await cri.StopPodSandbox({ pod_sandbox_id: id });
+        await cri.RemovePodSandbox({ pod_sandbox_id: id });
+        assert.equal((await inspectContainer(id))?.State.Running, true);
+      }
+    }
   });
 });

@@ -1,9 +1,9 @@
-/** Pods that are network namespaces alone, and servers inside of them. */
+/** Commands of a node, and servers inside of network namespaces. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { randomBytes } from "node:crypto";
 import { promisify } from "node:util";
 import { runCommand } from "../../src/network/iptables/run-command.js";
+import { serveIn } from "../support/serve-in.js";
 
 const never = new AbortController().signal;
 const run = promisify(execFile);
@@ -20,34 +20,11 @@ export async function feed(input: string, program: string, ...words: readonly st
   assert.equal(exit.exitCode, 0, exit.stderr);
 }
 
-/** A network namespace as a pause container would have it, and an id as Docker would give. */
-export interface TestPod extends AsyncDisposable {
-  readonly sandboxId: string;
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
-  readonly netns: string;
-}
-
-export async function makePod(name: string): Promise<TestPod> {
-  const sandboxId = randomBytes(32).toString("hex");
-  const label = `pod-${sandboxId.slice(0, 12)}`;
-  await command("ip", "netns", "add", label);
-  // As Docker makes namespaces without a network.
-  await command("ip", "netns", "exec", label, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1");
-  return {
-    ...{ sandboxId, name, namespace: "default", uid: `uid-${name}`, netns: `/run/netns/${label}` },
-    [Symbol.asyncDispose]: async () => {
-      await command("ip", "netns", "delete", label);
-    },
-  };
-}
-
 /** A program inside a network namespace that answers every connection and datagram on a port with `text`. */
-export async function answerIn(
+export function answerIn(
   netns: string,
   { port, text }: { readonly port: number; readonly text: string },
-): Promise<Disposable> {
+): Promise<AsyncDisposable> {
   const program = `
     const text = ${JSON.stringify(text)};
     const tcp = require("net").createServer((socket) => socket.on("error", () => {}).end(text));
@@ -55,16 +32,7 @@ export async function answerIn(
     udp.on("message", (_, from) => udp.send(text, from.port, from.address));
     tcp.listen(${port}, "::", () => udp.bind(${port}, "::", () => console.log("ready")));
   `;
-  const child = execFile(
-    "nsenter",
-    [`--net=${netns}`, "--", process.execPath, "-e", program],
-    () => undefined,
-  );
-  await new Promise<void>((resolve, reject) => {
-    child.stdout?.once("data", () => resolve());
-    child.once("exit", () => reject(new Error("the server did not start")));
-  });
-  return { [Symbol.dispose]: () => void child.kill("SIGKILL") };
+  return serveIn(netns, program);
 }
 
 /** What `answerIn` says to a caller in another namespace (`undefined`: this one); empty when there is no answer. */

@@ -101,7 +101,7 @@ await withOwnEngine(import.meta.url, [], () => {
       const addresses = [network?.ip ?? "", ...(network?.additional_ips ?? []).map(({ ip }) => ip)];
       assert.deepEqual(addresses.map(isIP), [4, 6]);
       const netns = await netnsOf(pod.id);
-      using _server = await answerIn(netns, { port: 8080, text: "hello" });
+      await using _server = await answerIn(netns, { port: 8080, text: "hello" });
       const hostPort = pod.config.port_mappings?.[0]?.host_port ?? 0;
       for (const address of addresses) {
         // The bridge has the first address of the pod's network.

@@ -1,6 +1,5 @@
 /** What goes over pod networks, through the CRI with real plugins: pods, the node, hosts beside it, host ports, limits. */
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { connect, isIP } from "node:net";
 import { rm } from "node:fs/promises";
@@ -9,6 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { Protocol } from "../../src/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
+import { serveIn } from "../support/serve-in.js";
 import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { answerIn, ask, command } from "./kubenet-support.js";
@@ -33,7 +33,7 @@ interface Target {
 }
 
 await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => {
-  const servers: Disposable[] = [];
+  const servers: AsyncDisposable[] = [];
   before(async () => {
     await command("ip", "netns", "add", "outside");
     const ends = ["link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", "outside"];
@@ -50,7 +50,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
     servers.push(await answerIn("/proc/self/ns/net", { port: containerPort, text: "node" }));
   });
   after(async () => {
-    for (const server of servers) server[Symbol.dispose]();
+    for (const server of servers) await server[Symbol.asyncDispose]();
     await command("ip", "link", "delete", "uplink");
     await command("ip", "netns", "delete", "outside");
   });
@@ -79,8 +79,8 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
       test("pods, the node and hosts beside it reach pods by their addresses, and pods reach them", async () => {
         await using one = await own.runPod();
         await using two = await own.runPod();
-        using _one = await serve(one, "one");
-        using _two = await serve(two, "two");
+        await using _one = await serve(one, "one");
+        await using _two = await serve(two, "two");
         const direct = { tcp: containerPort, udp: containerPort };
         for (const address of await addressesOf(one)) {
           for (const from of [await netnsOf(two.id), await netnsOf(one.id), undefined]) {
@@ -100,7 +100,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
       test("a host port answers over TCP and UDP, IPv4 and IPv6, to everybody, until the pod is stopped", async () => {
         await using pod = await own.runPod();
         await using other = await own.runPod();
-        using _server = await serve(pod, "pod");
+        await using _server = await serve(pod, "pod");
         const ports = hostPorts(pod);
         for (const address of Object.values(node)) {
           for (const from of [outside, await netnsOf(other.id)]) {
@@ -122,21 +122,21 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
         const config = own.podConfig();
         const port_mappings = config.port_mappings ?? [];
         await using first = await own.runPod({ port_mappings });
-        using server = await serve(first, "first");
+        await using server = await serve(first, "first");
         const ports = hostPorts(first);
         const flow = (): Promise<string> => sendFrom(40_000, { host: node.ipv4, port: ports.udp });
         await until("an answer", async () => (await flow()) === "first");
-        server[Symbol.dispose]();
+        await server[Symbol.asyncDispose]();
         await first.stop();
         await using second = await own.runPod({ port_mappings });
-        using _server = await serve(second, "second");
+        await using _server = await serve(second, "second");
         await answers(outside, { host: node.ipv4, ...ports }, "second");
         assert.equal(await flow(), "second");
       });
 
       test("a pod reaches itself through its host port", ofCni, async () => {
         await using pod = await own.runPod();
-        using _server = await serve(pod, "self");
+        await using _server = await serve(pod, "self");
         const netns = await netnsOf(pod.id);
         for (const address of Object.values(node)) {
           await answers(netns, { host: address, ...hostPorts(pod) }, "self");
@@ -148,7 +148,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
           { protocol: Protocol.TCP, container_port: containerPort, host_port: 31_000, host_ip: node.ipv4 },
         ];
         await using pod = await own.runPod({ port_mappings });
-        using _server = await serve(pod, "pod");
+        await using _server = await serve(pod, "pod");
         await until("an answer", async () => {
           return (await ask(outside, { protocol: "tcp", host: node.ipv4, port: 31_000 })) === "pod";
         });
@@ -225,7 +225,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "ebtables", "sysctl"], () => 
             /--ip-src 10\.182\.0\.1 -j ACCEPT[^]*--ip6-src fd00:182::1(?:\/\S+)? -j ACCEPT/,
           );
           assert.match(chain, /--ip-src 10\.182\.0\.0\/24 -j DROP[^]*--ip6-src fd00:182::\/\S+ -j DROP/);
-          using _server = await serve(pod, "self");
+          await using _server = await serve(pod, "self");
           const netns = await netnsOf(pod.id);
           // From Linux 6.9 or so on, bridges with netfilter lose track of what goes up only for the promiscuous mode.
           await command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0");
@@ -259,7 +259,7 @@ async function inPod(pod: Pod, ...words: readonly string[]): Promise<string> {
   return command("nsenter", `--net=${await netnsOf(pod.id)}`, "--", ...words);
 }
 
-async function serve(pod: Pod, text: string): Promise<Disposable> {
+async function serve(pod: Pod, text: string): Promise<AsyncDisposable> {
   return answerIn(await netnsOf(pod.id), { port: containerPort, text });
 }
 
@@ -311,23 +311,16 @@ async function transferMs(pod: Pod, direction: "in" | "out"): Promise<number> {
       }
     }).listen(9000, "0.0.0.0", () => console.log("ready"));
   `;
-  const words = [`--net=${await netnsOf(pod.id)}`, "--", process.execPath, "-e", program];
-  const child = execFile("nsenter", words, () => undefined);
-  try {
-    if (child.stdout === null) throw new Error("no standard output");
-    await once(child.stdout, "data");
-    const begin = performance.now();
-    const socket = connect(9000, await pod.ip());
-    socket.resume();
-    if (direction === "in") {
-      const chunk = Buffer.alloc(1 << 20);
-      for (let left = transferBytes; left > 0; left -= chunk.length) {
-        if (!socket.write(chunk)) await once(socket, "drain");
-      }
+  await using _server = await serveIn(await netnsOf(pod.id), program);
+  const begin = performance.now();
+  const socket = connect(9000, await pod.ip());
+  socket.resume();
+  if (direction === "in") {
+    const chunk = Buffer.alloc(1 << 20);
+    for (let left = transferBytes; left > 0; left -= chunk.length) {
+      if (!socket.write(chunk)) await once(socket, "drain");
     }
-    await once(socket, "close");
-    return performance.now() - begin;
-  } finally {
-    child.kill("SIGKILL");
   }
+  await once(socket, "close");
+  return performance.now() - begin;
 }

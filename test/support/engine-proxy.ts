@@ -183,7 +183,7 @@ export class EngineProxy implements AsyncDisposable {
   }
 
   /** Cuts every connection and takes no new ones: "connection refused". */
-  async refuse(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#server.listening) return;
     this.cutConnections();
     this.#server.close();
@@ -193,15 +193,6 @@ export class EngineProxy implements AsyncDisposable {
   /** Cuts every connection. Held requests and answers never arrive. */
   cutConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
-  }
-
-  /** Connections of the shim, and those to the engine that were taken out of HTTP. */
-  get connections(): number {
-    return this.#sockets.size;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.refuse();
   }
 
   #onRequest(incoming: IncomingMessage, outgoing: ServerResponse): void {

@@ -41,13 +41,7 @@ const repeatable: Pick<FaultRow, "strikes" | "outcomes"> = {
   outcomes: { ...unanswered, close: "OK", lose: "OK", cut: "OK", error: "UNKNOWN" },
 };
 /** Must not be done twice. */
-const once: Pick<FaultRow, "strikes" | "outcomes"> = {
-  strikes: "first",
-  outcomes: {
-    ...unanswered,
-    ...{ close: "UNAVAILABLE", lose: "UNAVAILABLE", cut: "UNAVAILABLE", garble: "UNKNOWN", error: "UNKNOWN" },
-  },
-};
+const once = { ...read, strikes: "first" } as const;
 /** Once more under the same name: what the first one made is found by that. */
 const create: Pick<FaultRow, "strikes" | "outcomes"> = {
   strikes: "first",

@@ -4,12 +4,12 @@ import { once } from "node:events";
 import { onEngineHost } from "./engine-host.js";
 
 /**
- * Starts `script` of Node.js in the network namespace of a process of the engine's host; it must print a line when it is
- * ready.
+ * Starts `script` of Node.js in a network namespace: that of a process of the engine's host, or the one of a path. It must
+ * print a line when it is ready.
  */
-export async function serveIn(pid: number, script: string): Promise<AsyncDisposable> {
-  const namespace = `--net=${onEngineHost(`/proc/${pid}/ns/net`)}`;
-  const child = spawn("nsenter", [namespace, process.execPath, "-e", script], {
+export async function serveIn(namespace: number | string, script: string): Promise<AsyncDisposable> {
+  const path = typeof namespace === "string" ? namespace : onEngineHost(`/proc/${namespace}/ns/net`);
+  const child = spawn("nsenter", [`--net=${path}`, process.execPath, "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const failed = once(child, "exit").then(() => {
@@ -19,6 +19,7 @@ export async function serveIn(pid: number, script: string): Promise<AsyncDisposa
   await Promise.race([once(child.stdout, "data"), failed]);
   return {
     [Symbol.asyncDispose]: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const exited = once(child, "exit");
       child.kill("SIGKILL");
       await exited;

@@ -1,11 +1,12 @@
-/** Sessions of exec and attach: streams, exit codes, terminals, and that nothing stays behind. */
+/** ExecSync, and sessions of exec and attach: streams, exit codes, terminals, and that nothing stays behind. */
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
-import { needsEngineHost } from "../support/engine-host.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { isEngineElsewhere, needsEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { openSockets, processesIn } from "../support/processes.js";
@@ -27,7 +28,13 @@ async function outcomeOf(client: TestClient): Promise<Outcome> {
   return { stdout, stderr, code };
 }
 
-describe("sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () => {
+const mebibyte = 1024 * 1024;
+
+async function commandLines(containerId: string): Promise<readonly string[]> {
+  return (await processesIn(containerId)).map(({ command }) => command);
+}
+
+describe("exec and attach", { skip: await reasonToSkip(), timeout: 300_000 }, () => {
   const bed = TestBed.ofSuite({ shim: {} });
   let sessions: Sessions;
   let pod: Pod;
@@ -113,18 +120,22 @@ describe("sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () => {
 
   const ofProcesses = { skip: needsEngineHost("processes") };
 
-  test("exec: a child that keeps the output after its parent ended ends with the client", ofProcesses, async () => {
-    const before = await processesIn(id);
-    const client = await sessions.exec(id, ["sh", "-c", "sleep 1000 & echo started"]);
-    let seen = "";
-    client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
-    client.stderr.resume();
-    await until("the parent has ended", () => seen === "started\n");
-    await delay(300);
-    client.leave();
-    await client.result.catch(() => undefined);
-    await until("the child is gone", async () => (await processesIn(id)).length <= before.length);
-  });
+  test(
+    "exec: a child that keeps the output after its parent ended ends with the client",
+    ofProcesses,
+    async () => {
+      const before = await processesIn(id);
+      const client = await sessions.exec(id, ["sh", "-c", "sleep 1000 & echo started"]);
+      let seen = "";
+      client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
+      client.stderr.resume();
+      await until("the parent has ended", () => seen === "started\n");
+      await delay(300);
+      client.leave();
+      await client.result.catch(() => undefined);
+      await until("the child is gone", async () => (await processesIn(id)).length <= before.length);
+    },
+  );
 
   const start = (script: string, settings: object = {}): Promise<string> =>
     pod.start({
@@ -212,5 +223,63 @@ describe("sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () => {
     }
     await until("no connection is left", async () => (await openSockets(process.pid)) <= connections + 2);
     assert.equal((await pod.containerStatus(id)).state, 1);
+  });
+
+  test("ExecSync: both streams and the exit code; a non-zero one is a normal answer", async () => {
+    for (const code of [0, 255]) {
+      const result = await pod.exec(id, "sh", "-c", `echo out; echo err >&2; exit ${String(code)}`);
+      assert.deepEqual(result, { stdout: "out\n", stderr: "err\n", exitCode: code });
+    }
+    const killed = await pod.exec(id, "sh", "-c", "kill -9 $$");
+    assert.equal(killed.exitCode, 137);
+  });
+
+  test("ExecSync: arguments and bytes are passed on as they are", async () => {
+    const { stdout: said } = await pod.exec(id, "printf", "%s|", "a b", "$HOME", "`id`", "'\"", "ü");
+    assert.equal(said, "a b|$HOME|`id`|'\"|ü|");
+    const cmd = ["printf", "\\377\\000\\n\\303\\050"];
+    const { stdout } = await bed.shim.cri.ExecSync({ container_id: id, cmd, timeout: "30" });
+    assert.deepEqual([...stdout], [0xff, 0, 0x0a, 0xc3, 0x28]);
+  });
+
+  test("ExecSync: a command that does not exist is an answer or an error that says so, and not an empty success", async () => {
+    const outcome = await pod.exec(id, "/no/such/program").then(
+      ({ exitCode, stdout, stderr }) => ({ failed: exitCode !== 0, text: stdout + stderr }),
+      (error: unknown) => ({ failed: true, text: String(error) }),
+    );
+    assert.ok(outcome.failed);
+    assert.match(outcome.text, /no such file or directory/);
+  });
+
+  test("ExecSync: output above 16 MiB is cut, and the process is not blocked by it", async () => {
+    const { stdout, exit_code } = await bed.shim.cri.ExecSync({
+      container_id: id,
+      cmd: ["sh", "-c", "head -c 20000000 /dev/zero; exit 9"],
+      timeout: "60",
+    });
+    assert.equal(exit_code, 9);
+    assert.ok(stdout.length > 15.5 * mebibyte && stdout.length <= 16 * mebibyte, String(stdout.length));
+  });
+
+  test("ExecSync: when the time limit passes, the process goes with all that it started, in whatever session", async () => {
+    const mark = `9${String(process.pid)}`;
+    const script = [
+      `sleep ${mark}1 &`,
+      `setsid sleep ${mark}2 &`,
+      `setsid sh -c 'sleep ${mark}3 & sleep ${mark}4' &`,
+      `(trap "" TERM HUP; sleep ${mark}5) &`,
+      `sleep ${mark}6`,
+    ].join(" ");
+    const before = await commandLines(id);
+    const call = bed.shim.cri.ExecSync({ container_id: id, cmd: ["sh", "-c", script], timeout: "3" });
+    const all = until("all processes to run", async () => {
+      const lines = (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`));
+      return lines.length === 6;
+    });
+    await rejectsWith(call, "DEADLINE_EXCEEDED", /not finished after 3s/);
+    await all;
+    // docs/run/remote.md: nothing reaches the processes of an engine elsewhere.
+    if (isEngineElsewhere) return;
+    assert.deepEqual((await commandLines(id)).toSorted(), before.toSorted());
   });
 });
