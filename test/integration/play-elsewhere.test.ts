@@ -217,32 +217,6 @@ await inNamespaces(import.meta.url, ["dockerd"], () => {
       });
     });
 
-    test("termination messages are read, and paths of the engine's host are checked there", async () => {
-      const text = (path: string): string => `
-apiVersion: v1
-kind: Pod
-metadata: {name: said}
-spec:
-  restartPolicy: Never
-  volumes: [{name: host, hostPath: {path: ${path}, type: Directory}}]
-  initContainers: # A container that is no init container would be ready until it ends.
-  - {name: first, image: IMAGE, command: [sh, -c, "echo no key > /dev/termination-log; exit 3"]}
-  containers:
-  - {name: main, image: IMAGE, command: [sleep, "60"]}
-`;
-      const path = await manifest("said", text("/etc"));
-      const { code, stderr } = await play("--wait=30s", "--output=json", path);
-      assert.equal(code, 1);
-      assert.match(stderr, /hostPath volumes are paths of the engine's host/);
-      assert.match(stderr, /no key/);
-      await down(path);
-      await writeFile(path, text("/no/such/path").replaceAll("IMAGE", image));
-      const refused = await play("--wait=30s", path);
-      assert.equal(refused.code, 1);
-      assert.match(refused.stderr, /use hostPath "\/no\/such\/path": not on the engine's host/);
-      assert.deepEqual(await containers(), []);
-    });
-
     test("an engine that vanishes is named, and the next application brings all right, also with private mounts", async () => {
       const path = await manifest("all", everything);
       const attached = CommandProcess.start(["play", `--endpoint=${shim.endpoint}`, "--fast", path], {
