@@ -1,7 +1,4 @@
-/**
- * Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over
- * from.
- */
+/** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
 import { join, resolve } from "node:path";
 import {
   ownTemporaryName,
@@ -23,10 +20,7 @@ export interface CheckpointDirectoryOptions {
   readonly directory: string;
   /** Where corrupt files go: outside of `directory`, on the same file system. */
   readonly quarantineDirectory: string;
-  /**
-   * Checkpoint directories of other programs (`/var/lib/cri-dockerd/sandbox`): read where ours has no file,
-   * removed from, never written or cleaned. Missing ones are empty.
-   */
+  /** Of other programs: read where ours has no file, removed from, never written or cleaned. May be missing. */
   readonly alsoRead?: readonly string[];
   /** Which of both programs can read the files that are written; dockershim unless given. */
   readonly flavour?: WrittenFlavour;
@@ -55,10 +49,7 @@ const directoryMode = 0o755;
 /** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
 const foreignTemporaryName = /^\.\d+$/;
 const foreignTemporaryAgeMs = 60_000;
-/**
- * Kubelets list pods each second, and other programs hardly ever change these directories while this one
- * runs.
- */
+/** Kubelets list pods each second, and other programs hardly ever change these directories while this one runs. */
 const lookAgainMs = 5_000;
 
 /** The latest answer of `list`. */
@@ -77,10 +68,7 @@ interface Listed {
 export class CheckpointDirectory implements CheckpointStore {
   readonly #locks = new FileLocks();
   readonly #others: readonly string[];
-  /**
-   * Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only
-   * once.
-   */
+  /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
   /** Ids whose files in our directory this process has written: they need no look before they are removed. */
@@ -117,9 +105,7 @@ export class CheckpointDirectory implements CheckpointStore {
     return this.#corruptCount;
   }
 
-  /**
-   * Removes temporary files: all of this program, and those of other programs that are older than a minute.
-   */
+  /** Removes temporary files: all of this program, and those of other programs that are older than a minute. */
   async sweep(): Promise<void> {
     const { directory, log } = this.options;
     const foreign = { patterns: [foreignTemporaryName], olderThanMs: foreignTemporaryAgeMs };
@@ -170,10 +156,7 @@ export class CheckpointDirectory implements CheckpointStore {
     });
   }
 
-  /**
-   * Removes it from all directories: a checkpoint that stays in one keeps the sandbox in the kubelet's list
-   * for ever.
-   */
+  /** Removes it from all directories: what stays in one keeps the sandbox in the kubelet's list for ever. */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
     await this.#locks.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
@@ -238,9 +221,7 @@ export class CheckpointDirectory implements CheckpointStore {
     return found;
   }
 
-  /**
-   * Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it.
-   */
+  /** Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it. */
   async #setAside(directory: string, id: string, reason: string): Promise<void> {
     const { quarantineDirectory, log, onCorrupt } = this.options;
     const path = join(directory, id);

@@ -1,7 +1,4 @@
-/**
- * The JSON of a checkpoint file: written as Go's encoder writes it, read as Go's decoder reads it, but never
- * guessing.
- */
+/** The JSON of a checkpoint file: written as Go's encoder writes it, read as Go's decoder reads it. */
 import type { RawCheckpoint, RawData, RawPortMapping } from "./checksum.js";
 import {
   ExactNumber,
@@ -45,10 +42,7 @@ function formatMapping({ protocol, containerPort, hostPort, hostIp }: RawPortMap
   return `{"protocol":${formatString(protocol)},${ports}${address}}`;
 }
 
-/**
- * Go escapes what HTML and JavaScript would trip over, and knows (in dockershim's days) no short form of
- * U+0008 and U+000C.
- */
+/** Go escapes what HTML and JavaScript would trip over, and had no short form of U+0008 and U+000C. */
 function formatString(text: string): string {
   return JSON.stringify(text)
     .replace(/[<>&\u2028\u2029]/g, escapeUnit)
@@ -64,10 +58,7 @@ function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/**
- * Reads a file. Throws `MalformedFile`, also where Go would take a key twice, a null for an object, or bad
- * UTF-8.
- */
+/** Reads a file. Throws `MalformedFile`, also where Go would take a key twice, a null for an object, or bad UTF-8. */
 export function parseFile(bytes: Uint8Array): {
   readonly checkpoint: RawCheckpoint;
   readonly checksum: bigint;
@@ -173,10 +164,7 @@ function typeName(value: Json): string {
   return isList(value) ? "array" : typeof value;
 }
 
-/**
- * Go compares keys by Unicode's simple folding, in which the long s and the kelvin sign are letters of ASCII
- * too.
- */
+/** Go compares keys by Unicode's simple folding, in which the long s and the kelvin sign are letters of ASCII too. */
 function foldCase(key: string): string {
   return key
     .replace(/\u017f/g, "s")

@@ -125,10 +125,7 @@ function chooseSource(
   return { source: "none", note: why };
 }
 
-/**
- * Whether a file agrees with the engine in everything that the engine knows: Docker has no mappings without a
- * host port, and another order.
- */
+/** Whether a file agrees with the engine, which has no mappings without a host port, and another order. */
 function saysNoLess(content: PodSandboxCheckpoint, { checkpoint, portsUnknown }: EngineSandbox): boolean {
   const isSame =
     content.name === checkpoint.name &&

@@ -1,7 +1,4 @@
-/**
- * The observer process: reads the calls of the relay from its standard input, and records them or asks a shadow.
- * When the relay has died, it points the clients' link at the server.
- */
+/** Reads the calls of the relay, and records them or asks a shadow. Points the link back when it has died. */
 import { readFile } from "node:fs/promises";
 import { messageOf } from "../lib/errors.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
@@ -38,10 +35,7 @@ export interface ShadowTask {
 
 export type ObserverTask = RecordTask | ShadowTask;
 
-/**
- * Returns the exit code. Signals must not end this process: the end of `input` does. When it ends for another
- * reason, the relay lives, and so does its link.
- */
+/** Returns the exit code. The end of `input` ends this process, and signals must not. */
 export async function observeCalls(task: ObserverTask, input: AsyncIterable<Buffer>): Promise<number> {
   const log = createLogger("info");
   const watched = untilRelayEnds(input, task.paths);

@@ -21,10 +21,7 @@ export interface AskedServer {
   readonly criVersion: CriVersion;
   readonly runtimeName: string;
   readonly runtimeVersion: string;
-  /**
-   * The response or the error that the server answers with. Throws when the server answers nothing any more,
-   * naming the socket and the next step.
-   */
+  /** The response or error of the server. Throws, with the next step, when it answers nothing any more. */
   ask(rpc: UnaryRpc, request: object, signal: AbortSignal): Promise<object>;
   close(): void;
 }

@@ -18,10 +18,7 @@ export interface Difference {
   readonly rpc: string;
   /** `pod NAMESPACE/NAME ID`, `container NAMESPACE/POD/NAME ID`, `image NAME ID`, or `server`. */
   readonly subject: string;
-  /**
-   * The path in the answer, such as `status.network.ip` or `status.mounts[/etc/hosts].readonly`; `error`,
-   * `error.code` or `error.message` when the answer of a side is an error.
-   */
+  /** Such as `status.network.ip` or `status.mounts[/etc/hosts].readonly`; `error` for that of a side. */
   readonly field: string;
   /** Null where the side has no such field or entry. For an entry of a list that only one side has, its id. */
   readonly left: unknown;

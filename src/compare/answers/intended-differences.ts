@@ -1,7 +1,4 @@
-/**
- * The answers in which this program differs from others on purpose. docs/understand/differences.md has a section that
- * `scripts/generate-differences-doc.mjs` makes of it.
- */
+/** The answers that differ on purpose; docs/understand/differences.md has a section that is made of it. */
 import { matchesField } from "./answer-shape.js";
 import type { IntendedDifference, Values } from "./intended-difference.js";
 import { intendedOfPods } from "./intended-of-pods.js";

@@ -264,10 +264,7 @@ export const intendedOfPods: readonly IntendedDifference[] = [
   },
 ];
 
-/**
- * Whether the other program has a label that was not in the request, by the list of those that were, which
- * this program writes into a label.
- */
+/** Whether the other program has a label that was not in the request, by this program's list of those that were. */
 function isNotOfTheRequest({ key, there, here, subjectThere }: Values): boolean {
   if (there === null || here !== null) return false;
   const keys: unknown = valueAt(parsed(textAt(labelsOf(subjectThere), madeKeysLabel)), "keys");

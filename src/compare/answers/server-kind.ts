@@ -11,10 +11,7 @@ export const serverKinds = {
 } as const;
 export type ServerKind = keyof typeof serverKinds;
 
-/**
- * By the answers to Version and Status. Three programs have the runtime name `docker`: cri-dockerd alone
- * answers `v1` as its API version, and this program alone answers features.
- */
+/** By Version and Status: cri-dockerd alone answers API version `v1`, this program alone features. */
 export function serverKind(version: object, status: object): ServerKind {
   switch (textAt(version, "runtime_name")) {
     case "docker":

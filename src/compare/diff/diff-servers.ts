@@ -161,10 +161,7 @@ class Questions {
     }));
   }
 
-  /**
-   * One question about each object. An RPC that a side does not offer, or does not answer in time, is asked
-   * for the first object only.
-   */
+  /** An RPC that a side does not offer, or not in time, is asked for the first object only. */
   async askForEach(
     rpc: UnaryRpc,
     objects: readonly Listed[],

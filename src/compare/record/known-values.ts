@@ -1,7 +1,4 @@
-/**
- * Values that are secret, and every place of a text that has one of them, in one pass over the text: its time depends
- * only on how many values begin alike.
- */
+/** Values that are secret, and every place of a text that has one of them, in one pass over the text. */
 
 /** Shorter ones are parts of too many words. */
 const shortest = 4;
@@ -86,10 +83,7 @@ function isAt(text: string, index: number, { text: found, isWord }: Form): boole
   return !isWord || !(isInside(index - 1) || isInside(index + found.length));
 }
 
-/**
- * As it is, as JSON and Go quote it, as in a URL, and in Base64 behind any number of bytes. Programs and shells drop
- * white space at its ends, as the line feed of a Secret that `echo` made.
- */
+/** As it is, as JSON and Go quote it, as in a URL, and in Base64; without white space at its ends. */
 function formsOf(value: string): readonly Form[] {
   const text = value.trim();
   if (text.length < shortest) return [];

@@ -16,10 +16,7 @@ export interface RecorderOptions {
   readonly limitBytes: number;
 }
 
-/**
- * Makes the file, for its owner alone, with the header as its first line. Throws `conflict` when there is a file
- * of that name.
- */
+/** Makes the file, for its owner alone, with the header. Throws `conflict` when there is one. */
 export async function createRecording(path: string, header: RecordingHeader): Promise<void> {
   let file: FileHandle;
   try {

@@ -43,10 +43,7 @@ const secretTexts: readonly RegExp[] = [
   /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
   /()\b(?:gh[pousr]_|glpat-|xox[abprs]-|sk-|sk_live_|hvs\.)[\w-]{10,}/g,
 ];
-/**
- * NAME=value, --name=value, --name value, "name": "value", and the last with its quotes escaped; the name
- * decides.
- */
+/** NAME=value, --name=value, --name value, "name": "value", and the last with its quotes escaped; the name decides. */
 const assignment =
   /([\w.-]{1,100}(?:\\{0,7}["'])?\s*(?:=|:)\s*|--?[\w.-]{1,100}\s+)("(?:[^"\\]|\\.)*"|'[^']*'|\\{1,7}["'][^"'\\]*|[^\s"',;&|)]+)/g;
 /** curl -u user:secret */
@@ -62,10 +59,7 @@ const harmless =
 /** Fields of messages whose texts may contain secrets by patterns, too. */
 const textLists: ReadonlySet<string> = new Set(["command", "args", "cmd"]);
 const texts: ReadonlySet<string> = new Set(["message", "reason"]);
-/**
- * Fields that no variable is expanded in, and that a pod cannot be made again or found without: they stay as they
- * are, and what they show is no secret.
- */
+/** Fields without which a pod cannot be made again or found: what they show is no secret. */
 const kept: ReadonlySet<string> = new Set([
   ...["id", "pod_sandbox_id", "container_id", "container_ids", "target_id"],
   ...["name", "namespace", "uid", "hostname", "runtime_handler", "servers", "searches", "ip"],

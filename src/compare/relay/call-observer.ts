@@ -1,7 +1,4 @@
-/**
- * Reads both directions of one HTTP/2 connection of a gRPC client, and reports its calls. It changes nothing and
- * answers nothing: both peers speak to each other.
- */
+/** Reads both directions of one HTTP/2 connection of a gRPC client, and reports its calls. Changes nothing. */
 import { messageOf } from "../../lib/errors.js";
 import {
   FrameReader,

@@ -7,10 +7,7 @@ import { messageOf } from "../../lib/errors.js";
 import { createLogger } from "../../lib/log.js";
 import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
 
-/**
- * The link guard, the command `keep-link`. `paths` are JSON. Standard input is a pipe from the relay, which sends
- * nothing and whose end is that of the relay.
- */
+/** The command `keep-link`. The end of standard input, a pipe from the relay, is that of the relay. */
 export async function runKeepLink(
   paths: string,
   io: { readonly stdin: AsyncIterable<Buffer> },

@@ -39,10 +39,7 @@ const largestStreamBytes = 4 * 1024 * 1024;
 const overheadBytes = 200;
 const firstBufferBytes = 4096;
 
-/**
- * Holds what the budget allows, and no message after the first that it did not. A large length alone takes no
- * memory: the buffer grows with the bytes that come.
- */
+/** Holds what the budget allows. The buffer grows with the bytes that come, not with what a length says. */
 export class MessageReader {
   readonly messages: ObservedMessage[] = [];
   readonly #prefix = Buffer.allocUnsafe(prefixBytes);

@@ -27,10 +27,7 @@ export interface ObservedRelay {
   readonly relay: Relay;
   readonly observer: ObserverProcess;
   readonly guard: ObserverProcess;
-  /**
-   * The link leads to the server, and open connections have ended, within 20 s. True when the observer has
-   * worked on all that it got. Never throws.
-   */
+  /** Ends within 20 s. True when the observer has worked on all that it got. Never throws. */
   stop(options?: { readonly graceMs?: number }): Promise<boolean>;
 }
 

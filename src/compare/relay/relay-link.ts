@@ -20,10 +20,7 @@ export function relayPaths(listen: string, primary: string): RelayPaths {
   return { listen, primary, relay: join(dirname(listen), `.${basename(listen)}.relay`) };
 }
 
-/**
- * Throws `invalid` when a socket that is dialled here leads back to the relay: over links, or because its
- * path is another name of the link's. Its calls would come in again for ever.
- */
+/** Throws `invalid` when a socket that is dialled here leads back to the relay, by whatever name. */
 export async function refuseLoop(flag: string, socket: string, { listen, relay }: RelayPaths): Promise<void> {
   const ours = await Promise.all([listen, relay].map(inRealDirectory));
   for await (const path of linksFrom(socket)) {
@@ -56,10 +53,7 @@ async function inRealDirectory(path: string): Promise<string> {
   return join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path));
 }
 
-/**
- * Throws `conflict` when something lies at `listen` that no relay of this server has made. To be called before
- * the relay's socket is bound, and by `pointAtRelay`.
- */
+/** Throws `conflict` when something lies at `listen` that no relay of this server has made. */
 export async function checkLink({ listen, relay, primary }: RelayPaths): Promise<"absent" | "ours"> {
   const found = await lstat(listen).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return undefined;

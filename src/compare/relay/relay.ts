@@ -63,10 +63,7 @@ export class Relay {
     this.#bound = await bindUnixSocket(this.#listener, this.options.path);
   }
 
-  /**
-   * Takes no new connection. Those that are open end within `graceMs`, by themselves or by force. Never
-   * throws.
-   */
+  /** Takes no new connection. Those that are open end within `graceMs`, by themselves or by force. Never throws. */
   async stop(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#listener.close(() => resolve()));
     await this.#bound?.unlink();

@@ -55,10 +55,7 @@ export class ReplayTarget {
     return { ...error, message: this.#ownIds(error.message) };
   }
 
-  /**
-   * The id of the recording's pod that a call is about; empty when it is about none, or about all. To be called
-   * for each call, in the order of their begin.
-   */
+  /** The id of the recording's pod that a call is about; empty when it is about none, or about all. */
   podOf({ rpc, request, response }: RecordedCall): string {
     if (rpc === "RunPodSandbox") return textAt(response, "pod_sandbox_id");
     if (rpc === "CreateContainer")

@@ -142,10 +142,7 @@ export class ShadowComparison {
     }
   }
 
-  /**
-   * The world may have moved between the answers of both: what differs a second time, when both are asked at
-   * once, is reported.
-   */
+  /** What differs a second time, when both are asked at once, is reported. */
   #confirm(rpc: UnaryRpc, request: object, subject: string, before: readonly Difference[]): void {
     const { report, settleMs = 1000 } = this.options;
     const counts = report.counts(rpc);

@@ -10,10 +10,7 @@ export interface MadeBy {
   readonly evidence: string;
 }
 
-/**
- * Labels of this program prove themselves: they name the sandbox. Else the checksum of the checkpoint says
- * the two others apart, else what only one of them sends.
- */
+/** Labels of this program name the sandbox. The checksum of the checkpoint tells the two others apart. */
 export function makerOf({ sandbox, containers, checkpoints, record }: PodFact): MadeBy {
   if (sandbox?.isMadeHere === true) return { maker: "this program", evidence: "label dockershim.label-keys" };
   const readable = checkpoints.find(({ flavour }) => flavour !== undefined);

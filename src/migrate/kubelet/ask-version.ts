@@ -5,10 +5,7 @@ import { open } from "node:fs/promises";
 const timeoutMs = 10_000;
 const answerLimitBytes = 64 * 1024;
 
-/**
- * Undefined for a program that is missing, fails, or is not a binary: a script may ignore the flag and start a
- * kubelet.
- */
+/** Undefined for a program that is missing, fails, or is a script, which may start a kubelet. */
 export async function askVersion(program: string): Promise<string | undefined> {
   if (!(await isBinary(program))) return undefined;
   return new Promise((resolve) => {

@@ -1,6 +1,4 @@
-/**
- * The kubelet's flag `--containerd`, which leads its cAdvisor to the names of containers. Pure.
- */
+/** The kubelet's flag `--containerd`, which leads its cAdvisor to the names of containers. Pure. */
 import { options } from "../../shim/config/options.js";
 import type { FlagFact, MigrationFacts } from "../facts/facts.js";
 import { lastFlag } from "./flags.js";

@@ -4,10 +4,7 @@ import { messageOf } from "../../lib/errors.js";
 import type { KubeletConfigFacts, KubeletSetting } from "../facts/facts.js";
 import type { NodeFiles } from "../files/node-files.js";
 
-/**
- * Undefined when there is no such file. Of several YAML documents the kubelet reads the first, even when the
- * others are broken.
- */
+/** Undefined when there is no such file. Of several YAML documents the kubelet reads the first. */
 export async function readConfig(files: NodeFiles, path: string): Promise<KubeletConfigFacts | undefined> {
   const reading = await files.read(path);
   if (reading.kind === "absent") return undefined;

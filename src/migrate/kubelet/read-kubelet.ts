@@ -23,10 +23,7 @@ export async function readService(files: NodeFiles, name: string): Promise<Servi
   return { unit, command: { ...command, problems }, flags: [...settings.flags, ...flags] };
 }
 
-/**
- * `givenVersion` is what the operator says; `askProgram` runs the kubelet's program with `--version` and
- * answers undefined where that is not possible.
- */
+/** `givenVersion`: of the operator; `askProgram` runs the kubelet's program with `--version`. */
 export async function readKubelet(
   files: NodeFiles,
   givenVersion: string | undefined,

@@ -139,10 +139,7 @@ export interface UnitDifference {
   readonly place: string | undefined;
 }
 
-/**
- * Where the unit of this program would make other pods than the runtime of now. Flags that only this program has, and
- * other spellings and defaults of one value, are no difference.
- */
+/** Where the unit of this program would make other pods than the runtime of now. */
 export function unitDifferences(facts: MigrationFacts, from: string): readonly UnitDifference[] {
   const { dockershim, criDocker } = facts.services;
   if (dockershim?.unit.isMasked !== false || runsThisProgram(criDocker?.command)) return [];

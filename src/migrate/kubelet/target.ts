@@ -4,9 +4,7 @@ import type { CriServer, FlagFact, KubeletSetting, MigrationFacts, ServiceFacts 
 import type { LoadedUnit } from "../systemd/load-unit.js";
 import { lastFlag } from "./flags.js";
 
-/**
- * `dockershim` is this program. `dockershim-in-tree` is the dockershim inside kubelets until 1.23.
- */
+/** `dockershim` is this program. `dockershim-in-tree` is the dockershim inside kubelets until 1.23. */
 export const targets = ["dockershim", "dockershim-in-tree", "cri-dockerd", "containerd", "cri-o"] as const;
 export type Target = (typeof targets)[number];
 

@@ -1,7 +1,4 @@
-/**
- * Which program listens on a unix socket, from /proc alone. A connection would answer it, too, but systemd starts the
- * service of a socket that it holds for the first client.
- */
+/** Which program listens on a unix socket, from /proc alone: a connection could start a service. */
 import { dirname } from "node:path/posix";
 import type { NodeFiles } from "../files/node-files.js";
 import { flagsOf, lastFlag } from "../kubelet/flags.js";
@@ -27,10 +24,7 @@ export async function listenerOf(files: NodeFiles, path: string): Promise<Listen
   return holders.length > 0 ? "systemd" : "unknown";
 }
 
-/**
- * The service whose process listens there; empty: a process in no service, or more than one may. Undefined where /proc
- * does not tell, or systemd alone holds the socket.
- */
+/** The service of the process; empty: none, or several. Undefined where /proc does not tell. */
 export async function listeningUnit(files: NodeFiles, path: string): Promise<string | undefined> {
   const units = new Set<string>();
   for (const { process, isSystemd } of await holdersOf(files, path, await listeningSockets(files, path)))

@@ -91,10 +91,7 @@ export interface PodRecordFact {
   readonly path: string;
 }
 
-/**
- * Records of this program by sandbox, from `pods/` of its state directory, and those containers of `containers/`
- * that have limits beyond what kubelets send for every container.
- */
+/** Records of this program by sandbox, and those containers that have limits beyond what kubelets send. */
 export async function readRecords(
   files: NodeFiles,
   stateDirectory: string,

@@ -1,9 +1,6 @@
 /** Edits of flags in unit files and environment files that keep everything else, byte for byte. Pure. */
 
-/**
- * The physical lines of the assignment that begins at `line` (from 1), continued lines included. A comment
- * between them ends nothing.
- */
+/** The physical lines of the assignment that begins at `line` (from 1), with continued ones and comments. */
 function rangeOf(lines: readonly string[], line: number): { readonly start: number; readonly end: number } {
   const start = line - 1;
   let end = start;
@@ -27,10 +24,7 @@ export function editAssignment(
   return [...lines.slice(0, start), edited, ...lines.slice(end + 1)].join("\n");
 }
 
-/**
- * Replaces the words `raw` by `replacement`, or removes them with the blank beside them. Undefined unless
- * they stand there exactly once.
- */
+/** Replaces or removes the words `raw`. Undefined unless they stand there exactly once. */
 export function replaceWords(
   assignment: string,
   raw: readonly string[],

@@ -1,7 +1,4 @@
-/**
- * Sets one scalar of a YAML mapping and keeps every other byte: comments, order and quotes. Of several documents
- * the first is edited: the kubelet reads no other.
- */
+/** Sets one scalar of the first document of a YAML file and keeps every other byte. */
 
 /** Undefined when the text is not one mapping, or when the result would say something else as well. */
 export async function setYamlValue(text: string, key: string, value: string): Promise<string | undefined> {

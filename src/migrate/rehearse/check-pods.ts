@@ -58,10 +58,7 @@ export async function checkAnswers(
   return { problems, statuses };
 }
 
-/**
- * What dockershim and cri-dockerd would not list: both need names of six or seven fields, and read pod and
- * attempt from them.
- */
+/** What dockershim and cri-dockerd would not list: they read pod and attempt from names of six or seven fields. */
 export async function checkByLegacyRules(
   ids: readonly string[],
   engine: ContainerCalls,

@@ -68,10 +68,7 @@ interface Pod extends Known {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/**
- * `version`: the recorded server's answer to Version. Throws `exhausted` for more pods than a node has, and
- * what reading the calls throws.
- */
+/** `version`: the recorded server's answer to Version. Throws `exhausted` for more pods than a node has. */
 export async function readRecordedPods(
   calls: AsyncIterable<RecordedCall>,
   version: object = {},

@@ -1,7 +1,4 @@
-/**
- * The rehearsal of a node on a scratch host: the recorded pods are made as the node's runtime made them, this
- * program takes them over, makes one of everything new, and gives them back.
- */
+/** The rehearsal on a scratch host: recorded pods are made, taken over by this program, and given back. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CriConnection, connectToServer } from "../../client/cri-connection.js";
@@ -217,10 +214,7 @@ interface Returned {
   readonly made: NewResult;
 }
 
-/**
- * Whether a real cri-dockerd, where one is given, lists the pods as ready, says the same of them as this
- * program, and can remove them.
- */
+/** Whether a real cri-dockerd lists the pods as ready, says the same of them, and can remove them. */
 async function askOther(
   parts: RehearsalParts,
   { pods, byOther, made }: Returned,

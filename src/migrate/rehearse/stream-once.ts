@@ -5,10 +5,7 @@ import { ShimError } from "../../lib/errors.js";
 
 const largestAnswerBytes = 64 * 1024;
 
-/**
- * Returns when the frames of the WebSocket have `wanted`; throws when the session ends without it. `url`: the
- * answer to Exec or PortForward.
- */
+/** Returns when the frames of the WebSocket have `wanted`; throws when the session ends without it. */
 export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = {

@@ -127,10 +127,7 @@ function quotedLines(text: string): ReturnType<typeof logicalLines> {
   return lines;
 }
 
-/**
- * `*`, `?` and `[…]` within one component, as glob(7). Paths that exist, sorted. A path without wildcards is answered as it
- * is, there or not.
- */
+/** Paths that exist, sorted, as of glob(7). A path without wildcards is answered as it is. */
 async function matchingPaths(files: NodeFiles, pattern: string): Promise<readonly string[]> {
   if (!/[*?[]/.test(pattern)) return [pattern];
   let paths: readonly string[] = ["/"];

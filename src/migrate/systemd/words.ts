@@ -62,10 +62,7 @@ export interface PlacedWord {
   readonly line: number;
 }
 
-/**
- * The words after variables: `$NAME` as a word of its own becomes the words of its value, `${NAME}` and
- * `$NAME` within a word its value. A variable without a value is empty.
- */
+/** `$NAME` as a word becomes the words of its value, `${NAME}` and `$NAME` within a word its value. */
 export function expandWords(
   words: readonly Word[],
   place: { readonly file: string; readonly line: number },

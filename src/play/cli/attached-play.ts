@@ -1,7 +1,4 @@
-/**
- * What an attached play agrees on with the supervisor: the supervisor leaves its pods alone while the process
- * lives, and has them again afterwards, also when the process was killed.
- */
+/** The supervisor leaves the pods of an attached play alone while its process lives. */
 import { ShimError } from "../../lib/errors.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import { type HeldClaim, holdClaim } from "../store/play-claims.js";

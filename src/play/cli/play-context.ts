@@ -49,9 +49,7 @@ export interface PlayIo {
   readonly stderr: Screen;
   /** Read when the command reads it: Node.js opens it then, and a play of files needs none. */
   readonly stdin?: AsyncIterable<string | Uint8Array>;
-  /**
-   * Ends the command. Before all pods run, play removes what it made; afterwards it keeps the pods.
-   */
+  /** Ends the command. Before all pods run, play removes what it made; afterwards it keeps the pods. */
   readonly signal: AbortSignal;
   /** See ProcessIo. */
   readonly commandNames?: (text: string) => string;

@@ -1,7 +1,4 @@
-/**
- * What a CronJob does next: a pure decision from its schedule, its jobs and the clock. The rules are those of
- * Kubernetes' cron job controller.
- */
+/** What a CronJob does next. The rules are those of Kubernetes' cron job controller. Pure. */
 import type { CronJob, Job } from "../manifests/workloads.js";
 import { type CronSchedule, lastDue } from "../manifests/cron-schedule.js";
 

@@ -28,10 +28,7 @@ export interface JobRunnerDeps extends JobEnvironment {
   readonly wake: () => void;
   /** Makes a pod. */
   readonly apply: (manifest: Manifest, signal: AbortSignal) => Promise<void>;
-  /**
-   * What play keeps of a pod that an earlier play has made. Then that pod goes on as it is, although the job has
-   * another template now.
-   */
+  /** What play keeps of a pod of an earlier play, which goes on as it is, whatever the template is now. */
   readonly kept?: (uid: string) => Promise<Manifest | undefined>;
 }
 

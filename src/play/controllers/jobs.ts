@@ -1,7 +1,4 @@
-/**
- * What a Job does next: a pure decision from the job, its pods and the clock. The rules and numbers are those
- * of Kubernetes' job controller.
- */
+/** What a Job does next. The rules and numbers are those of Kubernetes' job controller. Pure. */
 import type { FailureAction } from "../manifests/failure-rule.js";
 import type { Job } from "../manifests/workloads.js";
 

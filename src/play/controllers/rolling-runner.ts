@@ -16,10 +16,7 @@ export interface RollingRunnerDeps extends Omit<JobEnvironment, "client"> {
 
 const brokenMs = 30_000;
 
-/**
- * A pod that is not ready for so long does not count as one that is about to be. A play that has just taken it has no
- * results of its probes.
- */
+/** A pod that is not ready for so long does not count as one that is about to be. */
 function brokenAfterMs({ pod: { spec } }: Manifest): number {
   const probes = [...spec.containers, ...(spec.initContainers ?? [])].flatMap(
     ({ readinessProbe }) => readinessProbe ?? [],

@@ -1,6 +1,4 @@
-/**
- * The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`).
- */
+/** The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`). */
 import { type CallOptions, connectCri, type CriConnection } from "../../client/cri-connection.js";
 import { ShimError, isKind } from "../../lib/errors.js";
 import { CgroupDriver } from "../../domain/cri.js";

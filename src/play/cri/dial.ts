@@ -56,10 +56,7 @@ export function addressText({ host, port }: Address): string {
 /** `dockershim forward` has a second socket of this name beside that of the CRI: for streams' servers. */
 export const streamsSocketSuffix = ".streams";
 
-/**
- * The servers of streams that a CRI server on the socket `endpoint` names: from this host; or, when that socket is one of
- * `dockershim forward`, from the container that it leads to.
- */
+/** From this host; for a socket of `dockershim forward`, from the container that it leads to. */
 export function dialStreamsOf(endpoint: string): Dial {
   const path = endpoint.replace(/^unix:\/\//, "") + streamsSocketSuffix;
   return async (address, signal) => {

@@ -42,10 +42,7 @@ export interface Deleted {
   readonly kept: readonly string[];
 }
 
-/**
- * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. Answers
- * what was there.
- */
+/** Deletes what play made under namespace and name, whatever its uid. Can be repeated. */
 export async function deletePod(
   key: PodKey,
   deps: PodAccess & PodEvents,
@@ -77,10 +74,7 @@ export async function deletePod(
   return { own: own.length, foreign, hadFiles, kept };
 }
 
-/**
- * The container of a sandbox may have been removed by another program, such as `docker system prune`. The server then
- * lists the sandbox by its name alone until it is removed.
- */
+/** The server lists a sandbox whose container another program has removed by its name alone. */
 async function removeLostSandboxes(
   { namespace, name }: PodKey,
   { client }: PodAccess,

@@ -10,9 +10,7 @@ import type { VolumeImages } from "../pod-config/volumes.js";
 
 export type PullPolicy = "Always" | "IfNotPresent" | "Never";
 
-/**
- * Kubernetes' default: Always for `latest`, said or implied, and IfNotPresent for any other tag or a digest.
- */
+/** Kubernetes' default: Always for `latest`, said or implied, and IfNotPresent for any other tag or a digest. */
 export function pullPolicy({
   image,
   imagePullPolicy,

@@ -37,10 +37,7 @@ export class Kubelet implements AsyncDisposable {
     return { [Symbol.dispose]: () => this.#listeners.delete(listener) };
   }
 
-  /**
-   * Takes charge of a pod, or changes one that it has. See `PodWorker.applied`. With `failFast`, an error
-   * before the pod was applied ends its loop; else it is tried again, as by a kubelet.
-   */
+  /** Takes a pod, or changes one. With `failFast`, an error before it was applied ends its loop. */
   apply(manifest: Manifest, options: { readonly failFast: boolean }): PodWorker {
     if (this.#stop.signal.aborted) throw new ShimError("internal", "the kubelet has ended");
     this.#watching ??= this.#watch();

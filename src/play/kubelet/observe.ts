@@ -29,10 +29,7 @@ export interface ObserveDeps {
   readonly directories: Directories;
 }
 
-/**
- * All sandboxes under the pod's namespace and name, by any program, and their containers. `listed`: all sandboxes of the
- * server, for callers that observe many pods.
- */
+/** Sandboxes under the pod's name, by any program, and their containers. `listed`: all of the server. */
 export async function observePod(
   deps: ObserveDeps,
   key: Pick<PodKey, "namespace" | "name">,

@@ -1,7 +1,4 @@
-/**
- * Whether the present manifest of a pod was applied: what the caller of the pod's loop waits for. Errors of the
- * first application are the user's to repair.
- */
+/** Whether the present manifest of a pod was applied: what the caller of the pod's loop waits for. */
 import { posix } from "node:path";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import type { HostFiles } from "../node/files.js";
@@ -29,10 +26,7 @@ export interface ApplicationInput {
 /** Reasons of failures of the container's programs; it is restarted. */
 const ownFailures: ReadonlySet<string> = new Set(["CrashLoopBackOff", "PostStartHookError"]);
 
-/**
- * `done`: each container was started once, or fails by itself and is restarted. Throws the error of a
- * container that cannot be started, or of an init container that has failed for good.
- */
+/** `done`: each container was started once, or is restarted. Throws what cannot be started, or has failed. */
 async function applicationState(
   { manifest, observed, status, failures }: ApplicationInput,
   deps: { readonly files: Pick<HostFiles, "readTail">; readonly directories: Directories },

@@ -58,10 +58,7 @@ export class PodOwner {
     return this.#isMarked;
   }
 
-  /**
-   * Resolves when no other play starts something of the pod any more; `onWait` gets the process that is
-   * waited for. Answers whether another play had the pod, so that it must be observed again.
-   */
+  /** Resolves when no other play starts something of the pod; `onWait` gets its process. True: observe again. */
   async mark(
     key: Pick<PodKey, "uid">,
     onWait: (process: string) => void,
@@ -128,10 +125,7 @@ export class PodOwner {
     this.#isMarked = false;
   }
 
-  /**
-   * What has become of a pod that this play has marked: the mark of another play, or none, which is how a
-   * removal begins.
-   */
+  /** What has become of a pod that this play has marked: the mark of another play, or none. */
   async loss(key: Pick<PodKey, "uid">): Promise<PodLoss | undefined> {
     const { files, directories, playId } = this.deps;
     if (!this.#isMarked) return undefined;

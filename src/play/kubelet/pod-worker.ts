@@ -84,10 +84,7 @@ export class PodWorker {
     return this.#deletedAt;
   }
 
-  /**
-   * Resolves when all containers of the present manifest were started, or fail by themselves. Rejects with
-   * the first error before that; with `failFast` the loop has then ended.
-   */
+  /** Resolves when all containers were started, or fail by themselves. Rejects with the first error before. */
   get applied(): Promise<void> {
     return this.#application.outcome;
   }

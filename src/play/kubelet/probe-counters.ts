@@ -1,7 +1,4 @@
-/**
- * One probe of one container, as the kubelet's probe worker counts it: when it probes, and what its outcomes
- * add up to. Pure but for what it remembers.
- */
+/** One probe of one container, as the kubelet's probe worker counts it. Pure but for what it remembers. */
 import type { Probe } from "../manifests/pod-schema.js";
 import type { ProbeOutcome } from "../probes/handlers.js";
 import type { ProbeKind, ProbeResult } from "../pod-rules/probe-results.js";

@@ -86,10 +86,7 @@ export async function startContainer(input: StartInput, deps: PodDeps, signal: A
   await postStart(id, input, deps, signal);
 }
 
-/**
- * A container whose start the process before has asked for and not seen. A second one would run beside it, and
- * a server starts no container twice.
- */
+/** A container whose start the process before has asked for: a second one would run beside it. */
 function unfinished({ start, sandbox, observed }: StartInput): ObservedContainer | undefined {
   const newest = newestContainer(observed, start.container.name);
   const isWanted = newest?.sandboxId === sandbox.id && newest.hash === containerHash(start.container);

@@ -29,15 +29,9 @@ export interface SyncInput {
   readonly actions: PodActions;
   readonly crashes: BackOff;
   readonly pulls: BackOff;
-  /**
-   * See `PodOwner.starting`. Throws when another play has the pod meanwhile: a turn of several containers and
-   * pulls takes long.
-   */
+  /** See `PodOwner.starting`. Throws when another play has the pod meanwhile. */
   readonly starting: <T>(work: (isUnfinished: boolean) => Promise<T>) => Promise<T>;
-  /**
-   * Filled, also before an error: by the name of each container, why its start has failed; undefined when it has
-   * succeeded.
-   */
+  /** Filled, also before an error: by container, why its start has failed; undefined when it succeeded. */
   readonly starts: Map<string, Waiting | undefined>;
 }
 
@@ -193,10 +187,7 @@ async function remove(
   }
 }
 
-/**
- * Containers that have ended, or were made and could not be started, but the newest of each name: the kubelet
- * keeps one.
- */
+/** Containers that have ended, or could not be started, but the newest of each name: the kubelet keeps one. */
 function obsoleteContainers({ containers }: ObservedPod): readonly ObservedContainer[] {
   const seen = new Set<string>();
   return containers.filter(({ name, state }) => {

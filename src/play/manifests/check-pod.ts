@@ -1,7 +1,4 @@
-/**
- * Checks fields of a Pod against each other, by the rules of Kubernetes' own validation. The readers of the
- * schemas have checked each field alone.
- */
+/** Checks fields of a Pod against each other, by the rules of Kubernetes' own validation. */
 import {
   type Report,
   checkContainer,

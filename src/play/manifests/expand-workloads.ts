@@ -220,10 +220,7 @@ interface MadePod {
   readonly manifest: Manifest;
 }
 
-/**
- * The pods that one host has ports for. Pods of one workload that want the same port would be pending on a
- * single node: they are not made. For two workloads it is an error.
- */
+/** The pods that one host has ports for. For a port of two workloads it is an error. */
 function withoutPortConflicts(
   pods: readonly MadePod[],
   report: (item: Item<unknown>, problems: readonly Problem[]) => void,

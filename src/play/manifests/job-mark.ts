@@ -1,7 +1,4 @@
-/**
- * What the pods of a Job say of the Job that has made them. In a cluster it keeps its template and most of its
- * numbers as long as it exists; play keeps no Job but its pods. Pure.
- */
+/** What the pods of a Job say of the Job that has made them: play keeps no Job but its pods. Pure. */
 import { isDeepStrictEqual } from "node:util";
 import { hashOf } from "./hash-of.js";
 import { notNegative } from "./readers.js";

@@ -99,10 +99,7 @@ const readGroups: ReadonlySet<string> = new Set(Object.values(readVersions).map(
 
 const groups: ReadonlySet<string> = new Set(ofKubernetes.flatMap(([names]) => names.split(" ")));
 
-/**
- * For any kind and version but those of `readVersions`. What is of no group of Kubernetes is passed over, and so is
- * what a newer one may have; what looks like a slip of the keyboard is refused.
- */
+/** For other kinds and versions: passed over, and refused where it looks like a slip of the keyboard. */
 export function verdictOf(apiVersion: string, kind: string): Verdict {
   const named = JSON.stringify(`${apiVersion} ${kind}`);
   const [, group = "", version] = /^(?:([a-z0-9.-]+)\/)?([a-z][a-z0-9-]*)$/.exec(apiVersion) ?? [];

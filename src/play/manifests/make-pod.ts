@@ -100,10 +100,7 @@ export function keyOf(metadata: {
   return { name, namespace, uid: metadata.uid ?? derivedUid(namespace, name) };
 }
 
-/**
- * The uid of a pod whose manifest has none: a UUID of version 8. It depends only on the pod's name, so that a
- * second `play`, and `play --down` after a change of the manifest, find the pod.
- */
+/** A UUID of version 8, by the pod's name alone, so that a second `play` and `play --down` find it. */
 export function derivedUid(namespace: string, name: string): string {
   const digest = createHash("sha256").update(`dockershim play\0${namespace}\0${name}`).digest("hex");
   const variant = ((Number.parseInt(digest.slice(16, 17), 16) & 0x3) | 0x8).toString(16);

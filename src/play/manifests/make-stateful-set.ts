@@ -7,10 +7,7 @@ import type { ReadTemplate, StatefulSet } from "./workload-schema.js";
 import { statefulSetUpdate } from "./update-strategy.js";
 import type { Claim, PodTemplate } from "./workloads.js";
 
-/**
- * Each pod has a claim of its own for each claim template, `CLAIM-POD`, as the volume of the template's name.
- * With OrderedReady (the default) a pod waits for the one before.
- */
+/** Each pod has a claim `CLAIM-POD` for each template. With OrderedReady it waits for the one before. */
 export function statefulPods(
   item: Item<StatefulSet>,
   count: number,

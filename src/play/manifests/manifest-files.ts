@@ -17,10 +17,7 @@ const maximumBytes = 64 * 1024 * 1024;
 
 const kustomizations = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/**
- * The files that `names` stand for, in their order. Of a directory, all files `*.yaml`, `*.yml` and `*.json`,
- * by name, as kubectl reads them. `-` is standard input.
- */
+/** The files that `names` stand for, in their order, as kubectl reads them. `-` is standard input. */
 export async function readManifestFiles(
   names: readonly string[],
   options: FileOptions,

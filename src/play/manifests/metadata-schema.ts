@@ -5,9 +5,7 @@ import { type Reader, isObject, join, malformed, mandatory, object, passedOver, 
 
 export const labels = byQualifiedKey(string(labelValue));
 
-/**
- * Annotations that confine a pod in older Kubernetes releases. Ignoring them would weaken its confinement.
- */
+/** Annotations that confine a pod in older Kubernetes releases. Ignoring them would weaken its confinement. */
 const actingAnnotation =
   /^(container\.apparmor\.security\.beta\.kubernetes\.io|container\.seccomp\.security\.alpha\.kubernetes\.io|seccomp\.security\.alpha\.kubernetes\.io)\//;
 
@@ -81,10 +79,7 @@ export const claimMetadata = object({
   ...serverFields,
 });
 
-/**
- * The document with a name that is derived from generateName, when it has no name of its own. The name is
- * always the same, so that a second play and `--down` find the object.
- */
+/** With a name that is derived from generateName, always the same, so that a second play finds the object. */
 export function withGeneratedName(value: unknown): unknown {
   if (!isObject(value) || !isObject(value["metadata"])) return value;
   const { metadata } = value;

@@ -3,10 +3,7 @@ import type { Notice } from "./workloads.js";
 
 const shownObjects = 3;
 
-/**
- * One line for each reason: `passed over in Deployment web: spec.template.spec.tolerations: has no meaning on a
- * single node`. Names of many objects are counted.
- */
+/** One line for each reason; names of many objects are counted. */
 export function summarizeNotices(notices: readonly Notice[]): readonly string[] {
   const reasons = [...new Set(notices.map(({ reason }) => reason))];
   return reasons.map((reason) => {

@@ -1,7 +1,4 @@
-/**
- * Every field of a Pod: those that `play` honours, and for all others the reason why they are passed over or
- * refused. A field that is not here is not a field of Kubernetes.
- */
+/** Every field of a Pod, and why others than those that `play` honours are passed over or refused. */
 import type { lifecycleHandler, probe } from "./container-schema.js";
 import {
   appArmorProfile,

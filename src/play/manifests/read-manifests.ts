@@ -22,10 +22,7 @@ export interface ReadOptions {
   readonly strict?: boolean;
 }
 
-/**
- * What `files` ask for, in order. Throws one ShimError for all fields that are malformed or not honoured, and
- * for all objects that are missing.
- */
+/** What `files` ask for, in order. Throws one ShimError for all that is wrong or missing. */
 export async function readWorkloads(
   files: readonly ManifestFile[],
   options: ReadOptions = {},

@@ -8,10 +8,7 @@ export interface Problem {
   /** `spec.containers[0].livenessProbe`; empty for the document itself. */
   readonly path: string;
   readonly reason: string;
-  /**
-   * `notHonoured`: valid, but not implemented here. `malformed`: invalid. `passedOver`: valid, and without
-   * meaning here; an error only with --strict.
-   */
+  /** `notHonoured`: valid, but not implemented. `malformed`: invalid. `passedOver`: without meaning here. */
   readonly kind: "notHonoured" | "malformed" | "passedOver";
 }
 
@@ -146,10 +143,7 @@ export function boolean(): Reader<boolean> {
   };
 }
 
-/**
- * One of `honoured`. Values in `known` are valid in Kubernetes but not honoured here, for the given reason.
- * All other values are malformed.
- */
+/** One of `honoured`. Values in `known` are not honoured here, for the given reason. All others are malformed. */
 export function oneOf<const T extends string>(
   honoured: readonly T[],
   known: Readonly<Record<string, string>> = {},
@@ -171,9 +165,7 @@ export function oneOf<const T extends string>(
   });
 }
 
-/**
- * A field with one value that has no effect (`false`, an empty mapping). All other values are not honoured.
- */
+/** A field with one value that has no effect (`false`, an empty mapping). All other values are not honoured. */
 export function onlyIf(harmless: (value: unknown) => boolean, reason: string): Reader<never> {
   return (value, path, problems) => {
     if (!harmless(value)) problems.push({ path, reason, kind: "notHonoured" });

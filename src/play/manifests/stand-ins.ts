@@ -12,10 +12,7 @@ export const rootCertificatesData: ObjectData = {
 /** The end of the year 2099. Programs that look at the times of a token want them to be in the future. */
 const expiry = 4_102_444_799;
 
-/**
- * A token with the claims and the form of a cluster's, which nothing has signed: where a signature would be, it
- * says so. It depends on the pod alone.
- */
+/** A token with the claims and the form of a cluster's, which nothing has signed, and which says so. */
 export function standInToken({ pod, key }: Pick<Manifest, "pod" | "key">, audience: string): string {
   const { namespace, name, uid } = key;
   const account = serviceAccountOf(pod);

@@ -19,10 +19,7 @@ export async function checkWatched(names: readonly string[]): Promise<void> {
   }
 }
 
-/**
- * The name of a file that had a text before, and has none now: a program has begun to write it. Its pods must
- * not be removed meanwhile.
- */
+/** The name of a file that had a text before, and has none now: a program has begun to write it. */
 export function emptiedFile(
   before: readonly ManifestFile[],
   now: readonly ManifestFile[],

@@ -4,10 +4,7 @@ import type { Manifest, Owner, PodKey, PodObjects } from "./manifest.js";
 import type { Pod } from "./pod-schema.js";
 
 export interface Workloads {
-  /**
-   * The pods that exist from the beginning, in the order of the files: Pods, and those of Deployments,
-   * ReplicaSets, ReplicationControllers, StatefulSets and DaemonSets.
-   */
+  /** The pods that exist from the beginning, in the order of the files: all but those of Jobs. */
   readonly pods: readonly Manifest[];
   /** Make pods until they are complete: see controllers/jobs.ts. Also CronJobs that run once. */
   readonly jobs: readonly Job[];
@@ -54,10 +51,7 @@ export interface PodTemplate extends Place {
 export interface Job extends Place, ObjectKey {
   /** Number of pods that may run at the same time. */
   readonly parallelism: number;
-  /**
-   * Number of pods that must succeed. Undefined: a queue of work, complete when one pod has succeeded and all
-   * have ended.
-   */
+  /** Number of pods that must succeed. Undefined: complete when one has succeeded and all have ended. */
   readonly completions: number | undefined;
   /** Each pod works on one index below `completions`. */
   readonly isIndexed: boolean;

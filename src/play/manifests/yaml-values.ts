@@ -1,7 +1,4 @@
-/**
- * Nodes of YAML → values, as kubectl reads them: by the rules of go-yaml (version 2), which has the words of
- * YAML 1.1, and then as JSON. The table of cases is in the tests.
- */
+/** Nodes of YAML → values, as kubectl reads them: by the rules of go-yaml (version 2), then as JSON. */
 import { ShimError } from "../../lib/errors.js";
 import type * as YamlModule from "../../lib/yaml.js";
 import { define, join } from "./schema.js";

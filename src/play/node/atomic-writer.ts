@@ -21,10 +21,7 @@ type ObjectVolume = Pick<
 const dataLink = "..data";
 const newDataLink = "..data_tmp";
 
-/**
- * Leaves a volume as it is when it has these files already; its directory must exist. Makes directories for mounts
- * below it; links that leave it are not followed.
- */
+/** Leaves a volume that has these files already. Makes directories for mounts below it, and follows no links out. */
 export async function writeObjectFiles(volume: ObjectVolume, calls: FileCalls): Promise<void> {
   const { path: directory, files, group, mountPoints } = volume;
   const wanted = new Map([...files].map(([path, file]) => [path, { ...file, mode: modeOf(file, group) }]));

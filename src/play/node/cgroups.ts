@@ -86,10 +86,7 @@ export async function makeCgroup(cgroup: PodCgroup, host = thisHost): Promise<vo
   }
 }
 
-/**
- * Removes the cgroup of a pod, whatever driver it was made for, in all hierarchies. Throws `precondition`
- * when a process is in it.
- */
+/** Removes the cgroup of a pod in all hierarchies. Throws `precondition` when a process is in it. */
 export async function removeCgroup(id: string, host = thisHost): Promise<void> {
   const roots = await allMounts(host);
   for (const driver of ["cgroupfs", "systemd"] as const) {

@@ -116,10 +116,7 @@ export const hostFileCalls: FileCalls = {
   unmount,
 };
 
-/**
- * The calls of this host, for an engine with `userns-remap`: what is made belongs to root as containers see it, and groups
- * are those of containers.
- */
+/** For an engine with `userns-remap`: what is made belongs to root as containers see it. */
 export function remappedFileCalls(root: Owner): FileCalls {
   const { uid, gid } = root;
   const calls = hostFileCalls;

@@ -8,15 +8,9 @@ import type { VolumePreparation } from "../pod-config/volumes.js";
 
 /** All paths are absolute, on the engine's host, and play's own, but for hostPath volumes. */
 export interface MountedFiles {
-  /**
-   * Makes its parents, too, which only root may enter. An existing file keeps its inode, which may be
-   * mounted.
-   */
+  /** Makes its parents, too, which only root may enter. An existing file keeps its inode, which may be mounted. */
   writeFile(path: string, text: string, mode: number): Promise<void>;
-  /**
-   * Gives an existing file another text; its inode stays, and its readers never find it empty. Makes no file:
-   * answers false when there is none.
-   */
+  /** Gives an existing file another text; its inode stays. Answers false when there is none. */
   rewriteFile(path: string, text: string): Promise<boolean>;
   /**
    * The text of a file of a volume that containers can write to. Links may stay within the volume. Throws `notFound`
@@ -151,10 +145,7 @@ export async function removeMountedTree(path: string, calls: FileCalls): Promise
   await calls.removeTree(path);
 }
 
-/**
- * Removes a file or an empty directory, below which nothing can be mounted. Answers false when it is neither, or when
- * something is mounted on it.
- */
+/** Removes a file or an empty directory. False when it is neither, or something is mounted on it. */
 async function removeSingle(
   path: string,
   { kind }: Pick<FileStats, "kind">,

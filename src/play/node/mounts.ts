@@ -10,10 +10,7 @@ export async function mountMemory(path: string, sizeBytes: bigint): Promise<void
   await run("mount", ["-t", "tmpfs", "-o", `size=${sizeBytes}`, "tmpfs", path]);
 }
 
-/**
- * Mounts what `descriptor` has open at `target`. No name is looked up on the way, so that no process can replace
- * it: /proc/self/fd/3 leads the kernel to the open file itself.
- */
+/** Mounts what `descriptor` has open at `target`: /proc/self/fd/3, so that no process can replace it. */
 export async function bindDescriptor(descriptor: number, target: string): Promise<void> {
   await run("mount", ["--no-canonicalize", "--bind", "/proc/self/fd/3", target], descriptor);
 }
@@ -57,10 +54,7 @@ function unescapeMountPath(path: string): string {
 const timeoutMs = 30_000;
 const outputLimit = 64 * 1024;
 
-/**
- * Answers the output. `descriptor` becomes number 3 of the program, `input` its standard input. Throws
- * `unknown` with its own message.
- */
+/** Answers the output. `descriptor` becomes number 3 of the program, `input` its standard input. */
 export async function run(
   program: string,
   words: readonly string[],

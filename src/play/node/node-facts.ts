@@ -51,10 +51,7 @@ export async function renewNodeFacts(facts: NodeFacts, stateDirectory: string): 
   Object.assign(facts, await readNodeFacts(stateDirectory, facts.podCgroups));
 }
 
-/**
- * The facts of a remote engine, as far as it reports them. What this host has in /etc/hosts and resolv.conf
- * is not its: pods get the engine's own DNS settings.
- */
+/** The facts of a remote engine, as far as it reports them. Pods get its own DNS settings. */
 export function engineNodeFacts(
   { cpus: cpuCount, totalMemory, cgroupVersion, hostName, security }: EngineFacts,
   { storageBytes, host }: { readonly storageBytes: bigint; readonly host: string },
@@ -135,9 +132,7 @@ async function readStorage(directory: string): Promise<bigint> {
   }
 }
 
-/**
- * The node's resolv.conf. If that only has the stub of systemd-resolved, the file with its upstream servers.
- */
+/** The node's resolv.conf. If that only has the stub of systemd-resolved, the file with its upstream servers. */
 async function readDns(): Promise<DnsConfig> {
   const own = parseResolvConf(await readOrEmpty("/etc/resolv.conf"));
   if (!isLoopbackOnly(own)) return own;

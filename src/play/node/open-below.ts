@@ -1,7 +1,4 @@
-/**
- * Opens paths below a directory that tenants may write to. Each part is opened from its open parent, and
- * links are not followed, so that a container that replaces a part gains nothing.
- */
+/** Opens paths below a directory of tenants: each part from its open parent, and no links are followed. */
 import type { Stats } from "node:fs";
 import { constants } from "node:fs";
 import { type FileHandle, chmod, chown, lstat, mkdir, open, readdir, realpath } from "node:fs/promises";

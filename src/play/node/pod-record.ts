@@ -81,10 +81,7 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
   return text === undefined ? undefined : parseRecord(text, path, uid).manifest;
 }
 
-/**
- * Whether the files of a pod without sandboxes are left of one of this CRI server: those of another server's pod may be
- * in use. A damaged record, and one of an earlier version, do not say it.
- */
+/** Whether files without sandboxes are of a pod of this CRI server. A damaged record does not say it. */
 export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<boolean> {
   const { sharedBy } = placeOf(deps.directories, { uid });
   if (sharedBy === undefined) return true;

@@ -23,10 +23,7 @@ export async function podCgroupsOf(
   return { driver };
 }
 
-/**
- * Makes the pod's cgroup, or brings its limits up to date. Where there can be none, answers what that means
- * for a pod with limits of its own; other pods lose nothing that their manifest says.
- */
+/** Makes the pod's cgroup, or renews its limits. Where there can be none, answers what that means. */
 export async function prepareCgroup(
   { key, pod }: Pick<Manifest, "key" | "pod">,
   {

@@ -19,10 +19,7 @@ export interface FoundPod extends ObjectKey {
 
 type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
 
-/**
- * Rejects with `notFound`, naming what may have been meant. Of a workload it is the first of the pods that are ready;
- * `report` gets a line that says which one, as of kubectl.
- */
+/** Rejects with `notFound`. Of a workload the first pod that is ready; `report` gets a line that says so. */
 export async function findPod(
   client: Reads,
   name: PodName,
@@ -140,10 +137,7 @@ export function newestAttempts({ containers }: Pick<FoundPod, "containers">): re
   return [...newest.values()];
 }
 
-/**
- * Those that are not init containers, as far as the CRI shows: a container that ended with 0 before another one
- * was created has done the work of an init container.
- */
+/** Without init containers: those that ended with 0 before another one was created. */
 export function mainContainers(pod: Pick<FoundPod, "containers">): readonly ContainerStatus[] {
   const all = newestAttempts(pod);
   const main = all.filter(

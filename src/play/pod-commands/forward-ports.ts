@@ -28,10 +28,7 @@ export interface ForwardDeps {
   readonly report: (line: string) => void;
 }
 
-/**
- * Listens on each address until `signal` aborts. A connection that fails is reported and ends alone. Rejects,
- * with nothing left open, when a port cannot be listened on.
- */
+/** Until `signal` aborts. Rejects, with nothing left open, when a port cannot be listened on. */
 export async function forwardPorts(
   pairs: readonly PortPair[],
   addresses: readonly string[],

@@ -53,10 +53,7 @@ export function kindHint(word: string): string | undefined {
   return kind === "Pod" ? `leave "${word}" out` : `write ${word}/NAME`;
 }
 
-/**
- * `NAME`, `NAMESPACE/NAME` or `KIND/NAME`, as `deploy/web` and `deployment.apps/web`; `namespace` is that of a flag.
- * Throws `invalid`.
- */
+/** `NAME`, `NAMESPACE/NAME` or `KIND/NAME`, as `deploy/web`. Throws `invalid`. */
 export function parsePodName(text: string, namespace: string | undefined): PodName {
   const parts = text.split("/");
   const [first = "", second] = parts;

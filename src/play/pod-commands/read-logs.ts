@@ -26,10 +26,7 @@ export interface LogSource {
 
 const pollMs = 250;
 
-/**
- * Writes the container's output, as it is. `pace` is awaited now and then: what `write` got must have been taken.
- * Rejects with `notFound` when there is no file.
- */
+/** Writes the output as it is; `pace` is awaited now and then. `notFound` when there is no file. */
 export async function readLogs(
   source: LogSource,
   options: LogOptions,

@@ -8,10 +8,7 @@ export function containerHash(container: Container | EphemeralContainer): string
   return digest(container).slice(0, 16);
 }
 
-/**
- * A pod with another hash is deleted and made again. It covers what the sandbox and the volumes were made
- * from and which containers there are, but not what a container alone is made from.
- */
+/** A pod with another hash is made again. Without what a container alone is made from. */
 export function podHash({ pod, key }: Pick<Manifest, "pod" | "key">): string {
   const { containers, initContainers = [], ephemeralContainers: _, ...rest } = pod.spec;
   const { activeDeadlineSeconds: __, terminationGracePeriodSeconds: ___, ...spec } = rest;

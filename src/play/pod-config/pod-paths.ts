@@ -8,15 +8,9 @@ import type { PodKey } from "../manifests/read-manifests.js";
 export interface Directories {
   /** Volumes and other files of the pods, one directory each. */
   readonly state: string;
-  /**
-   * As the kubelet's `/var/log/pods`. Undefined when the CRI server, which writes them, sees no files of this
-   * host: then they are with what containers mount.
-   */
+  /** As the kubelet's `/var/log/pods`. Undefined when the CRI server sees no files of this host. */
   readonly logs: string | undefined;
-  /**
-   * Where the engine's volumes are on its host, when it sees no files of this host: then they have what
-   * containers mount. The other directories are of this host.
-   */
+  /** Where the engine's volumes are on its host, when it sees no files of this host. */
   readonly engineVolumes?: string;
   /** Tells pods of this CRI server from those of another one. Undefined for the server that needs no name. */
   readonly server?: string;
@@ -55,10 +49,7 @@ function idOf(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, idLength);
 }
 
-/**
- * The directories for pods of a CRI server beside the default one. Pods of two servers may have one name, and with it
- * one uid.
- */
+/** For pods of a CRI server beside the default one: pods of two servers may have one name and uid. */
 export function serverDirectories(directories: Directories, endpoint: string): Directories {
   return directoriesOf(directories, serverId(endpoint));
 }
@@ -106,10 +97,7 @@ export function enginesPath({ state }: Pick<Directories, "state">): string {
   return posix.join(state, "engines.d");
 }
 
-/**
- * The directories for pods on an engine that sees no files of this host, which has records of them alone. Pods of
- * two engines may have one name, and with it one uid.
- */
+/** For pods on an engine that sees no files of this host: pods of two engines may have one name and uid. */
 export function remoteDirectories(directories: Directories, engineId: string): Directories {
   return { ...directories, state: posix.join(enginesPath(directories), idOf(engineId)) };
 }

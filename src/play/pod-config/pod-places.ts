@@ -4,10 +4,7 @@ import { podUid } from "../manifests/names.js";
 import { playHashAnnotation, playServerAnnotation } from "./cri-config.js";
 import { type Directories, notePlace, podDirectory } from "./pod-paths.js";
 
-/**
- * Sandboxes of play say where the files of their pods are. What was there before a node has changed its CRI server
- * goes on with them.
- */
+/** Sandboxes of play say where the files of their pods are, also after a change of the CRI server. */
 export async function notePlaces(
   directories: Directories,
   sandboxes: readonly Pick<PodSandbox, "metadata" | "annotations">[],

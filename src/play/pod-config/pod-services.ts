@@ -8,10 +8,7 @@ export interface HostsEntry {
 }
 
 export interface PodServices {
-  /**
-   * Before a container is created: makes the ports of Services lead to those of the pod. Can be repeated. A
-   * failure is reported, and does not reject.
-   */
+  /** Before a container is created: makes the ports of Services lead to those of the pod. Never rejects. */
   prepareSandbox(
     manifest: Manifest,
     sandbox: { readonly id: string; readonly ips: readonly string[] },

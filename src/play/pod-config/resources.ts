@@ -80,10 +80,7 @@ export function podLimit(spec: PodSpec, name: string): bigint {
   return podLevel(spec, "limits", name) ?? sumOf(spec, name, ownLimit);
 }
 
-/**
- * Whether `podLimit` limits the pod: it has a limit itself, or each of its containers has one. As with a
- * kubelet, an init container also has those of the sidecars before it.
- */
+/** Whether `podLimit` limits the pod: it has a limit itself, or each of its containers has one. */
 export function isPodLimited(spec: PodSpec, name: string): boolean {
   if (podLevel(spec, "limits", name) !== undefined) return true;
   let sidecars = 0n;
@@ -169,10 +166,7 @@ export function sandboxResources(spec: PodSpec): Answer<LinuxContainerResources>
 
 type AmountOfContainer = (container: PodContainer, name: string) => bigint | undefined;
 
-/**
- * Containers and sidecars run beside each other. An init container runs beside the sidecars that were started
- * before it.
- */
+/** Containers and sidecars run beside each other, an init container beside the sidecars before it. */
 function sumOf(spec: PodSpec, name: string, amount: AmountOfContainer): bigint {
   let sidecars = 0n;
   let duringInit = 0n;
@@ -186,10 +180,7 @@ function sumOf(spec: PodSpec, name: string, amount: AmountOfContainer): bigint {
   return running > duringInit ? running : duringInit;
 }
 
-/**
- * The memory limit of the pod in bytes; undefined when one of its containers has none and the pod has none
- * either.
- */
+/** The memory limit of the pod in bytes; undefined when one of its containers has none and the pod has none either. */
 export function podMemoryLimit(spec: PodSpec): bigint | undefined {
   const own = podLevel(spec, "limits", "memory");
   if (own !== undefined) return own;

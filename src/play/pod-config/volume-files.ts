@@ -22,10 +22,7 @@ type Source = NonNullable<Projected["sources"]>[number];
 type DownwardItems = NonNullable<Volume["downwardAPI"]>["items"];
 type KeyPaths = NonNullable<Volume["configMap"]>["items"];
 
-/**
- * The files of a volume; undefined for volumes of other kinds. Of two sources with the same path, the last
- * one counts. Throws `notFound` for an object or a key that is missing and not optional.
- */
+/** The files of a volume; of two with one path the last counts. `notFound` for what is missing. */
 export function volumeFiles(volume: Volume, facts: PodFacts): VolumeFiles | undefined {
   const { configMap, secret, downwardAPI, projected } = volume;
   const whole = configMap ?? secret ?? downwardAPI ?? projected;

@@ -82,10 +82,7 @@ function volumePreparation(volume: Volume, facts: PodFacts, directories: Directo
   return { kind: "files", path, group, memoryBytes, files, mountPoints };
 }
 
-/**
- * Where containers mount volumes below one of play's files, which is read-only: there the runtime can make no
- * directory. Like the kubelet, without those that are below another one of them.
- */
+/** Mount points below one of play's read-only files, without those below another one of them. */
 function nestedMountPoints(name: string, spec: PodSpec): readonly string[] {
   const { containers, initContainers = [], ephemeralContainers = [] } = spec;
   const found = [...initContainers, ...containers, ...ephemeralContainers].flatMap(

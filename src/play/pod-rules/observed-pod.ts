@@ -58,10 +58,7 @@ export function newestContainer(
   return containers.find((container) => container.name === name);
 }
 
-/**
- * Newest first. Attempts of a pod only grow; times decide between equal ones, and alone are wrong after the clock
- * was set back.
- */
+/** Newest first. Attempts of a pod only grow; times alone are wrong after the clock was set back. */
 export function byAge(
   left: { readonly createdAt: bigint; readonly attempt: number },
   right: { readonly createdAt: bigint; readonly attempt: number },

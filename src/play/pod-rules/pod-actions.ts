@@ -1,7 +1,4 @@
-/**
- * What must happen to a pod, from its manifest, what the CRI shows and the results of its probes: the rules
- * of the kubelet's computePodActions (1.36). Pure.
- */
+/** What must happen to a pod: the rules of the kubelet's computePodActions (1.36). Pure. */
 import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { containerHash } from "../pod-config/hashes.js";
@@ -115,10 +112,7 @@ function sandboxChange(
     : { isNeeded: true, attempt: newest.attempt + 1 };
 }
 
-/**
- * All containers when the end of one restarts all: those of init containers last, and after all others those that
- * have ended so, which show after an interruption that there is more to remove.
- */
+/** All containers when the end of one restarts all; those that have ended so are the last. */
 function containersToReset(
   { containers, initContainers = [] }: PodSpec,
   observed: ObservedPod,

@@ -1,7 +1,4 @@
-/**
- * One call of `grpc.health.v1.Health/Check` over HTTP/2 without TLS. The two messages have one field each, and
- * grpc-js cannot dial by a function, which probes need where the engine is remote.
- */
+/** One call of `grpc.health.v1.Health/Check` over HTTP/2: grpc-js cannot dial by a function. */
 import { connect, constants, type IncomingHttpHeaders } from "node:http2";
 import { linkAbort } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
@@ -14,10 +11,7 @@ export type ServingStatus = (typeof servingStatuses)[number];
 const messageBytes = 4096;
 const grpcUnimplemented = 12;
 
-/**
- * Rejects with `unavailable` when there is no answer, with `unsupported` when pods cannot be reached from
- * here, with `precondition` when the server answers an error.
- */
+/** Rejects with `unavailable` (no answer), `unsupported` (out of reach) or `precondition` (an error). */
 export async function checkHealth(
   address: Address,
   service: string,

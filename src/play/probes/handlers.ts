@@ -9,10 +9,7 @@ export interface HandlerTarget {
   readonly podIp: string;
 }
 
-/**
- * `unknown`: the probe itself could not be made (the CRI server does not answer); the kubelet leaves the
- * counters as they are.
- */
+/** `unknown`: the probe could not be made; the kubelet leaves the counters as they are. */
 export interface ProbeOutcome {
   readonly result: "success" | "failure" | "unknown";
   /** For events: `HTTP probe failed with statuscode: 500`. */

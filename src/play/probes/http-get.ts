@@ -25,10 +25,7 @@ export interface HttpTarget {
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
 }
 
-/**
- * What to request. `host` is for a handler without one. Throws `invalid` for a port that the container does
- * not have.
- */
+/** `host` is for a handler without one. Throws `invalid` for a port that the container does not have. */
 export function httpTarget(
   handler: HttpGet,
   container: Pick<Container, "ports">,
@@ -93,10 +90,7 @@ export function urlText({ scheme, path, ...address }: HttpTarget): string {
   return `${scheme}://${addressText(address)}${path}`;
 }
 
-/**
- * An answer of the final target. `isRedirect`: it leads to another host, or nowhere. Its body is not read
- * yet; `destroy()` ends the connection.
- */
+/** `isRedirect`: it leads to another host, or nowhere. `destroy()` ends the connection. */
 export interface HttpAnswer {
   readonly message: IncomingMessage;
   readonly status: number;

@@ -13,10 +13,7 @@ export interface HandlerDeps {
   readonly client: Pick<CriClient, "execSync">;
   /** How addresses of pods are reached. */
   readonly dial: Dial;
-  /**
-   * Whether that through which pods are reached answers now. Given where it may stand still without this
-   * process: a failure counts only when it answers, and a second attempt fails, too.
-   */
+  /** Whether that through which pods are reached answers now: else a failure does not count. */
   readonly answers?: (signal: AbortSignal) => Promise<boolean>;
   /** Milliseconds of a clock without steps. */
   readonly uptime?: () => number;

@@ -137,10 +137,7 @@ export class EngineFiles implements MountedFiles, AsyncDisposable {
     return path.startsWith(posix.join(this.deps.volumesPath, podsVolume));
   }
 
-  /**
-   * This play makes the helper again for a claim, and another one may also remove it: the work is then
-   * repeated, which all work here can be.
-   */
+  /** Another play may remove the helper, and a claim makes it again: the work is then repeated. */
   async #use<T>(work: (calls: HelperCalls, helper: OpenHelper) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt += 1) {
       const helper = await this.#open();

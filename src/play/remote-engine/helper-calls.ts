@@ -29,10 +29,7 @@ interface Pending {
   readonly fail: (error: ShimError) => void;
 }
 
-/**
- * A connection to the program. Once it is lost it stays so, and all calls reject with `unavailable`, or with
- * `timeout` for the one that took too long.
- */
+/** A connection to the program. Once it is lost, all calls reject with `unavailable` or `timeout`. */
 export class HelperCalls implements FileCalls, Disposable {
   readonly #pending = new Map<number, Pending>();
   readonly #answers = helperAnswers();
@@ -40,10 +37,7 @@ export class HelperCalls implements FileCalls, Disposable {
   #said = "";
   #lost: ShimError | undefined;
 
-  /**
-   * `volumesPath`: where the engine's volumes are on its host; paths of calls begin with it. `ownPath`: where
-   * the program has them. `root`: of containers, as the engine's host counts users.
-   */
+  /** `volumesPath`: on the engine's host; `ownPath`: for the program; `root`: of containers, on that host. */
   constructor(
     private readonly streams: ProcessStreams,
     private readonly volumesPath: string,

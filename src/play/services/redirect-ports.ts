@@ -1,7 +1,4 @@
-/**
- * Redirects of ports within a pod's network namespace, by nsenter and iptables. They are gone with the
- * namespace.
- */
+/** Redirects of ports within a pod's network namespace, by nsenter and iptables. They are gone with the namespace. */
 import { isIPv4, isIPv6 } from "node:net";
 import { ShimError, isKind } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";

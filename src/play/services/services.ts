@@ -92,10 +92,7 @@ export class Services implements PodServices, AsyncDisposable {
     });
   }
 
-  /**
-   * Learns the addresses of pods that run already, so that none of them loses a name until all are observed
-   * again. Call it before the kubelet has pods.
-   */
+  /** Learns the addresses of pods that run already, so that no name is lost. Call it before there are pods. */
   async adopt(manifests: readonly Manifest[], signal: AbortSignal): Promise<void> {
     const listed = await this.deps.client.listPodSandboxes({}, signal);
     await Promise.all(

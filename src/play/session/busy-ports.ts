@@ -16,10 +16,7 @@ export interface BusyPortsDeps extends PodRecordDeps {
   readonly isBusy: (port: HostPort) => Promise<boolean>;
 }
 
-/**
- * Throws `conflict`, with all of them, before anything is made. Ports that pods of play have already may be
- * theirs or their proxy's: there the CRI server judges.
- */
+/** Throws `conflict`, with all of them. Of ports of pods of play the CRI server judges. */
 export async function refuseBusyPorts(
   manifests: readonly Pick<Manifest, "key" | "source" | "pod">[],
   deps: BusyPortsDeps,

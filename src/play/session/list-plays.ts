@@ -14,10 +14,7 @@ export interface PlayedPod {
   readonly key: PodKey;
   /** See `workloadName`. */
   readonly workload: string;
-  /**
-   * `none`: nothing restarts its containers. `unknown`: an earlier version keeps it, or this host does not tell which
-   * processes live.
-   */
+  /** `none`: nothing restarts its containers. `unknown`: this host does not tell whether its process lives. */
   readonly keptBy: "supervisor" | "attached play" | "none" | "unknown";
   /** For people, such as `process 123`. Only where one keeps it. */
   readonly process?: string;

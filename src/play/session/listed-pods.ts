@@ -5,10 +5,7 @@ import { playHashAnnotation } from "../pod-config/cri-config.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { podHash } from "../pod-config/hashes.js";
 
-/**
- * Uids of those manifests that wait for another pod and whose pod is up already, unchanged: it needs a kubelet
- * whether the pod before it is ready or not. `listed`: all sandboxes of the server.
- */
+/** Uids of manifests that wait for another pod, and whose pod is up, unchanged. `listed`: all sandboxes. */
 export function presentPods(
   manifests: readonly Manifest[],
   listed: readonly PodSandbox[],
@@ -23,10 +20,7 @@ export function presentPods(
   );
 }
 
-/**
- * Throws `conflict` when a pod that an earlier play made has the uid of one of these, and another name: they
- * would share their files. `listed`: all sandboxes of the server.
- */
+/** Throws `conflict` for a uid that a pod of another name has: they would share files. `listed`: all sandboxes. */
 export function refuseSharedUids(
   manifests: readonly Pick<Manifest, "key" | "source">[],
   listed: readonly PodSandbox[],

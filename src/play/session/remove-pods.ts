@@ -23,10 +23,7 @@ export interface PodToRemove {
   readonly otherUids: readonly string[];
 }
 
-/**
- * The pods of `removal`: its own, and all that play has made for its workloads, also where only files of them are
- * left. `missing`: workloads that have none.
- */
+/** Pods of `removal`, and all that play has made for its workloads. `missing`: workloads without any. */
 export async function podsToRemove(
   removal: Pick<Removal, "pods" | "owners">,
   deps: Pick<PodAccess, "client" | "files" | "directories"> & Reports,
@@ -150,10 +147,7 @@ export async function takenFromSupervisor<
   }
 }
 
-/**
- * Removes pods of the files' workloads that had more replicas before. Those that cannot be removed are
- * reported and counted. `pods`: what the files ask for now.
- */
+/** Removes pods of the files' workloads that had more replicas. `pods`: what the files ask for now. */
 export async function removeSurplus(
   texts: readonly ManifestFile[],
   pods: readonly Pick<Manifest, "key" | "update">[],

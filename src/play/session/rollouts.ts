@@ -37,10 +37,7 @@ export class Rollouts {
 
   constructor(private readonly deps: RolloutsDeps) {}
 
-  /**
-   * Ends the changes that are under way: what is left of them is part of the result. `listed`: all sandboxes of the
-   * server, for pods that the kubelet does not have.
-   */
+  /** Ends the changes that are under way: what is left of them is part of the result. `listed`: all sandboxes. */
   async plan(pods: readonly Manifest[], listed: readonly PodSandbox[]): Promise<RolloutPlan> {
     const before = [...this.#runners.values()];
     this.#runners.clear();

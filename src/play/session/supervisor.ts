@@ -39,10 +39,7 @@ export interface SupervisorDeps {
 /** For changes of files that the kernel does not report. */
 const pollMs = 10_000;
 
-/**
- * Keeps all plays of the store until none is left, or `signal` aborts, or the socket leads to another server: then the
- * pods run on. Throws `conflict` when another supervisor does that.
- */
+/** Until none is left, `signal` aborts, or the server is another. Throws `conflict` beside another supervisor. */
 export async function supervise(
   deps: SupervisorDeps,
   signal: AbortSignal,

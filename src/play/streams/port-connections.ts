@@ -25,10 +25,7 @@ export interface PortConnection {
   release(): void;
 }
 
-/**
- * A probe each second would otherwise make a connection each second, which is a process of its own where
- * `dockershim forward` or ssh leads to the server.
- */
+/** A probe each second would otherwise make a connection each second, which may be a process of its own. */
 export class PortConnections {
   readonly #open = new Map<string, Promise<PortConnection>>();
 

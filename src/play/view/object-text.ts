@@ -1,7 +1,4 @@
-/**
- * Objects as JSON and YAML for `--output`. What a terminal acts on is written by number, as in the table: messages
- * and logs in it come from containers. The data stay the same.
- */
+/** Objects as JSON and YAML for `--output`. What a terminal acts on is written by number. */
 
 /** JSON and YAML know escapes for control characters below 0x20 alone. */
 const hidden = /[\u007F-\u009F\p{Cf}\u2028\u2029]/u;

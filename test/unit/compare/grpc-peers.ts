@@ -28,10 +28,7 @@ export function temporaryDirectory(t: { after(work: () => void): void }): string
   return directory;
 }
 
-/**
- * Methods: Echo (one answer), Repeat (five answers), Fail (an error with details and trailers), Hang (never
- * answers), Large (as many bytes as the request says).
- */
+/** Echo (one answer), Repeat (five), Fail (details, trailers), Hang, Large (so many bytes as it is asked). */
 export async function startEchoServer(socket: string): Promise<{ stop(): void }> {
   const server = new Server({
     "grpc.max_receive_message_length": 20 * 1024 * 1024,

@@ -1,7 +1,4 @@
-/**
- * The loop's calls against those of a real kubelet (1.36.2) for the same manifests, as static pods. See
- * docs/play/play-kubelet.md for what is compared and what differs on purpose.
- */
+/** The calls of a real kubelet (1.36.2) for the same manifests; docs/play/play-kubelet.md has what differs. */
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { basename } from "node:path";
@@ -110,10 +107,7 @@ for (const path of paths) {
   });
 }
 
-/**
- * The kubelet pulls an image that is there when it has no record that the pod may use it; play asks the CRI
- * server alone.
- */
+/** The kubelet pulls an image that is there without a record that the pod may use it; play does not. */
 function isCredentialCheck(name: string, call: string): boolean {
   return name === "sidecar-job" && call === `PullImage ${image}`;
 }

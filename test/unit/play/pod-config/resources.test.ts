@@ -10,10 +10,7 @@ const node = {
   hasHugePageLimits: true,
 } as const;
 
-/**
- * resources of the first container → class, shares, quota, memory limit, oom_score_adj as the kubelet
- * computes them.
- */
+/** resources of the first container → class, shares, quota, memory limit, oom_score_adj as of the kubelet. */
 const cases: readonly (readonly [string, string, readonly [string, string, string, string]])[] = [
   ["{}", "BestEffort", ["2", "0", "0", "1000"]],
   ["{limits: {cpu: 0}}", "BestEffort", ["2", "0", "0", "1000"]],
