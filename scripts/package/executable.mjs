@@ -68,6 +68,7 @@ export async function writeExecutable({ root, directory, architecture, output, l
   const { program: builder } = await nodeBinary(thisArchitecture, log);
   const { program: executable } = await nodeBinary(architecture, log);
   const natives = filesBelow(root, join("native", "bin")).filter((path) => /-(amd64|arm64)$/.test(path));
+  const units = filesBelow(root, "packaging").filter((path) => /\.(service|socket)$/.test(path));
   const config = join(directory, `sea-${architecture}.json`);
   const settings = {
     // Node.js stores the path in the executable: an absolute one would differ from build to build.
@@ -82,7 +83,8 @@ export async function writeExecutable({ root, directory, architecture, output, l
     assets: {
       "package.json": join(directory, "package.json"),
       "LICENSES.txt": join(directory, "LICENSES.txt"),
-      ...Object.fromEntries(natives.map((path) => [path, join(root, path)])),
+      // `dockershim install` writes them.
+      ...Object.fromEntries([...natives, ...units].map((path) => [path, join(root, path)])),
     },
   };
   writeFileSync(config, JSON.stringify(settings));

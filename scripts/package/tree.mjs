@@ -28,7 +28,11 @@ export function packageFiles({ root, parts, executable, runnable }) {
   const file = (path, content, mode = 0o644) => ({ path, mode, content });
   return [
     file("usr/bin/dockershim", readFileSync(executable), 0o755),
-    { ...file("etc/dockershim/config.yaml", configuration(printed)), isConfiguration: true },
+    // A node of a cluster is NotReady until a cluster network is installed. `auto` would choose Docker's bridge before, for good.
+    {
+      ...file("etc/dockershim/config.yaml", printed("config", "--output=commented", "--network-plugin=cni")),
+      isConfiguration: true,
+    },
     file("usr/lib/systemd/system/dockershim.service", own("packaging", "dockershim.service")),
     ...shells.map(({ shell, path }) => file(path, printed("completion", shell))),
     file("usr/share/man/man8/dockershim.8.gz", compressed(Buffer.from(manualPage(printed)))),
@@ -36,17 +40,6 @@ export function packageFiles({ root, parts, executable, runnable }) {
     file("usr/share/doc/dockershim/LICENSES.txt.gz", compressed(readFileSync(join(parts, "LICENSES.txt")))),
     file("usr/share/doc/dockershim/changelog.gz", compressed(own("CHANGELOG.md"))),
   ];
-}
-
-/**
- * A node of a cluster is NotReady until a cluster network is installed. `auto` would choose Docker's bridge before, for good.
- * @param {(...args: string[]) => Buffer} printed
- */
-function configuration(printed) {
-  const text = printed("config", "--output=commented").toString();
-  const set = text.replace(/^#(network-plugin): auto$/m, "# Set by the package.\n$1: cni");
-  if (set === text) throw new Error("the commented configuration has no line #network-plugin: auto");
-  return Buffer.from(set);
 }
 
 /** @param {Buffer} content */

@@ -1,17 +1,23 @@
 /** A file for `--config` with every option as a comment: /etc/dockershim/config.yaml of the packages. */
-import { optionGroups } from "./option.js";
+import { optionGroups, type PlainValue } from "./option.js";
 import { optionList } from "./options.js";
 
 const lineWidth = 100;
 
-/** All options of the table with meaning and default, none of them set. */
-export function commentedFile(stringify: (values: object) => string): string {
+/** All options of the table with meaning and default. Those of `set`, by their names, are set. */
+export function commentedFile(
+  stringify: (values: object) => string,
+  set: Readonly<Record<string, PlainValue>> = {},
+): string {
   const groups = optionGroups.map((group) => {
     const members = optionList.map(([, option]) => option).filter((option) => option.group === group);
     const entries = members.map(({ name, help, default: text, defaultShown }) => {
       const shown = defaultShown === undefined ? "" : ` Default: ${defaultShown}.`;
       const value = /^(true|false|\d+)$/.test(text) ? (JSON.parse(text) as unknown) : text;
-      return `${comment(`${help}.${shown}`)}#${stringify({ [name]: value })}`;
+      const line = Object.hasOwn(set, name)
+        ? stringify({ [name]: set[name] })
+        : `#${stringify({ [name]: value })}`;
+      return `${comment(`${help}.${shown}`)}${line}`;
     });
     return `# ---- ${group} ----\n\n${entries.join("\n")}`;
   });

@@ -1,5 +1,6 @@
 /** `dockershim config`: every effective value and its source. */
 import type { EffectiveValue, ResolvedConfig } from "../config/resolve.js";
+import type { PlainValue } from "../config/option.js";
 import { options } from "../config/options.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 
@@ -23,13 +24,19 @@ export async function runConfig(
 async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
   if (format === "table") return renderTable(resolved);
   const { stringify } = await import("../../lib/yaml.js");
-  if (format === "commented") return (await import("../config/commented-file.js")).commentedFile(stringify);
-  const values = Object.fromEntries(
-    Object.entries(resolved.sources)
-      // The effective log level includes the verbosity. A file with both would contradict itself.
-      .filter(([name]) => name !== options.verbosity.name)
-      .map(([name, { value }]) => [name, value]),
-  );
+  const valuesOf = (sources: readonly (readonly [string, EffectiveValue])[]): Record<string, PlainValue> =>
+    Object.fromEntries(
+      sources
+        // The effective log level includes the verbosity. A file with both would contradict itself.
+        .filter(([name]) => name !== options.verbosity.name)
+        .map(([name, { value }]) => [name, value]),
+    );
+  const all = Object.entries(resolved.sources);
+  if (format === "commented") {
+    const set = valuesOf(all.filter(([, { source }]) => source !== "default"));
+    return (await import("../config/commented-file.js")).commentedFile(stringify, set);
+  }
+  const values = valuesOf(all);
   if (format === "json") return `${JSON.stringify(values, undefined, 2)}\n`;
   return stringify(values);
 }
