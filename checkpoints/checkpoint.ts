@@ -15,7 +15,13 @@ export type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/po
 export type DecodeResult =
   | { readonly kind: "checkpoint"; readonly checkpoint: PodSandboxCheckpoint; readonly flavour: Flavour }
   /** `reason` is for the log. `content`: what the file says, where the checksum alone is wrong. */
-  | { readonly kind: "corrupt"; readonly reason: string; readonly content?: PodSandboxCheckpoint };
+  | {
+      readonly kind: "corrupt";
+      readonly reason: string;
+      readonly content?: PodSandboxCheckpoint;
+      /** The file names a version that this release does not know: it is left as it is. */
+      readonly isLater?: true;
+    };
 
 /** The flavours that are written: those of the programs that still read them. */
 export type WrittenFlavour = Extract<Flavour, "dockershim" | "criDockerd">;
@@ -61,12 +67,28 @@ export function decodeCheckpoint(bytes: Uint8Array): DecodeResult {
     const checkpoint = toCheckpoint(raw);
     if (flavour === undefined) {
       const reason = `checksum ${found} is not that of the content`;
+      if (laterVersion(bytes) !== undefined) throw new MalformedFile(reason);
       return { kind: "corrupt", reason, content: checkpoint };
     }
     return { kind: "checkpoint", checkpoint, flavour };
   } catch (error) {
-    if (error instanceof MalformedFile) return { kind: "corrupt", reason: error.message };
-    throw error;
+    if (!(error instanceof MalformedFile)) throw error;
+    const later = laterVersion(bytes);
+    return later === undefined
+      ? { kind: "corrupt", reason: error.message }
+      : { kind: "corrupt", isLater: true, reason: `version ${JSON.stringify(later)} is of a later release` };
+  }
+}
+
+/** The version, when it is above the only one that there is. */
+function laterVersion(bytes: Uint8Array): string | undefined {
+  if (bytes.length > maximumFileBytes) return undefined;
+  try {
+    const file = JSON.parse(new TextDecoder().decode(bytes)) as { readonly version?: unknown } | null;
+    const { version } = file ?? {};
+    return typeof version === "string" && /^v(?:[2-9]|[1-9]\d{1,5})$/.test(version) ? version : undefined;
+  } catch {
+    return undefined; // Not JSON.
   }
 }
 

@@ -217,17 +217,21 @@ export class CheckpointDirectory implements CheckpointStore {
     const found: DecodeResult =
       file.kind === "unfit" ? { kind: "corrupt", reason: file.reason } : decodeCheckpoint(file.bytes);
     if (found.kind === "checkpoint") this.#corrupt.delete(path);
-    else await this.#setAside(directory, id, found.reason);
+    else await this.#setAside(directory, id, found);
     return found;
   }
 
-  /** Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it. */
-  async #setAside(directory: string, id: string, reason: string): Promise<void> {
+  /** Ours is moved to the quarantine. One of another program, or of a later release, stays: a newer one can read it. */
+  async #setAside(
+    directory: string,
+    id: string,
+    { reason, isLater = false }: Extract<DecodeResult, { kind: "corrupt" }>,
+  ): Promise<void> {
     const { quarantineDirectory, log, onCorrupt } = this.options;
     const path = join(directory, id);
     let quarantined: string | undefined;
     let failure: string | undefined;
-    if (directory === this.options.directory) {
+    if (directory === this.options.directory && !isLater) {
       try {
         quarantined = await quarantineFile(path, quarantineDirectory, "sandbox");
       } catch (error) {

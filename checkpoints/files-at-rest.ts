@@ -25,6 +25,8 @@ export interface CorruptFileAtRest extends File {
   readonly reason: string;
   /** What the file says, where the checksum alone is wrong. */
   readonly content?: PodSandboxCheckpoint;
+  /** Of a version that this release does not know. */
+  readonly isLater?: true;
 }
 
 export interface FilesAtRest {
@@ -70,8 +72,8 @@ export async function readFilesAtRest(directories: readonly string[]): Promise<F
       if (found.kind === "checkpoint") {
         intact.push({ ...file, checkpoint: found.checkpoint, flavour: found.flavour });
       } else {
-        const { reason, content } = found;
-        corrupt.push({ ...file, reason, ...(content === undefined ? {} : { content }) });
+        const { kind: _, ...why } = found;
+        corrupt.push({ ...file, ...why });
       }
     }
   }

@@ -55,7 +55,11 @@ export async function repairFiles(
   const { engine, dryRun, alsoLookIn = [] } = options;
   const { intact, corrupt } = await readFilesAtRest(directories);
   const plans: RepairedFile[] = [];
-  for (const { id, path, reason, content } of corrupt) {
+  for (const { id, path, reason, content, isLater = false } of corrupt) {
+    if (isLater) {
+      plans.push({ id, path, problem: reason, source: "none" });
+      continue;
+    }
     const said = await engine?.read(id);
     plans.push({ id, path, problem: reason, ...chooseSource(said, content, engine !== undefined) });
   }

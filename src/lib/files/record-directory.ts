@@ -62,6 +62,8 @@ const maximumFileBytes = 4 * 1024 * 1024;
 export abstract class RecordDirectory<R extends object> {
   readonly #locks = new FileLocks();
   readonly #records = new Map<string, R>();
+  /** Versions of files that a later release wrote, by their ids: they are never written over. */
+  readonly #later = new Map<string, number>();
   readonly #listeners = new Set<RecordListener<R>>();
 
   protected constructor(
@@ -146,6 +148,7 @@ export abstract class RecordDirectory<R extends object> {
     const { removeFile: removeOne = removeFile, flusher } = this.options;
     await this.#locked("remove", id, async () => {
       await removeOne(this.#path(id), flusher);
+      this.#later.delete(id);
       if (this.#records.delete(id)) this.#notify(id, undefined);
     });
   }
@@ -158,8 +161,15 @@ export abstract class RecordDirectory<R extends object> {
     return `${verb} record of ${this.type.subject} ${JSON.stringify(id.slice(0, 256))}`;
   }
 
-  /** As `put`, without the lock. `flush`: other than the options say. */
+  /** As `put`, without the lock. `flush`: other than the options say. `precondition`: see `#later`. */
   protected async write(id: string, wanted: R, flush?: "first" | "never"): Promise<R> {
+    const later = this.#later.get(id);
+    if (later !== undefined)
+      throw new ShimError(
+        "precondition",
+        `${this.#action("write", id)}: its file has version ${later}, of a later release of dockershim, and is left as it is`,
+        { [this.type.idField]: id },
+      );
     const previous = this.#records.get(id);
     const record = previous === undefined ? wanted : keepUnknownKeys(previous, wanted, this.type.schema);
     const text = (this.type.format ?? formatRecord)(record);
@@ -200,6 +210,7 @@ export abstract class RecordDirectory<R extends object> {
       if (reason === undefined && parsed.kind === "record") {
         this.#records.set(id, parsed.record);
       } else if (parsed.kind === "newer") {
+        this.#later.set(id, parsed.version);
         this.log.error({ ...fields, reason }, "record of a later release, ignored");
       } else {
         const { quarantineDirectory = join(dirname(this.directory), "quarantine") } = this.options;

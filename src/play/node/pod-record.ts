@@ -137,9 +137,11 @@ function parseRecord(
   } catch {
     problems.push({ path: "", reason: "is not JSON", kind: "malformed" });
   }
-  if (read !== undefined && read.key.uid !== uid)
+  const isProblem = ({ kind }: Problem): boolean => kind !== "passedOver";
+  // With a problem, parts of what was read may be missing.
+  if (read !== undefined && !problems.some(isProblem) && read.key.uid !== uid)
     problems.push({ path: "key.uid", reason: "is that of another pod", kind: "malformed" });
-  const [problem] = problems.filter(({ kind }) => kind !== "passedOver");
+  const problem = problems.find(isProblem);
   if (read === undefined || problem !== undefined) {
     const what = `${problem?.path ?? ""} ${problem?.reason ?? ""}`.trim();
     const remedy = "play the manifest again, or remove the pod by the program that wrote it";

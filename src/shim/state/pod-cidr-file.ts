@@ -3,11 +3,15 @@ import { readFile } from "node:fs/promises";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { messageOf } from "../../lib/errors.js";
+import { isTable } from "../../lib/files/record-directory.js";
 import type { Logger } from "../../lib/log.js";
 
 const cidrForm = /^[0-9a-fA-F.:]+\/\d{1,3}$/;
 
 export class PodCidrFile {
+  /** Whether a later release wrote the file: it is never written over. */
+  #isLater = false;
+
   constructor(
     private readonly path: string,
     private readonly log: Pick<Logger, "warn">,
@@ -17,6 +21,8 @@ export class PodCidrFile {
   async read(): Promise<readonly string[]> {
     try {
       const value: unknown = JSON.parse(await readFile(this.path, "utf8"));
+      this.#isLater = isTable(value) && Number(value["version"]) > 1;
+      if (this.#isLater) throw new Error("a later release of dockershim wrote it");
       if (!Array.isArray(value)) throw new Error("not a list");
       return value.filter((cidr): cidr is string => typeof cidr === "string" && cidrForm.test(cidr));
     } catch (error) {
@@ -29,6 +35,8 @@ export class PodCidrFile {
   /** A failure is logged: the network plugin must get the CIDRs all the same. */
   async write(cidrs: readonly string[]): Promise<void> {
     try {
+      if (this.#isLater)
+        throw new Error("a later release of dockershim wrote the file, which is left as it is");
       await writeFileAtomically(this.path, `${JSON.stringify(cidrs)}\n`, {
         mode: 0o600,
         temporaryPrefix: ".dockershim-",
