@@ -35,7 +35,10 @@ const migrateRooms = ["files", "systemd", "facts", "kubelet", "node", "judge", "
   (room) => `migrate/${room}`,
 );
 const daemon = [...rules, ...helpers, "native", ...adapters, "cri", "cadvisor", "grpc", "config"];
-const products = ["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"];
+const products = [
+  ...["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"],
+  "install-cli",
+];
 
 /**
  * @param {readonly string[]} rooms
@@ -76,6 +79,8 @@ export const layers = {
     ...[...model, "plan", "config", "client", "checkpoints", "engine", "host", "network"],
     ...compareRooms,
   ]),
+  // Writes an installation to a node, and takes it away.
+  install: [...base, "native", "network", "migrate/files"],
   // The one place where adapters meet what uses them.
   app: daemon,
   // What every command line has.
@@ -87,6 +92,7 @@ export const layers = {
   "compare-cli": [...base, "config", "client", "grpc", ...compareRooms, "cli"],
   "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
   "migrate-cli": [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli"],
+  "install-cli": [...daemon, "client", "play/node", "app", "cli", "serve", "install"],
   main: [...base, "cli", ...products],
 };
 
@@ -103,6 +109,8 @@ const folders = [
   ["src/migrate/cli/", "migrate-cli"],
   ...migrateRooms.map((room) => [`src/${room}/`, room]),
   ["src/forward/", "forward-cli"],
+  ["src/install/cli/", "install-cli"],
+  ["src/install/", "install"],
   ["src/cli/", "cli"],
   ["src/main/", "main"],
   ["checkpoints/cli/", "checkpoints-cli"],

@@ -49,6 +49,12 @@ export const exitCodes: Readonly<Record<string, ExitCodes>> = {
     0: "ended; report: no difference, or only intended ones",
     2: "report: differences that are not intended",
   },
+  install: { 0: "installed, or all was in place" },
+  uninstall: { 0: "removed, but for what was edited" },
+  wipe: {
+    0: "nothing is left of pods and of this program",
+    2: "something could not be removed: its line says why",
+  },
   "checkpoint ls": { 0: "listed, also corrupt files" },
   "checkpoint convert": { 0: "all files are as the program needs them" },
   "checkpoint verify": { 0: "no file is corrupt", 2: "a file is corrupt" },

@@ -13,6 +13,7 @@ import { addDiffCommand } from "../compare/cli/declare-diff.js";
 import { addRelayCommands } from "../compare/cli/declare-relay.js";
 import { addForwardCommands } from "../forward/declare-forward.js";
 import { addMigrateCommands } from "../migrate/cli/declare-migrate.js";
+import { addInstallCommands } from "../install/cli/declare-install.js";
 import { addCheckpointCommands } from "../../checkpoints/cli/declare-checkpoint.js";
 
 /** The command tree, in the order of the help. Most callers use `runCommandLine`. */
@@ -32,6 +33,7 @@ function buildProgram(
   addMigrateCommands(parts);
   addCheckpointCommands(parts);
   addPodCommands(parts);
+  addInstallCommands(parts);
 
   const completion = addCommand("completion", "print the completions of a shell");
   completion.usage(shells.join("|")).action(() => {

@@ -150,6 +150,11 @@ async function start(
   };
 }
 
+/** Tells a state directory from others of the same engine, in labels. */
+export function placeOf(stateDir: string): string {
+  return createHash("sha256").update(stateDir).digest("hex").slice(0, 16);
+}
+
 function settingsOf(config: Config): ShimSettings {
   return {
     cleanUpTimeoutMs,
@@ -163,7 +168,7 @@ function settingsOf(config: Config): ShimSettings {
     cgroupDriver: config.cgroupDriver,
     pinnedImages: config.pinnedImages,
     readOnly: config.readOnly,
-    place: createHash("sha256").update(config.stateDir).digest("hex").slice(0, 16),
+    place: placeOf(config.stateDir),
     imageVolumeLimits: { ...defaultImageVolumeLimits, cleanUpMs: cleanUpTimeoutMs },
   };
 }

@@ -1,0 +1,180 @@
+/** `dockershim install`: this executable, its units and its configuration, on a node without a package. */
+import { readFile } from "node:fs/promises";
+import { release, tmpdir } from "node:os";
+import { join } from "node:path/posix";
+import type { ProcessIo } from "../../cli/process-io.js";
+import { ShimError } from "../../lib/errors.js";
+import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
+import { commentedFile } from "../../shim/config/commented-file.js";
+import { type Config, resolveConfig } from "../../shim/config/resolve.js";
+import { listensAt } from "../../shim/serve/serving-programs.js";
+import { checkNode, checkPlaces } from "../check-node.js";
+import { readInstallRecord, sha256 } from "../install-record.js";
+import { localPath } from "../node-paths.js";
+import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
+import { alone, installSocket, planLines, runSteps, type Step } from "../steps.js";
+import { findSystemd, type Systemd } from "../systemd.js";
+import { configurationPath, programPath, unitNames, wantedFiles, type WantedFile } from "../wanted-files.js";
+
+export interface InstallOptions {
+  readonly dryRun: boolean;
+  /** Absolute. */
+  readonly root: string;
+  readonly prefix: string;
+  readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
+}
+
+/** What tests replace. */
+export interface InstallDeps {
+  readonly own: Pick<OwnFiles, "self" | "read" | "directory">;
+  readonly systemd: Systemd;
+  /** That only one of these commands has at a time. */
+  readonly socket: string;
+  readonly isRoot: boolean;
+  readonly kernel: string;
+  /** Whether a process of this node listens at one of these paths. */
+  readonly listensAt: (paths: readonly string[]) => Promise<boolean>;
+  readonly isEnforcing: boolean;
+  readonly after?: (step: Step) => void;
+}
+
+/** For this node, and for an image that is made on it. */
+export async function installDeps(root: string): Promise<InstallDeps> {
+  return {
+    own: ownFiles(),
+    systemd: await findSystemd(root),
+    // Another root directory may be that of a user.
+    socket:
+      root === "/"
+        ? installSocket
+        : join(tmpdir(), `dockershim-install-${sha256(Buffer.from(root)).slice(0, 12)}.sock`),
+    isRoot: process.geteuid?.() === 0,
+    kernel: release(),
+    listensAt,
+    isEnforcing: (await readFile("/sys/fs/selinux/enforce", "utf8").catch(() => "")).trim() === "1",
+  };
+}
+
+type InstallIo = Pick<ProcessIo, "version" | "commit" | "writeOut">;
+
+export async function runInstall(options: InstallOptions, io: InstallIo): Promise<number> {
+  return install(options, io, await installDeps(options.root));
+}
+
+export async function install(options: InstallOptions, io: InstallIo, deps: InstallDeps): Promise<number> {
+  const { root, prefix, dryRun } = options;
+  const { own, systemd } = deps;
+  if (own.directory !== undefined)
+    throw new ShimError(
+      "unsupported",
+      `command "install": only the executable of a release installs itself, and this is "${own.directory}"; docs/run/install.md tells how a checkout is installed`,
+    );
+  await checkNode({ root, ...deps });
+  const work = async (): Promise<number> => {
+    const record = await readInstallRecord(root);
+    const { units, wanted } = await readWanted(options, own);
+    const files = await planFiles(root, wanted, record);
+    const config = await effectiveConfig(root, files);
+    await checkPlaces(root, prefix, files);
+    if (root === "/") await checkSocket(config, record !== undefined, deps);
+    const target = { root, prefix, version: io.version, units, systemd };
+    const plan = await planInstall(target, files, record);
+    const from = record === undefined || record.program === io.version ? "" : `, over ${record.program}`;
+    io.writeOut(`Install dockershim ${io.version} (${io.commit})${from}:\n`);
+    io.writeOut(
+      `${[...planLines(plan), ...(plan.steps.length === 0 ? ["  all is in place"] : [])].join("\n")}\n`,
+    );
+    if (dryRun) {
+      io.writeOut("Nothing is changed (--dry-run).\n");
+      return 0;
+    }
+    await runSteps(plan.steps, deps.after).catch((error: unknown) => {
+      const { kind, message } = ShimError.from(error);
+      throw new ShimError(kind, `${message}; "install" again completes it, "uninstall" removes it`);
+    });
+    for (const line of advice(options, deps)) io.writeOut(`${line}\n`);
+    return 0;
+  };
+  return dryRun ? work() : alone(deps.socket, work);
+}
+
+async function readWanted(
+  { prefix, completions }: InstallOptions,
+  own: InstallDeps["own"],
+): Promise<{ readonly units: Record<string, string>; readonly wanted: readonly WantedFile[] }> {
+  const units = Object.fromEntries(unitNames.map((name) => [name, own.read(`packaging/${name}`).toString()]));
+  const { stringify } = await import("../../lib/yaml.js");
+  const { config } = await resolveConfig([], {}, () => Promise.reject(new Error("no file is named")));
+  const wanted = wantedFiles(prefix, {
+    program: await readFile(own.self[0]),
+    units,
+    // As in the packages: a node of a cluster is NotReady until a cluster network is installed.
+    configuration: commentedFile(stringify, { "network-plugin": "cni" }),
+    completions,
+    endpoint: endpointOf(config),
+  });
+  return { units, wanted };
+}
+
+/** Of the configuration that the program will read. Throws `invalid` when this version cannot read an edited one. */
+async function effectiveConfig(root: string, files: readonly PlannedFile[]): Promise<Config> {
+  const file = files.find(({ path }) => path === configurationPath);
+  const read = async (path: string): Promise<string> => {
+    if (path !== configurationPath) throw new Error("no file is named");
+    if (file?.change !== "keep") return file?.content.toString() ?? "";
+    return readFile(await localPath(root, configurationPath), "utf8");
+  };
+  try {
+    return (await resolveConfig([{ name: "config", text: configurationPath }], {}, read)).config;
+  } catch (error) {
+    throw ShimError.from(error).within("this version cannot use the configuration (nothing is changed)");
+  }
+}
+
+function endpointOf({ containerRuntimeEndpoint: endpoint }: Config): string {
+  return endpoint.kind === "unix" ? `unix://${endpoint.path}` : "unix:///var/run/dockershim.sock";
+}
+
+/** Throws `conflict` when another program serves the socket: the kubelet's dockershim, or a server without a unit. */
+export async function checkSocket(
+  { containerRuntimeEndpoint: endpoint }: Config,
+  isInstalled: boolean,
+  { systemd, listensAt: isServed }: Pick<InstallDeps, "systemd" | "listensAt">,
+): Promise<void> {
+  if (endpoint.kind !== "unix") return;
+  const { path } = endpoint;
+  const other = path.replace(/^\/var\/run\//, "/run/");
+  if (!(await isServed([path, other]))) return;
+  // The unit's own server, of which a killed install may know nothing yet.
+  if (isInstalled && systemd.kind === "running") {
+    const isOurs = await systemd.run("is-active", "--quiet", ...unitNames).then(
+      () => true,
+      () => false,
+    );
+    if (isOurs) return;
+  }
+  throw new ShimError(
+    "conflict",
+    `install dockershim: another program serves "${path}", as a kubelet with dockershim or "npm start" does; stop it, or name another container-runtime-endpoint in ${configurationPath} (nothing is changed)`,
+  );
+}
+
+function advice({ root, prefix }: InstallOptions, { systemd, isEnforcing }: InstallDeps): readonly string[] {
+  const program = programPath(prefix);
+  const undo = `Done. To undo: ${join(root, program)} uninstall${root === "/" ? "" : ` --root ${root}`}`;
+  return [
+    undo,
+    ...(systemd.kind === "none"
+      ? [
+          root === "/"
+            ? `systemd does not run here. To start it: ${program} --config=${configurationPath}`
+            : `systemctl is not here. In the image: systemctl enable ${unitNames.join(" ")}`,
+        ]
+      : []),
+    ...(isEnforcing && root === "/"
+      ? [
+          `SELinux is enforcing. If the unit fails with 203/EXEC: restorecon -v ${program} (docs/run/troubleshooting.md)`,
+        ]
+      : []),
+  ];
+}

@@ -1,0 +1,128 @@
+/** The pods of an engine, as `dockershim wipe` finds them: by their labels. */
+import { readFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import {
+  containerType,
+  logPathLabel,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+  sandboxIdLabel,
+  sandboxType,
+  typeLabel,
+} from "../../domain/labels.js";
+import { parseName } from "../../domain/names.js";
+import { type ListedContainer, listedName } from "../../domain/snapshot.js";
+import { isTable } from "../../lib/files/record-directory.js";
+import { shownText } from "../../lib/shown-text.js";
+import type { Engine } from "../../shim/ports/engine.js";
+
+export interface PodToWipe {
+  readonly id: string;
+  /** `remove  pod default/web (running)` */
+  readonly text: string;
+  readonly logDirectories: readonly string[];
+}
+
+export interface FoundPods {
+  readonly pods: readonly PodToWipe[];
+  /** Containers whose sandbox is gone. */
+  readonly orphans: readonly Pick<PodToWipe, "id" | "text">[];
+  /** How many pods have a container that runs. */
+  readonly running: number;
+  /** Names of containers that are neither of pods nor of this program. */
+  readonly others: readonly string[];
+}
+
+/** As the kubelet has them. */
+const usualLogs = "/var/log/pods";
+const ownLabel = /^dockershim\./;
+
+export async function findPods(
+  engine: Pick<Engine, "listContainers">,
+  stateDir: string,
+  signal: AbortSignal,
+): Promise<FoundPods> {
+  const all = await engine.listContainers({}, signal);
+  const sandboxes = all.filter(({ labels }) => labels[typeLabel] === sandboxType);
+  const ids = new Set(sandboxes.map(({ id }) => id));
+  const containers = all.filter(({ labels }) => labels[typeLabel] === containerType);
+  const ofSandbox = (id: string): readonly ListedContainer[] =>
+    containers.filter(({ labels }) => labels[sandboxIdLabel] === id);
+  const isRunning = ({ status }: ListedContainer): boolean =>
+    ["running", "paused", "restarting"].includes(status);
+  const pods: PodToWipe[] = [];
+  let running = 0;
+  for (const sandbox of sandboxes) {
+    const members = ofSandbox(sandbox.id);
+    const runs = [sandbox, ...members].some(isRunning);
+    if (runs) running += 1;
+    const { namespace, name, uid } = podOf(sandbox);
+    const pod = shownText(`${namespace}/${name}`);
+    pods.push({
+      id: sandbox.id,
+      text: `remove  pod ${pod}${runs ? " (running)" : ""}: ${members.length} containers, network, logs`,
+      logDirectories: await logDirectories({ namespace, name, uid }, sandbox.id, members, stateDir),
+    });
+  }
+  const orphans = containers.filter(({ labels }) => !ids.has(labels[sandboxIdLabel] ?? ""));
+  const others = all.filter(
+    ({ labels }) => labels[typeLabel] === undefined && !Object.keys(labels).some((key) => ownLabel.test(key)),
+  );
+  return {
+    pods,
+    orphans: orphans.map((container) => ({
+      id: container.id,
+      text: `remove  container ${shownText(listedName(container))} of a pod that is gone`,
+    })),
+    running: running + orphans.filter(isRunning).length,
+    others: others.map((container) => shownText(listedName(container))),
+  };
+}
+
+interface PodName {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** By the name that the shim gave it, else by the labels of kubelets. */
+function podOf(sandbox: ListedContainer): PodName {
+  const { labels } = sandbox;
+  const parsed = parseName(listedName(sandbox))?.pod;
+  return {
+    namespace: parsed?.namespace ?? labels[podNamespaceLabel] ?? "",
+    name: parsed?.name ?? labels[podNameLabel] ?? "",
+    uid: parsed?.uid ?? labels[podUidLabel] ?? "",
+  };
+}
+
+/** Only directories that have the name of the pod: a client may have named any other one. */
+async function logDirectories(
+  { namespace, name, uid }: PodName,
+  id: string,
+  members: readonly ListedContainer[],
+  stateDir: string,
+): Promise<readonly string[]> {
+  const own = `${namespace}_${name}_${uid}`;
+  if (name === "" || own.includes("/")) return [];
+  const named = [
+    join(usualLogs, own),
+    await recordedDirectory(stateDir, id),
+    ...members.map(({ labels }) => dirname(dirname(labels[logPathLabel] ?? ""))),
+  ];
+  // play appends the server to the uid: pods of two servers may have one name.
+  const isOwn = (path: string): boolean =>
+    path.startsWith("/") && (basename(path) === own || basename(path).startsWith(`${own}.`));
+  return [...new Set(named.filter(isOwn))];
+}
+
+async function recordedDirectory(stateDir: string, id: string): Promise<string> {
+  try {
+    const record: unknown = JSON.parse(await readFile(join(stateDir, "pods", `${id}.json`), "utf8"));
+    const directory = isTable(record) ? record["logDirectory"] : undefined;
+    return typeof directory === "string" ? directory : "";
+  } catch {
+    return ""; // Of another program, or damaged: the usual directory counts.
+  }
+}

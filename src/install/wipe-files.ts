@@ -1,0 +1,117 @@
+/** The directories and sockets that this program has on a node. */
+import { lstat, rm, rmdir } from "node:fs/promises";
+import { join } from "node:path";
+import { namesIn } from "../lib/files/directories.js";
+import { isServed } from "../lib/unix-socket.js";
+import type { Step } from "./steps.js";
+
+export interface FilesToWipe {
+  /** State directories: that of the configuration, and the one where play and the set-up have their files. */
+  readonly stateDirectories: readonly string[];
+  /** Sockets that were served, and directories of its own. */
+  readonly others: readonly string[];
+  readonly keepClaims: boolean;
+  /** Unmounts all below it first. */
+  readonly removeTree: (path: string) => Promise<void>;
+}
+
+/** Names that this program, its set-up, dockershim and cri-dockerd make in a state directory: docs/run/files-on-disk.md. */
+const contents = new Set([
+  ...[
+    "sandbox",
+    "pods",
+    "containers",
+    "logs",
+    "quarantine",
+    "programs",
+    "play",
+    "engine-id",
+    "pod-cidrs.json",
+  ],
+  ...["instance.sock", "setup.json", "setup-packages.log", "dockerd.log"],
+]);
+/** Temporary files of killed writers. */
+const temporary = /^\.(dockershim-|setup\.json\.)/;
+
+/** Whether an entry of a state directory is this program's. Other programs may use it, too. */
+export function isOwnEntry(name: string): boolean {
+  return contents.has(name) || temporary.test(name);
+}
+
+/** What `npm start` has installed, and how to undo it: the only place that knows it. */
+const setupFiles = ["setup.json", "setup-packages.log", "dockerd.log"];
+const claims = "claims.d";
+
+export interface WipedFiles {
+  readonly steps: readonly Step[];
+  readonly kept: readonly string[];
+}
+
+export async function fileSteps(files: FilesToWipe): Promise<WipedFiles> {
+  const { stateDirectories, others } = files;
+  const steps: Step[] = [];
+  const kept: string[] = [];
+  for (const path of others) {
+    const status = await lstat(path).catch(() => undefined);
+    if (status === undefined) continue;
+    if (status.isSocket() && (await isServed(path).catch(() => false))) {
+      steps.push({ text: `remove  ${path}`, run: () => removeSocket(path) });
+      continue;
+    }
+    steps.push({ text: `remove  ${path}`, run: () => rm(path, { recursive: true, force: true }) });
+  }
+  for (const directory of new Set(stateDirectories)) {
+    const names = await namesIn(directory);
+    if (names.length === 0 && (await lstat(directory).catch(() => undefined)) === undefined) continue;
+    const left = await keptNames(directory, names, files);
+    kept.push(...left.map(({ path, reason }) => `keep    ${path}: ${reason}`));
+    steps.push({ text: `remove  ${directory}`, run: () => removeState(directory, files) });
+  }
+  return { steps, kept };
+}
+
+/** That of a server that has been stopped since the plan was made. */
+async function removeSocket(path: string): Promise<void> {
+  if (await isServed(path).catch(() => false)) throw new Error("a program still serves it");
+  await rm(path, { force: true });
+}
+
+interface KeptName {
+  readonly path: string;
+  readonly reason: string;
+}
+
+async function keptNames(
+  directory: string,
+  names: readonly string[],
+  { keepClaims }: FilesToWipe,
+): Promise<readonly KeptName[]> {
+  const hasClaims = keepClaims && (await namesIn(join(directory, "play", claims))).length > 0;
+  return [
+    ...(hasClaims
+      ? [{ path: join(directory, "play", claims), reason: "data of claims of play; --claims removes it" }]
+      : []),
+    ...names
+      .filter((name) => setupFiles.includes(name))
+      .map((name) => ({
+        path: join(directory, name),
+        reason: "of npm start, which says there how to undo it",
+      })),
+    ...names
+      .filter((name) => !isOwnEntry(name) && name !== "lost+found")
+      .map((name) => ({ path: join(directory, name), reason: "of another program" })),
+  ];
+}
+
+async function removeState(directory: string, files: FilesToWipe): Promise<void> {
+  const { keepClaims, removeTree } = files;
+  const play = join(directory, "play");
+  const hasClaims = keepClaims && (await namesIn(join(play, claims))).length > 0;
+  for (const name of await namesIn(directory)) {
+    if (!isOwnEntry(name) || setupFiles.includes(name)) continue;
+    if (name !== "play" || !hasClaims) await removeTree(join(directory, name));
+    else for (const one of await namesIn(play)) if (one !== claims) await removeTree(join(play, one));
+  }
+  // Not empty: something was kept, and is named.
+  await rmdir(directory).catch(() => undefined);
+}

@@ -1,0 +1,288 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { checkPlaces } from "../../../src/install/check-node.js";
+import { checkSocket } from "../../../src/install/cli/install-command.js";
+import type { PlannedFile } from "../../../src/install/plan-install.js";
+import { configOf } from "../../fakes/config.js";
+import { unitNames } from "../../../src/install/wanted-files.js";
+import { isKind } from "../../../src/lib/errors.js";
+import { InstallBed } from "./install-bed.js";
+
+const unit = "etc/systemd/system/dockershim.service";
+const configuration = "etc/dockershim/config.yaml";
+const record = "var/lib/dockershim-install/record.json";
+
+test("install writes what a package has, says it, and has nothing to do the second time", async () => {
+  await using bed = await InstallBed.open();
+  const empty = bed.files();
+  assert.equal(await bed.install("1.0.0", { dryRun: true }), 0);
+  assert.deepEqual(bed.files(), empty);
+  assert.match(bed.out, /^ {2}write {3}\/usr\/bin\/dockershim$/m);
+  assert.match(bed.out, /Nothing is changed/);
+  await bed.install();
+  assert.equal(await bed.read("usr/bin/dockershim"), "program 1.0.0");
+  assert.match(await bed.read(unit), /^ExecStart=\/usr\/bin\/dockershim --config=\/etc\/dockershim/m);
+  assert.match(await bed.read(configuration), /^network-plugin: cni$/m);
+  assert.match(
+    await bed.read("etc/crictl.yaml"),
+    /^runtime-endpoint: unix:\/\/\/var\/run\/dockershim.sock$/m,
+  );
+  assert.equal(await bed.read("usr/share/zsh/site-functions/_dockershim"), "# zsh\n");
+  assert.equal(bed.files()["usr/bin/dockershim"]?.split(" ")[0], "100755");
+  assert.deepEqual(bed.systemctl, ["daemon-reload", "enable --now dockershim.service"]);
+  assert.match(bed.out, /^Done\. To undo: .*\/usr\/bin\/dockershim uninstall --root/m);
+  const before = bed.files();
+  await bed.install();
+  assert.match(bed.out, /all is in place/);
+  assert.deepEqual(bed.files(), before);
+  assert.equal(bed.systemctl.length, 2);
+});
+
+test("the units that install writes are those of the packages", () => {
+  const packaged = readdirSync(join(repositoryRoot, "packaging")).filter((name) =>
+    /^dockershim[^/]*\.(service|socket)$/.test(name),
+  );
+  assert.deepEqual([...unitNames], packaged);
+});
+
+test("with --prefix the unit starts the program there", async () => {
+  await using bed = await InstallBed.open();
+  await bed.install("1.0.0", { prefix: "/opt/dockershim" });
+  assert.equal(await bed.read("opt/dockershim/bin/dockershim"), "program 1.0.0");
+  assert.match(await bed.read(unit), /^ExecStart=\/opt\/dockershim\/bin\/dockershim /m);
+});
+
+test("where units of cri-dockerd are, the unit is written, and neither enabled nor started", async () => {
+  await using bed = await InstallBed.open();
+  await bed.write("etc/systemd/system/cri-docker.service", "");
+  await bed.install();
+  assert.deepEqual(bed.systemctl, ["daemon-reload"]);
+  assert.match(bed.out, /^ {2}keep {4}dockershim\.service disabled: units of cri-dockerd are here$/m);
+  await bed.uninstall();
+  assert.equal(bed.files()[unit], undefined);
+});
+
+describe("killed after each step", () => {
+  /** Runs `work` as often as it has steps, killed after each; then `check`. */
+  async function atEachStep(
+    prepare: (bed: InstallBed) => Promise<void>,
+    work: (bed: InstallBed) => Promise<unknown>,
+    check: (bed: InstallBed, step: number) => Promise<void>,
+  ): Promise<number> {
+    for (let step = 1; ; step++) {
+      await using bed = await InstallBed.open();
+      await prepare(bed);
+      bed.killAfter(step);
+      const isKilled = await work(bed).then(
+        () => false,
+        (error: unknown) => {
+          assert.match(String(error), /killed/);
+          return true;
+        },
+      );
+      if (!isKilled) return step;
+      await check(bed, step);
+    }
+  }
+  const nothing = (): Promise<void> => Promise.resolve();
+  const installed = async (version: string): Promise<Readonly<Record<string, string>>> => {
+    await using bed = await InstallBed.open();
+    await bed.install(version);
+    return bed.files();
+  };
+  const empty = async (): Promise<Readonly<Record<string, string>>> => {
+    await using bed = await InstallBed.open();
+    return bed.files();
+  };
+  const install1 = async (bed: InstallBed): Promise<void> => void (await bed.install("1.0.0"));
+  const install2 = async (bed: InstallBed): Promise<void> => void (await bed.install("2.0.0"));
+  const uninstall = async (bed: InstallBed): Promise<void> => void (await bed.uninstall());
+
+  const cases = [
+    ["an install", "1.0.0", nothing, install1],
+    ["an upgrade", "2.0.0", install1, install2],
+  ] as const;
+  for (const [name, version, prepare, work] of cases) {
+    test(`${name} is completed by the next run, and removed by uninstall`, async () => {
+      const steps = await atEachStep(prepare, work, async (bed, step) => {
+        await bed.install(version);
+        assert.deepEqual(bed.files(), await installed(version), `completed after step ${step}`);
+        assert.ok(bed.enabled && bed.active);
+      });
+      assert.ok(steps > 5, `${steps} steps`);
+      await atEachStep(prepare, work, async (bed, step) => {
+        await bed.uninstall();
+        assert.deepEqual(bed.files(), await empty(), `removed after step ${step}`);
+        assert.ok(!bed.enabled && !bed.active);
+      });
+    });
+  }
+
+  test("a removal is completed by the next one, and undone by install", async () => {
+    await atEachStep(install1, uninstall, async (bed, step) => {
+      if (bed.files()[record] !== undefined) await bed.uninstall();
+      assert.ok(!bed.enabled);
+      const { [`var/lib/dockershim-install`]: _, ...left } = bed.files();
+      assert.deepEqual(left, await empty(), `removed after step ${step}`);
+    });
+    await atEachStep(install1, uninstall, async (bed) => {
+      await bed.install();
+      assert.deepEqual(bed.files(), await installed("1.0.0"));
+    });
+  });
+});
+
+describe("what was edited, or made by another program", () => {
+  test("stays over an upgrade and a removal, and is named", async () => {
+    await using bed = await InstallBed.open();
+    await bed.write("etc/crictl.yaml", "timeout: 3\n");
+    await bed.install("1.0.0");
+    assert.match(bed.out, /^ {2}keep {4}\/etc\/crictl\.yaml: it was there$/m);
+    await bed.write(unit, "[Unit]\n# own\n");
+    await bed.write(configuration, "log-level: debug\n");
+    for (const version of ["2.0.0", "1.0.0"]) {
+      await bed.install(version);
+      assert.match(bed.out, /^ {2}keep {4}\/etc\/systemd\/system\/dockershim\.service: it was edited/m);
+      assert.match(bed.out, /^ {2}keep {4}\/etc\/dockershim\/config\.yaml: it was edited/m);
+      assert.equal(await bed.read("usr/bin/dockershim"), `program ${version}`);
+    }
+    await bed.uninstall();
+    assert.match(bed.out, /^ {2}keep {4}\/etc\/systemd\/system\/dockershim\.service: it was edited/m);
+    assert.deepEqual(
+      await Promise.all([unit, configuration, "etc/crictl.yaml"].map((path) => bed.read(path))),
+      ["[Unit]\n# own\n", "log-level: debug\n", "timeout: 3\n"],
+    );
+    assert.equal(bed.files()["usr/bin/dockershim"], undefined);
+  });
+
+  test("a unit that the administrator has disabled stays disabled", async () => {
+    await using bed = await InstallBed.open();
+    await bed.install("1.0.0");
+    bed.enabled = bed.active = false;
+    await bed.install("2.0.0");
+    assert.ok(!bed.enabled);
+    assert.equal(bed.systemctl.at(-1), "try-restart dockershim.service");
+  });
+});
+
+const program: PlannedFile = {
+  ...{ path: "/usr/bin/dockershim", role: "program", mode: 0o755, content: Buffer.alloc(2 ** 20) },
+  ...{ change: "create", recorded: [] },
+};
+
+describe("refuses, and changes nothing", () => {
+  const place = { isRoot: true, root: "/" } as const;
+  const cases: readonly (readonly [
+    name: string,
+    message: RegExp,
+    prepare: (bed: InstallBed) => Promise<void> | void,
+    options?: { readonly root?: string; readonly prefix?: string },
+  ])[] = [
+    [
+      "a checkout",
+      /only the executable of a release installs itself, and this is "\/src"; docs\/run\/install\.md/,
+      (bed) => void (bed.deps = { own: { self: ["/x"], read: () => Buffer.alloc(0), directory: "/src" } }),
+    ],
+    ["a user", /run it as root/, (bed) => void (bed.deps = { isRoot: false }), place],
+    [
+      "an old kernel",
+      /Linux 3\.10\.0 is too old; it needs 4\.18/,
+      (bed) => void (bed.deps = { kernel: "3.10.0" }),
+      place,
+    ],
+    [
+      "a node with the package",
+      /a package of it is installed .*apt-get or dnf/,
+      (bed) => bed.write("usr/lib/systemd/system/dockershim.service", ""),
+    ],
+    [
+      "a program that no install wrote",
+      /"\/usr\/bin\/dockershim": another file is there.*move it away/,
+      (bed) => bed.write("usr/bin/dockershim", "#!/bin/sh\n"),
+    ],
+    [
+      "a unit that no install wrote",
+      /dockershim\.service": another file is there/,
+      (bed) => bed.write(unit, "x"),
+    ],
+    [
+      "a configuration that this version cannot read",
+      /this version cannot use the configuration.*config\.yaml" line 1 column 1.*new-option/,
+      (bed) => bed.write(configuration, "new-option: 1\n"),
+    ],
+    [
+      "the record of a later release",
+      /record\.json": version 2 is of a later release; use the dockershim that wrote it/,
+      (bed) => bed.write(record, '{ "version": 2 }'),
+    ],
+    ["a damaged record", /record\.json": not JSON; move the file away/, (bed) => bed.write(record, "{")],
+  ];
+  for (const [name, message, prepare, options] of cases) {
+    test(name, async () => {
+      await using bed = await InstallBed.open();
+      await prepare(bed);
+      const before = bed.files();
+      await assert.rejects(bed.install("1.0.0", options), (error) => {
+        assert.ok(isKind(error, "precondition", "conflict", "unsupported", "invalid"), String(error));
+        assert.match(error.message, message);
+        return true;
+      });
+      assert.deepEqual(bed.files(), before);
+      assert.deepEqual(bed.systemctl, []);
+    });
+  }
+
+  test("a file system without room, before the first file", async () => {
+    await using bed = await InstallBed.open();
+    const check = (bytes: number): Promise<void> =>
+      checkPlaces(bed.root, "/usr", [program], { freeBytes: () => Promise.resolve(bytes) });
+    await assert.rejects(
+      check(2 ** 20),
+      /write "\/usr\/bin\/dockershim": 2 MiB are needed and 1 MiB are free; make room/,
+    );
+    await check(2 ** 21);
+  });
+
+  test("a read-only /usr, with the flag that helps", async () => {
+    await using bed = await InstallBed.open();
+    const requireWritable = (): Promise<void> =>
+      Promise.reject(Object.assign(new Error("EROFS: read-only file system, access"), { code: "EROFS" }));
+    await assert.rejects(
+      checkPlaces(bed.root, "/usr", [program], { requireWritable }),
+      /write "\/usr\/bin\/dockershim": the file system is read-only; choose another place with --prefix/,
+    );
+  });
+
+  test("a socket that another program serves, and not one of its own unit", async () => {
+    await using bed = await InstallBed.open();
+    const config = await configOf({});
+    const deps = { systemd: bed.systemd, listensAt: () => Promise.resolve(true) };
+    const refused = /another program serves "\/var\/run\/dockershim.sock".*stop it, or name another/;
+    await assert.rejects(checkSocket(config, false, deps), refused);
+    await assert.rejects(checkSocket(config, true, deps), refused);
+    bed.active = true;
+    await checkSocket(config, true, deps);
+  });
+
+  test("a second command at the same time", async () => {
+    await using bed = await InstallBed.open();
+    let second: Promise<unknown> | undefined;
+    const results: unknown[] = [];
+    bed.deps = {
+      after: () => {
+        second ??= bed.uninstall().catch((error: unknown) => results.push(error));
+      },
+    };
+    await bed.install();
+    await second;
+    assert.match(String(results[0]), /another install, uninstall or wipe runs; wait for its end/);
+  });
+});
+
+test("uninstall without an install says who removes the program", async () => {
+  await using bed = await InstallBed.open();
+  await assert.rejects(bed.uninstall(), /no "dockershim install" was here.*a package is removed by apt-get/);
+});

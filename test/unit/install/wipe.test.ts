@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe, test } from "node:test";
+import { findPods } from "../../../src/install/cli/wipe-pods.js";
+import { fileSteps, type FilesToWipe } from "../../../src/install/wipe-files.js";
+import { networkSteps } from "../../../src/install/wipe-network.js";
+import { addressFamilies, Iptables } from "../../../src/network/iptables/iptables.js";
+import type { ListedContainer } from "../../../src/domain/snapshot.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const signal = new AbortController().signal;
+
+function listed(
+  id: string,
+  name: string,
+  labels: Readonly<Record<string, string>>,
+  status = "exited",
+): ListedContainer {
+  return {
+    id,
+    names: [name],
+    labels,
+    status,
+    created: 0n,
+    imageId: "",
+    imageName: "",
+  } as unknown as ListedContainer;
+}
+
+test("pods are found by labels, with the logs that have their names; other containers are only named", async () => {
+  await using directory = await temporaryDirectory();
+  await mkdir(join(directory.path, "pods"));
+  const record = (logDirectory: string): Promise<void> =>
+    writeFile(join(directory.path, "pods", "a.json"), JSON.stringify({ logDirectory }));
+  const ofPod = { "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "a" };
+  const all = [
+    listed("a", "k8s_POD_web_shop_u1_0", { "io.kubernetes.docker.type": "podsandbox" }),
+    listed(
+      "b",
+      "k8s_c_web_shop_u1_0",
+      { ...ofPod, "io.kubernetes.container.logpath": "/logs/shop_web_u1/c/0.log" },
+      "running",
+    ),
+    listed("c", "k8s_c_old_shop_u2_0", { ...ofPod, "io.kubernetes.sandbox.id": "gone" }),
+    listed("d", "postgres", { "com.example": "1" }, "running"),
+    listed("e", "dockershim-scratch-1", { "dockershim.scratch": "x" }),
+  ];
+  const engine = { listContainers: () => Promise.resolve(all) };
+  await record("/elsewhere/shop_web_u1.0123456789ab");
+  const { pods, orphans, running, others } = await findPods(engine, directory.path, signal);
+  assert.deepEqual(pods, [
+    {
+      id: "a",
+      text: "remove  pod shop/web (running): 1 containers, network, logs",
+      logDirectories: [
+        "/var/log/pods/shop_web_u1",
+        "/elsewhere/shop_web_u1.0123456789ab",
+        "/logs/shop_web_u1",
+      ],
+    },
+  ]);
+  assert.deepEqual(orphans, [
+    { id: "c", text: "remove  container k8s_c_old_shop_u2_0 of a pod that is gone" },
+  ]);
+  assert.equal(running, 1);
+  assert.deepEqual(others, ["postgres"]);
+  await record("/etc");
+  const [pod] = (await findPods(engine, directory.path, signal)).pods;
+  assert.ok(pod?.logDirectories.includes("/etc") === false);
+});
+
+describe("fileSteps()", () => {
+  async function stateWith(
+    paths: readonly string[],
+  ): Promise<{ path: string; files: FilesToWipe } & AsyncDisposable> {
+    const directory = await temporaryDirectory();
+    const state = join(directory.path, "state");
+    for (const path of paths) {
+      await mkdir(dirname(join(state, path)), { recursive: true });
+      await writeFile(join(state, path), "");
+    }
+    const files = {
+      ...{ stateDirectories: [state, state], others: [join(directory.path, "none")], keepClaims: true },
+      removeTree: (path: string) => rm(path, { recursive: true }),
+    };
+    return { path: state, files, [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose]() };
+  }
+  const own = ["sandbox/a", "pods/a.json", "engine-id", "play/UID/pod.json", "programs/x"];
+
+  test("removes the state directory with all that is its own, once", async () => {
+    await using state = await stateWith(own);
+    const { steps, kept } = await fileSteps(state.files);
+    assert.deepEqual(kept, []);
+    for (const { run } of steps) await run();
+    assert.ok(!existsSync(state.path));
+    assert.deepEqual((await fileSteps(state.files)).steps, []);
+  });
+
+  test("keeps data of claims, what npm start installed and files of others, and names them", async () => {
+    await using state = await stateWith([...own, "play/claims.d/default/data", "setup.json", "mine.txt"]);
+    const { steps, kept } = await fileSteps(state.files);
+    assert.deepEqual(
+      kept.map((line) => line.slice("keep    ".length + state.path.length, line.indexOf(": "))),
+      ["/play/claims.d", "/setup.json", "/mine.txt"],
+    );
+    for (const { run } of steps) await run();
+    assert.deepEqual((await readdir(state.path)).sort(), ["mine.txt", "play", "setup.json"]);
+    assert.deepEqual(await readdir(join(state.path, "play")), ["claims.d"]);
+    const all = await fileSteps({ ...state.files, keepClaims: false });
+    for (const { run } of all.steps) await run();
+    assert.deepEqual((await readdir(state.path)).sort(), ["mine.txt", "setup.json"]);
+  });
+});
+
+test("of the node's network, kubenet's rules and bridges without ports go, and no others", async () => {
+  await using directory = await temporaryDirectory();
+  const list = { plugins: [{ type: "bridge", bridge: "cni0" }] };
+  await writeFile(join(directory.path, "10-dockershim.conflist"), JSON.stringify(list));
+  const done: string[] = [];
+  const run = (program: string, words: readonly string[], { input = "" }: { readonly input?: string }) => {
+    const call = [program, ...words].join(" ");
+    const nat =
+      '*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -m comment --comment "kubenet: SNAT for outbound traffic from cluster" -j MASQUERADE\n-A POSTROUTING -j OTHER\nCOMMIT\n';
+    const links = [
+      { ifname: "cbr0", mtu: 1500, flags: [] },
+      { ifname: "cni0", mtu: 1500, flags: [] },
+      { ifname: "veth1", mtu: 1500, flags: [], master: "cni0" },
+    ];
+    if (/-save|-L|show/.test(call)) {
+      const stdout =
+        call === "iptables-save -t nat" ? nat : call.startsWith("ip -json") ? JSON.stringify(links) : "";
+      return Promise.resolve({ exitCode: program === "ebtables" ? 1 : 0, stdout, stderr: "" });
+    }
+    done.push(`${call} ${input}`.trim());
+    return Promise.resolve({ exitCode: 0, stdout: "", stderr: "" });
+  };
+  const version = { text: "iptables v1.8.9 (nf_tables)", parts: [1, 8, 9], backend: "nft" } as const;
+  const tools = { suffix: "", version, reason: "", differsFromDefault: false };
+  const iptables = { everywhere: () => Promise.resolve([new Iptables(tools, { run })]) };
+  assert.equal(addressFamilies.length, 2);
+  const steps = await networkSteps({ run, iptables, cniConfDir: directory.path }, signal);
+  for (const step of steps) await step.run();
+  assert.deepEqual(
+    steps.map(({ text }) => text.replace(directory.path, "DIR")),
+    [
+      "remove  1 rules of kubenet in POSTROUTING (ipv4 nat)",
+      "remove  bridge cbr0",
+      "remove  DIR/10-dockershim.conflist",
+    ],
+  );
+  assert.match(done[0] ?? "", /^iptables-restore .*--noflush.*\n-D POSTROUTING .*kubenet: SNAT.*\nCOMMIT$/s);
+  assert.equal(done[1], "ip link delete cbr0");
+});
