@@ -6,8 +6,13 @@ export interface LogLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+interface RecordingLog extends Logger {
+  readonly lines: readonly LogLine[];
+  linesAt(level: "warn" | "error"): readonly LogLine[];
+}
+
 /** A logger that keeps its lines. */
-export function recordingLog(lines: LogLine[] = []): Logger & { readonly lines: readonly LogLine[] } {
+export function recordingLog(lines: LogLine[] = []): RecordingLog {
   const at =
     (level: string) =>
     (fields: unknown, message?: string): void => {
@@ -16,6 +21,7 @@ export function recordingLog(lines: LogLine[] = []): Logger & { readonly lines: 
     };
   return {
     lines,
+    linesAt: (wanted) => lines.filter(({ level }) => level === wanted),
     trace: at("trace"),
     debug: at("debug"),
     info: at("info"),

@@ -17,6 +17,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { pluck } from "../../support/pluck.js";
 
 const shim = shimOfEachTest();
 
@@ -26,19 +27,9 @@ async function open(shim: TestShim, flags: Readonly<Record<string, string>>) {
   const observer = {
     rpcEnded: ({ rpc, code }: { rpc: string; code: string }) => calls.push(`${rpc} ${code}`),
   } as Partial<Observer> as Observer;
-  const server = await openCadvisor(
-    await configOf(flags),
-    { ...shim.services, version: "1.2.3" },
-    log,
-    {},
-    observer,
-  );
-  return {
-    log,
-    calls,
-    isServed: server !== undefined,
-    [Symbol.asyncDispose]: async () => server?.close(),
-  };
+  const services = { ...shim.services, version: "1.2.3" };
+  const server = await openCadvisor(await configOf(flags), services, log, {}, observer);
+  return { log, calls, isServed: server !== undefined, [Symbol.asyncDispose]: async () => server?.close() };
 }
 
 /** A process of its own that listens there, with the name of containerd. */
@@ -78,12 +69,7 @@ describe("openCadvisor()", () => {
       });
     }
     assert.equal(await client.handle(`/system.slice/docker-${idOf("ab")}.scope`), undefined);
-    assert.deepEqual(bed.calls.slice(0, 4), [
-      "GetVersion OK",
-      "GetContainer OK",
-      "GetContainer OK",
-      "GetTask OK",
-    ]);
+    assert.equal(bed.calls.slice(0, 4).join(), "GetVersion OK,GetContainer OK,GetContainer OK,GetTask OK");
     assert.equal(bed.calls.at(-1), "GetContainer NOT_FOUND");
     await bed[Symbol.asyncDispose]();
     await assert.rejects(lstat(path), { code: "ENOENT" });
@@ -99,10 +85,8 @@ describe("openCadvisor()", () => {
     for (let count = 0; count < 200; count += 1) {
       const message = Buffer.from(Array.from({ length: bytes.below(200) }, () => bytes.below(256)));
       const { code } = await raw.unary(get, message, 5_000);
-      assert.ok(
-        [status.NOT_FOUND, status.INVALID_ARGUMENT].includes(code),
-        `${code} for ${message.toString("hex")}`,
-      );
+      const codes = [status.NOT_FOUND, status.INVALID_ARGUMENT];
+      assert.ok(codes.includes(code), `${code} for ${message.toString("hex")}`);
     }
     for (const other of [
       "/containerd.services.containers.v1.Containers/List",
@@ -139,12 +123,8 @@ describe("openCadvisor()", () => {
     const config = { cadvisorSocket: { kind: "unix", path }, cadvisorSocketRequired: false } as const;
     const services = { ...shim.services, version: "1.2.3" };
     assert.equal(await openCadvisor(config, services, log, {}), undefined);
-    assert.deepEqual(
-      log.lines.map(({ message }) => message),
-      [
-        "container metrics have no names: give another path with --cadvisor-socket, or none with --cadvisor-socket=",
-      ],
-    );
+    const ways = "give another path with --cadvisor-socket, or none with --cadvisor-socket=";
+    assert.deepEqual(pluck(log.lines, "message"), [`container metrics have no names: ${ways}`]);
   });
 
   for (const flags of [{ "cadvisor-socket": "" }, { "read-only": "true" }] as const) {

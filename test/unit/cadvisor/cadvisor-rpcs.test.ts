@@ -98,9 +98,8 @@ describe("what cAdvisor asks", () => {
   test("an image that only an id names is asked about once, when its containers are first seen", async () => {
     await using first = await TestShim.start();
     const sandbox = await runSandbox(first);
-    const ids = await Promise.all(
-      ["a", "b", "c"].map((name) => runContainer(first, sandbox, name, kubeletImage(first, ""))),
-    );
+    const run = (name: string) => runContainer(first, sandbox, name, kubeletImage(first, ""));
+    const ids = await Promise.all(["a", "b", "c"].map(run));
     first.world.journal.clear();
     await using shim = await first.restart();
     await turns(50);
@@ -136,27 +135,17 @@ describe("what cAdvisor asks", () => {
     await rejectsWith(client.task(sandbox, "exec-1"), "notFound");
   });
 
-  const states: readonly (readonly [
-    what: string,
-    state: SnapshotChanges["state"],
-    task: object | undefined,
-  ])[] = [
+  type State = readonly [what: string, state: SnapshotChanges["state"], task: object | undefined];
+  const ended = { running: false, pid: 0 };
+  const states: readonly State[] = [
     ["running", {}, { pid: 4242, status: 2, exit_status: 0 }],
     ["paused", { status: "paused" }, { pid: 4242, status: 4, exit_status: 0 }],
-    ["created", { status: "created", running: false, pid: 0 }, undefined],
+    ["created", { status: "created", ...ended }, undefined],
     ["running without a process yet", { pid: 0 }, undefined],
-    [
-      "ended",
-      { status: "exited", running: false, pid: 0, exitCode: 137 },
-      { pid: 0, status: 3, exit_status: 137 },
-    ],
-    ["dead", { status: "dead", running: false, pid: 0, exitCode: 1 }, { pid: 0, status: 3, exit_status: 1 }],
-    [
-      "refused at its start",
-      { status: "created", running: false, pid: 0, exitCode: 127 },
-      { pid: 0, status: 3, exit_status: 127 },
-    ],
-    ["being removed", { status: "removing", running: false, pid: 0 }, { pid: 0, status: 0, exit_status: 0 }],
+    ["ended", { status: "exited", ...ended, exitCode: 137 }, { pid: 0, status: 3, exit_status: 137 }],
+    ["dead", { status: "dead", ...ended, exitCode: 1 }, { pid: 0, status: 3, exit_status: 1 }],
+    ["refused", { status: "created", ...ended, exitCode: 127 }, { pid: 0, status: 3, exit_status: 127 }],
+    ["being removed", { status: "removing", ...ended }, { pid: 0, status: 0, exit_status: 0 }],
   ];
   for (const [what, state, task] of states) {
     test(`the task of a container that is ${what} ${task === undefined ? "is not there yet" : "has its state"}`, async () => {
@@ -176,10 +165,8 @@ describe("what cAdvisor asks", () => {
     let isHeld = true;
     engine.hangs = (verb) => (verb === "startContainer" || verb === "inspectContainer") && isHeld;
     const running = runSandbox(shim, runRequest({ labels: kubelet }));
-    await until(
-      "the start is under way",
-      () => shim.world.journal.names("engine.startContainer").length === 1,
-    );
+    const starts = (): readonly string[] => shim.world.journal.names("engine.startContainer");
+    await until("the start is under way", () => starts().length === 1);
     const [id = ""] = engine.containers.ids;
     const client = asked(shim);
     const { labels, image } = await client.container(id);

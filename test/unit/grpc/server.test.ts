@@ -26,10 +26,7 @@ describe("startGrpcServer()", () => {
         runtime_api_version: "",
       });
     });
-    for (const [service, rpc] of [
-      ["RuntimeService", "Attach"],
-      ["ImageService", "PullImage"],
-    ] as const) {
+    for (const [service, rpc] of Object.entries({ RuntimeService: "Attach", ImageService: "PullImage" })) {
       test(`answers UNIMPLEMENTED for ${rpc} of ${version} without a handler`, async () => {
         await using server = await startTestServer({});
         using client = connectClient(server.path, version, service);

@@ -65,17 +65,9 @@ describe("EngineHost", () => {
     ["proves what the engine finds", {}, partly("files, host paths")],
     ["proves no files that the engine does not find", { seen: ["state"] }, partly("host paths", "files")],
     ["proves no host paths that the engine does not find", { seen: ["root"] }, partly("files", "host paths")],
-    [
-      "proves nothing with an engine that finds everything",
-      answering(() => Promise.resolve(undefined)),
-      nothing,
-    ],
+    ["proves nothing with one that finds everything", answering(() => Promise.resolve(undefined)), nothing],
     ["proves nothing with an engine that refuses to say", refusing, nothing],
-    [
-      "knows that processes under another kernel are out of reach",
-      { kernelVersion: "6.6.12-linuxkit" },
-      otherKernel,
-    ],
+    ["knows that processes of another kernel are away", { kernelVersion: "6.6.12-linuxkit" }, otherKernel],
     ["uses nothing that is not wanted", { mode: "remote" }, unused],
   ];
   for (const [what, change, line] of cases) {
@@ -160,11 +152,9 @@ describe("LocalHost", () => {
   const host = new LocalHost(nodeFacts(), silentLogger());
 
   test("networkNamespace() names none for a pid that is not provably the sandbox's", () => {
-    assert.equal(
-      host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: process.pid } })),
-      undefined,
-    );
-    assert.equal(host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: 0 } })), undefined);
+    for (const pid of [process.pid, 0]) {
+      assert.equal(host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid } })), undefined);
+    }
   });
 
   test("openNetworkNamespace() leaves nothing open of a pid that is not provably the sandbox's", () => {

@@ -3,7 +3,6 @@ import { mkdir, symlink, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import {
-  type EngineStorage,
   imageDirectory,
   layerDirectories,
   WritableLayerDirectories,
@@ -11,6 +10,7 @@ import {
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { FakeProc } from "./fake-proc.js";
+import { pluck } from "../../support/pluck.js";
 
 describe("imageDirectory()", () => {
   const database = "io.containerd.snapshotter.v1.overlayfs/metadata.db";
@@ -19,12 +19,7 @@ describe("imageDirectory()", () => {
     ["the engine's own containerd", "containerd", ["own"], "docker/containerd/daemon"],
     ["the host's containerd", "containerd", ["system"], "system"],
     ["of two containerds the last written", "containerd", ["own", "system"], "system"],
-    [
-      "of two containerds the last written, in the other order",
-      "containerd",
-      ["system", "own"],
-      "docker/containerd/daemon",
-    ],
+    ["the last written, in the other order", "containerd", ["system", "own"], "docker/containerd/daemon"],
     ["the data root where nothing is found", "containerd", [], "docker"],
   ] as const) {
     test(what, async () => {
@@ -75,10 +70,8 @@ describe("layerDirectories()", () => {
       await using directory = await temporaryDirectory();
       const directories = await layersIn(directory.path, layers);
       const found = await layerDirectories(directories, path);
-      assert.deepEqual(
-        found?.map((one) => one.path),
-        expected.map((index) => join(directories[index] ?? "", path)),
-      );
+      const places = expected.map((index) => join(directories[index] ?? "", path));
+      assert.deepEqual(found && pluck(found, "path"), places);
     });
   }
 
@@ -92,20 +85,10 @@ describe("layerDirectories()", () => {
 const id = idOf("3f");
 const snapshot = { id, graphDriver: {}, state: { pid: 100 } };
 
-interface Setting extends AsyncDisposable {
-  readonly fake: FakeProc;
-  /** Directories of the host. */
-  readonly dataRoot: string;
-  readonly upper: string;
-  readonly other: string;
-  readonly storage: EngineStorage;
-  /** A line of a mount table. */
-  overlay(mountPoint: string, upper: string): string;
-  /** Sets the mount table of the node. */
-  mounts(...lines: readonly string[]): Promise<void>;
-}
+type Setting = Awaited<ReturnType<typeof setUp>>;
 
-async function setUp(): Promise<Setting> {
+/** `overlay` is a line of a mount table, `mounts` sets that of the node. */
+async function setUp() {
   const fake = await FakeProc.make();
   const [dataRoot = "", upper = "", other = ""] = ["docker", "upper", "other"].map((name) =>
     join(fake.directory, name),
@@ -116,10 +99,11 @@ async function setUp(): Promise<Setting> {
     dataRoot,
     upper,
     other,
-    storage: { dockerRootDir: dataRoot, imageStore: "containerd", storageDriver: "overlayfs" },
-    overlay: (mountPoint, directory) =>
+    storage: { dockerRootDir: dataRoot, imageStore: "containerd", storageDriver: "overlayfs" } as const,
+    overlay: (mountPoint: string, directory: string) =>
       `700 30 0:60 / ${mountPoint} rw,relatime shared:9 - overlay overlay rw,lowerdir=/l,upperdir=${directory},workdir=/w`,
-    mounts: (...lines) => fake.add("self", { files: { mountinfo: `${lines.join("\n")}\n` } }),
+    mounts: (...lines: readonly string[]) =>
+      fake.add("self", { files: { mountinfo: `${lines.join("\n")}\n` } }),
     [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose](),
   };
 }
@@ -163,28 +147,20 @@ describe("WritableLayerDirectories.directoryOf()", () => {
 
   const untaken: readonly (readonly [what: string, line: (at: Setting) => string])[] = [
     ["elsewhere", (at) => at.overlay(join(at.other, "rootfs/overlayfs", id), at.other)],
-    [
-      "below the container's mount",
-      (at) => at.overlay(join(at.dataRoot, "rootfs/overlayfs", id, "x"), at.other),
-    ],
+    ["below the container's", (at) => at.overlay(join(at.dataRoot, "rootfs/overlayfs", id, "x"), at.other)],
     ["of another snapshotter", (at) => at.overlay(join(at.dataRoot, "rootfs/zfs", id), at.other)],
     [
       "that is no overlay",
       (at) => `7 1 0:6 / ${join(at.dataRoot, "rootfs/overlayfs", id)} rw - tmpfs x rw,upperdir=${at.other}`,
     ],
-    [
-      "whose directory is not here",
-      (at) => at.overlay(join(at.dataRoot, "rootfs/overlayfs", id), "/no/such"),
-    ],
+    ["whose directory is away", (at) => at.overlay(join(at.dataRoot, "rootfs/overlayfs", id), "/no/such")],
   ];
   for (const [what, line] of untaken) {
     test(`takes nothing from a mount ${what}`, async () => {
       await using at = await setUp();
       await at.mounts(line(at));
-      assert.equal(
-        await new WritableLayerDirectories(at.storage, at.fake.proc).directoryOf(snapshot),
-        undefined,
-      );
+      const directories = new WritableLayerDirectories(at.storage, at.fake.proc);
+      assert.equal(await directories.directoryOf(snapshot), undefined);
     });
   }
 

@@ -11,6 +11,7 @@ import {
 } from "../../../src/shim/host/node-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { pluck } from "../../support/pluck.js";
 
 const makeFifo = (path: string): unknown => execFileSync("mkfifo", [path]);
 
@@ -109,13 +110,13 @@ describe("readCdiSpecs()", () => {
     await writeFile(join(at.path, "good.yaml"), "kind: a.example/a\n");
     const log = recordingLog();
     const documents = await readCdiSpecs([at.path, join(at.path, "good.yaml")], log);
+    const contents = [undefined, undefined, undefined, { kind: "a.example/a" }];
+    assert.deepEqual(pluck(documents, "content"), contents);
+    const names = ["broken.json", "directory.yaml", "fifo.yaml", "good.yaml"];
+    const paths = log.lines.map(({ fields }) => fields["path"]);
     assert.deepEqual(
-      documents.map(({ content }) => content),
-      [undefined, undefined, undefined, { kind: "a.example/a" }],
-    );
-    assert.deepEqual(
-      log.lines.map(({ fields }) => fields["path"]),
-      ["broken.json", "directory.yaml", "fifo.yaml", "good.yaml"].map((name) => join(at.path, name)),
+      paths,
+      names.map((name) => join(at.path, name)),
     );
   });
 });

@@ -14,10 +14,7 @@ const nodeLikeHang = (signal: AbortSignal): Promise<never> =>
   });
 
 describe("withDeadline()", () => {
-  for (const [name, work] of [
-    ["the reason of its signal", hang],
-    ["an AbortError", nodeLikeHang],
-  ] as const) {
+  for (const [name, work] of Object.entries({ "its signal's reason": hang, "an AbortError": nodeLikeHang })) {
     test(`fails as timeout when the work ends with ${name}`, async () => {
       await assert.rejects(withDeadline(undefined, 1, "act", work), (error) => {
         assert.ok(isKind(error, "timeout"));
@@ -30,7 +27,7 @@ describe("withDeadline()", () => {
       const parent = new AbortController();
       const running = withDeadline(parent.signal, 60_000, "act", work);
       parent.abort(new ShimError("cancelled", "caller left"));
-      await assert.rejects(running, (error) => isKind(error, "cancelled") && error.message === "caller left");
+      await assert.rejects(running, { kind: "cancelled", message: "caller left" });
     });
   }
 
@@ -52,7 +49,7 @@ describe("orAbort()", () => {
     assert.equal(await orAbort(Promise.resolve("r"), controller.signal), "r");
     const waiting = orAbort(new Promise(() => undefined), controller.signal);
     controller.abort(new ShimError("cancelled", "left"));
-    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    await assert.rejects(waiting, { kind: "cancelled" });
     await assert.rejects(orAbort(Promise.resolve("r"), controller.signal), /left/);
   });
 });
@@ -61,7 +58,7 @@ test("sleep() throws the reason of its signal", async () => {
   const controller = new AbortController();
   const sleeping = sleep(60_000, controller.signal);
   controller.abort(new ShimError("cancelled", "stop"));
-  await assert.rejects(sleeping, (error) => isKind(error, "cancelled") && error.message === "stop");
+  await assert.rejects(sleeping, { kind: "cancelled", message: "stop" });
   await sleep(0);
 });
 

@@ -32,7 +32,7 @@ describe("Rollback", () => {
     };
     await assert.rejects(act(), /^Error: the action$/);
     assert.deepEqual(undone, ["third", "second", "first"]);
-    const errors = log.lines.filter((line) => line.level === "error").map(({ fields }) => fields);
+    const errors = log.linesAt("error").map(({ fields }) => fields);
     assert.deepEqual(errors, [{ step: "bad", err: "cannot undo" }]);
   });
 
@@ -46,7 +46,7 @@ describe("Rollback", () => {
     }
     assert.deepEqual(undone, ["good"]);
     assert.deepEqual(
-      log.lines.filter((line) => line.level === "error").map((line) => line.fields["err"]),
+      log.linesAt("error").map((line) => line.fields["err"]),
       ["hanging: not finished after 5ms"],
     );
   });

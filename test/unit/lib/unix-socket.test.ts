@@ -68,9 +68,8 @@ describe("bindUnixSocket()", () => {
     test(`gives the name to one of many servers that start at once, after ${before}`, async () => {
       await using place = await newPlace();
       if (before !== "nothing") leaveStaleSocket(place.path);
-      const results = await Promise.allSettled(
-        Array.from({ length: 8 }, () => bindUnixSocket(place.newServer(), place.path)),
-      );
+      const binds = Array.from({ length: 8 }, () => bindUnixSocket(place.newServer(), place.path));
+      const results = await Promise.allSettled(binds);
       assert.equal(results.filter(({ status }) => status === "fulfilled").length, 1);
       for (const result of results) {
         if (result.status === "rejected") assert.ok(isKind(result.reason, "conflict"));

@@ -9,9 +9,7 @@ import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { containerId, LogFiles } from "./log-bench.js";
 
-const running = containerSnapshot(containerId, idOf("cd"), {
-  state: { status: "running", running: true },
-});
+const running = containerSnapshot(containerId, idOf("cd"), { state: { status: "running", running: true } });
 const exited = containerSnapshot(containerId, idOf("cd"), { state: { status: "exited", running: false } });
 
 /** An engine whose streams end when the container does, and never when it had ended before. */

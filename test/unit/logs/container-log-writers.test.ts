@@ -136,7 +136,7 @@ describe("a log that cannot be opened", () => {
     await using bed = await Bed.open();
     const { unblock } = await blocked(bed, atOnce);
     await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.equal(bed.log.lines.filter(({ level }) => level === "error").length, 1);
+    assert.equal(bed.log.linesAt("error").length, 1);
     unblock();
     await bed.untilWritten();
   });
@@ -224,11 +224,8 @@ test("--container-log-format=docker is that of the CRI where a link to the engin
     assert.equal(await writers.created(idOf(name), target), true);
     assert.equal(writers.ownerOf(idOf(name)), "shim");
   }
-  const warnings = log.lines.filter(({ level }) => level === "warn");
-  assert.deepEqual(
-    warnings.map(({ message }) => /out of reach/.test(message)),
-    [true],
-  );
+  assert.deepEqual(log.linesAt("warn").length, 1);
+  assert.match(log.linesAt("warn")[0]?.message ?? "", /out of reach/);
   host.reach = fakeReach(true);
   assert.equal(await writers.created(idOf("ef"), target), false);
   assert.equal(writers.ownerOf(idOf("ef")), "engine");

@@ -12,6 +12,7 @@ import {
 } from "../../../src/shim/metrics/metrics-server.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { pluck } from "../../support/pluck.js";
 
 type Bed = Awaited<ReturnType<typeof start>>;
 
@@ -82,10 +83,7 @@ describe("MetricsServer", () => {
     // The second request is read a moment after its connection is there.
     await get(bed, "/other");
     answer();
-    assert.deepEqual(
-      (await Promise.all(both)).map(({ status }) => status),
-      [200, 200],
-    );
+    assert.deepEqual(pluck(await Promise.all(both), "status"), [200, 200]);
     assert.equal(asked, 1);
   });
 

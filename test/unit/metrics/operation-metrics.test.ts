@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { parsePrometheusText, type Scrape } from "../../support/prometheus-text.js";
+import { pluck } from "../../support/pluck.js";
 
 async function create(): Promise<{ registry: MetricsRegistry; scrape: () => Promise<Scrape> }> {
   const registry = await MetricsRegistry.create(recordingLog(), { processMetrics: false });
@@ -28,14 +29,9 @@ describe("metrics of operations", () => {
         name === "kubelet_docker_operations_duration_seconds_bucket" &&
         operation_type === "inspect_container",
     );
-    assert.deepEqual(
-      buckets.map(({ labels: { le } }) => le),
-      dockershimBuckets,
-    );
-    assert.deepEqual(
-      buckets.map(({ value }) => value),
-      [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 3],
-    );
+    const bounds = buckets.map(({ labels: { le } }) => le);
+    assert.deepEqual(bounds, dockershimBuckets);
+    assert.deepEqual(pluck(buckets, "value"), [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 3]);
     assert.equal(found.value("kubelet_docker_operations_duration_seconds_sum", labels), 122.03);
   });
 

@@ -12,9 +12,8 @@ const toolMissing = 2;
 
 describe("native/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
-    const names = ["pause", "pod-dialer", "port-forward", "helper"].map(
-      (program) => `${program}-${architecture}`,
-    );
+    const programs = ["pause", "pod-dialer", "port-forward", "helper"];
+    const names = programs.map((program) => `${program}-${architecture}`);
 
     test(`the programs for ${architecture} are what their sources give with the named compiler, wherever they are built`, async (t) => {
       const directory = await mkdtemp(join(tmpdir(), "native-build-"));
@@ -37,10 +36,7 @@ describe("native/bin", () => {
       for (const name of names) {
         const fresh = await readFile(join(output, name));
         const shipped = await readFile(join(nativeDirectory, "bin", name));
-        assert.ok(
-          fresh.equals(shipped),
-          `native/bin/${name} differs from a fresh build: run node native/build.mjs`,
-        );
+        assert.ok(fresh.equals(shipped), `native/bin/${name} is another: run node native/build.mjs`);
       }
     });
 
@@ -62,9 +58,7 @@ describe("native/bin", () => {
       env: { PATH: directory },
     });
     assert.equal(built.status, toolMissing);
-    assert.match(
-      built.stderr,
-      /needs gcc 12\.2\.0 \(Debian 12\.2\.0-14\) as x86_64-linux-gnu-gcc, which is not in PATH/,
-    );
+    assert.match(built.stderr, /needs gcc 12\.2\.0 \(Debian 12\.2\.0-14\) as x86_64-linux-gnu-gcc, /);
+    assert.match(built.stderr, /which is not in PATH/);
   });
 });

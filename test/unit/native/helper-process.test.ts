@@ -37,8 +37,7 @@ afterEach(async () => {
   for (const pid of pids) process.kill(pid, "SIGKILL");
 });
 
-const warnings = (): readonly string[] =>
-  log.lines.filter(({ level }) => level === "warn").map(({ message }) => message);
+const warnings = (): readonly string[] => log.linesAt("warn").map(({ message }) => message);
 
 function run(name: string, words: readonly string[] = []): Promise<ProgramExit> {
   return runProgram(
@@ -130,10 +129,7 @@ describe("without a helper that works, programs are children", { timeout: 120_00
     helper = new HelperProcess({ program: () => path, log });
   };
 
-  for (const [what, content] of [
-    ["is missing", undefined],
-    ["is not executable", ""],
-  ] as const) {
+  for (const [what, content] of Object.entries({ "is missing": undefined, "is not executable": "" })) {
     test(`when its file ${what}: from the first one on`, async () => {
       await using at = await temporaryDirectory();
       const path = join(at.path, "helper");
@@ -144,10 +140,8 @@ describe("without a helper that works, programs are children", { timeout: 120_00
     });
   }
 
-  for (const [what, path] of [
-    ["ends without an answer", "/bin/false"],
-    ["answers something else", "/usr/bin/yes"],
-  ] as const) {
+  const unfit = { "ends without an answer": "/bin/false", "answers something else": "/usr/bin/yes" };
+  for (const [what, path] of Object.entries(unfit)) {
     test(`when it ${what}: from the second one on`, async () => {
       use(path);
       await assert.rejects(run("true"), isHelperLost);

@@ -31,10 +31,7 @@ const helper = new HelperProcess({
 });
 after(() => helper.close());
 
-for (const [way, start] of [
-  ["a child", startAsChild],
-  ["a child of the helper", helper.start],
-] as const) {
+for (const [way, start] of Object.entries({ "a child": startAsChild, "the helper's child": helper.start })) {
   describe(`a program as ${way}`, { timeout: 120_000 }, () => {
     const run = (
       program: string,
@@ -156,10 +153,7 @@ for (const [way, start] of [
     });
 
     test("that writes more than allowed to stdout is killed", async () => {
-      await assert.rejects(
-        run("yes", [], { stdoutBytes: 100_000 }),
-        /^ShimError: wrote more than 100000 bytes/,
-      );
+      await assert.rejects(run("yes", [], { stdoutBytes: 1000 }), { message: /^wrote more than 1000 bytes/ });
     });
 
     test("may write more to stderr than is kept", async () => {

@@ -23,7 +23,7 @@ async function setUp(settings: Readonly<Record<string, string>>, modprobe?: Answ
   return {
     ...{ options: { log, run, sysctlRoot }, log, run },
     read: (setting: string) => readFile(join(sysctlRoot, setting), "utf8"),
-    warnings: () => log.lines.filter(({ level }) => level === "warn").map(({ fields }) => fields["setting"]),
+    warnings: () => log.linesAt("warn").map(({ fields }) => fields["setting"]),
     [Symbol.asyncDispose]: remove,
   };
 }
@@ -65,11 +65,7 @@ describe("letIptablesSeeBridges()", () => {
   });
 });
 
-for (const [value, expected] of [
-  ["1\n", [strict]],
-  ["2\n", []],
-  ["0\n", []],
-] as const) {
+for (const [value, expected] of Object.entries({ "1\n": [strict], "2\n": [], "0\n": [] })) {
   test(`warnOfStrictFiltering() warns ${expected.length === 0 ? "not " : ""}of ${value.trim()}`, async () => {
     await using at = await setUp({ [strict]: value });
     await warnOfStrictFiltering(at.options);

@@ -65,10 +65,8 @@ describe("LockedNetworkPlugin", () => {
   for (const [what, [first, second]] of independent) {
     test(`${what} do not wait for each other`, async () => {
       const { plugin, steps, endFirst } = slowPlugin();
-      const both = [
-        plugin.tearDownPod(request(first, "one"), noAbort),
-        plugin.tearDownPod(request(second, "two"), noAbort),
-      ];
+      const down = (name: string, id: string) => plugin.tearDownPod(request(name, id), noAbort);
+      const both = [down(first, "one"), down(second, "two")];
       await settle();
       assert.deepEqual(steps, ["down one", "down two"]);
       await endFirst();
@@ -97,25 +95,16 @@ describe("LockedNetworkPlugin", () => {
     fakePlugin({ start: failing, setUpPod: failing, tearDownPod: failing, podAddresses: failing }),
   );
   const pod = request("web", "one");
+  const failed = "networkPlugin fake failed";
   const wordings: readonly (readonly [work: () => Promise<unknown>, message: string])[] = [
-    [() => plugin.start(noAbort), 'network plugin "fake" failed init: no address left'],
-    [
-      () => plugin.setUpPod(pod, noAbort),
-      'networkPlugin fake failed to set up pod "web_default" network: no address left',
-    ],
-    [
-      () => plugin.tearDownPod(pod, noAbort),
-      'networkPlugin fake failed to teardown pod "web_default" network: no address left',
-    ],
-    [
-      () => plugin.podAddresses(pod),
-      'networkPlugin fake failed on the status hook for pod "web_default": no address left',
-    ],
+    [() => plugin.start(noAbort), 'network plugin "fake" failed init'],
+    [() => plugin.setUpPod(pod, noAbort), `${failed} to set up pod "web_default" network`],
+    [() => plugin.tearDownPod(pod, noAbort), `${failed} to teardown pod "web_default" network`],
+    [() => plugin.podAddresses(pod), `${failed} on the status hook for pod "web_default"`],
   ];
   for (const [work, message] of wordings) {
-    test(`fails with: ${message}`, async () => {
-      await assert.rejects(work(), { kind: "unavailable", message });
-    });
+    test(`fails with: ${message}`, () =>
+      assert.rejects(work(), { kind: "unavailable", message: `${message}: no address left` }));
   }
 });
 

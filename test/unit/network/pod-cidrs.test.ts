@@ -2,11 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { PodCidrs, parsePodSubnets } from "../../../src/network/pod-cidrs.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { pluck } from "../../support/pluck.js";
 
-interface Sources {
-  readonly flag?: readonly string[];
-  readonly remembered?: readonly string[];
-}
+type Sources = Partial<Pick<ConstructorParameters<typeof PodCidrs>[0], "flag" | "remembered">>;
 
 function setUp({ flag = [], remembered = [] }: Sources) {
   const log = recordingLog();
@@ -16,7 +14,7 @@ function setUp({ flag = [], remembered = [] }: Sources) {
   const cidrs = new PodCidrs({ flag, remembered, remember, log });
   const told = (...from: readonly string[]): Promise<void> =>
     cidrs.told(from, async (accepted) => void used.push(accepted));
-  const warnings = (): number => log.lines.filter(({ level }) => level === "warn").length;
+  const warnings = (): number => log.linesAt("warn").length;
   return { cidrs, told, written, used, warnings };
 }
 
@@ -26,31 +24,14 @@ describe("PodCidrs", () => {
   const three = "10.3.0.0/16";
   type Cidrs = readonly string[];
   /** `used` are those that the plugin gets; the same ones are remembered. */
-  const rows: readonly (readonly [
-    name: string,
-    sources: Sources,
-    told: readonly Cidrs[],
-    used: Cidrs,
-    current: Cidrs,
-  ])[] = [
+  type Row = readonly [name: string, sources: Sources, told: readonly Cidrs[], used: Cidrs, current: Cidrs];
+  const rows: readonly Row[] = [
     ["those of the flag win", { flag: [one], remembered: [three] }, [[two]], [], [one]],
     ["without a flag the first of the kubelet count", {}, [[one], [two]], [one], [one]],
     ["those of the last run count until the kubelet tells others", { remembered: [one] }, [], [], [one]],
-    [
-      "the kubelet's first replace those of the last run",
-      { remembered: [one] },
-      [[two], [three]],
-      [two],
-      [two],
-    ],
+    ["the kubelet's first replace those of before", { remembered: [one] }, [[two], [three]], [two], [two]],
     ["the kubelet's first that repeat the last run's stay", { remembered: [one] }, [[one], [two]], [], [one]],
-    [
-      "invalid ones fix nothing",
-      {},
-      [["10.1.0.0/33"], ["nonsense"], [one, "10.9.0.0/16"], [two]],
-      [two],
-      [two],
-    ],
+    ["invalid ones fix nothing", {}, [["10.1.0.0/33"], ["x"], [one, "10.9.0.0/16"], [two]], [two], [two]],
     ["host bits are cut off", {}, [["10.1.7.7/16", "fd00::7/64"]], [one, "fd00::/64"], [one, "fd00::/64"]],
   ];
   for (const [name, sources, told, used, current] of rows) {
@@ -111,10 +92,7 @@ describe("parsePodSubnets()", () => {
 
   test("takes one of each family, also joined by a comma, in the order given", () => {
     for (const cidrs of [["fd00::/64, 10.1.0.0/16"], ["fd00::/64", "10.1.0.0/16"]]) {
-      assert.deepEqual(
-        parsePodSubnets(cidrs).map(({ cidr }) => cidr),
-        ["fd00::/64", "10.1.0.0/16"],
-      );
+      assert.deepEqual(pluck(parsePodSubnets(cidrs), "cidr"), ["fd00::/64", "10.1.0.0/16"]);
     }
   });
 

@@ -4,18 +4,9 @@ import { describe, test } from "node:test";
 import { buildImageArchive, type ImageArchiveOptions } from "../../../src/shim/pause/image-archive.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 
-interface Descriptor {
-  readonly mediaType: string;
-  readonly digest: string;
-  readonly size: number;
-}
-interface Manifest {
-  readonly config: Descriptor;
-  readonly layers: readonly Descriptor[];
-}
-interface Index {
-  readonly manifests: readonly (Descriptor & { platform: object; annotations: Record<string, string> })[];
-}
+type Descriptor = Readonly<{ digest: string; size: number }>;
+type Manifest = Readonly<{ config: Descriptor; layers: readonly Descriptor[] }>;
+type Described = Descriptor & { platform: object; annotations: Record<string, string> };
 type DockerManifest = readonly { Config: string; RepoTags: readonly string[]; Layers: readonly string[] }[];
 
 const options: ImageArchiveOptions = {
@@ -38,7 +29,7 @@ function blobPath(digest: string): string {
 
 async function read(archive: Buffer) {
   const members = await readTar(archive);
-  const [described] = (jsonOf(members, "index.json") as Index).manifests;
+  const [described] = (jsonOf(members, "index.json") as { manifests: readonly Described[] }).manifests;
   const [docker] = jsonOf(members, "manifest.json") as DockerManifest;
   assert.ok(described !== undefined && docker !== undefined);
   const manifest = jsonOf(members, blobPath(described.digest)) as Manifest;
@@ -124,12 +115,8 @@ describe("buildImageArchive()", () => {
     assert.equal(archive.toString("latin1").split("program").length, 2);
   });
 
-  for (const reference of [
-    "demo",
-    "demo@sha256:" + "0".repeat(64),
-    "demo:2@sha256:" + "0".repeat(64),
-    "Demo:2",
-  ]) {
+  const digest = `sha256:${"0".repeat(64)}`;
+  for (const reference of ["demo", `demo@${digest}`, `demo:2@${digest}`, "Demo:2"]) {
     test(`refuses the reference ${reference.slice(0, 20)}`, async () => {
       await assert.rejects(buildImageArchive({ ...options, reference }), { kind: "invalid" });
     });

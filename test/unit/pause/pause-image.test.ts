@@ -316,10 +316,7 @@ describe("builtinPauseImage()", () => {
       const layer = await readTar(contentOf(members, manifest.Layers[0]));
       const path = portForwardPath.slice(1);
       assert.deepEqual([...layer.keys()], ["pause", path]);
-      for (const [member, program] of [
-        ["pause", "pause"],
-        [path, "port-forward"],
-      ] as const) {
+      for (const [member, program] of Object.entries({ pause: "pause", [path]: "port-forward" })) {
         assert.equal(layer.get(member)?.header.mode, 0o755);
         const shipped = new URL(`../../../native/bin/${program}-${architecture}`, import.meta.url);
         assert.deepEqual(contentOf(layer, member), await readFile(shipped));

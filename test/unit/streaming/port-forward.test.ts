@@ -8,7 +8,7 @@ import { createWebSocketStream } from "ws";
 import { ShimError } from "../../../src/lib/errors.js";
 import { fakePod, type FakePod } from "../../fakes/streaming-sessions.js";
 import { until } from "../../fakes/turns.js";
-import { SpdyClient, type ClientStream } from "../../support/spdy-client.js";
+import { SpdyClient } from "../../support/spdy-client.js";
 import { startStreamingBed, type StreamingBed } from "../../support/streaming-bed.js";
 import { openSpdy, openWebSocket, type WebSocketClient } from "../../support/streaming-client.js";
 
@@ -46,15 +46,10 @@ async function listenInPod(
 
 const echo = (socket: Socket): void => void socket.pipe(socket);
 
-interface Pair {
-  readonly error: ClientStream;
-  readonly data: ClientStream;
-}
-
 let requestId = 0;
 
 /** As client-go opens a connection. */
-function openPair(client: SpdyClient, port = 80): Pair {
+function openPair(client: SpdyClient, port = 80) {
   requestId += 1;
   const headers = { port: String(port), requestID: String(requestId) };
   const error = client.open({ streamType: "error", ...headers });
@@ -180,54 +175,7 @@ for (const [name, open] of transports) {
       await bed.empty();
       assert.equal(attempt?.aborted, true);
     });
-
-    test("reads no more than the buffers hold from the pod when the client does not read", async () => {
-      await using bed = await startStreamingBed();
-      const chunk = Buffer.alloc(64 * 1024);
-      let taken = 0;
-      await using at = await listenInPod((socket) => {
-        const fill = (): void => {
-          while (!socket.destroyed && socket.write(chunk, () => (taken += chunk.length)));
-        };
-        socket.on("drain", fill);
-        fill();
-      });
-      const client = await open(bed, at.pod);
-      client.socket.pause();
-      openPair(client);
-      await settled(() => taken);
-      assert.ok(taken < 64 * 1024 * 1024, `${String(taken)} bytes`);
-      client.socket.destroy();
-    });
-
-    test("reads no more than the buffers hold from the client when the pod does not read", async () => {
-      await using bed = await startStreamingBed();
-      await using at = await listenInPod((socket) => void socket.pause());
-      const client = await open(bed, at.pod);
-      const { data } = openPair(client);
-      const chunk = Buffer.alloc(64 * 1024);
-      let sent = 0;
-      while (sent < 64 * 1024 * 1024) {
-        sent += chunk.length;
-        data.write(chunk);
-      }
-      // Data that the client could not send is in its own memory.
-      const left = (): number =>
-        client.socket.writableLength + ((client.socket as { bufferedAmount?: number }).bufferedAmount ?? 0);
-      await settled(left);
-      assert.ok(left() > 32 * 1024 * 1024, `${String(left())} bytes left`);
-      client.socket.destroy();
-      await bed.empty();
-    });
   });
-}
-
-/** Waits until a number has stopped to change. */
-async function settled(value: () => number): Promise<void> {
-  for (let before = -1; before !== value();) {
-    before = value();
-    await new Promise((resolve) => setTimeout(resolve, 150));
-  }
 }
 
 describe("the streams of a port-forward over SPDY", () => {
@@ -266,10 +214,8 @@ describe("the streams of a port-forward over SPDY", () => {
     const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
     const error = client.open({ streamType: "error", port: "80", requestID: "1" });
     const data = client.open({ streamType: "data", port: "80", requestID: "2" });
-    assert.match(
-      await error.text(),
-      /^error forwarding port 80 to pod s1, uid : timed out waiting for the data stream$/,
-    );
+    const reason = "timed out waiting for the data stream";
+    assert.equal(await error.text(), `error forwarding port 80 to pod s1, uid : ${reason}`);
     await until("the other is reset", () => data.resetStatus !== undefined);
   });
 });

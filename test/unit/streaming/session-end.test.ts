@@ -17,22 +17,8 @@ import {
   spdyRequest,
 } from "../../support/streaming-client.js";
 
-/** A client of a command with stdin and stdout. */
-interface Client {
-  /** The status of the command, at its end. */
-  readonly status: Promise<string>;
-  send(input: Buffer): void;
-  endInput(): void;
-  /** Bytes of the input that are not sent. */
-  readonly unsent: number;
-  /** Bytes of the output. */
-  readonly received: number;
-  pause(): void;
-  resume(): void;
-  leave(): void;
-}
-
-async function overSpdy(url: string): Promise<Client> {
+/** A client of a command with stdin and stdout; `unsent` and `received` count bytes of input and output. */
+async function overSpdy(url: string) {
   const client = await openSpdy(url);
   const error = client.open({ streamType: "error" });
   const stdin = client.open({ streamType: "stdin" });
@@ -41,7 +27,7 @@ async function overSpdy(url: string): Promise<Client> {
   stdout.received.on("data", (chunk: Buffer) => (received += chunk.length));
   return {
     status: error.text(),
-    send: (input) => stdin.write(input),
+    send: (input: Buffer) => stdin.write(input),
     endInput: () => stdin.end(),
     get unsent() {
       return client.socket.writableLength;
@@ -55,11 +41,11 @@ async function overSpdy(url: string): Promise<Client> {
   };
 }
 
-async function overWebSocket(url: string): Promise<Client> {
+async function overWebSocket(url: string) {
   const client = await openWebSocket(url, "v5.channel.k8s.io");
   return {
     status: client.closed.then(() => client.channel(3)),
-    send: (input) => client.ws.send(Buffer.concat([Buffer.of(0), input])),
+    send: (input: Buffer) => client.ws.send(Buffer.concat([Buffer.of(0), input])),
     endInput: () => client.ws.send(Buffer.of(255, 0)),
     get unsent() {
       return client.ws.bufferedAmount;
@@ -103,10 +89,7 @@ function lazy(read: Promise<unknown>): ReturnType<typeof fakeCommand> {
   );
 }
 
-for (const [transport, open] of [
-  ["SPDY", overSpdy],
-  ["WebSocket", overWebSocket],
-] as const) {
+for (const [transport, open] of Object.entries({ SPDY: overSpdy, WebSocket: overWebSocket })) {
   describe(`a command over ${transport}`, () => {
     test("is ended when it is idle, with a status for the client", async () => {
       await using bed = await startStreamingBed({ idleTimeoutMs: 60 });

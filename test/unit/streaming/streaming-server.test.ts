@@ -48,19 +48,13 @@ describe("StreamingServer.offer()", () => {
   test("throws exhausted when too many sessions wait for their client", async () => {
     await using bed = await startStreamingBed({ tokens: { maxOpen: 1 } });
     bed.server.offer(exec());
-    assert.throws(
-      () => bed.server.offer(exec()),
-      (error) => isKind(error, "exhausted"),
-    );
+    assert.throws(() => bed.server.offer(exec()), { kind: "exhausted" });
   });
 
   test("throws unavailable once the server stops", async () => {
     await using bed = await startStreamingBed();
     await bed.server.stop(0);
-    assert.throws(
-      () => bed.server.offer(exec()),
-      (error) => isKind(error, "unavailable"),
-    );
+    assert.throws(() => bed.server.offer(exec()), { kind: "unavailable" });
   });
 });
 
@@ -121,13 +115,10 @@ describe("a request to the streaming server", () => {
       const url = bed.server.offer(exec());
       const lines = spdyRequest(url, ["channel.k8s.io, v4.channel.k8s.io"]);
       const answer = await sendRaw(url, [lines[0]!.replace("POST", method), ...lines.slice(1)]);
-      assert.deepEqual(
-        [answer.status, Object.fromEntries(answer.headers)],
-        [
-          101,
-          { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" },
-        ],
-      );
+      const { status, headers } = answer;
+      const protocol = { "x-stream-protocol-version": "v4.channel.k8s.io" };
+      const expected = { connection: "Upgrade", upgrade: "SPDY/3.1", ...protocol };
+      assert.deepEqual([status, Object.fromEntries(headers)], [101, expected]);
       answer.socket.destroy();
     });
   }
@@ -259,7 +250,7 @@ describe("startStreamingServer()", () => {
         idleTimeoutMs: 0,
         log: recordingLog(),
       }),
-      (error) => isKind(error, "invalid"),
+      { kind: "invalid" },
     );
   });
 });

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/lib/errors.js";
 import { TokenTable } from "../../../src/shim/streaming/token-table.js";
 
 function tableWithClock(maxOpen = 3): { table: TokenTable<string>; clock: { nowMs: number } } {
@@ -34,11 +33,7 @@ describe("TokenTable", () => {
     const { table, clock } = tableWithClock(2);
     const first = table.add("a");
     table.add("b");
-    const refused = (): void =>
-      assert.throws(
-        () => table.add("c"),
-        (error) => isKind(error, "exhausted"),
-      );
+    const refused = (): void => assert.throws(() => table.add("c"), { kind: "exhausted" });
     refused();
     table.take(first);
     table.add("c");

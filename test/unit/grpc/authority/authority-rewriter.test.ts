@@ -126,10 +126,7 @@ describe("the requests of an old client", () => {
       await assertAnswered(client, 3, "two");
     }));
 
-  for (const [name, field] of [
-    ["a path", path],
-    ["localhost", literal(1, "localhost")],
-  ] as const) {
+  for (const [name, field] of Object.entries({ "a path": path, localhost: literal(1, "localhost") })) {
     const fields = requestFields("Version", field);
     const request = Buffer.concat([headers(1, fields), message(1, version("one"))]);
 
@@ -286,10 +283,7 @@ describe("acceptConnection()", () => {
     ["a preface only", [clientPreface]],
     ["half a frame header", [clientPreface, settings, modernRequest.subarray(0, 5)]],
     ["half a HEADERS frame", [clientPreface, settings, modernRequest.subarray(0, 30)]],
-    [
-      "HEADERS without their CONTINUATION",
-      [clientPreface, settings, frame(types.headers, 0, 1, Buffer.of(0x83))],
-    ],
+    ["HEADERS without CONTINUATION", [clientPreface, settings, frame(types.headers, 0, 1, Buffer.of(0x83))]],
   ];
   for (const [name, sent] of silences) {
     test(`closes the connection of a client that sends ${name} for 10 s`, async (t) => {

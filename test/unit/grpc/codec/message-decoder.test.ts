@@ -11,31 +11,19 @@ function part(number: number, content: Buffer): Buffer {
 }
 
 describe("a string that is not UTF-8 is refused by the path of its field", () => {
+  const joined = (...parts: readonly Buffer[]): Buffer => Buffer.concat(parts);
   const metadata = part(1, Buffer.from("web"));
-  const mount = part(2, Buffer.from("/host"));
+  const mount = part(7, part(2, Buffer.from("/host")));
+  const searches = joined(part(1, Buffer.from("1.1.1.1")), part(2, Buffer.from("a")), part(2, wrong));
+  const numbers = Buffer.of(0x78, 0xff, 0x01, 0x7d, 1, 2, 3, 4);
   const cases: Readonly<Record<string, readonly [rpc: string, request: Buffer]>> = {
     container_id: ["StartContainer", part(1, wrong)],
-    "config.metadata.namespace": [
-      "RunPodSandbox",
-      part(1, part(1, Buffer.concat([metadata, part(3, wrong)]))),
-    ],
-    "config.dns_config.searches[1]": [
-      "RunPodSandbox",
-      part(
-        1,
-        part(4, Buffer.concat([part(1, Buffer.from("1.1.1.1")), part(2, Buffer.from("a")), part(2, wrong)])),
-      ),
-    ],
-    "config.mounts[1].host_path": [
-      "CreateContainer",
-      part(2, Buffer.concat([part(7, mount), part(7, part(2, wrong))])),
-    ],
+    "config.metadata.namespace": ["RunPodSandbox", part(1, part(1, joined(metadata, part(3, wrong))))],
+    "config.dns_config.searches[1]": ["RunPodSandbox", part(1, part(4, searches))],
+    "config.mounts[1].host_path": ["CreateContainer", part(2, joined(mount, part(7, part(2, wrong))))],
     "config.labels": ["RunPodSandbox", part(1, part(6, part(1, wrong)))],
     // Numbers of all kinds before it, and an unknown field.
-    image: [
-      "PullImage",
-      Buffer.concat([Buffer.of(0x78, 0xff, 0x01), Buffer.of(0x7d, 1, 2, 3, 4), part(1, part(1, wrong))]),
-    ],
+    image: ["PullImage", joined(numbers, part(1, part(1, wrong)))],
   };
   for (const [field, [rpc, request]] of Object.entries(cases)) {
     for (const version of ["v1", "v1alpha2"]) {
@@ -57,6 +45,7 @@ describe("a string that is not UTF-8 is refused by the path of its field", () =>
 });
 
 describe("bytes are refused by the path of the field", () => {
+  const two = Buffer.of(1);
   const cases: Readonly<Record<string, Buffer>> = {
     "the message: ends within a number": Buffer.of(0x0a),
     "the message: ends within a field": Buffer.of(0x0a, 5, 0x61),
@@ -65,10 +54,7 @@ describe("bytes are refused by the path of the field", () => {
     "the message: has a field with the number 0": Buffer.of(0, 0),
     "config: has wire type 0 in place of 2": Buffer.of(0x08, 1),
     "config.metadata.attempt: has wire type 2 in place of 0": part(1, part(1, part(4, Buffer.from("1")))),
-    "config.port_mappings[0].host_port: has wire type 2 in place of 0": part(
-      1,
-      part(5, part(3, Buffer.of(1))),
-    ),
+    "config.port_mappings[0].host_port: has wire type 2 in place of 0": part(1, part(5, part(3, two))),
     "config.labels: has wire type 0 in place of 2": part(1, part(6, Buffer.of(0x08, 1))),
     "config.metadata: ends within a field": part(1, part(1, Buffer.of(0x0a, 9))),
   };

@@ -47,11 +47,7 @@ describe("fields of requests that proto/ does not know", () => {
     const field = { rpc: "StartContainer", message: "StartContainerRequest", field: "99" };
     assert.deepEqual(seen, [field, field, field]);
     assert.deepEqual(log.lines, [
-      {
-        level: "info",
-        message: "requests have an unknown field, ignored",
-        fields: { ...field, field: 99 },
-      },
+      { level: "info", message: "requests have an unknown field, ignored", fields: { ...field, field: 99 } },
     ]);
   });
 

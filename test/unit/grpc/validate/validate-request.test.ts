@@ -40,6 +40,8 @@ function environment(key: string, value: string | Uint8Array) {
   return { key, value: Buffer.from(value) };
 }
 
+/** Its name has two bytes. */
+const longestPlusOne = environment("é", longest.slice(2));
 const securityParts = {
   namespace_options: namespaces(),
   apparmor: { profile_type: 0, localhost_ref: "" },
@@ -114,6 +116,9 @@ function validate(rpc: string, changes: Fields["values"]): object {
 
 const imageMount = (changes: object): object =>
   mount({ host_path: "", image: image("a"), readonly: true, ...changes });
+const withMount = (value: object): Fields => fields({ "config.mounts[1]": value });
+const recursive = { recursive_read_only: true, readonly: true };
+const badSubPaths = ["/etc", "..", "a/../../b", "a\0", "x".repeat(4097)];
 const security = "config.linux.security_context";
 const resources = "config.linux.resources";
 const users = { mode: 0, uids: [], gids: [] };
@@ -181,11 +186,7 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ],
     ["config.working_dir", ["w"]],
     ["config.envs[0].key", ["", "A=B"]],
-    // The last one has a name of two bytes, and one byte too many in all.
-    [
-      "config.envs[0]",
-      [environment("A", "a\0b"), environment("A", long), environment("é", longest.slice(2))],
-    ],
+    ["config.envs[0]", [environment("A", "a\0b"), environment("A", long), longestPlusOne]],
     ["config.envs[0].value", [Buffer.from([0xc3])], "unsupported"],
     ["config.log_path", ["../x", "a/../../x", ".", "/", "a\0"]],
     ["config.labels", [{ "io.kubernetes.sandbox.id": "x" }]],
@@ -193,33 +194,19 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ["config.CDI_devices[0].name", [fields({ "config.CDI_devices": [{ name: "gpu" }] })]],
     ["config.devices[0].host_path", ["dev/x"]],
     ["config.devices[0].permissions", ["rwx"]],
-    [
-      "config.mounts[1].host_path",
-      ["", "relative", fields({ "config.mounts[1]": imageMount({ host_path: "/srv" }) })],
-    ],
+    ["config.mounts[1].host_path", ["", "relative", withMount(imageMount({ host_path: "/srv" }))]],
     ["config.mounts[1].container_path", ["relative", "/a\0"]],
-    [
-      "config.mounts[1].propagation",
-      [unknown, fields({ "config.mounts[1]": imageMount({ propagation: 2 }) })],
-    ],
+    ["config.mounts[1].propagation", [unknown, withMount(imageMount({ propagation: 2 }))]],
     ["config.mounts[1].mount_options", [["noexec"]], "unsupported"],
     ["config.mounts[1].uidMappings", [[{ host_id: 1, container_id: 0, length: 1 }]], "unsupported"],
     ["config.mounts[1].gidMappings", [[{ host_id: 1, container_id: 0, length: 1 }]], "unsupported"],
-    ["config.mounts[1].readonly", [fields({ "config.mounts[1]": imageMount({ readonly: false }) })]],
-    ["config.mounts[1].image.image", [fields({ "config.mounts[1]": imageMount({ image: image("a b") }) })]],
+    ["config.mounts[1].readonly", [withMount(imageMount({ readonly: false }))]],
+    ["config.mounts[1].image.image", [withMount(imageMount({ image: image("a b") }))]],
     [
       "config.mounts[1].image_sub_path",
-      ["/etc", "..", "a/../../b", "a\0", "x".repeat(4097)].map((image_sub_path) =>
-        fields({ "config.mounts[1]": imageMount({ image_sub_path }) }),
-      ),
+      badSubPaths.map((image_sub_path) => withMount(imageMount({ image_sub_path }))),
     ],
-    [
-      "config.mounts[1].recursive_read_only",
-      [
-        true,
-        fields({ "config.mounts[1]": mount({ recursive_read_only: true, readonly: true, propagation: 1 }) }),
-      ],
-    ],
+    ["config.mounts[1].recursive_read_only", [true, withMount(mount({ ...recursive, propagation: 1 }))]],
     [
       `${security}.run_as_username`,
       ["a:b", fields({ [`${security}.run_as_username`]: "a", [`${security}.run_as_user`]: { value: "1" } })],
@@ -375,22 +362,14 @@ describe("validateRequest() lets pass", () => {
         "config.windows": { resources: null, security_context: null },
       },
     },
-    ImageStatus: {
-      "the status of an unknown image": { image: image("No/Such:IMAGE") },
-    },
+    ImageStatus: { "the status of an unknown image": { image: image("No/Such:IMAGE") } },
     UpdateRuntimeConfig: {
       "both families of pod CIDRs": { "runtime_config.network_config.pod_cidr": "10.1.0.0/16,fd00::/64" },
       "an update without runtime configuration": { runtime_config: null },
     },
-    StopContainer: {
-      "a negative timeout of a stop": { timeout: "-1" },
-    },
-    ListContainers: {
-      "a list without filter": { filter: null },
-    },
-    UpdateContainerResources: {
-      "an update without resources": { linux: null },
-    },
+    StopContainer: { "a negative timeout of a stop": { timeout: "-1" } },
+    ListContainers: { "a list without filter": { filter: null } },
+    UpdateContainerResources: { "an update without resources": { linux: null } },
   };
   for (const [rpc, rows] of Object.entries(passing)) {
     for (const [what, changes] of Object.entries(rows)) {

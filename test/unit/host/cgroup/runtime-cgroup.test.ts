@@ -73,11 +73,8 @@ describe("moveIntoCgroup() with cgroup v1", () => {
   });
 
   test("never limits memory to less than 150 MiB", async () => {
-    await using fake = await setUp(
-      v1,
-      { ...v1Files, "memory/engine/memory.limit_in_bytes": "" },
-      { totalKibibytes: 100 * 1024 },
-    );
+    const files = { ...v1Files, "memory/engine/memory.limit_in_bytes": "" };
+    await using fake = await setUp(v1, files, { totalKibibytes: 100 * 1024 });
     await moveIntoCgroup(fake.proc, 50, "/engine");
     assert.equal(await read(fake, "memory/engine/memory.limit_in_bytes"), String(150 * 1024 * 1024));
   });
@@ -94,11 +91,7 @@ describe("moveIntoCgroup() with cgroup v1", () => {
     await using fake = await setUp(v1, v1Files);
     await rm(join(fake.directory, "memory/engine/memory.limit_in_bytes"));
     await assert.rejects(moveIntoCgroup(fake.proc, 50, "/engine"), /memory cgroup "\/engine"/);
-    assert.equal(
-      await read(fake, "memory/engine/cgroup.procs"),
-      "",
-      "without its limit it must not go there",
-    );
+    assert.equal(await read(fake, "memory/engine/cgroup.procs"), "", "not without its limit");
     assert.equal(await read(fake, "cpuset/engine/cgroup.procs"), "50");
   });
 });

@@ -109,11 +109,8 @@ describe("applyCgroup()", () => {
     assert.deepEqual(await Promise.all(texts), ["1000000", "1", "4096"]);
   });
 
-  const refused: readonly (readonly [
-    what: string,
-    unified: Record<string, string>,
-    kind: "invalid" | "unsupported",
-  ])[] = [
+  type Refused = readonly [what: string, unified: Record<string, string>, kind: "invalid" | "unsupported"];
+  const refused: readonly Refused[] = [
     ["a name that leads elsewhere", { "../../memory.high": "1" }, "invalid"],
     ["an absolute name", { "/etc/passwd": "1" }, "invalid"],
     ["a file that moves processes", { "cgroup.procs": "1" }, "invalid"],
@@ -188,16 +185,11 @@ describe("cgroup mounts", () => {
 
 describe("presentCgroup()", () => {
   test("reads what the settings name, and nothing outside of the cgroup", async () => {
-    const files = ["memory.high", "io.max", "hugetlb.2MB.max", "hugetlb.1GB.max"];
-    await using fake = await setUp(
-      v2Cgroup,
-      v2Mounts,
-      files.map((file) => `${scope}/${file}`),
-    );
+    const names = ["memory.high", "io.max", "hugetlb.2MB.max", "hugetlb.1GB.max"];
+    const files = names.map((name) => `${scope}/${name}`);
+    await using fake = await setUp(v2Cgroup, v2Mounts, files);
     const texts = ["max\n", "\n", "max\n", "1073741824\n"];
-    await Promise.all(
-      files.map((file, index) => writeFile(join(fake.directory, scope, file), texts[index] ?? "")),
-    );
+    for (const [index, text] of texts.entries()) await writeFile(join(fake.directory, files[index]!), text);
     const settings = {
       unified: { "memory.high": "1", "io.max": "x", "memory.low": "1", "../../cgroup": "1" },
       hugepages: ["2MB", "1GB", "64KB", "/../x"].map((pageSize) => ({ pageSize, limitBytes: 0n })),

@@ -15,14 +15,8 @@ import { FakeProc } from "../fake-proc.js";
 const id = idOf("3f");
 const cgroup = `4:pids:/docker/${id}\n`;
 
-interface Setting extends AsyncDisposable {
-  readonly fake: FakeProc;
-  /** The cgroup of the container, in a mounted hierarchy. */
-  readonly directory: string;
-}
-
-/** `files` are those of the container's cgroup and of cgroups below it. */
-async function setUp(files: readonly (readonly [name: string, text: string])[]): Promise<Setting> {
+/** `files` are those of the container's cgroup, which is `directory`, and of cgroups below it. */
+async function setUp(files: readonly (readonly [name: string, text: string])[]) {
   const fake = await FakeProc.make();
   const root = join(fake.directory, "pids");
   const directory = join(root, "docker", id);
@@ -45,11 +39,8 @@ describe("findProcessList()", () => {
 
 describe("listProcesses()", () => {
   test("lists those of the cgroup and of all below it, but none of other PID namespaces", async () => {
-    await using at = await setUp([
-      ["cgroup.procs", "100\n102\n"],
-      ["inner/cgroup.procs", "0\n101\n"],
-      ["inner/none/other", ""],
-    ]);
+    const files = { "cgroup.procs": "100\n102\n", "inner/cgroup.procs": "0\n101\n", "inner/none/other": "" };
+    await using at = await setUp(Object.entries(files));
     assert.deepEqual(await listProcesses(at.directory), [100, 102, 101]);
   });
 
@@ -75,14 +66,11 @@ test("killProcessTree() looks at no process of the host where the container's ar
     }
   })(at.fake.proc.root);
   const sent: string[] = [];
-  const note = (pid: number, name: string): void => {
-    sent.push(`${name} ${pid}`);
-  };
   const { signal } = new AbortController();
   const killing = killProcessTree(id, 100, signal, {
     proc,
     kill: (pid, name) => {
-      note(pid, name);
+      sent.push(`${name} ${pid}`);
       // It is gone at once, as far as this process is looked at.
       if (name === "SIGKILL") void at.fake.end(pid);
     },

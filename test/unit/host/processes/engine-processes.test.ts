@@ -13,18 +13,10 @@ import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../support/wait.js";
 import { FakeProc, type FakeProcess } from "../fake-proc.js";
 
-interface Setting extends AsyncDisposable {
-  readonly fake: FakeProc;
-  readonly socket: string;
-  readonly log: ReturnType<typeof recordingLog>;
-  watch(options?: Partial<EngineProcessesOptions>): EngineProcesses;
-  scores(): Promise<Record<number, string>>;
-}
-
 const score = (text: string): Record<string, string> => ({ oom_score_adj: `${text}\n` });
 
 /** dockerd 50 with its containerd 51, and 60 with 61 of another engine. */
-async function setUp(dockerd: FakeProcess = {}): Promise<Setting> {
+async function setUp(dockerd: FakeProcess = {}) {
   const fake = await FakeProc.make();
   const socket = join(fake.directory, "docker.sock");
   await writeFile(socket, "");
@@ -38,7 +30,7 @@ async function setUp(dockerd: FakeProcess = {}): Promise<Setting> {
     fake,
     socket,
     log,
-    watch: (options = {}) =>
+    watch: (options: Partial<EngineProcessesOptions> = {}) =>
       new EngineProcesses({
         endpoint: { kind: "unix", path: socket },
         log,
@@ -47,10 +39,8 @@ async function setUp(dockerd: FakeProcess = {}): Promise<Setting> {
         ...options,
       }),
     scores: async () => {
-      const texts = [50, 51, 60, 61].map(async (pid) => [
-        pid,
-        (await fake.read(pid, "oom_score_adj")).trim(),
-      ]);
+      const text = async (pid: number): Promise<string> => (await fake.read(pid, "oom_score_adj")).trim();
+      const texts = [50, 51, 60, 61].map(async (pid) => [pid, await text(pid)]);
       return Object.fromEntries(await Promise.all(texts)) as Record<number, string>;
     },
     [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose](),
@@ -62,13 +52,8 @@ describe("EngineProcesses.check()", () => {
     await using at = await setUp();
     await at.watch().check();
     assert.deepEqual(await at.scores(), { 50: "-999", 51: "-999", 60: "0", 61: "0" });
-    assert.deepEqual(
-      at.log.lines.map(({ level, fields }) => [level, fields["pid"]]),
-      [
-        ["info", 50],
-        ["info", 51],
-      ],
-    );
+    const lines = at.log.lines.map(({ level, fields }) => `${level} ${String(fields["pid"])}`);
+    assert.deepEqual(lines, ["info 50", "info 51"]);
   });
 
   test("does not change a process with the score -1000", async () => {
@@ -77,11 +62,8 @@ describe("EngineProcesses.check()", () => {
     assert.equal((await at.scores())[50], "-1000");
   });
 
-  const untouched: readonly (readonly [
-    what: string,
-    dockerd: FakeProcess,
-    options: Partial<EngineProcessesOptions>,
-  ])[] = [
+  type Untouched = readonly [what: string, dockerd: FakeProcess, options: Partial<EngineProcessesOptions>];
+  const untouched: readonly Untouched[] = [
     ["in another PID namespace", { pidNamespace: 9 }, {}],
     ["of a remote endpoint", {}, { endpoint: { kind: "tcp" } }],
     ["that do not listen at the endpoint", {}, { endpoint: { kind: "unix", path: "/no/such.sock" } }],
@@ -110,7 +92,7 @@ describe("EngineProcesses.check()", () => {
     const watch = at.watch();
     await watch.check();
     await watch.check();
-    const warnings = (): number => at.log.lines.filter(({ level }) => level === "warn").length;
+    const warnings = (): number => at.log.linesAt("warn").length;
     assert.equal(warnings(), 1);
     assert.equal((await at.fake.read(51, "oom_score_adj")).trim(), "-999");
     await writeFile(at.fake.proc.path(50, "oom_score_adj"), "0");
@@ -146,10 +128,8 @@ describe("EngineProcesses.check()", () => {
     await at.fake.add("self", { files: { mountinfo } });
     await at.watch({ runtimeCgroups: "/engine" }).check();
     const moved = at.log.lines.filter(({ fields }) => fields["cgroup"] === "/engine");
-    assert.deepEqual(
-      moved.map(({ fields }) => fields["pid"]),
-      [50, 51],
-    );
+    const pids = moved.map(({ fields }) => fields["pid"]);
+    assert.deepEqual(pids, [50, 51]);
   });
 });
 

@@ -15,16 +15,12 @@ import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { FakeProc, type FakeProcess } from "../fake-proc.js";
 
 /** A fake /proc beside the engine's socket, which is a plain file here. */
-async function setUp(): Promise<{ fake: FakeProc; socket: string; pidFiles: string[] } & AsyncDisposable> {
+async function setUp() {
   const fake = await FakeProc.make();
   const socket = join(fake.directory, "docker.sock");
   await writeFile(socket, "");
-  return {
-    fake,
-    socket,
-    pidFiles: [join(fake.directory, "docker.pid")],
-    [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose](),
-  };
+  const pidFiles = [join(fake.directory, "docker.pid")];
+  return { fake, socket, pidFiles, [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose]() };
 }
 
 /** Properties of processes that are not services of the node. */
@@ -129,10 +125,8 @@ describe("findDockerd() and findContainerd() read no file of unlimited size", ()
       assert.equal(dockerd?.pid, 50);
       await findContainerd(proc, dockerd);
       const limited = /^10[01] (?:comm|stat|cgroup|status)$/;
-      assert.deepEqual(
-        [...proc.read].filter((name) => name.startsWith("10") && !limited.test(name)),
-        [],
-      );
+      const others = [...proc.read].filter((name) => name.startsWith("10") && !limited.test(name));
+      assert.deepEqual(others, []);
       assert.ok(proc.read.has("50 net/unix") && proc.read.has("100 comm"));
     });
   }

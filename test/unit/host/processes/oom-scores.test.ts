@@ -15,13 +15,7 @@ function engine(score: number, capabilities: string, changes: Partial<FakeProces
   return { comm: "dockerd", files: { status, oom_score_adj: `${score}\n` }, ...changes };
 }
 
-interface Setting extends AsyncDisposable {
-  readonly fake: FakeProc;
-  readonly scores: HostOomScores;
-  readonly log: ReturnType<typeof recordingLog>;
-}
-
-async function setUp(clamping: OomScoreClamping, dockerd?: FakeProcess, pid = "50\n"): Promise<Setting> {
+async function setUp(clamping: OomScoreClamping, dockerd?: FakeProcess, pid = "50\n") {
   const fake = await FakeProc.make();
   const pidFile = join(fake.directory, "docker.pid");
   await writeFile(pidFile, pid);
@@ -34,12 +28,8 @@ async function setUp(clamping: OomScoreClamping, dockerd?: FakeProcess, pid = "5
 describe("HostOomScores.detect()", () => {
   const clamped0 = engine(0, withoutSysResource);
   const inUserNamespace = engine(0, all, { userNamespace: 4026532000 });
-  const cases: readonly (readonly [
-    what: string,
-    clamping: OomScoreClamping,
-    dockerd: FakeProcess | undefined,
-    clamped: number,
-  ])[] = [
+  type Case = readonly [what: string, mode: OomScoreClamping, engine: FakeProcess | undefined, floor: number];
+  const cases: readonly Case[] = [
     ["auto clamps to the score of an engine without the capability", "auto", clamped0, 0],
     ["auto clamps to its score when that is negative, too", "auto", engine(-500, withoutSysResource), -500],
     ["auto clamps to its score in a container that dies first", "auto", engine(985, withoutSysResource), 985],
@@ -79,10 +69,8 @@ describe("HostOomScores.detect()", () => {
     const scores = new HostOomScores("auto", at.log, options);
     await scores.detect();
     assert.equal(scores.floor, undefined);
-    assert.deepEqual(
-      at.log.lines.map(({ level, fields }) => [level, fields["err"]]),
-      [["warn", "too long"]],
-    );
+    const reports = at.log.lines.map(({ level, fields }) => `${level} ${String(fields["err"])}`);
+    assert.deepEqual(reports, ["warn too long"]);
   });
 
   test("with the socket asks only the process that listens there", async () => {
@@ -106,11 +94,7 @@ describe("HostOomScores.learnFromFailure()", () => {
     assert.equal(at.scores.learnFromFailure(-998, refusal), true);
     assert.equal(at.scores.clamp(-998), 0);
     assert.equal(at.scores.learnFromFailure(-998, refusal), true, "this one was on its way meanwhile");
-    assert.equal(
-      at.scores.learnFromFailure(0, refusal),
-      false,
-      "a score that can be given is not the reason",
-    );
+    assert.equal(at.scores.learnFromFailure(0, refusal), false, "a score that can be given");
     assert.equal(at.log.lines.length, 1);
   });
 
@@ -133,17 +117,11 @@ describe("HostOomScores.learnFromFailure()", () => {
   const phrase = "can't get final child's PID from pipe: EOF";
   const authors: readonly (readonly [what: string, text: string])[] = [
     ["a command", `${process}exec: "oom_score_adj": executable file not found in $PATH: unknown`],
-    [
-      "a command that is runc's phrase",
-      `${process}exec: "${phrase}": executable file not found in $PATH: unknown`,
-    ],
+    ["a command like that", `${process}exec: "${phrase}": executable file not found in $PATH: unknown`],
     ["a path", `${process}mkdir /x: ${phrase}: not a directory: unknown`],
     ["the end of a path", `${process}chdir to cwd ("/x") set in config.json failed: ${phrase}: unknown`],
     ["a user of an image", `unable to find user ${phrase}: no matching entries in passwd file`],
-    [
-      "a user, with all of the phrase",
-      "unable to find user x: write /proc/self/oom_score_adj: permission denied",
-    ],
+    ["a user, with the phrase", "unable to find user x: write /proc/self/oom_score_adj: permission denied"],
   ];
   for (const [what, text] of authors) {
     test(`learns nothing from ${what} that a pod's author chose`, async () => {
@@ -177,12 +155,8 @@ describe("HostOomScores.learnFromFailure()", () => {
     assert.equal(at.scores.clamp(-998), 985);
   });
 
-  const others: readonly (readonly [
-    what: string,
-    clamping: OomScoreClamping,
-    score: number,
-    error: Error,
-  ])[] = [
+  type Other = readonly [what: string, clamping: OomScoreClamping, score: number, error: Error];
+  const others: readonly Other[] = [
     ["another reason", "auto", -998, new Error("no such file or directory")],
     ["a score that is no lower than usual", "auto", 0, refusal],
     ["never", "never", -998, refusal],

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { isCgroupOf, ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
 import { idOf } from "../../../fakes/snapshots.js";
 import { FakeProc } from "../fake-proc.js";
+import { pluck } from "../../../support/pluck.js";
 
 describe("ProcFiles", () => {
   test("answers undefined of a process that is gone, and leaves it out of lists", async () => {
@@ -14,10 +15,7 @@ describe("ProcFiles", () => {
     assert.equal(await fake.proc.command(10), undefined);
     assert.equal(await fake.proc.link(10, "ns/pid"), undefined);
     assert.deepEqual(await fake.proc.openFiles(10, 9), []);
-    assert.deepEqual(
-      (await fake.proc.processes()).map(({ pid }) => pid),
-      [11],
-    );
+    assert.deepEqual(pluck(await fake.proc.processes(), "pid"), [11]);
   });
 
   test("openFiles() looks at so many of them only", async () => {

@@ -36,10 +36,8 @@ describe("writeFileAtomically()", () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "file");
     assert.equal(await countFlushes(() => writeFileAtomically(path, "new", options)), 2);
-    assert.equal(
-      await countFlushes(() => writeFileAtomically(path, "newer", { ...options, flush: "never" })),
-      0,
-    );
+    const unflushed = { ...options, flush: "never" } as const;
+    assert.equal(await countFlushes(() => writeFileAtomically(path, "newer", unflushed)), 0);
     assert.equal(await readFile(path, "utf8"), "newer");
     assert.deepEqual(await readdir(directory.path), ["file"]);
   });

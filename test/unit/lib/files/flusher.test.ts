@@ -8,6 +8,7 @@ import { Flusher } from "../../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import { HeldFlushes } from "./held-flushes.js";
+import { pluck } from "../../../support/pluck.js";
 
 /** Long enough that only a request begins the flush of a replaced file. */
 const never = 3_600_000;
@@ -157,7 +158,7 @@ describe("Flusher", () => {
     at.flushes.failing = "EIO";
     at.flushes.failingName = at.directory;
     at.flushes.release();
-    await assert.rejects(at.flushed("new"), (error) => isKind(error, "unavailable"));
+    await assert.rejects(at.flushed("new"), { kind: "unavailable" });
     await at.flushed("replaced");
   });
 
@@ -168,10 +169,8 @@ describe("Flusher", () => {
       await at.write(name, true);
       await at.flushed(name).catch(() => undefined);
     }
-    assert.deepEqual(
-      at.log.lines.map(({ level, fields }) => [level, fields["path"]]),
-      [["error", at.place("a")]],
-    );
+    assert.deepEqual(pluck(at.log.lines, "level"), ["error"]);
+    assert.equal(at.log.lines[0]?.fields["path"], at.place("a"));
     at.flushes.failing = undefined;
     await at.write("d", true);
     await at.flushed("d");
@@ -188,7 +187,7 @@ describe("Flusher", () => {
     await at.write("a", true);
     const waits = at.flushed("a", caller.signal);
     caller.abort(new ShimError("timeout", "too late"));
-    await assert.rejects(waits, (error) => isKind(error, "timeout"));
+    await assert.rejects(waits, { kind: "timeout" });
     at.flushes.release();
     await at.flushed("a");
   });

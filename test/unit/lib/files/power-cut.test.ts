@@ -58,12 +58,8 @@ const checkpoints: Place = {
     const log = recordingLog();
     const directory = join(root, "sandbox");
     const store = await CheckpointDirectory.open({ directory, quarantineDirectory: join(root, "q"), log });
-    const listed = await store.list();
+    assert.ok((await store.list()).every((one) => one === id));
     const found = await store.get(id);
-    assert.deepEqual(
-      listed.filter((one) => one !== id),
-      [],
-    );
     return { value: found?.name, reported: store.corruptCount };
   },
 };
@@ -237,10 +233,8 @@ describe("a power cut", () => {
         look(await place.load(at), files, count);
         if (place !== settings) {
           // Temporary files are gone.
-          assert.deepEqual(
-            (await readdir(join(at, place.directory))).filter((name) => name.startsWith(".")),
-            [],
-          );
+          const names = await readdir(join(at, place.directory));
+          assert.ok(!names.some((name) => name.startsWith(".")));
         }
         await rm(at, { recursive: true });
       }

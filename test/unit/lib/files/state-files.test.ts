@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../../src/lib/errors.js";
 import { FileLocks, isFileKey } from "../../../../src/lib/files/state-files.js";
 
 describe("isFileKey()", () => {
@@ -36,14 +35,10 @@ describe("FileLocks", () => {
     let release = (): void => undefined;
     const gate = new Promise<void>((resolve) => (release = resolve));
     let entered = 0;
-    await assert.rejects(
-      locks.run("a", "hang", () => gate),
-      (error) => isKind(error, "timeout"),
-    );
-    await assert.rejects(
-      locks.run("a", "wait", async () => Promise.resolve((entered += 1))),
-      (error) => isKind(error, "timeout"),
-    );
+    const hanging = locks.run("a", "hang", () => gate);
+    await assert.rejects(hanging, { kind: "timeout" });
+    const waiting = locks.run("a", "wait", async () => Promise.resolve((entered += 1)));
+    await assert.rejects(waiting, { kind: "timeout" });
     assert.equal(entered, 0);
     release();
     await gate;

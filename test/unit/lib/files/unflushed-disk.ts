@@ -115,11 +115,9 @@ export class UnflushedDisk implements Disposable {
     this.#replace(fs.promises, "rename", async (...args: Parameters<typeof rename>) => {
       const [from, to] = args;
       if (!isBelow(from) || !isBelow(to)) return rename(...args);
-      const moved: [string, Content | undefined][] = [
-        [from, undefined],
-        [to, this.#present.get(from)],
-      ];
-      return this.#change(moved, () => rename(...args));
+      const moved = new Map<string, Content | undefined>([[from, undefined]]);
+      moved.set(to, this.#present.get(from));
+      return this.#change([...moved], () => rename(...args));
     });
     this.#replace(fs.promises, "unlink", async (...args: Parameters<typeof unlink>) => {
       const [path] = args;

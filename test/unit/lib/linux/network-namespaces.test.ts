@@ -27,10 +27,7 @@ test("look() tells processes in one namespace apart, and a process that is gone 
 
 test("isNamespace() compares an open file with an identity", () => {
   const { identity = "" } = namespaces.look(`/proc/${process.pid}/ns/net`) ?? {};
-  for (const [name, expected] of [
-    ["net", true],
-    ["uts", false],
-  ] as const) {
+  for (const [name, expected] of Object.entries({ net: true, uts: false })) {
     const descriptor = openSync(`/proc/self/ns/${name}`, "r");
     try {
       assert.equal(isNamespace(identity, descriptor), expected, name);

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../../src/lib/errors.js";
 import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
 import {
   controlFrame,
@@ -69,10 +68,7 @@ const sample: fc.Arbitrary<{ bytes: Buffer; frame: Frame | undefined }> = fc.one
   fc.constant({ bytes: emptySettingsFrame(), frame: undefined }),
   fc
     .tuple(fc.constantFrom(0, 5, 9, 10, 0xffff), payload, fc.integer({ min: 0, max: 255 }))
-    .map(([type, rest, flags]) => ({
-      bytes: controlFrame(type, flags, [], rest),
-      frame: undefined,
-    })),
+    .map(([type, rest, flags]) => ({ bytes: controlFrame(type, flags, [], rest), frame: undefined })),
 );
 
 describe("a frame parser", () => {
@@ -80,10 +76,8 @@ describe("a frame parser", () => {
     fc.assert(
       fc.property(fc.array(sample, { maxLength: 12 }), fc.array(fc.nat(5000)), (samples, cuts) => {
         const frames = joinPieces(parse(Buffer.concat(samples.map(({ bytes }) => bytes)), cuts));
-        assert.deepEqual(
-          frames,
-          samples.flatMap(({ frame }) => frame ?? []),
-        );
+        const expected = samples.flatMap(({ frame }) => frame ?? []);
+        assert.deepEqual(frames, expected);
       }),
       { numRuns: 1000 },
     );
@@ -114,17 +108,9 @@ describe("a frame parser", () => {
   const violations: [name: string, bytes: Buffer, reason: RegExp][] = [
     ["data of stream 0", data(0, "x"), /a data frame of stream 0/],
     ["a stream with the id 0", synStream(0, nothing), /a control frame of stream 0/],
-    [
-      "another version of the protocol",
-      Buffer.concat([Buffer.of(0x80, 2), pingFrame(1).subarray(2)]),
-      /of version 2, not 3/,
-    ],
+    ["another version", Buffer.concat([Buffer.of(0x80, 2), pingFrame(1).subarray(2)]), /of version 2, not 3/],
     ["a control frame above the limit", synStream(1, Buffer.alloc(991)), /of 1001 bytes, more than 1000/],
-    [
-      "a SYN_STREAM that is too short",
-      controlFrame(frameType.synStream, 0, [1, 0]),
-      /a SYN_STREAM of 8 bytes/,
-    ],
+    ["too short a SYN_STREAM", controlFrame(frameType.synStream, 0, [1, 0]), /a SYN_STREAM of 8 bytes/],
     ["a HEADERS frame without id", controlFrame(frameType.headers, 0, []), /a HEADERS of 0 bytes/],
     ["a PING that is too long", controlFrame(frameType.ping, 0, [1, 1]), /a PING of 8 bytes/],
     ["an RST_STREAM without status", controlFrame(frameType.rstStream, 0, [1]), /an? RST_STREAM of 4 bytes/],
@@ -133,10 +119,7 @@ describe("a frame parser", () => {
   ];
   for (const [name, bytes, reason] of violations) {
     test(`refuses ${name}`, () => {
-      assert.throws(
-        () => parse(bytes),
-        (error) => isKind(error, "invalid") && reason.test(error.message),
-      );
+      assert.throws(() => parse(bytes), { kind: "invalid", message: reason });
     });
   }
 

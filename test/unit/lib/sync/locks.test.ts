@@ -8,6 +8,7 @@ import { ReadWriteLock } from "../../../../src/lib/sync/read-write-lock.js";
 import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
 import { SingleFlight } from "../../../../src/lib/sync/single-flight.js";
 import { turns } from "../../../fakes/turns.js";
+import { pluck } from "../../../support/pluck.js";
 
 const never = new AbortController().signal;
 const left = new ShimError("cancelled", "left");
@@ -49,8 +50,8 @@ for (const [name, make] of Object.entries(locks)) {
       for (const [index, { end }] of works.entries()) {
         await turns(3);
         assert.deepEqual(
-          works.map(({ hasBegun }) => hasBegun),
-          works.map((_, at) => at <= index),
+          pluck(works, "hasBegun"),
+          Array.from(works, (_, at) => at <= index),
         );
         end();
       }
@@ -59,14 +60,10 @@ for (const [name, make] of Object.entries(locks)) {
 
     test("is free after a failure, and not for a caller that has left before", async () => {
       const lock = make();
-      await assert.rejects(
-        lock.run(never, () => Promise.reject(new Error("failed"))),
-        /failed/,
-      );
-      await assert.rejects(
-        lock.run(AbortSignal.abort(left), () => assert.fail("let in")),
-        /left/,
-      );
+      const failing = lock.run(never, () => Promise.reject(new Error("failed")));
+      await assert.rejects(failing, /failed/);
+      const late = lock.run(AbortSignal.abort(left), () => assert.fail("let in"));
+      await assert.rejects(late, /left/);
       assert.equal(await lock.run(never, () => Promise.resolve("in")), "in");
     });
   });
@@ -91,10 +88,7 @@ test("Semaphore lets in as many as there are permits", async () => {
   works[1]?.end();
   await runs[1];
   await turns(1);
-  assert.deepEqual(
-    works.map(({ hasBegun }) => hasBegun),
-    [true, true, true, false],
-  );
+  assert.deepEqual(pluck(works, "hasBegun"), [true, true, true, false]);
   for (const { end } of works) end();
   await Promise.all(runs);
 });

@@ -401,7 +401,7 @@ describe("--adopted-logs=convert", () => {
     );
     assert.equal(lines.join(""), world.docker.expected.join(""));
     assert.equal(world.isPending, false);
-    assert.equal(world.log.lines.filter(({ level }) => level === "warn").length, 1);
+    assert.equal(world.log.linesAt("warn").length, 1);
   });
 
   test("a history that cannot be written is reported, and written at the next rotation", async () => {
@@ -412,7 +412,7 @@ describe("--adopted-logs=convert", () => {
     // A directory at the path of the file.
     mkdirSync(world.temporaryPath);
     await writers.convert(world.running, world.target);
-    const reports = (): number => world.log.lines.filter(({ level }) => level === "warn").length;
+    const reports = (): number => world.log.linesAt("warn").length;
     await until("the report", () => reports() > 0);
     rmSync(world.temporaryPath, { recursive: true });
     renameSync(world.target.path, `${world.target.path}.20260102-150406`);

@@ -10,12 +10,6 @@ import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { containerId, randomOf, WrittenLog } from "../log-bench.js";
 
-interface Message {
-  readonly stream: "stdout";
-  readonly data: Buffer;
-  readonly endsMessage: boolean;
-}
-
 /** The engine's log: each message with the second of its time. */
 class FakeLog {
   readonly messages: { readonly second: number; readonly text: string }[] = [];
@@ -48,7 +42,7 @@ class FakeLog {
     this.messages.push({ second, text: `${time} ${text}\n` });
   }
 
-  async *read({ sinceSeconds, follow, tail }: LogOptions, signal: AbortSignal): AsyncGenerator<Message> {
+  async *read({ sinceSeconds, follow, tail }: LogOptions, signal: AbortSignal): AsyncGenerator<Buffer> {
     this.requests += 1;
     let hasBegun = false;
     for (let index = Math.max(0, this.messages.length - (tail ?? Infinity)); ; index += 1) {
@@ -65,7 +59,7 @@ class FakeLog {
       if (message === undefined) continue;
       if (message.second < sinceSeconds && (this.filtersEach || !hasBegun)) continue;
       hasBegun = true;
-      yield { stream: "stdout", data: Buffer.from(message.text), endsMessage: true };
+      yield Buffer.from(message.text);
     }
   }
 }
@@ -93,8 +87,7 @@ class ApiBench extends WrittenLog {
     const engine = {
       containerLogs: async (_id: string, options: LogOptions, signal: AbortSignal) => ({
         readOutput: async (take: TakeOutput) => {
-          for await (const { stream, data, endsMessage } of this.source.read(options, signal))
-            await take(stream, data, endsMessage);
+          for await (const data of this.source.read(options, signal)) await take("stdout", data, true);
         },
         close: () => undefined,
       }),

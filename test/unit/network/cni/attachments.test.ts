@@ -9,6 +9,7 @@ import { parseNetworkList, type NetworkList } from "../../../../src/network/libc
 import { type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
+import { pluck } from "../../../support/pluck.js";
 
 const never = new AbortController().signal;
 const id = sandboxId("a");
@@ -30,21 +31,12 @@ beforeEach(async () => {
 });
 afterEach(() => fake[Symbol.asyncDispose]());
 
-const listOf = (name: string, members: object = {}, plugin: object = {}): NetworkList =>
-  parseNetworkList(
-    JSON.stringify({
-      name,
-      cniVersion: "0.4.0",
-      plugins: ["one", "two", "three"].map((type) => ({
-        type,
-        capabilities: { portMappings: true },
-        ...plugin,
-      })),
-      ...members,
-    }),
-    "test",
-  );
-const list = listOf("net");
+const listOf = (members: object, plugin: object = {}): NetworkList => {
+  const capabilities = { portMappings: true };
+  const plugins = ["one", "two", "three"].map((type) => ({ type, capabilities, ...plugin }));
+  return parseNetworkList(JSON.stringify({ name: "net", cniVersion: "0.4.0", plugins, ...members }), "test");
+};
+const list = listOf({});
 const attachment: Attachment = {
   containerId: id,
   netns,
@@ -54,14 +46,7 @@ const attachment: Attachment = {
   capabilityArgs: { portMappings },
   subject: 'pod "default/web"',
 };
-const removal: Removal = {
-  containerId: id,
-  netns,
-  ifName: "eth0",
-  args: [],
-  capabilityArgs: {},
-  subject: "x",
-};
+const removal: Removal = { ...attachment, args: [], capabilityArgs: {} };
 /** As other programs leave it. */
 const legacyEntry: CacheEntry = {
   ...{ containerId: id, ifName: "eth0", networkName: "net", config: list.text },
@@ -71,58 +56,45 @@ const files = (): Promise<string[]> => readdir(join(directory, "results"));
 const deletions = async (): Promise<readonly string[]> =>
   (await fake.order()).filter((call) => call.startsWith("DEL"));
 const forgetCalls = (): Promise<void> => writeFile(join(fake.directory, "journal"), "");
+async function added(by = list): Promise<CacheEntry> {
+  await attachments.add(by, attachment, never);
+  await forgetCalls();
+  return (await cache.find(id)).entries[0]!;
+}
 
 describe("add()", () => {
   test("remembers what it was done with", async () => {
-    await attachments.add(list, attachment, never);
-    const expected: CacheEntry = {
-      containerId: id,
-      ifName: "eth0",
-      networkName: "net",
+    const { args: cniArgs, capabilityArgs } = attachment;
+    const expected = {
+      ...legacyEntry,
       netns,
       netnsIdentity: "first",
-      config: list.text,
-      cniArgs: attachment.args,
-      capabilityArgs: attachment.capabilityArgs,
-      result: oneAddress,
+      cniArgs,
+      capabilityArgs,
       phase: "added",
     };
-    assert.deepEqual((await cache.find(id)).entries, [expected]);
+    assert.deepEqual(await added(), expected);
     assert.deepEqual(await attachments.addresses(id, "eth0"), ["10.1.2.3"]);
   });
 
   test("is known before its first plugin runs, with the last result before each further one", async () => {
     const seen = join(fake.directory, "seen");
     const path = join(directory, "results", `net-${id}-eth0`);
-    for (const type of ["one", "three"]) {
-      await fake.behave(
-        type,
-        "ADD",
-        `cat '${path}' >> '${seen}'; echo >> '${seen}'; echo '${JSON.stringify(oneAddress)}'`,
-      );
-    }
+    const note = `cat '${path}' >> '${seen}'; echo >> '${seen}'; echo '${JSON.stringify(oneAddress)}'`;
+    for (const type of ["one", "three"]) await fake.behave(type, "ADD", note);
     await attachments.add(list, attachment, never);
-    const entries = (await readFile(seen, "utf8"))
-      .trim()
-      .split("\n")
-      .map((line) => JSON.parse(line) as { result?: unknown; dockershim: unknown });
-    assert.deepEqual(
-      entries.map(({ result, dockershim }) => [result, dockershim]),
-      [
-        [undefined, { phase: "adding", netnsIdentity: "first" }],
-        [oneAddress, { phase: "adding", netnsIdentity: "first" }],
-      ],
-    );
+    const texts = (await readFile(seen, "utf8")).trim().split("\n");
+    const entries = texts.map((text) => JSON.parse(text) as { result?: unknown; dockershim: unknown });
+    assert.deepEqual(pluck(entries, "result"), [undefined, oneAddress]);
+    const adding = { phase: "adding", netnsIdentity: "first" };
+    assert.deepEqual(pluck(entries, "dockershim"), [adding, adding]);
   });
 });
 
 describe("remove()", () => {
   test("succeeds with a warning when there is neither memory nor network", async () => {
     await attachments.remove(removal, never);
-    assert.deepEqual(
-      log.lines.map(({ level, message }) => [level, message]),
-      [["warn", "no network configuration for the tear-down"]],
-    );
+    assert.deepEqual(pluck(log.linesAt("warn"), "message"), ["no network configuration for the tear-down"]);
   });
 
   test("finds what another shim remembered, and forgets it", async () => {
@@ -149,10 +121,8 @@ describe("remove()", () => {
     await writeFile(join(directory, "legacy", cacheFileName(entry)), formatCacheEntry(entry));
     await attachments.remove({ ...removal, network: list }, never);
     const calls = await fake.calls();
-    assert.deepEqual(
-      calls.map(({ plugin, stdin }) => [plugin, stdin["name"], stdin["bridge"]]),
-      [["two", "kubenet", "cbr0"]],
-    );
+    const used = calls.map(({ plugin, stdin }) => [plugin, stdin["name"], stdin["bridge"]].join());
+    assert.deepEqual(used, ["two,kubenet,cbr0"]);
   });
 
   test("uses the present network for an entry without a readable configuration", async () => {
@@ -172,12 +142,7 @@ describe("remove()", () => {
   const paths: readonly (readonly [string, string | undefined, () => unknown, string])[] = [
     ["a namespace that is gone is an empty path", "/proc/1234/ns/net", () => live.clear(), ""],
     ["no path is the remembered one, while the same namespace is there", undefined, () => undefined, netns],
-    [
-      "no path, and another namespace at the remembered one, is an empty path",
-      undefined,
-      () => live.set(netns, "2"),
-      "",
-    ],
+    ["no path, and another namespace there now, is an empty path", undefined, () => live.set(netns, "2"), ""],
     ["another namespace than that of the ADD is an empty path", netns, () => live.set(netns, "2"), ""],
     ["the node's own namespace is an empty path", netns, () => fake.namespaces.own.add(netns), ""],
     ["a remembered path by process number without proof is an empty path", undefined, forgetIdentity, ""],
@@ -190,10 +155,7 @@ describe("remove()", () => {
       await change();
       const { netns: _netns, ...without } = removal;
       await attachments.remove(path === undefined ? without : { ...without, netns: path }, never);
-      assert.deepEqual(
-        (await fake.calls()).map((call) => call.netns),
-        [expected, expected, expected],
-      );
+      assert.deepEqual(pluck(await fake.calls(), "netns"), [expected, expected, expected]);
     });
   }
 
@@ -205,24 +167,14 @@ describe("remove()", () => {
     const look = fake.namespaces.look.bind(fake.namespaces);
     fake.namespaces.look = (path) => (existsSync(died) ? undefined : look(path));
     await attachments.remove(removal, never);
-    assert.deepEqual(
-      (await fake.calls()).map((call) => `${call.plugin} ${call.netns === "" ? "without" : "with"}`),
-      ["three with", "two with", "three without", "two without", "one without"],
-    );
+    const calls = (await fake.calls()).map((call) => call.plugin + (call.netns === "" ? " without" : ""));
+    assert.deepEqual(calls, ["three", "two", "three without", "two without", "one without"]);
   });
-
-  async function added(): Promise<CacheEntry> {
-    await attachments.add(list, attachment, never);
-    await forgetCalls();
-    const [entry] = (await cache.find(id)).entries;
-    assert.ok(entry !== undefined);
-    return entry;
-  }
 });
 
 describe("masquerade rules", () => {
   const rule = `-A POSTROUTING -s 10.1.2.3/32 -m comment --comment "name: \\"net\\" id: \\"${id}\\"" -j CNI-${"0".repeat(24)}`;
-  const masquerading = listOf("net", {}, { ipMasq: true });
+  const masquerading = listOf({}, { ipMasq: true });
   beforeEach(() => {
     natTable.text = `*nat\n:CNI-${"0".repeat(24)} - [0:0]\n${rule}\nCOMMIT\n`;
   });
@@ -251,22 +203,16 @@ describe("masquerade rules", () => {
 describe("collectGarbage()", () => {
   test("waits for set-ups that run, and asks for the living only then", async () => {
     const gate = join(directory, "gate");
-    await fake.behave(
-      "one",
-      "ADD",
-      `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${JSON.stringify(oneAddress)}'`,
-    );
+    const wait = `while [ ! -e '${gate}' ]; do sleep 0.01; done`;
+    await fake.behave("one", "ADD", `${wait}; echo '${JSON.stringify(oneAddress)}'`);
     let phase: string | undefined;
     const adding = attachments.add(list, attachment, never);
     await turns(5);
-    const collecting = attachments.collectGarbage(
-      list,
-      async () => {
-        phase = (await cache.find(id)).entries[0]?.phase;
-        return [{ containerId: id, ifName: "eth0" }];
-      },
-      never,
-    );
+    const living = async () => {
+      phase = (await cache.find(id)).entries[0]?.phase;
+      return [{ containerId: id, ifName: "eth0" }];
+    };
+    const collecting = attachments.collectGarbage(list, living, never);
     await turns(5);
     await writeFile(gate, "");
     await Promise.all([adding, collecting]);
@@ -275,7 +221,7 @@ describe("collectGarbage()", () => {
   });
 
   test("is ended, with a plugin that hangs, when a pod has waited for a second", async () => {
-    const newest = listOf("net", { cniVersion: "1.1.0" });
+    const newest = listOf({ cniVersion: "1.1.0" });
     const begun = join(fake.directory, "begun");
     await fake.behave("one", "GC", `: > '${begun}'; sleep 1000`);
     let ended = false;
@@ -298,16 +244,11 @@ describe("collectGarbage()", () => {
 
 describe("check()", () => {
   test("asks the plugins about what is remembered, and throws their complaint", async () => {
-    await attachments.add(list, attachment, never);
-    await forgetCalls();
-    const [entry] = (await cache.find(id)).entries;
-    assert.ok(entry !== undefined);
+    const entry = await added();
     assert.equal(await attachments.check(entry, never), true);
-    const calls = await fake.calls();
-    assert.deepEqual(
-      calls.map(({ command, plugin, netns: path, stdin }) => [command, plugin, path, stdin["prevResult"]]),
-      ["one", "two", "three"].map((type) => ["CHECK", type, netns, oneAddress]),
-    );
+    assert.deepEqual(await fake.order(), ["CHECK one", "CHECK two", "CHECK three"]);
+    for (const { netns: path, stdin } of await fake.calls())
+      assert.deepEqual([path, stdin["prevResult"]], [netns, oneAddress]);
     await fake.behave("two", "CHECK", `echo '{"code":100,"msg":"no rule"}'; exit 1`);
     await assert.rejects(attachments.check(entry, never), /CNI plugin "two" CHECK for .*: no rule/);
   });
@@ -319,10 +260,7 @@ describe("check()", () => {
   ];
   for (const [what, members, change] of unasked) {
     test(`asks nothing ${what}`, async () => {
-      await attachments.add(listOf("net", members), attachment, never);
-      await forgetCalls();
-      const [entry] = (await cache.find(id)).entries;
-      assert.ok(entry !== undefined);
+      const entry = await added(listOf(members));
       assert.equal(await attachments.check({ ...entry, ...change }, never), false);
       assert.deepEqual(await fake.order(), []);
     });
@@ -330,9 +268,7 @@ describe("check()", () => {
 });
 
 test("removeRemembered() runs nothing for what is not remembered any more", async () => {
-  await attachments.add(list, attachment, never);
-  const [entry] = (await cache.find(id)).entries;
-  assert.ok(entry !== undefined);
+  const entry = await added();
   assert.equal(await attachments.removeRemembered(entry, never), true);
   assert.equal((await deletions()).length, 3);
   assert.equal(await attachments.removeRemembered(entry, never), false);

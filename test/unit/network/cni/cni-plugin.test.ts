@@ -14,12 +14,12 @@ import {
 } from "../../../../src/network/cni/create-cni-plugin.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import type { Finding } from "../../../../src/network/orphans/find-orphans.js";
-import { isKind } from "../../../../src/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 import { FixedSource } from "./fixed-source.js";
+import { pluck } from "../../../support/pluck.js";
 
 const never = new AbortController().signal;
 const request: PodNetworkRequest = {
@@ -31,6 +31,9 @@ const request: PodNetworkRequest = {
   annotations: {},
   portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
 };
+
+/** As plugins are told them. */
+const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: "tcp", hostIP: "" }];
 
 let fake: FakePlugins;
 let directory: string;
@@ -81,13 +84,9 @@ test("setUpPod() brings up lo, runs the chain and answers with the addresses", a
   assert.deepEqual(await fake.order(), ["ADD loopback", "ADD one", "ADD two"]);
   const [loopback, one] = await fake.calls();
   assert.deepEqual([loopback?.stdin["cniVersion"], loopback?.ifName], ["0.4.0", "eth0"]);
-  assert.equal(
-    one?.args,
-    `IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=${request.sandboxId};K8S_POD_UID=u`,
-  );
-  assert.deepEqual(one.stdin["runtimeConfig"], {
-    portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp", hostIP: "" }],
-  });
+  const pod = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web";
+  assert.equal(one?.args, `${pod};K8S_POD_INFRA_CONTAINER_ID=${request.sandboxId};K8S_POD_UID=u`);
+  assert.deepEqual(one.stdin["runtimeConfig"], { portMappings });
 });
 
 test("podAddresses() answers from what is stored, also after a restart, without running anything", async () => {
@@ -122,14 +121,8 @@ describe("a failed ADD", () => {
   test("by a deadline is an error that says so", async () => {
     plugin = await made({ timeouts: { setUpMs: 1500 } });
     await fake.behave("two", "ADD", "sleep 1000");
-    await assert.rejects(plugin.setUpPod(request, never), (error) => {
-      assert.ok(isKind(error, "timeout"));
-      assert.match(
-        error.message,
-        /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 1\.5s$/,
-      );
-      return true;
-    });
+    const message = /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 1\.5s$/;
+    await assert.rejects(plugin.setUpPod(request, never), { kind: "timeout", message });
     await plugin.tearDownPod(unfinished, never);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
   });
@@ -139,13 +132,9 @@ describe("a failed ADD", () => {
     await fake.behave("one", "ADD", `touch '${directory}/running'; sleep 1000`);
     const setUp = plugin.setUpPod(request, caller.signal);
     setUp.catch(() => undefined);
-    let running = false;
-    await until("the plugin runs", () => {
-      void readdir(directory).then((names) => (running = names.includes("running")));
-      return running;
-    });
+    await until("the plugin runs", () => existsSync(join(directory, "running")));
     caller.abort();
-    await assert.rejects(setUp, (error) => isKind(error, "cancelled"));
+    await assert.rejects(setUp, { kind: "cancelled" });
     await plugin.tearDownPod(unfinished, never);
     assert.deepEqual(await chain(), ["ADD one", "DEL two", "DEL one"]);
     assert.deepEqual(await files(), []);
@@ -157,14 +146,13 @@ describe("a failed ADD", () => {
     await assert.rejects(plugin.setUpPod(request, never));
     source.use({ name: "other" }, { type: "two" });
     await (await made()).tearDownPod({ ...unfinished, portMappings: [] }, never);
-    const [add] = await fake.calls("ADD").then((calls) => calls.filter((call) => call.plugin === "one"));
+    const add = (await fake.calls("ADD")).find((call) => call.plugin === "one");
     const deletions = await fake.calls("DEL");
-    assert.deepEqual(
-      deletions.map(({ plugin: type, stdin, args, netns }) => [
-        ...[type, stdin["name"], stdin["prevResult"], args, netns],
-      ]),
-      ["two", "one"].map((type) => [type, own.network?.name, oneAddress, add?.args, add?.netns]),
-    );
+    assert.deepEqual(pluck(deletions, "plugin"), ["two", "one"]);
+    for (const { stdin, args, netns } of deletions) {
+      assert.deepEqual([stdin["name"], stdin["prevResult"]], [own.network?.name, oneAddress]);
+      assert.deepEqual([args, netns], [add?.args, add?.netns]);
+    }
     assert.deepEqual(deletions.at(-1)?.stdin["runtimeConfig"], add?.stdin["runtimeConfig"]);
   });
 
@@ -219,10 +207,8 @@ describe("tearDownPod()", () => {
     await plugin.podCidrChanged(["10.1.0.0/24"]);
     await plugin.tearDownPod(request, never);
     const [call] = await fake.calls();
-    assert.deepEqual(call?.stdin["runtimeConfig"], {
-      portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp", hostIP: "" }],
-      ipRanges: [[{ subnet: "10.1.0.0/24" }]],
-    });
+    const ipRanges = [[{ subnet: "10.1.0.0/24" }]];
+    assert.deepEqual(call?.stdin["runtimeConfig"], { portMappings, ipRanges });
   });
 
   test("goes on when the caller leaves", async () => {
@@ -241,7 +227,7 @@ describe("tearDownPod()", () => {
     plugin = await made({ timeouts: { tearDownMs: 300 } });
     await plugin.setUpPod(request, never);
     await fake.behave("two", "DEL", "sleep 1000");
-    await assert.rejects(plugin.tearDownPod(request, never), (error) => isKind(error, "timeout"));
+    await assert.rejects(plugin.tearDownPod(request, never), { kind: "timeout" });
     await fake.behaveAgain("two", "DEL");
     await (await made()).tearDownPod(request, never);
     assert.deepEqual(await files(), []);
@@ -249,9 +235,13 @@ describe("tearDownPod()", () => {
 
   test("of a pod whose name cannot be said to plugins is possible, its set-up is not", async () => {
     const odd = { ...request, name: "a;b" };
-    await assert.rejects(plugin.setUpPod(odd, never), (error) => isKind(error, "invalid"));
+    await assert.rejects(plugin.setUpPod(odd, never), { kind: "invalid" });
     await plugin.tearDownPod(odd, never);
-    assert.ok((await fake.calls()).every(({ args }) => !args.includes("a;b")));
+    assert.ok(
+      !pluck(await fake.calls(), "args")
+        .join()
+        .includes("a;b"),
+    );
   });
 });
 
@@ -260,7 +250,7 @@ describe("readiness", () => {
     assert.equal(plugin.notReadyReason(), undefined);
     source.now = { problem: "no networks found in /conf" };
     assert.equal(plugin.notReadyReason(), "cni config uninitialized: no networks found in /conf");
-    await assert.rejects(plugin.setUpPod(request, never), (error) => isKind(error, "unavailable"));
+    await assert.rejects(plugin.setUpPod(request, never), { kind: "unavailable" });
     assert.deepEqual(await fake.order(), []);
     source.use({}, { type: "one" });
     assert.equal(plugin.notReadyReason(), undefined);
@@ -274,9 +264,8 @@ describe("readiness", () => {
     assert.equal(plugin.notReadyReason(), undefined);
     await plugin.setUpPod(request, never);
     const one = (await fake.calls()).find((call) => call.plugin === "one");
-    assert.deepEqual(one?.stdin["runtimeConfig"], {
-      ipRanges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00::/64" }]],
-    });
+    const ipRanges = [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00::/64" }]];
+    assert.deepEqual(one?.stdin["runtimeConfig"], { ipRanges });
   });
 
   test("is what the plugins of a 1.1.0 list answer to STATUS", async () => {
@@ -300,7 +289,7 @@ test("start() does not wait for a source whose plugins hang; the first pod waits
   const left = plugin.setUpPod(request, caller.signal);
   const setUp = plugin.setUpPod({ ...request, sandboxId: sandboxId("b") }, never);
   caller.abort();
-  await assert.rejects(left, (error) => isKind(error, "cancelled"));
+  await assert.rejects(left, { kind: "cancelled" });
   source.now = known;
   end();
   assert.deepEqual(await setUp, ["10.1.2.3"]);
@@ -339,14 +328,10 @@ test("a pod with host ports on a network without portMappings is set up with a w
 });
 
 describe("of one sandbox", () => {
-  const ours = { what: "x", ownerId: request.sandboxId, certainlyOurs: true };
-  const address = {
-    networkName: "net",
-    dataDir: "/nowhere",
-    address: "10.1.2.3",
-    containerId: request.sandboxId,
-    ifName: "eth0",
-  };
+  const { sandboxId: containerId } = request;
+  const ours = { what: "x", ownerId: containerId, certainlyOurs: true };
+  const place = { networkName: "net", dataDir: "/nowhere", address: "10.1.2.3" };
+  const address = { ...place, containerId, ifName: "eth0" };
   const orphans: readonly Finding[] = [
     { kind: "natRules", family: "ipv4", ...ours },
     { kind: "natChain", family: "ipv4", chain: "CNI-0123456789abcdef01234567", ...ours },
@@ -416,9 +401,7 @@ describe("of one sandbox", () => {
   test("the clean-up's time counts from when it is its turn", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     let release!: () => void;
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const held = new Promise<void>((resolve) => (release = resolve));
     const holding = parts.attachments.alone(request.sandboxId, never, () => held);
     const cleaning = removeOrphanedAttachments(orphans.slice(0, 1), parts, never);
     await turns(5);

@@ -13,17 +13,7 @@ import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import type { NamespaceLook, NetworkNamespaces } from "../../../../src/lib/linux/network-namespaces.js";
 
-export interface RecordedCall {
-  readonly plugin: string;
-  readonly command: string;
-  readonly containerId: string;
-  readonly netns: string;
-  readonly ifName: string;
-  readonly args: string;
-  readonly path: string;
-  readonly stdinText: string;
-  readonly stdin: Readonly<Record<string, unknown>>;
-}
+export type RecordedCall = ReturnType<typeof recordedCall>;
 
 /** 64 hex digits, as the engine's ids. */
 export function sandboxId(digit: string): string {
@@ -132,11 +122,9 @@ esac
   }
 }
 
-function recordedCall(line: string): RecordedCall {
-  const [plugin, command, containerId, netns, ifName, args, path, stdinText] = line.split("\t") as [
-    ...[string, string, string, string],
-    ...[string, string, string, string],
-  ];
+function recordedCall(line: string) {
+  const [plugin = "", command = "", containerId = "", netns = "", ifName = "", ...more] = line.split("\t");
+  const [args = "", path = "", stdinText = ""] = more;
   const stdin = JSON.parse(stdinText) as Record<string, unknown>;
   return { plugin, command, containerId, netns, ifName, args, path, stdinText, stdin };
 }
@@ -156,15 +144,10 @@ export class FakeNatTable implements NatTable {
       if (line.startsWith("-D ")) return [line.replace("-D ", "-A ")];
       return line.startsWith("-X ") ? [line.slice(3)] : [];
     });
-    this.text = this.text
-      .split("\n")
-      .filter(
-        (line) =>
-          !gone.some(
-            (part) => line === part || line.startsWith(`:${part} `) || line.startsWith(`-A ${part} `),
-          ),
-      )
-      .join("\n");
+    const is = (line: string) => (part: string) =>
+      line === part || line.startsWith(`:${part} `) || line.startsWith(`-A ${part} `);
+    const left = this.text.split("\n").filter((line) => !gone.some(is(line)));
+    this.text = left.join("\n");
   }
 }
 

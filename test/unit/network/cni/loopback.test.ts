@@ -56,17 +56,13 @@ describe("lo of a pod", () => {
       return;
     }
     const { runner, ran } = noting();
-    const netns = `/proc/${process.pid}/ns/net`;
-    const attachment = { ...about, netns };
-    await bringUpLoopback(runner, attachment, never);
+    await bringUpLoopback(runner, { ...about, netns: `/proc/${process.pid}/ns/net` }, never);
     assert.deepEqual(ran, []);
   });
 
   test("is brought up by the plugin where nothing shows that it is up", async () => {
     const { runner, ran } = noting();
-    const netns = "/run/netns/does-not-exist";
-    const attachment = { ...about, netns };
-    await bringUpLoopback(runner, attachment, never);
+    await bringUpLoopback(runner, { ...about, netns: "/run/netns/does-not-exist" }, never);
     assert.deepEqual(ran, ["ADD loopback"]);
   });
 });

@@ -7,7 +7,6 @@ import {
   ipv6Addresses,
   namespaceAddresses,
 } from "../../../../src/network/cni/namespace-addresses.js";
-import { isKind } from "../../../../src/lib/errors.js";
 import { until } from "../../../support/wait.js";
 
 const local = (...addresses: readonly string[]): string =>
@@ -87,7 +86,7 @@ describe("namespaceAddresses()", () => {
 
   test("are not told of another namespace than the pod's", async () => {
     const looking = namespaceAddresses(namespaces, { netns, netnsIdentity: "other" }, "eth0");
-    await assert.rejects(looking, (error) => isKind(error, "precondition"));
+    await assert.rejects(looking, { kind: "precondition" });
   });
 
   test("are unknown for a path that leads through no process", async () => {

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { HostPortClaims, requireFreePorts } from "../../../../src/network/hostport/host-port-claims.js";
 import type { PortMapping } from "../../../../src/domain/sandbox.js";
 import { never } from "../iptables/fake-commands.js";
+import { pluck } from "../../../support/pluck.js";
 
 function owner(name: string, ...portMappings: Partial<PortMapping>[]): HostPortOwner {
   const mapping = { protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" } as const;
@@ -16,12 +17,8 @@ function owner(name: string, ...portMappings: Partial<PortMapping>[]): HostPortO
 }
 
 describe("requireFreePorts()", () => {
-  const rows: readonly [
-    name: string,
-    left: Partial<PortMapping>,
-    right: Partial<PortMapping>,
-    conflict: boolean,
-  ][] = [
+  type Row = [name: string, left: Partial<PortMapping>, right: Partial<PortMapping>, conflict: boolean];
+  const rows: readonly Row[] = [
     ["the same port", {}, {}, true],
     ["another port", { hostPort: 1 }, {}, false],
     ["another protocol", { protocol: "udp" }, {}, false],
@@ -36,13 +33,11 @@ describe("requireFreePorts()", () => {
   ];
   for (const [name, left, right, conflict] of rows) {
     test(`${name}: ${conflict ? "conflict" : "free"}, both ways`, () => {
-      for (const [wanted, taken] of [
-        [left, right],
-        [right, left],
-      ] as const) {
-        const check = (): void => requireFreePorts(owner("new", wanted), [owner("old", taken)]);
-        if (conflict) assert.throws(check, { kind: "conflict" });
-        else check();
+      const check = (wanted: Partial<PortMapping>, taken: Partial<PortMapping>) => () =>
+        requireFreePorts(owner("new", wanted), [owner("old", taken)]);
+      for (const way of [check(left, right), check(right, left)]) {
+        if (conflict) assert.throws(way, { kind: "conflict" });
+        else way();
       }
     });
   }
@@ -59,10 +54,7 @@ describe("HostPortClaims", () => {
   test("of two pods at once the first has the port, until it is released", async () => {
     const claims = new HostPortClaims();
     const results = await Promise.allSettled(["a", "b"].map((name) => claims.claim(owner(name, {}), never)));
-    assert.deepEqual(
-      results.map(({ status }) => status),
-      ["fulfilled", "rejected"],
-    );
+    assert.deepEqual(pluck(results, "status"), ["fulfilled", "rejected"]);
     claims.release(owner("a", {}));
     await claims.claim(owner("b", {}), never);
   });

@@ -29,21 +29,15 @@ const web = { sandboxId: webId, namespace: "default", name: "web", portMappings:
 
 describe("legacyChains()", () => {
   test("reads IPv6 destinations and host addresses", () => {
-    const [chain] = legacyChains(
-      parseSavedTable(
-        [
-          "*nat",
-          ":KUBE-HP-H75EA4HGD56SGYLM - [0:0]",
-          `-A KUBE-HP-H75EA4HGD56SGYLM -d ::1/128 -p tcp -m comment --comment "web_default hostport 80" -m tcp -j DNAT --to-destination [fd00:180::5]:80`,
-          "COMMIT",
-        ].join("\n"),
-      ),
-    );
+    const name = "KUBE-HP-H75EA4HGD56SGYLM";
+    const rule = `-A ${name} -d ::1/128 -p tcp -m comment --comment "web_default hostport 80" -m tcp -j DNAT`;
+    const table = `*nat\n:${name} - [0:0]\n${rule} --to-destination [fd00:180::5]:80\nCOMMIT`;
+    const [chain] = legacyChains(parseSavedTable(table));
     assert.equal(chain?.destination, "fd00:180::5");
     assert.equal(chain.hostIp, "::1");
     // By the hash with that address, without knowing the mappings.
     const owner = { sandboxId: "id", namespace: "", name: "", portMappings: [] };
-    assert.deepEqual(chainsOfSandbox([chain], owner), ["KUBE-HP-H75EA4HGD56SGYLM"]);
+    assert.deepEqual(chainsOfSandbox([chain], owner), [name]);
   });
 });
 
@@ -87,27 +81,21 @@ describe("removalText()", () => {
   test("removes the base chain and the ways to it with the last chain, but not kube-proxy's chain", () => {
     const after = parseSavedTable(golden.natTableAfterRemove);
     const lines = removalText(after, new Set([otherChain]))!.split("\n");
-    assert.deepEqual(
-      lines.filter((line) => line.startsWith("-D ")).map((line) => line.split(" ")[1]),
-      ["KUBE-HOSTPORTS", "PREROUTING", "OUTPUT", "POSTROUTING"],
-    );
+    const changed = lines.filter((line) => line.startsWith("-D ")).map((line) => line.split(" ")[1]);
+    assert.deepEqual(changed, ["KUBE-HOSTPORTS", "PREROUTING", "OUTPUT", "POSTROUTING"]);
     assert.equal(lines.at(-3), "-X KUBE-HOSTPORTS");
     assert.ok(!lines.some((line) => line.includes("-X KUBE-MARK-MASQ")));
   });
 
   test("keeps a base chain with a rule of another program", () => {
-    const after = parseSavedTable(
-      golden.natTableAfterRemove.replace("COMMIT", "-A KUBE-HOSTPORTS -p tcp --dport 1 -j ACCEPT\nCOMMIT"),
-    );
+    const theirs = "-A KUBE-HOSTPORTS -p tcp --dport 1 -j ACCEPT\nCOMMIT";
+    const after = parseSavedTable(golden.natTableAfterRemove.replace("COMMIT", theirs));
     assert.ok(!removalText(after, new Set([otherChain]))!.includes("-X KUBE-HOSTPORTS"));
   });
 
   test("removes a base chain that was left alone", () => {
-    const lonely = {
-      ...before,
-      chains: ["KUBE-HOSTPORTS"],
-      rules: before.rules.filter((rule) => targetOf(rule) === "KUBE-HOSTPORTS"),
-    };
+    const rules = before.rules.filter((rule) => targetOf(rule) === "KUBE-HOSTPORTS");
+    const lonely = { ...before, chains: ["KUBE-HOSTPORTS"], rules };
     assert.ok(removalText(lonely, new Set())!.includes("-X KUBE-HOSTPORTS"));
   });
 });

@@ -13,16 +13,10 @@ const other = { sandboxId: "other", namespace: "default", name: "other", portMap
 /** A host whose IPv4 table is `save()`; IPv6 has none. */
 function setUp(save: () => string, restore: (command: RecordedCommand) => Answer = () => undefined) {
   const run = fakeCommands((command) => {
-    switch (command.program) {
-      case "iptables-save":
-        return { stdout: save() };
-      case "iptables":
-        return { stdout: "iptables v1.8.9 (nf_tables)" };
-      case "ip6tables-save":
-        return { exitCode: 3, stderr: "Table does not exist" };
-      default:
-        return restore(command);
-    }
+    if (command.program === "iptables-save") return { stdout: save() };
+    if (command.program === "iptables") return { stdout: "iptables v1.8.9 (nf_tables)" };
+    if (command.program === "ip6tables-save") return { exitCode: 3, stderr: "Table does not exist" };
+    return restore(command);
   });
   const log = recordingLog();
   const iptables = new HostIptables({ mode: "nft", log, run });
@@ -91,7 +85,7 @@ describe("LegacyHostPorts", () => {
     });
     await ports.start(never);
     assert.equal(ports.present, true);
-    assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
+    assert.equal(log.linesAt("warn").length, 1);
     fails = false;
     await ports.remove(web, never);
     assert.ok(run.ran.some(({ program }) => program === "iptables-restore"));

@@ -7,7 +7,6 @@ import {
   restoreWaitFlags,
   waitFlags,
 } from "../../../../src/network/iptables/detect.js";
-import { isKind } from "../../../../src/lib/errors.js";
 import { fakeCommands, never, type Answer } from "./fake-commands.js";
 
 const kube = (lines: number): string => `*nat\n${":KUBE-X - [0:0]\n".repeat(lines)}COMMIT\n`;
@@ -32,12 +31,7 @@ describe("detectIptables()", () => {
     programs: Readonly<Record<string, Answer>>,
     expected: readonly [backend: string, suffix: string, differs: boolean],
   ])[] = [
-    [
-      "plain iptables without chains of Kubernetes",
-      "auto",
-      { iptables: legacy, ...both },
-      ["legacy", "", false],
-    ],
+    ["plain iptables without chains of pods", "auto", { iptables: legacy, ...both }, ["legacy", "", false]],
     ["the backend with them", "auto", { iptables: nft, ...both, ...inLegacy }, ["legacy", "-legacy", true]],
     ["the plain name for that backend", "auto", { iptables: nft, ...both, ...inNft }, ["nft", "", false]],
     ["the backend with more of them", "auto", { iptables: legacy, ...both, ...more }, ["nft", "-nft", true]],
@@ -56,9 +50,7 @@ describe("detectIptables()", () => {
     ["the configured backend is not installed", "nft", { iptables: legacy }],
   ] as const) {
     test(`is unavailable when ${name}`, async () => {
-      await assert.rejects(detectIptables(mode, never, host(programs)), (error) =>
-        isKind(error, "unavailable"),
-      );
+      await assert.rejects(detectIptables(mode, never, host(programs)), { kind: "unavailable" });
     });
   }
 

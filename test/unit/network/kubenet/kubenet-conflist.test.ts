@@ -8,34 +8,18 @@ import {
 } from "../../../../src/network/kubenet/kubenet-conflist.js";
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 
-interface BridgeConfiguration {
-  readonly addIf?: string;
-  readonly ipam: { readonly ranges: unknown; readonly routes: unknown };
-  readonly [key: string]: unknown;
-}
+type BridgeConfiguration = Readonly<Record<string, unknown>> & { ipam: { ranges: unknown; routes: unknown } };
 
-/**
- * What dockershim 1.20.2 gave to the bridge plugin for 10.180.0.0/24 in promiscuous-bridge mode; see the
- * file.
- */
+/** What dockershim 1.20.2 gave to the bridge plugin for 10.180.0.0/24 in promiscuous-bridge mode. */
 const { generatedBridgeConfig } = JSON.parse(
   readFileSync(new URL("../../../golden/network/kubenet.json", import.meta.url), "utf8"),
 ) as { readonly generatedBridgeConfig: BridgeConfiguration };
 
 function list(changes: Partial<KubenetListOptions> = {}) {
-  const text = kubenetListText({
-    cniVersion: "1.0.0",
-    subnets: parsePodSubnets(["10.180.0.0/24"]),
-    mtuBytes: 1460,
-    hairpinMode: "promiscuous-bridge",
-    plugins: new Set(),
-    ...changes,
-  });
-  return JSON.parse(text) as {
-    name: string;
-    cniVersion: string;
-    plugins: [BridgeConfiguration, ...{ type: string }[]];
-  };
+  const subnets = parsePodSubnets(["10.180.0.0/24"]);
+  const usual = { cniVersion: "1.0.0", subnets, mtuBytes: 1460, plugins: new Set<never>() };
+  const text = kubenetListText({ ...usual, hairpinMode: "promiscuous-bridge", ...changes });
+  return JSON.parse(text) as { name: string; plugins: [BridgeConfiguration, ...{ type: string }[]] };
 }
 
 describe("kubenetListText()", () => {

@@ -12,6 +12,7 @@ import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
+import { pluck } from "../../../support/pluck.js";
 
 const nft: Answer = { stdout: "iptables v1.8.9 (nf_tables)" };
 const links: Answer = { stdout: `[{"ifname":"eth0","mtu":1400,"flags":["UP"]}]` };
@@ -80,10 +81,8 @@ describe("KubenetNode", () => {
     await node.stop();
   });
 
-  for (const [what, program] of [
-    ["finding out the backend", /^iptables-nft-save$/],
-    ["writing the rules", /^iptables$/],
-  ] as const) {
+  const hangs = { "finding out the backend": /^iptables-nft-save$/, "writing the rules": /^iptables$/ };
+  for (const [what, program] of Object.entries(hangs)) {
     test(`a node whose iptables hangs at ${what} is not ready, says so, and is when it answers`, async () => {
       let hangs = true;
       const { node, clock, log } = setUp(({ program: name, words }) => {
@@ -96,10 +95,8 @@ describe("KubenetNode", () => {
       hangs = false;
       clock.pass(5000);
       await until("the second try is over", () => node.problem === undefined);
-      assert.equal(
-        log.lines.filter(({ message }) => message === "cannot write the iptables rules of kubenet").length,
-        1,
-      );
+      const message = "cannot write the iptables rules of kubenet";
+      assert.equal(log.lines.filter((line) => line.message === message).length, 1);
       await node.stop();
     });
   }
@@ -128,9 +125,8 @@ describe("KubenetNode", () => {
     });
     await node.settled(never);
     void node.engineFound({ local: true });
-    await assert.rejects(node.settled(AbortSignal.abort(new ShimError("timeout", "too late"))), {
-      kind: "timeout",
-    });
+    const late = AbortSignal.abort(new ShimError("timeout", "too late"));
+    await assert.rejects(node.settled(late), { kind: "timeout" });
     const settled = node.settled(never);
     goOn();
     await settled;
@@ -140,10 +136,10 @@ describe("KubenetNode", () => {
 
   test("stop() ends a command that hangs", async () => {
     const run: RunCommand = (_program, _words, { signal }) => orAbort(new Promise(() => undefined), signal);
-    const { node, log } = nodeOn(run);
+    const { node, log, clock } = nodeOn(run);
     void node.engineFound({ local: true });
     await node.stop();
-    assert.deepEqual(log.lines, []);
+    assert.deepEqual([log.lines, clock.timers.size], [[], 0]);
   });
 
   for (const [output, expected] of [

@@ -1,4 +1,7 @@
 import { ShimError } from "../../../../src/lib/errors.js";
+import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
+import { ManualClock } from "../../../fakes/manual-clock.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
 
 /** Plugins as files that a test puts there and takes away; each speaks the versions given. */
 export class FakePlugins {
@@ -17,6 +20,12 @@ export class FakePlugins {
     this.asked += 1;
     return this.installed.get(type) ?? [];
   }
+}
+
+export function sourceOf(plugins: FakePlugins, log = recordingLog()) {
+  const clock = new ManualClock();
+  const parts = { invoker: plugins, versions: plugins, hairpinMode: "hairpin-veth", log, clock } as const;
+  return { log, clock, source: new KubenetSource(parts) };
 }
 
 const most = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0"];

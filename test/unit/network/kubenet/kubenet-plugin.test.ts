@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { KubenetNetworkPlugin, type KubenetParts } from "../../../../src/network/kubenet/kubenet-plugin.js";
-import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakePlugin } from "../fake-plugin.js";
 import { fakeCommands, never } from "../iptables/fake-commands.js";
-import { debianPlugins } from "./kubenet-parts.js";
+import { debianPlugins, sourceOf } from "./kubenet-parts.js";
+import { pluck } from "../../../support/pluck.js";
 
 const request: PodNetworkRequest = {
   namespace: "default",
@@ -27,31 +26,22 @@ interface Changes extends Partial<Omit<KubenetParts, "pods">> {
   readonly forwardDrops?: boolean;
 }
 
+const nodeWith = (problem: string | undefined) => {
+  const nothing = async (): Promise<undefined> => undefined;
+  return { problem, engineFound: nothing, settled: nothing, stop: nothing };
+};
+
 async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes }: Changes = {}) {
   const log = recordingLog();
   const run = fakeCommands();
   const journal: string[] = [];
   const plugins = debianPlugins(...without);
-  const clock = new ManualClock();
-  const source = new KubenetSource({
-    invoker: plugins,
-    versions: plugins,
-    hairpinMode: "hairpin-veth",
-    log,
-    clock,
-  });
+  const { source } = sourceOf(plugins, log);
   const note = (line: string) => async (): Promise<void> => void journal.push(line);
   const inner = fakePlugin({
     start: () => source.start(),
     setUpPod: async () => {
-      journal.push(
-        `ADD ${
-          source
-            .state()
-            .network?.plugins.map(({ type }) => type)
-            .join(" ") ?? ""
-        }`,
-      );
+      journal.push(`ADD ${pluck(source.state().network?.plugins ?? [], "type").join(" ")}`);
       return ["10.1.0.2"];
     },
     tearDownPod: note("DEL"),
@@ -66,12 +56,7 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
     log,
     podCidrs: ["10.1.0.0/16"],
     pods: { ...inner, stop: () => source.stop() },
-    node: {
-      problem: undefined,
-      engineFound: async () => undefined,
-      settled: async () => undefined,
-      stop: async () => undefined,
-    },
+    node: nodeWith(undefined),
     rules: { ensureForwarding: async () => forwardDrops },
     dedup: { ensure: note("dedup") },
     legacyHostPorts: { present: true, remove: note("remove legacy ports") },
@@ -119,10 +104,10 @@ describe("KubenetNetworkPlugin", () => {
   ] as const) {
     test(`refuses a pod that needs ${plugin} on a node without, and no other`, async () => {
       const { plugin: kubenet, stop } = await setUp({ without: [plugin] });
-      await assert.rejects(kubenet.setUpPod({ ...request, ...change }, never), (error) => {
-        assert.ok(error instanceof ShimError && error.kind === "unavailable");
-        assert.ok(error.message.includes(`need the CNI plugin "${plugin}"`));
-        return true;
+      const message = new RegExp(`need the CNI plugin "${plugin}"`);
+      await assert.rejects(kubenet.setUpPod({ ...request, ...change }, never), {
+        kind: "unavailable",
+        message,
       });
       await kubenet.setUpPod(request, never);
       await stop();
@@ -135,12 +120,9 @@ describe("KubenetNetworkPlugin", () => {
     assert.deepEqual(journal, ["remove legacy ports", "DEL", "forget pod"]);
     await stop();
 
-    const failing = await setUp({
-      legacyHostPorts: {
-        present: true,
-        remove: () => Promise.reject(new ShimError("unknown", "iptables failed")),
-      } as unknown as KubenetParts["legacyHostPorts"],
-    });
+    const remove = (): Promise<never> => Promise.reject(new ShimError("unknown", "iptables failed"));
+    const legacyHostPorts = { present: true, remove } as unknown as KubenetParts["legacyHostPorts"];
+    const failing = await setUp({ legacyHostPorts });
     await assert.rejects(failing.plugin.tearDownPod(request, never), { message: "iptables failed" });
     assert.deepEqual(failing.journal, ["DEL"]);
     await failing.stop();
@@ -168,17 +150,12 @@ describe("KubenetNetworkPlugin", () => {
   test("frees leaked addresses when the pool is full, and tries once more", async () => {
     for (const freed of [true, false]) {
       let tries = 0;
-      const { plugin, stop } = await setUp({
-        freeAddresses: async () => freed,
-        pods: {
-          setUpPod: async () => {
-            tries += 1;
-            if (tries === 1)
-              throw new ShimError("unknown", "failed to allocate for range 0: no IP addresses available");
-            return ["10.1.0.9"];
-          },
-        },
-      });
+      const full = new ShimError("unknown", "failed to allocate for range 0: no IP addresses available");
+      const setUpPod = async (): Promise<string[]> => {
+        if ((tries += 1) === 1) throw full;
+        return ["10.1.0.9"];
+      };
+      const { plugin, stop } = await setUp({ freeAddresses: async () => freed, pods: { setUpPod } });
       if (freed) assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.0.9"]);
       else await assert.rejects(plugin.setUpPod(request, never), /no IP addresses available/);
       assert.equal(tries, freed ? 2 : 1);
@@ -213,13 +190,7 @@ describe("KubenetNetworkPlugin", () => {
 
   test("is not ready while the node is not, with its reason before that of a missing pod CIDR", async () => {
     const problem = "kubenet cannot write its rules: no nat";
-    const node = {
-      problem,
-      engineFound: async () => undefined,
-      settled: async () => undefined,
-      stop: async () => undefined,
-    };
-    const { plugin, stop } = await setUp({ node, podCidrs: [] });
+    const { plugin, stop } = await setUp({ node: nodeWith(problem), podCidrs: [] });
     assert.equal(plugin.notReadyReason(), problem);
     await assert.rejects(plugin.setUpPod(request, never), { kind: "unavailable" });
     await stop();

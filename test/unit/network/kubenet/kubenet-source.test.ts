@@ -1,27 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
+import type { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
 import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
-import { ManualClock } from "../../../fakes/manual-clock.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
-import { debianPlugins, type FakePlugins } from "./kubenet-parts.js";
-
-function setUp(plugins: FakePlugins) {
-  const log = recordingLog();
-  const clock = new ManualClock();
-  const source = new KubenetSource({
-    invoker: plugins,
-    versions: plugins,
-    hairpinMode: "hairpin-veth",
-    log,
-    clock,
-  });
-  return { log, clock, source };
-}
+import { debianPlugins, sourceOf as setUp } from "./kubenet-parts.js";
+import { pluck } from "../../../support/pluck.js";
 
 const subnets = parsePodSubnets(["10.1.0.0/16"]);
-const typesOf = (source: KubenetSource) => source.state().network?.plugins.map(({ type }) => type);
+const typesOf = (source: KubenetSource) => pluck(source.state().network?.plugins ?? [], "type");
 
 describe("KubenetSource", () => {
   test("has the newest version that all plugins speak", async () => {
@@ -44,11 +30,8 @@ describe("KubenetSource", () => {
     await source.configure({ subnets, mtuBytes: 1500 });
     await source.refresh();
     assert.deepEqual(typesOf(source), ["bridge"]);
-    const warnings = log.lines.filter(({ level }) => level === "warn");
-    assert.deepEqual(
-      warnings.map(({ fields }) => fields["missing"]),
-      [["portmap", "bandwidth"]],
-    );
+    const missing = log.linesAt("warn").map(({ fields }) => fields["missing"]);
+    assert.deepEqual(missing, [["portmap", "bandwidth"]]);
   });
 
   test("loses the network with a required plugin, keeps it for tear-down, and has it back by itself", async () => {

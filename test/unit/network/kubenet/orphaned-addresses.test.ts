@@ -10,6 +10,7 @@ import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { never } from "../iptables/fake-commands.js";
+import { pluck } from "../../../support/pluck.js";
 
 const id = (letter: string): string => letter.repeat(64);
 
@@ -67,10 +68,7 @@ describe("freeLeakedAddresses()", () => {
     assert.deepEqual(tornDown.sort(), [id("d"), id("e")]);
     // A tear-down that fails does not keep the address.
     assert.deepEqual(new Set(calls.map(({ containerId }) => containerId)), new Set([id("d"), id("e")]));
-    assert.deepEqual(
-      calls.map(({ containerId }) => containerId),
-      locks,
-    );
+    assert.deepEqual(pluck(calls, "containerId"), locks);
     assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
   });
 

@@ -15,10 +15,7 @@ import { recordingLog } from "../../../fakes/recording-log.js";
 import { countFlushes } from "../../lib/files/count-flushes.js";
 import { golden } from "../cni/golden.js";
 
-interface Protocol {
-  readonly cacheFile: { readonly name: string; readonly content: Readonly<Record<string, unknown>> };
-}
-const recorded = golden<Protocol>("protocol.json").cacheFile;
+const recorded = golden<{ cacheFile: { name: string; content: object } }>("protocol.json").cacheFile;
 const id = "8dbd9e392a964056b7a24c8b1d2c3f5e";
 
 const entry: CacheEntry = {
@@ -36,10 +33,8 @@ const entry: CacheEntry = {
 describe("the format", () => {
   test("an entry of the Go library is read and written as the library has it", () => {
     const read = parseCacheEntry(JSON.stringify(recorded.content), recorded.name);
-    assert.deepEqual(
-      [read.containerId, read.networkName, read.ifName, read.phase],
-      [id, "demo", "eth0", undefined],
-    );
+    const { containerId, networkName, ifName, phase } = read;
+    assert.deepEqual([containerId, networkName, ifName, phase], [id, "demo", "eth0", undefined]);
     assert.equal((JSON.parse(read.config ?? "") as { name: string }).name, "demo");
     assert.equal(cacheFileName(read), recorded.name);
     assert.deepEqual(JSON.parse(formatCacheEntry(read)), recorded.content);
@@ -90,11 +85,8 @@ describe("ResultCache", () => {
     });
     assert.equal(flushes, 0);
     const name = `my-net-${id}-eth0`;
-    const steps = ["new", "replaced", "replaced", "replaced", "removed"];
-    assert.deepEqual(
-      told,
-      steps.map((step) => `${name} ${step}`),
-    );
+    const steps = ["new", "replaced", "replaced", "replaced", "removed"].map((step) => `${name} ${step}`);
+    assert.deepEqual(told, steps);
     assert.deepEqual(await cache.find(id), { entries: [], corrupt: [] });
   });
 
@@ -127,7 +119,7 @@ describe("ResultCache", () => {
     const found = await cache.find(id);
     assert.deepEqual(found.entries, [entry]);
     assert.deepEqual([...found.corrupt].sort(), [own(`x-${id}-eth0`), own(`y-${id}-eth0`)]);
-    assert.equal(log.lines.filter(({ level }) => level === "warn").length, 2);
+    assert.equal(log.linesAt("warn").length, 2);
     assert.deepEqual(await cache.list(), [entry]);
   });
 

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import type { JsonObject } from "../../../../src/lib/json/exact-json.js";
 import { convertResult, parseResult, podAddresses } from "../../../../src/network/libcni/result.js";
 import { golden, recordedResult } from "../cni/golden.js";
+import { pluck } from "../../../support/pluck.js";
 
 describe("parseResult()", () => {
   const good: readonly (readonly [string, string, object])[] = [
@@ -46,10 +47,7 @@ describe("convertResult()", () => {
 
   test("tells the family where the version wants it", () => {
     const { ips } = convertResult(recordedResult("bridge/add-dualstack-1.0.0"), "0.4.0");
-    assert.deepEqual(
-      (ips as readonly JsonObject[]).map(({ version }) => version),
-      ["4", "6"],
-    );
+    assert.deepEqual(pluck(ips as { version: string }[], "version"), ["4", "6"]);
   });
 
   test("drops what 1.1.0 added on the way to 0.4.0, and keeps it between 1.0.0 and 1.1.0", () => {

@@ -9,7 +9,7 @@ import { parseNetworkList } from "../../../../src/network/libcni/configuration.j
 import { type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
 import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import type { StartProgram } from "../../../../src/shim/native/start-program.js";
-import { isKind, ShimError } from "../../../../src/lib/errors.js";
+import { ShimError } from "../../../../src/lib/errors.js";
 import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
 import { turns, until } from "../../../fakes/turns.js";
@@ -102,24 +102,13 @@ describe("a plugin of a killed process", () => {
     });
   }
 
+  const ofAnother = (pid: number) => ({ plugin: { pid, startTime: "1" } });
   const cases: readonly (readonly [string, boolean, () => object])[] = [
     ["is killed by killOrphaned() for all containers", false, () => ({})],
-    [
-      "is left while its shim lives",
-      true,
-      () => ({ owner: { pid: process.ppid, startTime: startTime(process.ppid) } }),
-    ],
-    [
-      "is none when its number belongs to another process by now",
-      true,
-      () => ({ plugin: { pid, startTime: "1" }, command: "DEL" }),
-    ],
+    ["is left while its shim lives", true, () => ({ owner: markOf(process.ppid) })],
+    ["is none when its number is used again", true, () => ({ ...ofAnother(pid), command: "DEL" })],
     ["is none after a reboot", true, () => ({ bootId: "another" })],
-    [
-      "is none when its number would mean all processes",
-      true,
-      () => ({ plugin: { pid: 1, startTime: "1" } }),
-    ],
+    ["is none when its number means all processes", true, () => ofAnother(1)],
   ];
   for (const [what, stays, changes] of cases) {
     test(what, async () => {
@@ -155,13 +144,10 @@ test("a plugin that goes on after its helper was lost is ended before the next D
     await until("it runs", () => existsSync(file));
     const pid = Number(await readFile(file, "utf8"));
     process.kill(helper.pid ?? 0, "SIGKILL");
-    await assert.rejects(adding, (error) => isKind(error, "unavailable"));
+    await assert.rejects(adding, { kind: "unavailable" });
     assert.notEqual(startTime(pid), "");
-    await fake.behave(
-      "three",
-      "DEL",
-      `if grep -q ') [^ZX] ' /proc/${pid}/stat 2> /dev/null; then exit 7; fi`,
-    );
+    const lives = `grep -q ') [^ZX] ' /proc/${pid}/stat 2> /dev/null`;
+    await fake.behave("three", "DEL", `if ${lives}; then exit 7; fi`);
     await attachments.remove(removal, never);
     assert.equal(startTime(pid), "");
     assert.deepEqual(await readdir(join(directory, "running")), []);

@@ -21,6 +21,7 @@ import { attachmentsWith, sandboxId } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
 import { golden as hostPorts, otherChain, webChains, webId } from "../hostport/golden.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
+import { pluck } from "../../../support/pluck.js";
 
 const never = new AbortController().signal;
 const recordedId = "8dbd9e392a964056b7a24c8b1d2c3f5e0a1b2c3d4e5f60718293a4b5c6d7e8f9";
@@ -33,13 +34,9 @@ const entry = (containerId: string, extra: Partial<CacheEntry> = {}): CacheEntry
   ...extra,
 });
 const nothing: Holdings = { cacheEntries: [], addresses: [], natTables: [] };
-const known = (
-  living: readonly string[],
-  own: readonly string[] = [],
-): Parameters<typeof compareHoldings>[1] => ({
-  livingIds: new Set(living),
-  ownIds: new Set(own),
-});
+const known = (living: readonly string[], own: readonly string[] = []) => {
+  return { livingIds: new Set(living), ownIds: new Set(own) };
+};
 
 /** The parts of the network of plugins, with a recorded table. */
 async function partsWith(...types: readonly string[]) {
@@ -49,11 +46,10 @@ async function partsWith(...types: readonly string[]) {
 }
 
 describe("compareHoldings()", () => {
+  const address = { address: "10.88.0.2", networkName: "demo", dataDir: "/x" };
   const holdings: Holdings = {
     cacheEntries: [entry(recordedId)],
-    addresses: [
-      { address: "10.88.0.2", networkName: "demo", dataDir: "/x", containerId: recordedId, ifName: "eth0" },
-    ],
+    addresses: [{ ...address, containerId: recordedId, ifName: "eth0" }],
     natTables: [{ family: "ipv4", save: fullTable }],
   };
 
@@ -73,10 +69,8 @@ describe("compareHoldings()", () => {
   ];
   for (const [rule, extra, own, containerId, expected] of certainty) {
     test(rule, () => {
-      const [found] = compareHoldings(
-        { ...nothing, cacheEntries: [entry(containerId, extra)] },
-        known([], own),
-      );
+      const cacheEntries = [entry(containerId, extra)];
+      const [found] = compareHoldings({ ...nothing, cacheEntries }, known([], own));
       assert.equal(found?.certainlyOurs, expected);
     });
   }
@@ -85,10 +79,8 @@ describe("compareHoldings()", () => {
     const [, chain = ""] = chainNames("demo", recordedId);
     const natTables = [{ family: "ipv4" as const, save: `:${chain} - [0:0]\n` }];
     const [unknown] = compareHoldings({ ...nothing, natTables }, known([]));
-    assert.deepEqual(
-      [unknown?.kind, unknown?.ownerId, unknown?.certainlyOurs],
-      ["natChain", undefined, false],
-    );
+    const { kind, ownerId, certainlyOurs } = unknown!;
+    assert.deepEqual([kind, ownerId, certainlyOurs], ["natChain", undefined, false]);
     const cacheEntries = [entry(recordedId)];
     const [, chainOfOurs] = compareHoldings({ ...nothing, cacheEntries, natTables }, known([], [recordedId]));
     assert.equal(chainOfOurs?.certainlyOurs, true);
@@ -112,10 +104,8 @@ test("OrphanedNetworks.find() asks for the living after it has read, so that a n
 });
 
 test("removeOrphanedAttachments() undoes what is certainly ours and dead, and leaves the rest", async () => {
-  const { fake, directory, natTable, natTables, cache, invoker, attachments } = await partsWith(
-    "one",
-    "host-local",
-  );
+  const bed = await partsWith("one", "host-local");
+  const { fake, directory, natTable, natTables, cache, invoker, attachments } = bed;
   await using _ = fake;
   const [dead, living] = [sandboxId("a"), sandboxId("b")];
   const dataDir = join(directory, "ipam");
@@ -145,18 +135,10 @@ test("removeOrphanedAttachments() undoes what is certainly ours and dead, and le
   );
   const done = await removeOrphanedAttachments(findings, { attachments, invoker, natTables }, never);
   assert.deepEqual(done.failed, []);
-  assert.deepEqual(
-    done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
-    [
-      ["cacheEntry", dead],
-      ["address", dead],
-      ["natRules", recordedId],
-    ],
-  );
-  assert.deepEqual(
-    done.left.map(({ kind, ownerId }) => [kind, ownerId]),
-    [["address", sandboxId("c")]],
-  );
+  const cleaned = done.cleaned.map(({ kind, ownerId }) => `${kind} ${ownerId}`);
+  assert.deepEqual(cleaned, [`cacheEntry ${dead}`, `address ${dead}`, `natRules ${recordedId}`]);
+  const left = done.left.map(({ kind, ownerId }) => `${kind} ${ownerId}`);
+  assert.deepEqual(left, [`address ${sandboxId("c")}`]);
   assert.deepEqual(await readdir(join(directory, "results")), [`demo-${living}-eth0`]);
   assert.deepEqual(await readdir(join(dataDir, "demo")), ["10.0.0.3", "10.0.0.4", "last_reserved_ip.0"]);
   assert.deepEqual(readNatRules(natTable.text).containers, []);
@@ -176,15 +158,9 @@ test("removeOrphanedAttachments() goes on after a failure and says what failed",
     { attachments, invoker, natTables },
     never,
   );
-  assert.deepEqual(
-    done.failed.map(({ finding }) => finding.kind),
-    ["cacheEntry"],
-  );
+  assert.deepEqual(done.failed.map(({ finding }) => finding.kind).join(), "cacheEntry");
   assert.match(done.failed[0]?.reason ?? "", /^CNI plugin "one" DEL for sandbox /);
-  assert.deepEqual(
-    done.cleaned.map(({ kind }) => kind),
-    ["natRules"],
-  );
+  assert.deepEqual(pluck(done.cleaned, "kind"), ["natRules"]);
   assert.equal((await readdir(join(directory, "results"))).length, 1, "kept for the next try");
 });
 

@@ -11,6 +11,7 @@ import {
 } from "../../../../src/lib/spdy/frames.js";
 import { connect } from "./spdy-bed.js";
 import { data, headersFrame, type SpdyClient } from "./spdy-client.js";
+import { pluck } from "../../../support/pluck.js";
 
 /** Sends until nothing is taken any more, or `limit` times; answers how often something was taken. */
 async function flood(client: SpdyClient, limit: number, next: (index: number) => Buffer): Promise<number> {
@@ -101,10 +102,7 @@ describe("a client that sends", () => {
     for (let id = 1; id < 100; id += 2) client.send(client.open(id));
     client.send(rstStreamFrame(1, resetStatus.cancel), client.open(101), pingFrame(1));
     await client.answer(({ type }) => type === frameType.ping);
-    assert.deepEqual(
-      streams.map(({ id }) => id),
-      [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 101],
-    );
+    assert.deepEqual(pluck(streams, "id"), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 101]);
     assert.equal(client.answers.filter(({ type }) => type === frameType.rstStream).length, 40);
   });
 

@@ -3,29 +3,24 @@ import { describe, test } from "node:test";
 import { isKind } from "../../../../src/lib/errors.js";
 import { cat, fakeCommand, sleepForever, type FakeCommand } from "../../../fakes/streaming-sessions.js";
 import { until } from "../../../fakes/turns.js";
-import type { ClientStream, SpdyClient } from "../../../support/spdy-client.js";
+import type { ClientStream } from "../../../support/spdy-client.js";
 import { startStreamingBed, type StreamingBed } from "../../../support/streaming-bed.js";
 import { openSpdy } from "../../../support/streaming-client.js";
 
 type StreamType = "error" | "stdin" | "stdout" | "stderr" | "resize";
 
-interface Opened {
-  readonly client: SpdyClient;
-  readonly streams: Readonly<Record<StreamType, ClientStream>>;
-}
+const usual = "v4.channel.k8s.io";
+const exiting = (code: number, options: Parameters<typeof fakeCommand>[1] = {}): FakeCommand =>
+  fakeCommand(async () => code, options);
 
 /** The streams that client-go opens for the session, in its order. */
-async function open(
-  bed: StreamingBed,
-  session: FakeCommand,
-  protocol = "v4.channel.k8s.io",
-): Promise<Opened> {
+async function open(bed: StreamingBed, session: FakeCommand, protocol = usual) {
   const client = await openSpdy(bed.server.offer(session), [protocol]);
   const sizes = session.tty && /^v[34]/.test(protocol);
   const { stdin, stdout, stderr } = session;
   const wanted = Object.entries({ error: true, stdin, stdout, stderr, resize: sizes }).filter(([, is]) => is);
   const streams = wanted.map(([streamType]) => [streamType, client.open({ streamType })] as const);
-  return { client, streams: Object.fromEntries(streams) as Opened["streams"] };
+  return { client, streams: Object.fromEntries(streams) as Record<StreamType, ClientStream> };
 }
 
 describe("a command over SPDY", () => {
@@ -39,11 +34,8 @@ describe("a command over SPDY", () => {
     const { client, streams } = await open(bed, session);
     streams.stdin.write("hel");
     streams.stdin.end("lo");
-    const [error, stdout, stderr] = await Promise.all([
-      streams.error.text(),
-      streams.stdout.text(),
-      streams.stderr.text(),
-    ]);
+    const texts = [streams.error, streams.stdout, streams.stderr].map((stream) => stream.text());
+    const [error = "", stdout, stderr] = await Promise.all(texts);
     assert.deepEqual([stdout, stderr], ["hello", "done"]);
     assert.deepEqual((JSON.parse(error) as { details: unknown }).details, {
       causes: [{ reason: "ExitCode", message: "3" }],
@@ -56,27 +48,16 @@ describe("a command over SPDY", () => {
   for (const protocol of ["v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"]) {
     test(`sends a client of ${protocol} failures as text, and nothing on success`, async () => {
       await using bed = await startStreamingBed();
-      const good = await open(
-        bed,
-        fakeCommand(async () => 0),
-        protocol,
-      );
+      const good = await open(bed, exiting(0), protocol);
       assert.equal(await good.streams.error.text(), "");
-      const bad = await open(
-        bed,
-        fakeCommand(async () => 2),
-        protocol,
-      );
+      const bad = await open(bed, exiting(2), protocol);
       assert.match(await bad.streams.error.text(), /^command terminated with non-zero exit code: .*2$/);
     });
   }
 
   test("sends its status before its outputs end", async () => {
     await using bed = await startStreamingBed();
-    const { streams } = await open(
-      bed,
-      fakeCommand(async () => 0, { stdin: false, stderr: false }),
-    );
+    const { streams } = await open(bed, exiting(0, { stdin: false, stderr: false }));
     let statusAtEnd = 0;
     streams.stdout.received.once("end", () => {
       statusAtEnd = streams.error.received.readableLength;

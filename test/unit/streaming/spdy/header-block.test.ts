@@ -1,13 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { constants, createDeflate } from "node:zlib";
-import fc from "fast-check";
-import { isKind } from "../../../../src/lib/errors.js";
 import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
 import {
   EmptyHeaderBlocks,
   HeaderBlockReader,
-  headerDictionary,
   headerDictionaryId,
 } from "../../../../src/shim/streaming/spdy/header-block.js";
 import { defaultSpdyLimits } from "../../../../src/shim/streaming/spdy/limits.js";
@@ -24,27 +20,6 @@ const recorded = [
   "80030001000000230000000900000000000082ba89b1025492a4651615973014a726e7e7a500000000ffff",
   "800300080000001000000009824980f2296315000000ffff",
 ];
-
-/** Blocks as zlib itself writes them, all in one stream. */
-async function deflateAsOneStream(
-  blocks: readonly Buffer[],
-  level: number,
-  strategy: number,
-): Promise<Buffer[]> {
-  const deflate = createDeflate({ dictionary: headerDictionary, level, strategy });
-  let parts: Buffer[] = [];
-  deflate.on("data", (part: Buffer) => parts.push(part));
-  const written: Buffer[] = [];
-  for (const block of blocks) {
-    await new Promise<void>((resolve) => {
-      deflate.write(block, () => deflate.flush(constants.Z_SYNC_FLUSH, resolve));
-    });
-    written.push(Buffer.concat(parts));
-    parts = [];
-  }
-  deflate.close();
-  return written;
-}
 
 describe("a header block reader", () => {
   test("reads the block of a Go client", () => {
@@ -65,37 +40,6 @@ describe("a header block reader", () => {
     ]);
   });
 
-  test("reads every sequence of blocks that zlib writes, also beyond its window", async () => {
-    const name = fc.stringMatching(/^[a-z-]{1,20}$/);
-    const value = fc.oneof(
-      fc.constantFrom("error", "data", "stdout", "8080"),
-      fc.string({ unit: "grapheme", maxLength: 60 }),
-      fc.string({ unit: fc.constantFrom("a", "b"), minLength: 3000, maxLength: 12_000 }),
-    );
-    const block = fc.uniqueArray(fc.tuple(name, value), { maxLength: 6, selector: ([key]) => key });
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(block, { minLength: 1, maxLength: 15 }),
-        fc.integer({ min: 0, max: 9 }),
-        fc.constantFrom(
-          constants.Z_DEFAULT_STRATEGY,
-          constants.Z_FIXED,
-          constants.Z_HUFFMAN_ONLY,
-          constants.Z_RLE,
-        ),
-        async (blocks, level, strategy) => {
-          const reader = new HeaderBlockReader({ ...limits, inflatedHeaderBytes: 1_000_000 });
-          const deflated = await deflateAsOneStream(blocks.map(plainBlock), level, strategy);
-          deflated.forEach((bytes, index) => {
-            const expected = blocks[index]!.map(([key, text]) => [key, text.split("\0", 1)[0]]);
-            assert.deepEqual([...reader.read(bytes)], expected);
-          });
-        },
-      ),
-      { numRuns: 200 },
-    );
-  });
-
   test("reads a stream that names no dictionary", () => {
     const stored = Buffer.of(0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
     const reader = new HeaderBlockReader(limits);
@@ -111,11 +55,7 @@ describe("a header block reader", () => {
     ["with fewer headers than its count", number(1), /ends too early/],
     ["with a length beyond its end", Buffer.concat([number(1), number(0xffff_ffff)]), /ends too early/],
     ["whose last value is cut", list(["a", "bc"]).subarray(0, -1), /ends too early/],
-    [
-      "with more headers than its count",
-      Buffer.concat([list(["a", "b"]), number(0)]),
-      /bytes after its headers/,
-    ],
+    ["with more than its count", Buffer.concat([list(["a", "b"]), number(0)]), /bytes after its headers/],
     ["with an empty name", list(["", "x"]), /empty or upper-case name/],
     ["with an upper-case name", list(["streamType", "x"]), /empty or upper-case name/],
     ["with a name twice", list(["a", "x"], ["a", "y"]), /the same name twice/],
@@ -127,10 +67,7 @@ describe("a header block reader", () => {
   for (const [name, plain, reason] of malformed) {
     test(`refuses a block ${name}`, () => {
       const block = new BlockWriter().deflate(plain);
-      assert.throws(
-        () => new HeaderBlockReader(limits).read(block),
-        (error) => isKind(error, "invalid") && reason.test(error.message),
-      );
+      assert.throws(() => new HeaderBlockReader(limits).read(block), { kind: "invalid", message: reason });
     });
   }
 
@@ -138,20 +75,13 @@ describe("a header block reader", () => {
   const foreign: [name: string, block: Buffer, reason: RegExp][] = [
     ["without bytes", Buffer.alloc(0), /without a zlib header/],
     ["that is not compressed", list(["a", "b"]), /without a zlib header/],
-    [
-      "with another dictionary",
-      Buffer.of(0x78, 0xf9, 1, 2, 3, 4, 0, 0, 0, 0xff, 0xff),
-      /an unknown dictionary/,
-    ],
+    ["with another dictionary", Buffer.of(0x78, 0xf9, 1, 2, 3, 4, 0, 0, 0, 0xff, 0xff), /unknown dictionary/],
     ["that is not flushed", new BlockWriter().block([["a", "b"]]).subarray(0, -1), /not flushed/],
     ["of a reserved kind", Buffer.concat([zlibHead, Buffer.of(7, 0, 0, 0xff, 0xff)]), /cannot be inflated/],
   ];
   for (const [name, block, reason] of foreign) {
     test(`refuses a first block ${name}`, () => {
-      assert.throws(
-        () => new HeaderBlockReader(limits).read(block),
-        (error) => isKind(error, "invalid") && reason.test(error.message),
-      );
+      assert.throws(() => new HeaderBlockReader(limits).read(block), { kind: "invalid", message: reason });
     });
   }
 });

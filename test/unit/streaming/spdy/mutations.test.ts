@@ -14,15 +14,10 @@ const runs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 50_000 : 2_000;
 function session(): Buffer {
   const blocks = new BlockWriter();
   const types = ["error", "stdin", "stdout", "data"];
-  const open = types.map((type, index) =>
-    synStream(
-      1 + 2 * index,
-      blocks.block([
-        ["streamtype", type],
-        ["port", "80"],
-      ]),
-    ),
-  );
+  const open = types.map((type, index) => {
+    const headers = Object.entries({ streamtype: type, port: "80" });
+    return synStream(1 + 2 * index, blocks.block(headers));
+  });
   return Buffer.concat([
     ...open,
     data(3, "echo hello\n"),
