@@ -3,9 +3,7 @@ import { setMaxListeners } from "node:events";
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
 
-/**
- * A signal that aborts with a `timeout` ShimError after `milliseconds`; it does not keep the process alive.
- */
+/** A signal that aborts with a `timeout` ShimError; it does not keep the process alive. */
 export function deadline(milliseconds: number, action: string): AbortSignal {
   const controller = new AbortController();
   const timer = setTimeout(() => {
@@ -18,9 +16,8 @@ export function deadline(milliseconds: number, action: string): AbortSignal {
 }
 
 /**
- * Runs `work` under a fresh deadline linked to `parent`. The timer ends with the work. `work` must end when
- * its signal aborts; the reason of the abort is what its caller sees. `restart` begins the time anew, for
- * work whose progress can be seen.
+ * Runs `work` under a fresh deadline linked to `parent`. `work` must end when its signal aborts; the caller
+ * sees the reason of the abort. `restart` begins the time anew, for work whose progress can be seen.
  */
 export async function withDeadline<T>(
   parent: AbortSignal | undefined,
@@ -74,8 +71,7 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
 
 /**
  * Runs `onAbort` at most once: when `signal` aborts, or at once when it has aborted before, which
- * `addEventListener` would never tell. Disposing of the link takes `onAbort` back; without a signal there is
- * nothing to link. This is the only place that listens to a signal.
+ * `addEventListener` would never tell. Disposing of the link takes it back. Nothing else listens to a signal.
  */
 export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
   if (signal?.aborted === true) onAbort();

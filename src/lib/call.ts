@@ -15,9 +15,8 @@ export interface Call {
 const storage = new AsyncLocalStorage<Call>();
 
 /**
- * Runs `work` so that `currentCall()` answers `call` in everything that it awaits, if the log of `call` has
- * debug lines. Otherwise nothing asks for it, and on Node.js before 24 a stored value makes every promise of
- * the process slower.
+ * Runs `work` so that `currentCall()` answers `call` in it, if the log of `call` has debug lines: on Node.js
+ * before 24 a stored value makes every promise of the process slower.
  */
 export function runInCall<T>(call: Call, work: () => T): T {
   return call.log.isLevelEnabled("debug") ? storage.run(call, work) : work();

@@ -1,5 +1,2 @@
-/**
- * Where every engine keeps the files of a container: `<data root>/containers/<64 hex digits>/…`. A link there
- * is a log link; the first group is the id.
- */
+/** Where every engine keeps the log of a container; a link there is a log link. The first group is the id. */
 export const engineLogFile = /\/containers\/([0-9a-f]{64})\/[^/]+$/;

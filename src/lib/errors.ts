@@ -1,7 +1,6 @@
 /**
- * The one error class of the program. Adapters translate what they catch at their edge (`ShimError.from`),
- * and `grpc/status.ts` is the only place that turns a kind into a gRPC code. Callers match on `kind`, never
- * on text.
+ * The one error class of the program. Adapters translate what they catch (`ShimError.from`), `grpc/status.ts`
+ * alone turns a kind into a gRPC code. Callers match on `kind`, never on text.
  */
 
 /** What went wrong, seen from the caller of a CRI call. */
@@ -50,10 +49,7 @@ export class ShimError extends Error {
     super(message, options);
   }
 
-  /**
-   * `error` itself when it is a ShimError, else one that wraps it: aborts by their reason, all else as
-   * `fallback`.
-   */
+  /** `error` itself when it is a ShimError, else one that wraps it; aborts by their reason. */
   static from(error: unknown, fallback: ErrorKind = "internal"): ShimError {
     if (error instanceof ShimError) return error;
     if (error instanceof Error) {
@@ -96,10 +92,7 @@ export function isKind(error: unknown, ...kinds: readonly ErrorKind[]): error is
   return error instanceof ShimError && kinds.includes(error.kind);
 }
 
-/**
- * One error for several, in order: the kind of the first, the distinct messages as `[a, b]` (dockershim's
- * form). Undefined when `errors` is empty.
- */
+/** Several as one: the kind of the first, the distinct messages as `[a, b]`; undefined for none. */
 export function aggregate(errors: readonly unknown[]): ShimError | undefined {
   const [first, ...rest] = errors.map((error) => ShimError.from(error));
   if (first === undefined || rest.length === 0) return first;

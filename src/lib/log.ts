@@ -10,9 +10,7 @@ export interface Logger extends Pick<
   PinoLogger,
   "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "isLevelEnabled"
 > {
-  /**
-   * A logger whose lines have these fields, too; a line's own field of the same name stands in their place.
-   */
+  /** A logger whose lines have these fields, too; those of a line itself win. */
   child(bindings: Record<string, unknown>): Logger;
 }
 
@@ -37,9 +35,8 @@ export function silentLogger(): Logger {
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * In the place of pino's child loggers: those write a key twice that a line has, too (a call and its error
- * name the same container), which strict readers of JSON refuse, and encode their fields when they are made,
- * for each call once.
+ * In the place of pino's child loggers, which write a key twice that a line has, too; strict readers of JSON
+ * refuse that.
  */
 class BoundLogger implements Logger {
   constructor(

@@ -1,6 +1,6 @@
 /**
- * A map that forgets what was not used for longest when it grows beyond `capacity`: entries, or what `weigh`
- * says of each. The newest entry stays in any case.
+ * Forgets what was not used for longest beyond `capacity`: entries, or what `weigh` says of each. The newest
+ * entry stays in any case.
  */
 export class LruMap<K, V> {
   readonly #entries = new Map<K, V>();

@@ -1,6 +1,6 @@
 /**
- * The files that this program carries: its native programs, and what it says of its version. They are in the directory of
- * the installation, or inside of the executable that `npm run package` makes.
+ * The native programs and the version that this program carries, in its installation or inside of its
+ * executable.
  */
 import { createHash } from "node:crypto";
 import {
@@ -25,8 +25,8 @@ export interface OwnFiles {
   /** Throws when the program does not carry the file. */
   readonly read: (path: string) => Buffer;
   /**
-   * The path of a program, for a start. A program inside of an executable is written to `directory` first, which becomes
-   * private; of other versions none stays there.
+   * The path of a program. One inside of an executable is written to `directory` first, which becomes
+   * private; other versions do not stay there.
    */
   readonly program: (path: string, directory: string) => string;
   /** Program and arguments that start this program again. */

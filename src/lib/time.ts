@@ -5,10 +5,7 @@ export type Nanoseconds = bigint;
 
 const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
-/**
- * Nanoseconds of an RFC 3339 time with up to 9 fractional digits. Docker writes year 1 for "never": that, the
- * empty string and any invalid text give 0n, the "never" of the CRI.
- */
+/** Nanoseconds of an RFC 3339 time; 0n, the CRI's "never", for Docker's year 1 and invalid text. */
 export function parseTimestamp(text: string | undefined): Nanoseconds {
   const match = rfc3339.exec(text ?? "");
   if (match === null || match[1] === "0001") return 0n;
@@ -23,18 +20,11 @@ export function nowNanoseconds(): Nanoseconds {
   return BigInt(Date.now()) * 1_000_000n;
 }
 
-/**
- * Above this the two clocks have been moved against each other; below it they are only read one after the
- * other.
- */
+/** Above this the clocks were moved against each other; below, read one after the other. */
 const toleranceMs = 2;
 const lastMicrosecond = 0.999;
 
-/**
- * Follows each correction of the system's clock, and a suspend, which `performance.timeOrigin +
- * performance.now()` does not: the milliseconds are always those of `Date.now()`. Between corrections it does
- * not go back.
- */
+/** Follows corrections of the system's clock, and a suspend; between them it does not go back. */
 export class WallClock {
   #offsetMs = performance.timeOrigin;
 
@@ -54,10 +44,7 @@ export class WallClock {
 export interface Clock {
   /** Milliseconds that only grow. */
   now(): number;
-  /**
-   * Runs `work` once after `milliseconds`, unless the returned function is called before. Keeps no process
-   * alive.
-   */
+  /** Runs `work` once, unless the returned function is called before. Keeps no process alive. */
   after(milliseconds: number, work: () => void): () => void;
 }
 

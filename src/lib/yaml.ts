@@ -1,7 +1,4 @@
-/**
- * The used exports of the package yaml, for a dynamic import. The bundle could not tell the names that a
- * package in CommonJS exports if the package itself were imported so late.
- */
+/** For a dynamic import: a bundle cannot tell the names that a CommonJS package exports. */
 export {
   Document,
   isAlias,

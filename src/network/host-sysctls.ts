@@ -41,10 +41,7 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
   }
 }
 
-/**
- * Answers to a pod that reaches itself through a Service come from an address that strict filtering does not
- * expect.
- */
+/** A pod that reaches itself through a Service is answered from an address that strict filtering refuses. */
 export async function warnOfStrictFiltering({
   log,
   sysctlRoot = defaultRoot,

@@ -15,9 +15,8 @@ export interface PodCidrsOptions {
 }
 
 /**
- * The flag wins. Without it, the first valid CIDRs of the kubelet are used until the process ends: a node
- * keeps its pod CIDR, and dockershim ignored further ones, too. Until then those of the previous process are
- * used.
+ * The flag wins; else the kubelet's first valid ones, until the process ends, as in dockershim; until then
+ * those of the previous process.
  */
 export class PodCidrs {
   #current: readonly string[] = [];
@@ -38,18 +37,12 @@ export class PodCidrs {
     return this.#current;
   }
 
-  /**
-   * Why the given CIDRs are invalid, when there are no others: the kubelet does not show the error of its
-   * call.
-   */
+  /** Why the given CIDRs are invalid: the kubelet does not show the error of its call. */
   get problem(): string | undefined {
     return this.#current.length === 0 ? this.#problem : undefined;
   }
 
-  /**
-   * Takes the CIDRs of UpdateRuntimeConfig. `use` is called with new ones; those that it accepts are
-   * remembered.
-   */
+  /** CIDRs of UpdateRuntimeConfig. New ones that `use` accepts are remembered. */
   async told(cidrs: readonly string[], use: (accepted: readonly string[]) => Promise<void>): Promise<void> {
     const { log, remember } = this.options;
     const wanted = this.#parse(cidrs);
@@ -100,10 +93,7 @@ export interface PodSubnet {
 /** The address plugin needs a gateway and at least one address more. */
 const leastHostBits = 2;
 
-/**
- * One subnet, or one of each family. Host bits are masked: host-local refuses them, and kubelets send some.
- * Throws `invalid`.
- */
+/** At most one of each family. Host bits are masked: kubelets send some. Throws `invalid`. */
 export function parsePodSubnets(cidrs: readonly string[]): readonly PodSubnet[] {
   const subnets = cidrs
     .flatMap((text) => text.split(","))

@@ -1,6 +1,6 @@
 /**
- * Pods outlive a change of `--network-plugin`, and of the program. Each is torn down by the plugin that has set
- * it up: another one runs its own list on a network that it does not know, which fails or frees nothing.
+ * Pods outlive a change of `--network-plugin`. Each is torn down by the plugin that has set it up: another
+ * would run its own list on a network that it does not know.
  */
 import type { Logger } from "../lib/log.js";
 import {
@@ -32,8 +32,8 @@ export class PodMakers {
   constructor(private readonly options: PodMakersOptions) {}
 
   /**
-   * Tears the pod down by the plugin that has set it up. What says so, in this order: the cache, which is
-   * written before the first plugin runs; the caller; reserved addresses. Without them it is `present`.
+   * By the plugin that has set the pod up: as the cache says, else the caller, else reserved addresses, else
+   * `present`.
    */
   async tearDownPod(present: NetworkPlugin, request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { formers, log } = this.options;

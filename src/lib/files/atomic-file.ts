@@ -9,10 +9,7 @@ import type { Flusher } from "./flusher.js";
 export interface AtomicWriteOptions {
   /** Permission bits of the file, whatever the umask. */
   readonly mode: number;
-  /**
-   * Begin of the temporary file's name; 16 hex digits follow. Begins with a dot where others list the
-   * directory.
-   */
+  /** Begins with a dot where others list the directory; 16 hex digits follow. */
   readonly temporaryPrefix: string;
   /**
    * When the content reaches the disk. `first`, when not given: before the write returns; a power cut leaves
@@ -75,10 +72,7 @@ export interface StagedFile {
   discard(): Promise<void>;
 }
 
-/**
- * Writes and flushes the temporary file alone, for callers that change several files or none. Throws as
- * `fileError` describes; the temporary file is gone then.
- */
+/** Writes and flushes the temporary file alone. Throws as `fileError` describes; the file is gone then. */
 export async function stageFile(
   path: string,
   content: string | Uint8Array,
@@ -119,10 +113,7 @@ async function stage(
   return { path, commit: () => rename(temporary, path), discard };
 }
 
-/**
- * Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError`
- * describes. `flusher` is that of the writes.
- */
+/** Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError`. */
 export async function removeFile(path: string, flusher?: Flusher): Promise<boolean> {
   try {
     await unlink(path);
@@ -140,10 +131,7 @@ export async function removeFile(path: string, flusher?: Flusher): Promise<boole
 export interface SweepOptions {
   /** One of these must match the whole file name. */
   readonly patterns: readonly RegExp[];
-  /**
-   * Younger files may belong to a write that is still under way. Not given where no other process writes:
-   * then all are removed.
-   */
+  /** Younger files may belong to a write that is under way; not given where no other process writes. */
   readonly olderThanMs?: number;
 }
 

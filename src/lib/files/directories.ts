@@ -35,10 +35,7 @@ async function isDirectory(path: string): Promise<boolean> {
   }
 }
 
-/**
- * Flushes the names in a directory, so that a rename, creation or removal in it survives a power cut. Throws
- * raw system errors.
- */
+/** Flushes names in a directory, so that a change of them survives a power cut. Throws system errors. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -51,16 +48,13 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/**
- * Younger times of a directory prove nothing: two changes within one tick of the file system's clock (2 s on
- * the coarsest) leave it with one time.
- */
+/** Younger times prove nothing: two changes within a tick of the file system's clock (2 s) have one time. */
 const settledMs = 3_000;
 const none: readonly string[] = [];
 
 /**
- * The names in a directory that others change, too. They are read again only when the times of the directory
- * say that something changed, or are too young to say that nothing did: one look costs a fifth of a reading.
+ * The names in a directory that others change, too. They are read again when its times say that something
+ * changed, or are too young to tell.
  */
 export class KnownNames {
   /** Undefined: to be read. `state` is what the directory looked like before it was read. */
@@ -81,10 +75,7 @@ export class KnownNames {
     return names;
   }
 
-  /**
-   * Which directory it is and when it was changed last; undefined when that is not enough to tell a later
-   * change.
-   */
+  /** Which directory it is, and its last change; undefined when that cannot tell a later change. */
   async #look(): Promise<string | undefined> {
     try {
       const { dev, ino, mtimeNs, ctimeNs } = await stat(this.directory, { bigint: true });

@@ -1,8 +1,8 @@
 import { readFile, stat } from "node:fs/promises";
 
 /**
- * Is the same for two programs only if they see the same directory at `path`: which kernel, which file system,
- * which inode. Undefined when there is none, and where the kernel has no such id. Never rejects.
+ * Equal for two programs only if they see the same directory: kernel, file system, inode. Undefined when
+ * there is none, and where the kernel has no such id. Never rejects.
  */
 export async function directoryId(path: string): Promise<string | undefined> {
   try {

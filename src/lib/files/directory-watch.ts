@@ -3,9 +3,7 @@ import type { EventEmitter } from "node:events";
 import { watch } from "node:fs";
 import { stat } from "node:fs/promises";
 
-/**
- * `rename`: a file may have been made, removed or renamed. `change`: only the content of a file has changed.
- */
+/** `rename`: a file may have been made, removed or renamed. `change`: only the content of one changed. */
 export type DirectoryChange = "rename" | "change";
 
 /** The part of `fs.watch` that is used. */

@@ -119,10 +119,7 @@ export abstract class RecordDirectory<R extends object> {
     await this.options.flusher?.flushed(this.#path(id), signal);
   }
 
-  /**
-   * Replaces the record by `change(record)`; no other change of it comes between. `notFound` when there is
-   * none.
-   */
+  /** Replaces the record by `change(record)`, alone. `notFound` when there is none. */
   async update(id: string, change: (record: R) => R): Promise<R> {
     return this.putChanged(id, (present) => {
       if (present === undefined) {
@@ -302,10 +299,7 @@ function wrongField(object: Table, schema: RecordSchema): string | undefined {
   return undefined;
 }
 
-/**
- * `next` with the keys of `previous` that this release does not know: the later release that wrote them needs
- * them. Known optional keys that `next` lacks stay away.
- */
+/** `next` with those keys of `previous` that only a later release knows. Known optional keys stay away. */
 function keepUnknownKeys<R extends object>(previous: R, next: R, schema: RecordSchema): R {
   const unknown = Object.entries(previous).filter(([key]) => !Object.hasOwn(schema, key));
   const kept: Record<string, unknown> = { ...Object.fromEntries(unknown), ...next };

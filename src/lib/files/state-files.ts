@@ -1,6 +1,4 @@
-/**
- * Files of state directories: safe reads, valid names with one lock each, and a quarantine for corrupt files.
- */
+/** Files of state directories: safe reads, valid names with one lock each, a quarantine for corrupt ones. */
 import { constants, link, open, rename } from "node:fs/promises";
 import { fileError, hasCode } from "./file-errors.js";
 import { orAbort, withDeadline } from "../abort.js";
@@ -42,9 +40,8 @@ export async function readRegularFile(path: string, limitBytes: number): Promise
 const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 
 /**
- * Whether `key` may be a file name: the rule of the kubelet's file store (letters, digits, and between them
- * `-`, `_` and `.`, at most 250 characters). Excludes separators, `.` and `..`, and every name that begins
- * with a dot.
+ * Whether `key` may be a file name, by the rule of the kubelet's file store: letters, digits, and between
+ * them `-`, `_` and `.`, at most 250 characters.
  */
 export function isFileKey(key: string): boolean {
   return key.length <= 250 && keyForm.test(key);
@@ -77,10 +74,7 @@ export async function quarantineFile(path: string, directory: string, origin: st
   return putIntoQuarantine(path, directory, origin, rename);
 }
 
-/**
- * As `quarantineFile`, but what is at `path` keeps its old name, too, until the caller replaces it: a kill
- * between the two leaves no gap. Not for directories.
- */
+/** As `quarantineFile`, but a file keeps its old name, too, until the caller replaces it. */
 export async function linkIntoQuarantine(path: string, directory: string, origin: string): Promise<string> {
   return putIntoQuarantine(path, directory, origin, link);
 }

@@ -53,8 +53,8 @@ export interface FrameReaderOptions {
 }
 
 /**
- * Cuts the bytes of a peer into preface and frames, however they arrive. Holds at most one incomplete frame
- * and copies each byte at most twice, even when they come one by one.
+ * Cuts the bytes of a peer into preface and frames. Holds at most one incomplete frame, and copies each byte
+ * at most twice.
  */
 export class FrameReader {
   /** The preface, the header of a frame or a whole frame, of which `#filled` bytes are there. */
@@ -69,9 +69,7 @@ export class FrameReader {
     this.#largestPayloadBytes = largestPayloadBytes;
   }
 
-  /**
-   * The frames that `chunk` completes. A ProtocolError when these cannot be the bytes of an HTTP/2 client.
-   */
+  /** The frames that `chunk` completes. Throws ProtocolError when the client does not speak HTTP/2. */
   *read(chunk: Buffer): Generator<Frame> {
     let offset = 0;
     while (offset < chunk.length) {
@@ -176,8 +174,8 @@ export class HeaderBlockReader {
   }
 
   /**
-   * Takes every frame of the connection in order. Returns the block that this frame completes, `"part"` for a
-   * frame of an incomplete block, and undefined for a frame that belongs to no block.
+   * Takes every frame in order: the block that it completes, `"part"` for a frame of an incomplete one,
+   * undefined for all others.
    */
   read(frame: Frame): HeaderBlock | "part" | undefined {
     if (this.#open === undefined) {
@@ -221,10 +219,7 @@ export function withoutPadding({ flags, payload }: Frame): Buffer {
   return payload.subarray(1, end);
 }
 
-/**
- * The frames of `block`: one HEADERS frame and as many CONTINUATION frames as its size needs, without
- * padding.
- */
+/** One HEADERS frame and as many CONTINUATION frames as the size of `block` needs, without padding. */
 export function encodeHeaderBlock({ streamId, endStream, priority, fields }: HeaderBlock): Buffer {
   const frames: Buffer[] = [];
   let type: number = frameType.headers;

@@ -65,10 +65,7 @@ export const staticTable: readonly (readonly [name: string, value: string])[] = 
   ["www-authenticate", ""],
 ];
 
-/**
- * Bits of the Huffman code of each byte value, and of the end-of-string symbol (256). The code is canonical:
- * codes of one length count upwards in the order of their symbols, so the lengths are all there is to know.
- */
+/** Bits of the Huffman code of each byte, and of the end of a string (256); canonical. */
 // prettier-ignore
 export const huffmanCodeBits: readonly number[] = [
   13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,

@@ -17,10 +17,7 @@ const listLimitBytes = 256 * 1024;
 /** Added to name and value in the size of a field (RFC 7541 §4.1). */
 const fieldOverheadBytes = 32;
 
-/**
- * Decodes the header blocks of one connection, in their order: each changes the dynamic table for the next.
- * After a ProtocolError the decoder must not be used again.
- */
+/** Decodes the header blocks of a connection, in order. Not to be used after a ProtocolError. */
 export class HpackDecoder {
   /** Newest first. */
   #table: HeaderField[] = [];

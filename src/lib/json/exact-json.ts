@@ -1,7 +1,6 @@
 /**
  * JSON without loss. `JSON.parse` rounds integers beyond 2^53 and turns `1.50` into `1.5`; a plugin must get
- * its configuration as the administrator wrote it. Errors name line and column on every version of Node.js,
- * because the administrator reads them.
+ * its configuration as it was written. Errors name line and column.
  */
 
 /** A number whose text `Number` does not give back, such as `12345678901234567` or `1.50`. */

@@ -1,6 +1,6 @@
 /**
- * Reading JSON of programs written in Go. Go leaves out or nulls what is empty, and which of the two changes
- * with the version: so each reader returns the empty value of its type for a missing, null or mistyped field.
+ * JSON of programs in Go, which leave out or null what is empty: each reader returns the empty value of its
+ * type for a missing, null or mistyped field.
  */
 
 export type Json = Readonly<Record<string, unknown>>;

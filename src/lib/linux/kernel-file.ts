@@ -1,7 +1,4 @@
-/**
- * Files of /proc, /sys and cgroups: the kernel makes their text when they are read, and says that their size
- * is 0.
- */
+/** Files of /proc, /sys and cgroups: made when they are read, with a size of 0. */
 import { open, type FileHandle } from "node:fs/promises";
 import { ShimError } from "../errors.js";
 import { readlinkSync } from "node:fs";
@@ -12,16 +9,12 @@ const firstBytes = 2 * 1024;
 const largestBytes = 256 * 1024;
 /** Limit of a file that is read whole. The processes of containers decide how long some of these files are. */
 const wholeLimitBytes = 4 * 1024 * 1024;
-/**
- * Limit of one line. A line of a mount table has up to four paths of 4 KiB, and four characters for some of their
- * bytes.
- */
+/** A line of a mount table has up to four paths of 4 KiB, some bytes of which are four characters. */
 const lineLimitBytes = 64 * 1024;
 
 /**
- * The whole text. Node's own `readFile` takes 64 KiB for each file without a size, outside of the heap, where
- * the garbage of a look at some hundred processes stays for long. Errors are those of the system, and
- * `exhausted` for a longer file.
+ * The whole text. Node's own `readFile` takes 64 KiB for each file without a size, outside of the heap.
+ * Errors are those of the system, and `exhausted` for a longer file.
  */
 export async function readKernelFile(path: string, limitBytes = wholeLimitBytes): Promise<string> {
   const file = await open(path, "r");
@@ -47,9 +40,8 @@ export async function readKernelFile(path: string, limitBytes = wholeLimitBytes)
 }
 
 /**
- * The lines of a file that may be long, some at a time, without their ends. A line of more than 64 KiB is
- * left out. The file is closed when the reader stops. Errors are those of the system, and `exhausted` after
- * `limitBytes`.
+ * The lines of a file that may be long, some at a time; one of more than 64 KiB is left out. Errors are those
+ * of the system, and `exhausted` after `limitBytes`.
  */
 export async function* kernelFileLines(
   path: string,
@@ -94,15 +86,10 @@ async function* linesOf(
 }
 
 function tooLong(path: string, limitBytes: number): ShimError {
-  return new ShimError("exhausted", `read "${path}": longer than the limit of ${limitBytes} bytes`, {
-    path,
-  });
+  return new ShimError("exhausted", `read "${path}": longer than the limit of ${limitBytes} bytes`, { path });
 }
 
-/**
- * `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. In
- * memory, no disk is waited for.
- */
+/** `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. */
 export function blockDeviceName(major: number, minor: number, root = "/sys/dev/block"): string {
   const number = `${major}:${minor}`;
   try {

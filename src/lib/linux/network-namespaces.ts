@@ -1,6 +1,4 @@
-/**
- * Which network namespace a path leads to: a path through a process may lead to another one a moment later.
- */
+/** The network namespace of a path; one through a process may lead to another a moment later. */
 import { fstatSync, readFileSync, statfsSync, statSync, type Stats } from "node:fs";
 import { parseStat } from "./process-stat.js";
 import { ShimError } from "../errors.js";
@@ -96,9 +94,8 @@ export interface PodNamespace {
 }
 
 /**
- * Throws `precondition` unless the pod's namespace still lies at the path. To be called right before each run
- * of a plugin: the path leads through a process, whose number the kernel may have given to another one in the
- * meantime, and a plugin would then work on the links, addresses and rules of the node or of another pod.
+ * Throws `precondition` unless the pod's namespace still lies at the path. Before each run of a plugin: the
+ * number of the process may be another's by now, and the plugin would work on the node or another pod.
  */
 export function requireNamespace(
   namespaces: NetworkNamespaces,

@@ -41,10 +41,7 @@ export class RetryTimer {
     return this.#failures;
   }
 
-  /**
-   * Schedules `work` after the next pause, in place of what was scheduled. The timer does not keep the
-   * process alive.
-   */
+  /** Schedules `work` after the next pause, in place of what was scheduled. Keeps no process alive. */
   failed(work: () => void): void {
     this.cancel();
     this.#failures += 1;

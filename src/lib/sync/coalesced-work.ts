@@ -1,7 +1,4 @@
-/**
- * Work that is asked for again and again: one run at a time, and at most one that waits, with the newest of
- * what it was asked for. `work` never throws.
- */
+/** One run at a time, and at most one that waits, with the newest request. `work` never throws. */
 export class CoalescedWork<T> {
   #running: Promise<void> | undefined;
   #waiting: { readonly value: T } | undefined;

@@ -9,10 +9,7 @@ import { orAbort } from "../abort.js";
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();
 
-  /**
-   * Runs `work` alone under the lock of `key`. An abort while waiting leaves the lock in order for those
-   * behind.
-   */
+  /** Runs `work` alone under the lock of `key`. An abort while waiting leaves the others in order. */
   async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const previous = this.#tails.get(key) ?? Promise.resolve();
     let release!: () => void;

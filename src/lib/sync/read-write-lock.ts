@@ -1,8 +1,8 @@
 import { orAbort } from "../abort.js";
 
 /**
- * Many readers at once, or one writer. A waiting writer does not hold up new readers: a plugin that hangs
- * must not stop the work of all pods because a clean-up waits behind it.
+ * Many readers, or one writer. A waiting writer does not hold up new readers: a plugin that hangs must not
+ * stop all pods.
  */
 export class ReadWriteLock {
   #readers = 0;

@@ -2,8 +2,8 @@ import { linkAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
 
 /**
- * At most `permits` holders at a time; the others wait in order of arrival. The limit of Node's agents
- * (`maxSockets`) is no substitute: a request that waits there does not notice that its caller left.
+ * At most `permits` holders, the others in order of arrival. Node's `maxSockets` is no substitute: a request
+ * that waits there does not notice that its caller left.
  */
 export class Semaphore {
   #free: number;

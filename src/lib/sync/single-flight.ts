@@ -1,10 +1,7 @@
 import { orAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
 
-/**
- * Identical concurrent calls share one piece of work. The work is cancelled when the last caller has left,
- * and only then; a caller that leaves sees the reason of its own signal.
- */
+/** Concurrent calls share one piece of work, which is cancelled when the last caller has left. */
 export class SingleFlight<T> {
   readonly #flights = new Map<
     string,

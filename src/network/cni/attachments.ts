@@ -1,7 +1,4 @@
-/**
- * ADD, DEL, CHECK and GC with the result cache: an attachment is cached before its ADD, and DEL uses the
- * cached data.
- */
+/** ADD, DEL, CHECK and GC with the result cache, in which an attachment is before its ADD. */
 import { linkAbort } from "../../lib/abort.js";
 import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
 import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
@@ -37,10 +34,7 @@ export interface AttachmentsOptions {
 /** How long a pod waits for GC, which is then ended: a plugin that hangs there must not stop all pods. */
 const garbagePatienceMs = 1000;
 
-/**
- * An attachment to remove. All members but the id are used only where the cache has no data. `netns` is
- * absent when the caller knows no namespace.
- */
+/** All but the id count only where the cache has no data. `netns` is absent when none is known. */
 export interface Removal extends Partial<PodNamespace> {
   readonly containerId: string;
   readonly ifName: string;
@@ -63,20 +57,16 @@ export class Attachments {
   constructor(private readonly options: AttachmentsOptions) {}
 
   /**
-   * Runs `work` under the lock of the container. Plugins fail when two of them remove the same things, as
-   * when a pod is stopped during the clean-up after a start. So callers of `add`, `remove` and
-   * `removeRemembered`, and all code that removes things that plugins made, run in here; time limits begin
-   * inside. Not reentrant.
+   * Runs `work` under the lock of the container: plugins fail when two of them remove the same things.
+   * Callers of `add`, `remove` and `removeRemembered` run in here; time limits begin inside. Not reentrant.
    */
   alone<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#locks.run(containerId, signal, work);
   }
 
   /**
-   * ADD of the whole list; the result of the last plugin. After a failure the cache has an entry with all
-   * that `remove` needs, up to the result of the last plugin that succeeded. An earlier attempt with the same
-   * id is undone first, because plugins refuse a second ADD. The caller holds the lock of the container, as
-   * for the next two.
+   * ADD of the whole list. After a failure the cache has all that `remove` needs. An earlier attempt with the
+   * same id is undone first, because plugins refuse a second ADD. The caller holds the lock.
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { runner, cache } = this.options;
@@ -167,10 +157,7 @@ export class Attachments {
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 
-  /**
-   * The network of the container by the cache, and whether its list is cached, too; undefined without an
-   * entry, or with one of loopback alone.
-   */
+  /** Its network by the cache, and whether the list is cached; undefined without an entry but loopback. */
   async cachedNetwork(
     containerId: string,
   ): Promise<{ readonly name: string; readonly hasList: boolean } | undefined> {
@@ -185,10 +172,7 @@ export class Attachments {
     return entries.some((entry) => !isLoopback(entry) && entry.phase !== undefined);
   }
 
-  /**
-   * CHECK of a cached attachment; throws the error of a plugin. False when no plugin was run: the list has no
-   * CHECK, or the pod was set up by another program, or not to the end.
-   */
+  /** Throws the error of a plugin. False when none was run: no CHECK, foreign, or half set up. */
   async check(entry: CacheEntry, signal: AbortSignal): Promise<boolean> {
     const { containerId, ifName, netns, netnsIdentity, cniArgs: args, capabilityArgs } = entry;
     if (isLoopback(entry) || entry.phase !== "added" || netns === undefined || netnsIdentity === undefined) {
@@ -362,10 +346,7 @@ function rememberedRemoval(entry: CacheEntry): Removal {
   return { containerId, ifName, args, capabilityArgs, subject: `sandbox ${JSON.stringify(containerId)}` };
 }
 
-/**
- * dockershim and cri-dockerd wrote an empty list of mappings when they had lost them: those of the caller are
- * used.
- */
+/** dockershim and cri-dockerd wrote an empty list of mappings when they had lost them. */
 function offeredAtAdd({ capabilityArgs }: CacheEntry): JsonObject {
   const { portMappings, ...others } = capabilityArgs;
   const known = Array.isArray(portMappings) && portMappings.length > 0;

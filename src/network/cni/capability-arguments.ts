@@ -32,10 +32,7 @@ export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgum
   throw new ShimError("invalid", `CNI argument ${bad[0]}=${JSON.stringify(bad[1])}: contains ";"`);
 }
 
-/**
- * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no
- * plugin uses them, as in dockershim.
- */
+/** Values for an ADD, those in `declared`. Bad bandwidths are `invalid`, used or not, as in dockershim. */
 export function podCapabilities(
   pod: PodNetworkRequest,
   podCidrs: readonly string[],
@@ -71,9 +68,7 @@ export function portMappingsCapability(mappings: readonly PortMapping[]): JsonOb
   return entries.length === 0 ? {} : { portMappings: entries };
 }
 
-/**
- * One range set per CIDR, so that a pod gets an address of each; dual-stack CIDRs may come joined by a comma.
- */
+/** One range set per CIDR: a pod gets an address of each. Dual-stack ones may be joined by a comma. */
 function ipRanges(podCidrs: readonly string[]): Json | undefined {
   const cidrs = splitCidrs(podCidrs);
   return cidrs.length === 0 ? undefined : cidrs.map((subnet) => [{ subnet }]);
@@ -102,9 +97,7 @@ const mostMilli = 10n ** 15n * 1000n;
 /** The plugin wants a burst with every rate. This is what dockershim sent: no limit worth the name. */
 const burstBits = 2 ** 31 - 1;
 
-/**
- * The value of the capability `bandwidth`, rates in bit/s; undefined without annotations. Throws `invalid`.
- */
+/** The capability `bandwidth` in bit/s; undefined without annotations. Throws `invalid`. */
 export function bandwidthOf(annotations: Readonly<Record<string, string>>): JsonObject | undefined {
   const ingress = rateOf(annotations, ingressKey);
   const egress = rateOf(annotations, egressKey);

@@ -57,8 +57,8 @@ export interface CniPluginParts {
 }
 
 /**
- * Calls for one pod must come one after the other. Calls for different pods overlap, however many they are: a
- * limit would be held by the pods whose plugins hang.
+ * Calls for one pod must come one after the other. Different pods overlap without a limit, which pods whose
+ * plugins hang would hold.
  */
 export class CniNetworkPlugin implements NetworkPlugin {
   readonly name: string;
@@ -130,10 +130,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     return addresses;
   }
 
-  /**
-   * Once begun, it runs to its end or to its own deadline, also when the caller has left: a partial DEL
-   * leaves leaks.
-   */
+  /** Runs to its end or its own deadline, also when the caller has left: a partial DEL leaves leaks. */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { tearDownMs } = this.#timeouts;
     const { attachments } = this.parts;

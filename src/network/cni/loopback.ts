@@ -16,10 +16,7 @@ export const loopbackNetworkNames: readonly string[] = [loopbackNetworkName, "ku
 /** 0.4.0: an older one makes the plugin print a result that contradicts its version. */
 const configuration = { cniVersion: "0.4.0", name: loopbackNetworkName, plugins: [{ type: "loopback" }] };
 
-/**
- * Unless it is up, which saves a process for each pod: by the loopback plugin where it is installed, else by
- * `ip` inside the namespace. Nothing is cached.
- */
+/** Unless it is up: by the loopback plugin where there is one, else by `ip`. Nothing is cached. */
 export async function bringUpLoopback(
   runner: NetworkListRunner,
   attachment: Attachment,

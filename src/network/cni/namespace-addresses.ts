@@ -1,6 +1,4 @@
-/**
- * Reads the addresses of a pod from its network namespace, for pods without a cached result. Runs no program.
- */
+/** Addresses of a pod by its network namespace, for pods without a cached result. Runs no program. */
 import { isIP } from "node:net";
 import {
   requireNamespace,
@@ -41,9 +39,8 @@ export async function namespaceAddresses(
 }
 
 /**
- * Whether `lo` of the namespace has its IPv4 address. The kernel gives it that when it is brought up, which
- * Docker does in the namespace of each container. False when the path leads through no process. Throws `precondition` when the namespace
- * is not the pod's.
+ * Whether `lo` is up, as Docker brings it up in each container. False when the path leads through no process.
+ * Throws `precondition` when the namespace is not the pod's.
  */
 export async function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): Promise<boolean> {
   const [, directory] = processPath.exec(namespace.netns) ?? [];

@@ -1,7 +1,4 @@
-/**
- * Finds and removes rules of CNI plugins in the nat table. The bridge plugin (`ipMasq`) and portmap put the
- * container id into a comment, and give each container chains of its own.
- */
+/** Rules of the bridge plugin and portmap: a comment has the container's id, and chains are its own. */
 import { createHash } from "node:crypto";
 import { isKind } from "../../lib/errors.js";
 import type { HostIptables } from "../iptables/host-iptables.js";

@@ -29,8 +29,8 @@ export class StatusProbe {
   ) {}
 
   /**
-   * The last error of STATUS, undefined without one and before the first answer. An answer older than 10 s is
-   * renewed in the background. Lists below version 1.1.0 have no such command.
+   * The last error of STATUS, if any. An answer older than 10 s is renewed in the background. Lists below
+   * version 1.1.0 have no such command.
    */
   problemOf(list: NetworkList): string | undefined {
     if (!isAtLeast(list.cniVersion, "1.1.0")) return undefined;

@@ -36,10 +36,7 @@ export const exampleCidrs = ["10.213.0.0/16", "10.214.0.0/16", "10.215.0.0/16", 
 export const exampleBridges = ["cni0", "dockershim0"] as const;
 export const exampleFileName = "10-dockershim.conflist";
 
-/**
- * A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws
- * `invalid`.
- */
+/** A bridge with addresses for pods of one node, host ports, bandwidth limits. Throws `invalid`. */
 export function exampleConflist(options: ExampleOptions = {}): string {
   const { podCidrs = [exampleCidrs[0]], cniVersion = "0.4.0", plugins = optionalPlugins } = options;
   const { networkName = "dockershim", bridge = exampleBridges[0] } = options;
@@ -49,10 +46,7 @@ export function exampleConflist(options: ExampleOptions = {}): string {
   return `${JSON.stringify(list, undefined, 2)}\n`;
 }
 
-/**
- * `exampleConflist` with the installed plugins and the newest version that all of them speak. `unavailable`
- * without the plugins that nothing works without.
- */
+/** With the installed plugins and the newest version of all; `unavailable` without the required ones. */
 export async function exampleForPlugins(
   options: Pick<ExampleOptions, "podCidrs" | "networkName" | "bridge">,
   { invoker, versions }: { readonly invoker: Pick<PluginInvoker, "find">; readonly versions: VersionSource },
@@ -69,10 +63,7 @@ export async function exampleForPlugins(
   return exampleConflist({ ...options, plugins, cniVersion: version.cniVersion });
 }
 
-/**
- * Writes the list into the directory of configurations, which is made when it is missing, and returns the
- * path. Throws `conflict` when a configuration is there already: it might be the one in use.
- */
+/** Writes the list into the directory, made when missing. `conflict` when a configuration is there. */
 export async function writeExampleConflist(directory: string, text: string): Promise<string> {
   const present = (await namesIn(directory)).filter((name) => /\.(?:conf|conflist|json)$/.test(name));
   if (present.length > 0) {

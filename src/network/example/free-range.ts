@@ -10,10 +10,7 @@ export interface NodeRange {
   readonly interfaceName: string;
 }
 
-/**
- * IPv4 ranges of all interfaces and routes of this node; the default route is none. Throws when they cannot
- * be read.
- */
+/** IPv4 ranges of interfaces and routes, without the default route. Throws when they cannot be read. */
 export async function readNodeRanges(routeFile = "/proc/net/route"): Promise<readonly NodeRange[]> {
   const ranges = routedRanges(await readFile(routeFile, "utf8"));
   for (const [interfaceName, addresses = []] of Object.entries(networkInterfaces())) {
@@ -24,10 +21,7 @@ export async function readNodeRanges(routeFile = "/proc/net/route"): Promise<rea
   return ranges;
 }
 
-/**
- * Ranges in the text of /proc/net/route: interface, destination, …, mask as eighth field; numbers have the bytes
- * reversed.
- */
+/** Of /proc/net/route: interface, destination, …, mask as eighth; bytes of numbers are reversed. */
 function routedRanges(text: string): NodeRange[] {
   const ranges: NodeRange[] = [];
   for (const line of text.split("\n").slice(1)) {

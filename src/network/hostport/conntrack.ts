@@ -1,7 +1,4 @@
-/**
- * Deletes connection tracking entries. A UDP flow keeps its first destination when rules change: none when it
- * began before its host port was open, a dead pod when it outlived one.
- */
+/** A UDP flow keeps its first destination when rules change: none, or a dead pod. */
 import { isIP } from "node:net";
 import { isKind, messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
@@ -25,10 +22,7 @@ export class Conntrack {
     private readonly run: RunCommand = runCommand,
   ) {}
 
-  /**
-   * For a pod that now has these ports: flows that began before. New releases of the portmap plugin do so,
-   * too.
-   */
+  /** Flows that began before a pod had these ports. New releases of portmap do so, too. */
   async forgetBefore(
     mappings: readonly PortMapping[],
     addresses: readonly string[],

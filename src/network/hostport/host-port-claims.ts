@@ -13,10 +13,7 @@ export class HostPortClaims {
 
   constructor(private readonly readOwners: ReadOwners = () => Promise.resolve([])) {}
 
-  /**
-   * Throws `conflict`, naming the owner, when a port of `wanted` is taken; else it is the sandbox's until
-   * `release`.
-   */
+  /** `conflict`, naming the owner, when a port is taken; else it is the sandbox's until `release`. */
   async claim(wanted: HostPortOwner, signal: AbortSignal): Promise<void> {
     if (!hasHostPorts(wanted)) return;
     const written = await this.readOwners(signal);

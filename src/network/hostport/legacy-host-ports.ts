@@ -27,10 +27,7 @@ interface Place {
   readonly family: AddressFamily;
 }
 
-/**
- * This program opens host ports by the portmap plugin and never makes such chains, so a table without them is
- * not read again until the next start.
- */
+/** This program makes no such chains, so a table without them is not read again until the next start. */
 export class LegacyHostPorts {
   /** Tables with such chains, or that could not be read; undefined before the first search. */
   #places: Set<Place> | undefined;

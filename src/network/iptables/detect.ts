@@ -84,10 +84,7 @@ async function versionOf(
   return version;
 }
 
-/**
- * Without `-t`: naming a table would make the kernel load it, and an empty table of the wrong backend
- * confuses people.
- */
+/** Without `-t`: naming a table would make the kernel load it. */
 async function kubernetesLines(
   backend: IptablesBackend,
   signal: AbortSignal,

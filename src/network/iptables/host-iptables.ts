@@ -15,8 +15,8 @@ export interface HostIptablesOptions {
 }
 
 /**
- * Detects the backend at the first use, and keeps it; after a failure the next caller detects it again.
- * Callers share the objects, so no two commands for one family of one backend run at once.
+ * Detects the backend at the first use, again after a failure. Callers share the objects, so that commands of
+ * one backend and family never overlap.
  */
 export class HostIptables {
   readonly #chosen = new SingleFlight<Iptables>();
@@ -33,10 +33,7 @@ export class HostIptables {
     return this.#found.chosen ?? this.#chosen.run("", signal, (shared) => this.#detect(shared));
   }
 
-  /**
-   * All backends that may hold rules of CNI plugins and of dockershim: these call plain `iptables`, which may
-   * use another backend than the chosen one. Empty when none is installed.
-   */
+  /** All that may hold rules of CNI plugins and dockershim, which call plain `iptables`; maybe none. */
   async everywhere(signal: AbortSignal): Promise<readonly Iptables[]> {
     const chosen = await this.chosen(signal).catch((error: unknown) => {
       if (isKind(error, "unavailable") && !isHelperLost(error)) return undefined;

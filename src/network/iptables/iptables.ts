@@ -28,8 +28,8 @@ const tries = 5;
 const pauseMs = 200;
 
 /**
- * One command at a time for each family. Errors are of kind `notFound` when the family has no tool,
- * `unavailable` when the tables stay busy, else `unknown`, with command, exit code and stderr as fields.
+ * One command at a time for each family. `notFound` when the family has no tool, `unavailable` while the
+ * tables stay busy, else `unknown`; command, exit code and stderr are fields.
  */
 export class Iptables {
   readonly #lock = new KeyedMutex();

@@ -1,7 +1,4 @@
-/**
- * Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a
- * shell's text.
- */
+/** Runs iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a shell's text. */
 import { withDeadline } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -59,9 +56,8 @@ export function commandRunner(start: StartProgram): RunCommand {
 }
 
 /**
- * Runs `program` (found by PATH) to its end, whatever its exit code, as a child of this process. `notFound`
- * when there is no such program, `timeout` after the time limit, the reason of `signal` when that aborts;
- * both kill the program.
+ * Runs `program` (by PATH) to its end, whatever its exit code. `notFound`, `timeout`, or the reason of
+ * `signal`, which both kill it.
  */
 export const runCommand = commandRunner(startAsChild);
 

@@ -1,7 +1,6 @@
 /**
- * On a promiscuous bridge every packet between a pod and its gateway arrives twice: once routed by the
- * bridge, and once flooded. These rules let only packets of the gateway itself pass from the address of the
- * bridge to pods.
+ * On a promiscuous bridge a packet between a pod and its gateway arrives twice: routed, and flooded. These
+ * rules let only the gateway's own packets pass from the address of the bridge.
  */
 import type { Logger } from "../../lib/log.js";
 import { messageOf } from "../../lib/errors.js";
@@ -54,8 +53,8 @@ export class DedupRules {
   ) {}
 
   /**
-   * To be called after each set-up, because the bridge gets its address with its first port. Writes the whole
-   * chain, and only when something has changed. Best effort.
+   * After each set-up: the bridge gets its address with its first port. Writes the chain when it has changed.
+   * Best effort.
    */
   async ensure(subnets: readonly PodSubnet[], signal: AbortSignal): Promise<void> {
     try {

@@ -41,9 +41,8 @@ export function parseLinks(output: string): readonly HostLink[] {
 }
 
 /**
- * The smallest MTU among interfaces that are up and neither loopback nor point-to-point; undefined when there
- * is none or when it is out of bounds. Kubenet's own bridge and its ports do not count: a low MTU would never
- * be raised again.
+ * Of interfaces that are up, neither loopback nor point-to-point, without kubenet's bridge and its ports,
+ * whose low MTU would never rise again. Undefined for none, or out of bounds.
  */
 export function smallestMtuBytes(links: readonly HostLink[]): number | undefined {
   const usable = links.filter(

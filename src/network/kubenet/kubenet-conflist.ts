@@ -1,7 +1,4 @@
-/**
- * Network lists with the bridge plugin: its common part, which the example configuration has, too, and the
- * list of kubenet.
- */
+/** The part of lists with the bridge plugin that the example has, too, and the list of kubenet. */
 import type { PodSubnet } from "../pod-cidrs.js";
 
 export const requiredPlugins = ["bridge", "host-local"] as const;
@@ -16,10 +13,7 @@ const configurations = {
   firewall: { type: "firewall" },
 } as const;
 
-/**
- * The plugins of a list: a bridge with the members `bridge` and an address of each subnet, then those of
- * `optional`. Plugins with capabilities do nothing for pods that do not ask for them.
- */
+/** A bridge with the members `bridge` and an address of each subnet, then the plugins of `optional`. */
 export function bridgePlugins(
   bridge: Readonly<Record<string, unknown>>,
   subnets: readonly PodSubnet[],

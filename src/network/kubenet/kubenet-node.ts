@@ -1,6 +1,4 @@
-/**
- * Prepares the node for kubenet: kernel settings, iptables rules, and a search for host ports of dockershim.
- */
+/** Prepares the node for kubenet: kernel settings, iptables rules, host ports of dockershim. */
 import { orAbort } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
@@ -25,9 +23,8 @@ export interface KubenetNodeParts {
 }
 
 /**
- * Changes nothing on the node before the engine is known to run on it: with an engine elsewhere, the rules
- * would be written on the wrong machine. The work runs in the background, because iptables is slow on a busy
- * node; until it has ended, `problem` is set and pods wait.
+ * Changes nothing before the engine is known to run on this node. The work runs in the background, because
+ * iptables may be slow; until its end `problem` is set and pods wait.
  */
 export class KubenetNode {
   #state: "unknown" | "elsewhere" | "preparing" | "prepared" = "unknown";
@@ -39,10 +36,7 @@ export class KubenetNode {
 
   constructor(private readonly parts: KubenetNodeParts) {}
 
-  /**
-   * Prepares the node, or checks the rules again: an engine that has just started may have changed the
-   * tables.
-   */
+  /** Prepares the node, or checks the rules again: an engine that starts may have changed the tables. */
   engineFound({ local }: EngineWhereabouts): Promise<void> {
     if (!local) {
       this.#state = "elsewhere";

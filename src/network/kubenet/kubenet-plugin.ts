@@ -1,7 +1,4 @@
-/**
- * The network plugin `kubenet`: a bridge with addresses of the node's pod CIDR, without any configuration
- * file.
- */
+/** `kubenet`: a bridge with addresses of the node's pod CIDR, without a configuration file. */
 import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type {
@@ -176,9 +173,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  /**
-   * Only for the deletion of flows and bandwidth limits: a failure must not keep a pod from being removed.
-   */
+  /** For flows and bandwidth limits alone: a failure must not keep a pod from being removed. */
   async #knownAddresses(request: PodNetworkTearDown): Promise<readonly string[]> {
     const hasFlows = request.portMappings.some(
       ({ protocol, hostPort }) => protocol === "udp" && hostPort > 0,
@@ -192,8 +187,5 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 }
 
-/**
- * For pods with IPv6. Docker disables IPv6 in namespaces without a network. Duplicate address detection would
- * keep programs of the pod from binding to an address for a second.
- */
+/** Docker disables IPv6 in namespaces without a network; duplicate detection takes a second. */
 const ipv6Settings = ["net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.dad_transmits=0"];

@@ -1,7 +1,6 @@
 /**
- * Bandwidth limits of dockershim's kubenet: classes and filters on the bridge, by the pod's address. This
- * program limits pods at their own interfaces (plugin `bandwidth`) and makes none of them, so one that stays
- * would slow the next pod that gets the address.
+ * Bandwidth limits of dockershim's kubenet, on the bridge by the pod's address. This program uses the plugin
+ * `bandwidth`; one that stays would slow the next pod with the address.
  */
 import { isIPv4 } from "node:net";
 import { isKind, messageOf } from "../../lib/errors.js";
@@ -74,10 +73,7 @@ export class LegacyShaping {
   }
 }
 
-/**
- * The filters of the output of `tc filter show` that dockershim made: priority 1, and one address as the only
- * match. One that matches more is that of another program.
- */
+/** Those of `tc filter show` that dockershim made: priority 1, and one address as the only match. */
 export function parseFilters(output: string): readonly ShapingFilter[] {
   const filters: ShapingFilter[] = [];
   for (const block of output.split(/^(?=filter )/m)) {

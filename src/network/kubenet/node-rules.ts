@@ -26,8 +26,8 @@ const retryAfterMs = 5000;
 const forwardingCountsMs = 10_000;
 
 /**
- * Traffic to addresses outside of the CIDR leaves with the node's address. The text is that of dockershim, so
- * that its rule is found and not repeated. Undefined for a CIDR that holds all addresses.
+ * Traffic out of the CIDR has the node's address. The text is dockershim's, so that its rule is found.
+ * Undefined for a CIDR of all addresses.
  */
 export function masqueradeRule(
   nonMasqueradeCidr: string,

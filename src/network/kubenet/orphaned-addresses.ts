@@ -22,9 +22,8 @@ export interface LeakedAddressesOptions {
 }
 
 /**
- * Frees the addresses of the network `kubenet` of recorded sandboxes without a container, by DEL; returns
- * them. The directory is read before the list of containers: a container exists before it has an address, so
- * a missing one is dead. Addresses of sandboxes without a record may belong to another shim, and stay.
+ * Frees addresses of recorded sandboxes without a container, by DEL; returns them. The directory is read
+ * before the list of containers, which exist before their addresses. Those of another shim stay.
  */
 export async function freeLeakedAddresses(
   options: LeakedAddressesOptions,

@@ -1,6 +1,4 @@
-/**
- * The result cache: files of attachments, with the path and format that dockershim and cri-dockerd use, too.
- */
+/** Files of attachments, with path and format of dockershim and cri-dockerd. */
 import { join } from "node:path";
 import {
   ownTemporaryName,
@@ -43,8 +41,8 @@ export class ResultCache {
   readonly #dirs: readonly string[];
 
   /**
-   * `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `legacyDirs` are only read and
-   * cleaned. `flusher` flushes entries in the background; without one they are not flushed.
+   * Entries lie in `results` below `cacheDir`. `legacyDirs` are only read and cleaned. `flusher` flushes in
+   * the background.
    */
   constructor(
     cacheDir: string,
@@ -65,9 +63,8 @@ export class ResultCache {
   }
 
   /**
-   * Throws as `fileError` describes. A kill loses no write. Nobody waits for the flush: after a power cut the
-   * namespace and all rules are gone, and DEL has to free only addresses on disk, for which the present
-   * configuration and the id suffice.
+   * Throws as `fileError`. Nobody waits for the flush: after a power cut namespace and rules are gone, and
+   * DEL has to free only addresses on disk.
    */
   async write(entry: CacheEntry): Promise<void> {
     const { flusher } = this;
@@ -162,10 +159,7 @@ export interface CacheEntry {
   readonly netnsIdentity?: string;
 }
 
-/**
- * `adding` from before the first plugin until after the last one, so that the entry survives a crash between
- * two plugins; `deleting` from the first DEL on.
- */
+/** `adding` from before the first plugin until after the last; `deleting` from the first DEL on. */
 export type CachePhase = "adding" | "added" | "deleting";
 
 const kind = "cniCacheV1";
@@ -196,9 +190,8 @@ export function formatCacheEntry(entry: CacheEntry): string {
 }
 
 /**
- * The entry in `text`. A file of another kind is a bare result, which does not name its container: it is
- * accepted when `containerId` is given and the name has the form `<network>-<container>-<interface>`. Throws
- * `invalid`.
+ * A file of another kind is a bare result without its container: accepted with a `containerId` and a name of
+ * the form `<network>-<container>-<interface>`. Throws `invalid`.
  */
 export function parseCacheEntry(text: string, fileName: string, containerId?: string): CacheEntry {
   const value = parseJson(text);

@@ -26,9 +26,8 @@ export interface ConfigurationFile {
 }
 
 /**
- * All configuration files of the directory, sorted by the bytes of their names. A file that cannot be read or
- * parsed has a problem. A missing directory is empty; throws as `fileError` describes when it cannot be
- * listed.
+ * All files of the directory, by the bytes of their names; one that cannot be read has a problem. A missing
+ * directory is empty; else throws as `fileError`.
  */
 export async function readConfigurationFiles(directory: string): Promise<readonly ConfigurationFile[]> {
   const files: ConfigurationFile[] = [];

@@ -1,7 +1,4 @@
-/**
- * Network configuration as administrators write it: a list of plugins, or a single plugin that becomes a
- * list.
- */
+/** A list of plugins, or a single plugin that becomes a list, as administrators write them. */
 import { messageOf, ShimError } from "../../lib/errors.js";
 import {
   formatJson,
@@ -26,10 +23,7 @@ export interface NetworkList {
   readonly name: string;
   /** The newest of `versions`. */
   readonly cniVersion: string;
-  /**
-   * Versions that the list permits and this program knows, newest first; an unknown one only when it is the
-   * only one. Never empty: a list that names none has 0.1.0.
-   */
+  /** What list and program know, newest first; 0.1.0 for none, an unknown one when alone. */
   readonly versions: Versions;
   readonly disableCheck: boolean;
   readonly disableGc: boolean;
@@ -47,18 +41,12 @@ type Versions = readonly [newest: string, ...others: string[]];
 /** What the specification and the plugins permit as a network's name. */
 const nameForm = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
-/**
- * The list in `text`. A list without plugins is valid until its drop-ins were read: see `requireUsable`.
- * Throws `invalid` with `source` and, for text that is no JSON, the position.
- */
+/** Valid without plugins until drop-ins were read: `requireUsable`. `invalid` with `source` and position. */
 export function parseNetworkList(text: string, source: string): NetworkList {
   return within(source, () => listOf(objectOf(text), text, source));
 }
 
-/**
- * A single plugin (`.conf`, `.json`) as a list of one, with its name and version. Throws as
- * `parseNetworkList`.
- */
+/** A `.conf` or `.json` file as a list of one. Throws as `parseNetworkList`. */
 export function parseSinglePlugin(text: string, source: string): NetworkList {
   return within(source, () => {
     const plugin = objectOf(text);

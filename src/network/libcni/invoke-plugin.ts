@@ -1,7 +1,4 @@
-/**
- * Finds a plugin and runs one command, by the protocol of the specification: environment variables,
- * configuration on stdin, result or error on stdout.
- */
+/** One command of a plugin, by the specification: variables, configuration on stdin, an answer on stdout. */
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import {

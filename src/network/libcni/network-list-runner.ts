@@ -105,10 +105,7 @@ export class NetworkListRunner {
     for (const plugin of list.plugins) await this.#run("CHECK", list, plugin, attachment, result, signal);
   }
 
-  /**
-   * GC of every plugin, going on after failures. Nothing runs below version 1.1.0 or when the list switches
-   * it off.
-   */
+  /** GC of every plugin, going on after failures. Nothing below 1.1.0 or when the list switches it off. */
   async collectGarbage(
     list: NetworkList,
     valid: readonly AttachmentKey[],

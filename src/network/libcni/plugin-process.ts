@@ -43,8 +43,8 @@ const defaults: ProcessLimits = {
 };
 
 /**
- * Runs `path` without arguments in a process group of its own. When `signal` aborts, the whole group is
- * killed and the abort's reason is thrown. `unavailable`, with the path, for a binary that cannot be started.
+ * Runs `path` in a process group of its own, which an abort of `signal` kills. `unavailable`, with the path,
+ * for a binary that cannot be started.
  */
 export async function runProcess(path: string, options: ProcessOptions): Promise<ProgramExit> {
   const limits = { ...defaults, ...options.limits };
@@ -83,10 +83,7 @@ function startError(path: string, error: unknown): ShimError {
 /** Two changes within one tick of the file system's clock (2 s on the coarsest) leave a file with one ctime. */
 const settledMs = 3_000;
 
-/**
- * libuv passes a file that the kernel refuses to execute (ENOEXEC) to /bin/sh, which would run the text in it
- * as root, also behind the ELF header of another processor.
- */
+/** libuv gives a file that the kernel refuses to /bin/sh, which would run the text in it as root. */
 export class KnownPrograms {
   /** By path: a run then asks the thread pool for one thing in place of four. */
   readonly #identities = new LruMap<string, string>(64);

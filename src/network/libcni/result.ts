@@ -12,10 +12,7 @@ import {
 } from "../../lib/json/exact-json.js";
 import { isAtLeast, isKnownVersion, oldestVersion } from "./versions.js";
 
-/**
- * The result in `stdout`, with the `cniVersion` of the configuration when it has none. `null` is an empty
- * result. Throws `unknown` for anything else.
- */
+/** `null` is empty; a missing `cniVersion` is the configuration's. Throws `unknown` for anything else. */
 export function parseResult(stdout: string, configVersion: string): JsonObject {
   if (stdout.trim() === "") throw problem("failed to unmarshal raw result: unexpected end of JSON input");
   let value: Json;
@@ -34,10 +31,7 @@ export function parseResult(stdout: string, configVersion: string): JsonObject {
   return value;
 }
 
-/**
- * `result` in the shape of `version`; unchanged when it has that already. Throws `unknown` when data cannot
- * be kept.
- */
+/** `result` in the shape of `version`. Throws `unknown` when data cannot be kept. */
 export function convertResult(result: JsonObject, version: string): JsonObject {
   const from = stringAt(result, "cniVersion") ?? oldestVersion;
   if (from === version) return result;

@@ -1,7 +1,6 @@
 /**
- * Records of running plugins that change something. When this program is killed, its plugins go on: an ADD
- * could end after the DEL that was to undo it. So the next process kills them first. Helpers that a plugin
- * has left running after its end, such as a DHCP client, are not killed.
+ * Records of running plugins that change something. Those of a killed program go on, and an ADD could end
+ * after its DEL, so the next process kills them. What a plugin has left running after its end lives on.
  */
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -52,18 +51,15 @@ export class RunningPlugins {
   readonly #active = new Set<string>();
   #self: ProcessMark | undefined;
 
-  /**
-   * Records are files in `directory`, which is made when needed. They need not survive a reboot: no plugin
-   * does.
-   */
+  /** Files in `directory`, made when needed. They need not survive a reboot: no plugin does. */
   constructor(
     private readonly directory: string,
     private readonly log: Pick<Logger, "info" | "warn">,
   ) {}
 
   /**
-   * Records the process, which must not have got its input yet. Returns a function that removes the record. A
-   * failed write is only logged: pods must be removable without a disk. Never rejects.
+   * Before the process gets its input; the result removes the record. A failed write is only logged: pods
+   * must be removable without a disk.
    */
   async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
     const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
@@ -86,8 +82,8 @@ export class RunningPlugins {
   }
 
   /**
-   * Kills plugins of previous processes, and of calls that no longer wait for them, for the container or for
-   * all. Returns when all of them have ended. Throws the reason of `signal`, with the plugin that still runs.
+   * Kills plugins that nothing waits for any more, of the container or of all, and waits for their end.
+   * Throws the reason of `signal`, with the plugin that still runs.
    */
   async killOrphaned(signal: AbortSignal, containerId?: string): Promise<void> {
     for (const record of await this.#records()) {

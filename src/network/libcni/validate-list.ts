@@ -60,10 +60,7 @@ export function binariesOf(list: NetworkList): readonly string[] {
   return [...new Set([...list.plugins.map(({ type }) => type), ...delegatedTypes(list)])];
 }
 
-/**
- * Plugins that other plugins run: `ipam`, and `delegate` of meta-plugins such as flannel. They must be
- * installed, but their versions are checked by the plugin that runs them.
- */
+/** `ipam`, and `delegate` of meta-plugins: must be installed; who runs them checks their versions. */
 function delegatedTypes({ plugins }: NetworkList): readonly string[] {
   const found = new Set<string>();
   const collect = (configuration: JsonObject): void => {

@@ -20,10 +20,7 @@ export interface NoopNetworkOptions {
 const noDefaultNetwork =
   'the Docker Engine has no default network ("bridge": "none" in daemon.json), so pods of no-op get no address; remove that setting, or use --network-plugin=cni';
 
-/**
- * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker
- * publishes the host ports. Sets up and tears down nothing.
- */
+/** The fallback: Docker's bridge and addresses are the pod's, and Docker publishes host ports. */
 export class NoopNetworkPlugin implements NetworkPlugin {
   readonly name = noopPluginName;
   readonly dockerNetworkMode = "default";

@@ -15,9 +15,7 @@ export type Finding = FindingSubject & {
   readonly what: string;
   /** The container that it was made for; absent when it is unknown. */
   readonly ownerId?: string;
-  /**
-   * Other runtimes use the same plugins and directories: only resources of recorded sandboxes may be removed.
-   */
+  /** Other runtimes use the same plugins: only resources of recorded sandboxes may be removed. */
   readonly certainlyOurs: boolean;
 };
 
@@ -76,10 +74,7 @@ export function compareHoldings(holdings: Holdings, known: KnownSandboxes): read
   return findings;
 }
 
-/**
- * Attachments that GC must keep in a network: all of which a resource exists, except those of recorded, dead
- * sandboxes; and all living sandboxes with a record. Too many do no harm.
- */
+/** What GC must keep: all that has a resource but recorded, dead sandboxes; and all living, recorded ones. */
 export function attachmentsToKeep(
   networkName: string,
   { cacheEntries, addresses, natTables }: Holdings,
@@ -99,9 +94,7 @@ export function attachmentsToKeep(
   return [...kept.values()];
 }
 
-/**
- * The cache is shared with other runtimes, and with shims of other engines: only a record proves the owner.
- */
+/** Other runtimes and shims share the cache: only a record proves the owner. */
 function isOwn(id: string, { ownIds }: KnownSandboxes): boolean {
   return sandboxIdForm.test(id) && ownIds.has(id);
 }

@@ -13,18 +13,15 @@ import { hasGarbageCollection, type AttachmentKey } from "../libcni/network-list
 const garbageTimeoutMs = 30_000;
 
 export class OrphanedNetworks {
-  /**
-   * `networks` are those of the present configuration: their addresses are read also without a cache entry.
-   */
+  /** `networks` of the present configuration: their addresses are read without a cache entry, too. */
   constructor(
     private readonly parts: CniParts,
     private readonly networks: () => Promise<readonly NetworkList[]>,
   ) {}
 
   /**
-   * Compares cache, addresses and rules with the existing sandboxes. Changes nothing. `known` is called after
-   * the node was read: a container is made before its network, so each resource has an owner, unless the
-   * owner is dead.
+   * Compares cache, addresses and rules with the sandboxes. `known` is called after the node was read: a
+   * container exists before its network, so an owner that is missing is dead.
    */
   async find(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<readonly Finding[]> {
     const { cache, natTables } = this.parts;
@@ -37,18 +34,14 @@ export class OrphanedNetworks {
     ];
   }
 
-  /**
-   * Removes resources that are certainly ours; others are skipped and reported. Throws only when `signal`
-   * aborts.
-   */
+  /** Removes what is certainly ours, and reports the rest. Throws only when `signal` aborts. */
   async clean(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<CleanUp> {
     return removeOrphanedAttachments(await this.find(known, signal), this.parts, signal);
   }
 
   /**
-   * GC of each list that supports it: plugins remove resources that only they can see. All attachments but
-   * those of recorded, dead sandboxes are named as valid. To be called after `clean`. Throws the errors of the
-   * plugins.
+   * GC of each list, after `clean`: plugins remove what only they see. All but recorded, dead sandboxes are
+   * named as valid. Throws the errors of the plugins.
    */
   async collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void> {
     const { cache, natTables, attachments } = this.parts;
@@ -63,10 +56,7 @@ export class OrphanedNetworks {
     }
   }
 
-  /**
-   * CHECK of all attachments of living containers; returns the errors of the plugins. Some plugins report
-   * errors for healthy pods, so the result is only shown to the administrator.
-   */
+  /** CHECK of living attachments; errors are shown only, for some plugins give them for healthy pods. */
   async check(livingIds: ReadonlySet<string>, signal: AbortSignal): Promise<readonly string[]> {
     const complaints: string[] = [];
     for (const entry of await this.parts.cache.list()) {

@@ -15,10 +15,7 @@ import { removalText as hostPortRemovalText } from "../hostport/legacy-chains.js
 import { parseSavedTable } from "../iptables/saved-table.js";
 import type { Finding } from "./find-orphans.js";
 
-/**
- * For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about
- * the pod.
- */
+/** For one attachment, address, or all rules, from when nothing else is done about the pod. */
 const stepTimeoutMs = 60_000;
 
 export interface CleanUpTools {
@@ -37,9 +34,8 @@ export interface CleanUp {
 const order = ["cacheEntry", "address", "natRules", "natChain", "hostPortChain"] as const;
 
 /**
- * Undoes each finding that is certainly ours; a failure of one does not stop the others. Attachments come
- * first, because their DEL also releases addresses and rules; the rest is then removed one by one. Throws
- * only when `signal` aborts.
+ * Undoes what is certainly ours, attachments first: their DEL also releases addresses and rules. A failure
+ * stops no other. Throws only when `signal` aborts.
  */
 export async function removeOrphanedAttachments(
   findings: readonly Finding[],

@@ -166,12 +166,7 @@ function openHelper(programs: string, log: Logger, lifetime: Lifetime): HelperPr
 function createPauseImages(config: Config, engine: Engine, link: EngineLink, log: Logger): PauseImageSource {
   const { pauseImage: reference, builtinPauseImage, dockerConfigDir } = config;
   const credentials = new RegistryCredentialStore({ directory: dockerConfigDir ?? kubeletDirectory, log });
-  const pullDeps = {
-    engine,
-    credentials,
-    progressDeadlineMs: config.imagePullProgressDeadlineMs,
-    log,
-  };
+  const pullDeps = { engine, credentials, progressDeadlineMs: config.imagePullProgressDeadlineMs, log };
   const images = new PauseImages(
     {
       inspectImage: (name, signal) => engine.inspectImage(name, signal),

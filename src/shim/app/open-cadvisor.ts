@@ -11,10 +11,7 @@ import type { Observer } from "../ports/observer.js";
 import { listenOn } from "./listen-on.js";
 import type { Environment } from "./open-engine.js";
 
-/**
- * Undefined when it is off, or when the socket of the default cannot be had: pods run without it. Rejects when
- * a socket that was asked for cannot be had.
- */
+/** Undefined when it is off, or the default's socket cannot be had. Rejects for one that was asked for. */
 export async function openCadvisor(
   {
     cadvisorSocket: socket,

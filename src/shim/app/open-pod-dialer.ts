@@ -26,9 +26,7 @@ export interface PodDialerParts {
   readonly log: Logger;
 }
 
-/**
- * Dials in the namespace where the engine is on this host, else by a process in the sandbox, started at use.
- */
+/** In the namespace where the engine is on this host, else by a process in the sandbox. */
 export function createPodDialer(
   { engine, link, host, programs, log }: PodDialerParts,
   lifetime: Lifetime,

@@ -55,10 +55,7 @@ export async function openReadOnlyStores(
 /** A server claims its directory within this time. */
 const claimedMs = 60_000;
 
-/**
- * Removes the temporary directories of killed servers. Everybody can make files of their names where
- * temporary files are: only directories of this user count, and no link is followed.
- */
+/** Temporary directories of killed servers. Only those of this user count, and no link is followed. */
 export async function removeLeftDirectories(parent: string): Promise<void> {
   for (const name of await namesIn(parent)) {
     if (!name.startsWith(directoryPrefix)) continue;

@@ -76,8 +76,8 @@ function getTask(
 const arrivalMs = 1_500;
 
 /**
- * Waits for the engine, and for a container that it, a call or an event has told of. Undefined when there is
- * none; `unavailable` or `timeout` when that is not known in time.
+ * Waits for the engine, and for a container that was told of. `unavailable` or `timeout` when it is not known
+ * in time.
  */
 async function arrival(
   id: string,

@@ -42,10 +42,7 @@ export interface TaskResponse {
 /** By it cAdvisor knows which container has the network of the pod. */
 const kindLabel = "io.cri-containerd.kind";
 
-/**
- * cAdvisor reads an OCI specification for environment variables alone, and takes `process` for granted then.
- * It has none: they may be secrets.
- */
+/** cAdvisor takes `process` for granted and reads its environment: empty, for it may hold secrets. */
 const emptySpec = {
   type_url: "types.containerd.io/opencontainers/runtime-spec/1/Spec",
   value: Buffer.from('{"ociVersion":"1.0.2","process":{"args":[],"cwd":"/","env":[]}}'),
@@ -57,14 +54,7 @@ export function describeContainer(
   image: string,
 ): ContainerResponse {
   const kind = snapshot.labels[typeLabel] === sandboxType ? "sandbox" : "container";
-  return {
-    container: {
-      id,
-      labels: { ...labels, [kindLabel]: kind },
-      image,
-      spec: emptySpec,
-    },
-  };
+  return { container: { id, labels: { ...labels, [kindLabel]: kind }, image, spec: emptySpec } };
 }
 
 /** Undefined while the container has not been started: cAdvisor asks again then. */

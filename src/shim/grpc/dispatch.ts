@@ -76,9 +76,7 @@ function noStream(): Promise<void> {
   return Promise.reject(new ShimError("internal", "a unary call has one answer"));
 }
 
-/**
- * Resolves when the message has left; for a cancelled call that never happens, so its signal ends the wait.
- */
+/** Resolves when the message has left, which never happens for a cancelled call: its signal ends the wait. */
 async function write(
   stream: ServerWritableStream<object, Buffer>,
   bytes: Buffer,

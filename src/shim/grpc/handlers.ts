@@ -2,18 +2,12 @@
 import type { Call } from "../../lib/call.js";
 import type { RequestSubject } from "./request-subject.js";
 
-/**
- * Sends one message of a stream; a Buffer is encoded already. Waits while the client does not read, and
- * throws the reason of the call's signal when that aborts.
- */
+/** A Buffer is encoded already. Waits for the client; throws the reason of the call's signal. */
 export type Send<Message extends object = object> = (message: Message) => Promise<void>;
 
 /** One RPC of either API version: their messages are the same on the wire. */
 export interface Rpc {
-  /**
-   * Validates the request and answers the call. The result of a unary RPC is its answer; a Buffer is encoded
-   * already. A server stream ends when the promise settles.
-   */
+  /** Validates and answers. A Buffer is encoded already. A server stream ends when the promise settles. */
   readonly handle: (request: object, call: Call, send: Send) => Promise<unknown>;
   /** Changes nothing. Such RPCs come many times a second, so they are logged at debug only. */
   readonly readOnly: boolean;

@@ -1,6 +1,4 @@
-/**
- * What a request is about, for the log: ids, names and images. Nothing else of a request may reach the log.
- */
+/** Ids, names and images of a request: nothing else of it may reach the log. */
 
 /** Standard log keys of a request's subject. */
 export interface RequestSubject {

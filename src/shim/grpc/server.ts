@@ -29,10 +29,7 @@ export interface GrpcServerOptions extends InstrumentOptions, BindOptions {
   readonly rpcs: Rpcs;
   /** Memory of all requests whose message is not complete. */
   readonly unfinishedBytes?: number;
-  /**
-   * How often a silent client is asked whether it is there, and how long it may take to answer. A minute
-   * each.
-   */
+  /** How often a silent client is asked whether it is there, and its time to answer. A minute. */
   readonly keepaliveMs?: number;
 }
 
@@ -193,10 +190,7 @@ function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> 
   return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
 }
 
-/**
- * A call that ends in its HEADERS frame, or has two messages: grpc-js would answer UNIMPLEMENTED, which
- * kubelets take for a missing feature.
- */
+/** A call without or with two messages: grpc-js would answer UNIMPLEMENTED, a missing feature to kubelets. */
 const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
   new ServerInterceptingCall(nextCall, {
     start: (next) => {
@@ -218,9 +212,7 @@ const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
     },
   });
 
-/**
- * The HTTP/2 servers behind an injector are not public; the version of grpc-js is pinned, and a test notices.
- */
+/** Not public behind an injector; the version of grpc-js is pinned, and a test notices. */
 function http2ServersOf(server: Http2GrpcServer): Iterable<Http2Server> {
   return (server["http2Servers"] as ReadonlyMap<Http2Server, unknown>).keys();
 }

@@ -17,10 +17,7 @@ const codes: Readonly<Record<ErrorKind, status>> = {
   unknown: status.UNKNOWN,
 };
 
-/**
- * Some HTTP/2 clients fall silent on an answer with too many bytes of headers, and the text is sent in a
- * header.
- */
+/** The text is sent in a header, and some clients fall silent on too many bytes of headers. */
 const longestDetailsBytes = 4096;
 
 export interface CallStatus {
@@ -39,10 +36,7 @@ export function codeName(code: status): string {
   return status[code];
 }
 
-/**
- * The start of `text` that fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates
- * become U+FFFD.
- */
+/** What fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates become U+FFFD. */
 export function cutText(text: string, limitBytes: number): string {
   const bytes = Buffer.from(text, "utf8");
   if (bytes.length <= limitBytes) return bytes.toString("utf8");

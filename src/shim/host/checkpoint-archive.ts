@@ -33,9 +33,8 @@ const imageDirectory = "checkpoint";
 const temporaryPrefix = ".dockershim-checkpoint-";
 
 /**
- * Has `dump` put CRIU's files into a new directory beside `location`, and writes the archive to `location`,
- * which is the old file or a whole new one, readable by root alone: it holds the memory of the container. The
- * directory goes in any case.
+ * Has `dump` put CRIU's files into a new directory beside `location`, and archives them there, the old file
+ * or a whole new one, for root alone: it holds memory. The directory goes in any case.
  */
 export async function archiveCheckpoint(
   target: CheckpointTarget,

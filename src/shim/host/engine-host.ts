@@ -45,10 +45,7 @@ export interface EngineHostDeps {
   readonly log: Pick<Logger, "warn">;
 }
 
-/**
- * The engine's host for one connection to an engine. Nothing is guessed from the endpoint: each job is proven,
- * files at the connect, processes by the first container that runs.
- */
+/** For one connection. Each job is proven: files at the connect, processes by the first container. */
 export class EngineHost {
   readonly host: HostAccess;
   readonly #local: LocalHost;
@@ -81,8 +78,8 @@ export class EngineHost {
   }
 
   /**
-   * To be told of each container. Proves what is still open; true when something has changed. A container
-   * that ends meanwhile proves nothing, so that the engine is asked again before a failure counts.
+   * To be told of each container; proves what is open, true for a change. The engine is asked again before a
+   * failure counts: a container may have ended.
    */
   async observe(container: Snapshot | undefined, signal: AbortSignal): Promise<boolean> {
     if (container?.state.running !== true || !this.#isOpen() || this.#proving !== undefined) return false;

@@ -102,8 +102,8 @@ export class WritableLayerDirectories {
   }
 
   /**
-   * The mount table of the container itself is no proof: the container may have changed it. The node's table
-   * is read for unknown containers only, because it has thousands of lines on a full node.
+   * The container may have changed its own mount table. The node's has thousands of lines on a full node, and
+   * is read for unknown containers only.
    */
   async #upperDirectory(id: string): Promise<string | undefined> {
     if (this.storage.imageStore !== "containerd") return undefined;

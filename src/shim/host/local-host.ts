@@ -38,10 +38,7 @@ export type PathFinder = Pick<HostPaths, "find">;
 /** Leaves all paths to the engine. */
 export const noPathFinder: PathFinder = { find: () => Promise.resolve(undefined) };
 
-/**
- * The engine runs on this host, and its files can be reached. Its processes may be in another PID namespace:
- * each one is checked.
- */
+/** The engine's files can be reached. Its processes may be in another PID namespace: each is checked. */
 export class LocalHost implements HostFunctions {
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
@@ -74,8 +71,8 @@ export class LocalHost implements HostFunctions {
   }
 
   /**
-   * The namespace is the same one before and after the cgroup has proven that the process is of the sandbox.
-   * The node's own namespace is refused, but for a pod in the host's network.
+   * The same before and after the cgroup has proven the process. The node's own is refused, but for a pod in
+   * the host's network.
    */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
@@ -158,10 +155,7 @@ export class LocalHost implements HostFunctions {
     return { containerId, pid, cgroupVersion, mounts: await this.#readCgroupMounts() };
   }
 
-  /**
-   * Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a
-   * node.
-   */
+  /** Hierarchies are mounted once, at the start of the host; the table is long. */
   async #readCgroupMounts(): Promise<CgroupMounts> {
     return (this.#cgroupMounts ??= await readCgroupMounts(new ProcFiles()));
   }

@@ -37,9 +37,7 @@ export async function restoreLogLink(link: string, target: string): Promise<bool
   return true;
 }
 
-/**
- * Removes `link` if it is a link to the engine's log file of that container; anything else stays as it is.
- */
+/** Removes `link` if it leads to the engine's log of that container; anything else stays. */
 export async function unlinkLog(link: string, containerId: string): Promise<void> {
   try {
     if (engineLogFile.exec(await readlink(link))?.[1] === containerId) await unlink(link);
@@ -49,10 +47,7 @@ export async function unlinkLog(link: string, containerId: string): Promise<void
   }
 }
 
-/**
- * Links to log files of engines, `CONTAINER/ATTEMPT.log` below the log directory of a pod or right in it,
- * that lead nowhere. None when the directory is gone.
- */
+/** Links of a pod's directory to engines' logs that lead nowhere; none when the directory is gone. */
 export async function deadLogLinks(directory: string): Promise<readonly LogLink[]> {
   try {
     const found: LogLink[] = [];

@@ -3,10 +3,7 @@ import type { NodeFacts } from "../../domain/node-facts.js";
 import type { HostFunctions } from "../ports/host.js";
 import * as nodeFiles from "./node-files.js";
 
-/**
- * What is done where a job of the engine's host is out of reach: calls that need it are refused, or left to
- * the Docker API. DNS settings go into the create request instead.
- */
+/** Where a job of the engine's host is out of reach: calls are refused, or left to the Docker API. */
 export class RemoteHost implements HostFunctions {
   /** Profiles are read here and sent to the engine as text. */
   readonly readNodeFile = nodeFiles.readNodeFile;

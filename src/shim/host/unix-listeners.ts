@@ -35,8 +35,8 @@ export async function listensOn(proc: ProcFiles, pid: number, socketPath: string
 }
 
 /**
- * The process that listens at `socketPath`, as `containerd, process 12`: for messages. Undefined where it is in
- * another network namespace, or not visible here. Of a socket that systemd passed on, the service.
+ * As `containerd, process 12`, for messages. Undefined in another network namespace, or where it is not
+ * visible. Of a socket that systemd passed on, the service.
  */
 export async function listenerOf(proc: ProcFiles, socketPath: string): Promise<string | undefined> {
   const sockets = await socketsAt(proc, socketPath);
@@ -77,10 +77,7 @@ async function socketsAt(proc: ProcFiles, socketPath: string): Promise<ReadonlyS
   return names;
 }
 
-/**
- * The path under which this program reaches what is `path` to the process: another one when that lives in
- * another mount namespace. Undefined when it cannot be reached.
- */
+/** Where this program reaches what is `path` to the process, in another mount namespace; if it can. */
 export async function pathSeenBy(proc: ProcFiles, pid: number, path: string): Promise<string | undefined> {
   const [own, other, root] = await Promise.all([
     proc.link("self", "ns/mnt"),
@@ -99,10 +96,7 @@ export interface ListeningSocket {
 
 const acceptsConnections = 0x10000;
 
-/**
- * Lines of /proc/net/unix are `address: references protocol flags type state inode path`, numbers hexadecimal
- * but for the inode.
- */
+/** `address: references protocol flags type state inode path`, hexadecimal but for the inode. */
 export function parseListeningSockets(lines: readonly string[]): readonly ListeningSocket[] {
   const form = /^[0-9a-f]+: \S+ \S+ ([0-9A-Fa-f]+) \S+ \S+ +(\d+) (.+)$/;
   return lines.flatMap((line) => {

@@ -12,9 +12,7 @@ import type { LogOutput } from "./sink/log-output.js";
 
 /** In milliseconds. */
 export interface AttachTimes {
-  /**
-   * Between checks whether a container runs again after its streams have ended: output in between is lost.
-   */
+  /** Between checks whether a container runs again: output in between is lost. */
   readonly retry: number;
   /** The streams of an ended container are closed after this time without output. */
   readonly silence: number;

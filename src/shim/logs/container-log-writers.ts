@@ -317,9 +317,7 @@ export class ContainerLogWriters implements ContainerLogs {
     );
   }
 
-  /**
-   * Returns when all output is written, or after the time limit; the writer then continues in the background.
-   */
+  /** When all output is written, or after the time limit; then it goes on in the background. */
   async #end(entry: LogEntry, container: Snapshot): Promise<void> {
     const ended = entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;

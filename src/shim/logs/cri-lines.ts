@@ -75,10 +75,7 @@ export class LineAssembler {
   }
 }
 
-/**
- * One stream of the logs API with timestamps: each message is a time, a space, and a line, or a piece of 16
- * KiB of one without a newline.
- */
+/** The logs API with timestamps: each message is a time, a space, and a line or a piece of 16 KiB of one. */
 export class TimedLineAssembler {
   #time = "";
   readonly #header: Buffer[] = [];
@@ -117,9 +114,7 @@ export class TimedLineAssembler {
     }
   }
 
-  /**
-   * The message has ended. Without a newline it is a piece, the last line of a log, or see `losesLineEnds`.
-   */
+  /** Without a newline it is a piece, the last line of a log, or see `losesLineEnds`. */
   end(): void {
     if (this.#time === "") return;
     this.#emit(this.#isContinued && this.options.losesLineEnds ? "F" : "P", nothing);

@@ -68,9 +68,7 @@ export class GapMarker {
     this.#isDue = true;
   }
 
-  /**
-   * Records the notice that is to be written before `next`, which begins with the first line after the gap.
-   */
+  /** Records the notice to be written before `next`, the first line after the gap. */
   async announceBefore(next: Buffer): Promise<void> {
     this.#isDue = false;
     const { containerId, gaps, path } = this.output.record;

@@ -51,10 +51,7 @@ export interface LogRecord {
   readonly position: SourcePosition;
   /** The log file; its inode is empty before it exists. */
   readonly sink: SinkPosition;
-  /**
-   * The file before the last reopening, and the position then. A kubelet that did not receive the answer
-   * renames it back, over the new file.
-   */
+  /** Before the last reopening: a kubelet without the answer renames it back, over the new file. */
   readonly former: (SinkPosition & { readonly position: SourcePosition }) | null;
   /** Everything up to the end of the container is written. */
   readonly finished: boolean;
@@ -145,9 +142,8 @@ export class LogRecords extends RecordDirectory<LogRecord> {
   }
 
   /**
-   * Stores a record before it counts: it decides who writes a log. With `flush: "first"` it outlives a power
-   * cut: for records that lead to the removal of something else. The others belong to log files that are not
-   * flushed, either.
+   * Stored before it counts. With `flush: "first"`, for what leads to a removal, it outlives a power cut; log
+   * files themselves are not flushed.
    */
   override async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
     await this.write(record.containerId, record, flush);

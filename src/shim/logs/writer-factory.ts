@@ -56,9 +56,7 @@ export class WriterFactory {
     private readonly queue: TurnQueue,
   ) {}
 
-  /**
-   * Before the engine starts the container: makes the log file. Undefined: the log is opened after the start.
-   */
+  /** Makes the log file before the start. Undefined: the log is opened after it. */
   async prepare(container: Snapshot, signal: AbortSignal): Promise<PreparedLog | undefined> {
     const source = await this.#choose(container);
     const output = this.#output(container);
@@ -92,9 +90,7 @@ export class WriterFactory {
     }
   }
 
-  /**
-   * Continues the log. Without `create`, a log whose file is gone is recorded as finished: then undefined.
-   */
+  /** Without `create`, a log whose file is gone is recorded as finished: then undefined. */
   async open(container: Snapshot, { create }: { readonly create: boolean }): Promise<OpenedLog | undefined> {
     const output = this.#output(container);
     if (output === undefined) return undefined;

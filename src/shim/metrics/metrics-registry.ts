@@ -1,6 +1,4 @@
-/**
- * All metrics of this process, and their text. prom-client is loaded here, and only when the endpoint is on.
- */
+/** All metrics, and their text. prom-client is loaded here, only when the endpoint is on. */
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";

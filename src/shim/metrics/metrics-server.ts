@@ -35,8 +35,8 @@ const maxConnections = 64;
 const maxHeadBytes = 16 * 1024;
 
 /**
- * Listens when it returns. A unix socket has mode 0600, as the CRI's; its errors are those of
- * `bindUnixSocket`. A port that is in use is `conflict`, a port that the system refuses `precondition`.
+ * A unix socket has mode 0600; errors as of `bindUnixSocket`. A port in use is `conflict`, one that the
+ * system refuses `precondition`.
  */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const server = new MetricsServer(options);
@@ -209,9 +209,7 @@ function notFoundPage(paths: readonly string[]): Page {
 /** Says only that the event loop turns. */
 export const healthPage: Page = pageOf(200, "ok\n");
 
-/**
- * 200 when all conditions are met, else 503; the body says which are, in the form of the kubelet's own pages.
- */
+/** 200 when all conditions are met, else 503, in the form of the kubelet's own pages. */
 export function readinessPage(conditions: readonly Condition[]): Page {
   const ready = conditions.every(({ status }) => status);
   const lines = conditions.map(({ type, status, reason, message }) =>

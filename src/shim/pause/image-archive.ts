@@ -39,10 +39,7 @@ interface Blob {
 
 const epoch = "1970-01-01T00:00:00Z";
 
-/**
- * The archive of a Linux image. Equal options give equal bytes, and so the same image id, on every machine.
- * Throws `invalid` for a reference that the engine could not store the image under.
- */
+/** Equal options give equal bytes, and the same image id. `invalid` for a reference that engines refuse. */
 export async function buildImageArchive(options: ImageArchiveOptions): Promise<Buffer> {
   const { reference, architecture } = options;
   const tag = parseReference(reference);
@@ -154,10 +151,7 @@ export type ArchiveEntry = {
 // tar-stream replaces a mode of 0 by its default. The file type bits keep it from that; it masks them away.
 const regularFile = 0o100000;
 
-/**
- * The tar of `entries` in the given order. Equal entries give equal bytes everywhere: all times are the
- * epoch, owners have no names.
- */
+/** In the given order. Equal entries give equal bytes: all times are the epoch, owners have no names. */
 export async function buildTar(entries: readonly ArchiveEntry[]): Promise<Buffer> {
   const tar = pack();
   for (const entry of entries) {

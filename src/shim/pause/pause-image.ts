@@ -60,9 +60,8 @@ export class PauseImages {
   }
 
   /**
-   * The reference to create sandboxes from. Concurrent callers share the work; it is cancelled when the last
-   * one's signal aborts. Errors read `ensure pause image "x": …` and have the kind of the failed inspect or
-   * pull.
+   * To create sandboxes from. Callers share the work, cancelled when the last one leaves. Errors read `ensure
+   * pause image "x": …` and have the kind of the inspect or pull.
    */
   async ensure(signal: AbortSignal): Promise<string> {
     signal.throwIfAborted();
@@ -170,10 +169,7 @@ function isEngineFault(error: unknown): boolean {
   return isKind(error, "unavailable") && error.fields["from"] !== "registry";
 }
 
-/**
- * The built-in image's own name. An engine that has an image of this name is not given it again: whatever
- * changes the image must change the tag.
- */
+/** An engine that has it is not given it again: whatever changes the image must change the tag. */
 export const builtinPauseReference = "dockershim.local/pause:3";
 
 export interface BuiltinImage {
@@ -183,9 +179,8 @@ export interface BuiltinImage {
 }
 
 /**
- * The built-in pause image for an engine of `architecture`, named as Go (`amd64`) or as the kernel (`x86_64`)
- * does. Throws `unsupported` when there is no program for it, `internal` when the program is missing in this
- * installation.
+ * `architecture` as Go (`amd64`) or the kernel (`x86_64`) names it. `unsupported` when there is no program
+ * for it, `internal` when it is missing here.
  */
 export async function builtinPauseImage(architecture: string): Promise<BuiltinImage> {
   const known = imageArchitecture(architecture);

@@ -2,10 +2,7 @@
 import { readProgram } from "../native/programs.js";
 import { type ArchiveEntry, buildTar } from "./image-archive.js";
 
-/**
- * Where the port-forward program is in a container. The number is that of its protocol
- * (native/port-forward.c): a pod that has the program of an older one is given another.
- */
+/** The number is that of its protocol (native/port-forward.c): a pod with an older one is given another. */
 export const portForwardPath = "/dockershim-port-forward-2";
 
 /** The port-forward program where containers have it. */

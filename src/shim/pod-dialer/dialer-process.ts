@@ -25,10 +25,7 @@ interface Pending {
 /** How long the process may take to exit. */
 const endTimeoutMs = 1_000;
 
-/**
- * It answers over the channel of Node.js between a parent and a child, because Node.js receives file
- * descriptors in no other way.
- */
+/** It answers over the channel of Node.js between parent and child, the only way to get descriptors. */
 export class DialerProcess {
   readonly #options: DialerProcessOptions;
   readonly #life: ProcessLife<Pending>;

@@ -1,6 +1,4 @@
-/**
- * Connects to pods of an engine on another host, by a process in the sandbox, through the Docker API alone.
- */
+/** Pods of an engine on another host, by a process in the sandbox, through the Docker API alone. */
 import type { Duplex } from "node:stream";
 import { linkAbort, withDeadline } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";

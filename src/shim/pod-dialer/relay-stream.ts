@@ -1,6 +1,4 @@
-/**
- * A connection over the standard streams of a process inside the pod, in frames as in native/port-forward.c.
- */
+/** The standard streams of a process inside the pod, in frames as in native/port-forward.c. */
 import { Duplex } from "node:stream";
 import { ShimError } from "../../lib/errors.js";
 import type { ProcessStreams } from "../ports/engine.js";
@@ -16,10 +14,7 @@ const resetMs = 2_000;
 /** The program writes frames of at most 64 KiB; a much longer one is not a frame. */
 const frameLimitBytes = 16 * 1024 * 1024;
 
-/**
- * Half-closable in both directions: the end of each is a frame. Destroying the stream, or an early end of the
- * process, resets the connection.
- */
+/** The end of each half is a frame. Destroying it, or an early end of the process, is a reset. */
 export class RelayStream extends Duplex {
   readonly #process: ProcessStreams;
   readonly #length = Buffer.alloc(lengthBytes);
@@ -39,10 +34,7 @@ export class RelayStream extends Duplex {
     this.#process = process;
   }
 
-  /**
-   * Starts to read; settles when the process reports that it is connected, or its error. `connectTimeoutMs`
-   * is the program's. To be called once, before all other functions.
-   */
+  /** Settles when the process is connected, or with its error; before all else, once. */
   open(connectTimeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onConnect = { resolve, reject };

@@ -13,9 +13,7 @@ export interface ClientConnection {
   destroy(): void;
 }
 
-/**
- * While reading is paused because a stream is full, data sent at this interval detects a disconnected client.
- */
+/** While reading is paused, data sent at this interval detects a disconnected client. */
 export const probeIntervalMs = 1_000;
 
 /** How long a session whose signal has aborted keeps the connection, to send the reason. */
@@ -25,9 +23,8 @@ const closeGraceMs = 10_000;
 const longestTimerMs = 2_147_483_647;
 
 /**
- * Runs `work` with a signal that aborts when the client disconnects (`cancelled`) or breaks the protocol,
- * after `idleTimeoutMs` without traffic (`timeout`; 0: never), and with `stop`. Waits for the work, then ends
- * the connection.
+ * `work` gets a signal: the client left (`cancelled`) or broke the protocol, `idleTimeoutMs` without traffic
+ * (`timeout`; 0: never), or `stop`. Waits for it, then ends the connection.
  */
 export async function whileConnected<T>(
   connection: ClientConnection,

@@ -9,10 +9,7 @@ export interface CommandClient {
   readonly connection: ClientConnection;
   readonly statusForm: StatusForm;
   readonly streams: CommandStreams;
-  /**
-   * Writes `status` to the error stream, and only then ends the others; resolves when the client has been
-   * sent all. Rejects when `signal` aborts.
-   */
+  /** `status` first, then the ends; resolves when all was sent, rejects when `signal` aborts. */
   finish(status: string, signal: AbortSignal): Promise<void>;
 }
 

@@ -13,9 +13,8 @@ export const pathOfKind: Readonly<Record<StreamingSession["kind"], string>> = {
 const loopback = "127.0.0.1";
 
 /**
- * The beginning of every URL, without a slash at the end. "All addresses" is not an address that a client can
- * connect to: the URL then has the loopback address, for the kubelet of this host. A server on all IPv6
- * addresses accepts IPv4, too.
+ * The beginning of every URL. For "all addresses", to which no client can connect, it has the loopback
+ * address. A server on all IPv6 addresses accepts IPv4, too.
  */
 export function urlBase(
   address: { readonly host: string; readonly port: number },

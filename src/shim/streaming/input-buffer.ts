@@ -4,9 +4,8 @@ import type { Readable } from "node:stream";
 const chunkOverheadBytes = 256;
 
 /**
- * Input of a client that was received and not read. It is kept here and not in the Readable, which does not
- * count the overhead of small chunks. `reader` must have a high-water mark of 0, and call `read` in its
- * `_read`.
+ * Unconsumed input of a client. A Readable would not count the overhead of small chunks. `reader` must have a
+ * high-water mark of 0, and call `read` in its `_read`.
  */
 export class InputBuffer {
   readonly #chunks: Buffer[] = [];

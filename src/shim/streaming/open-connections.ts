@@ -7,9 +7,8 @@ const maxConnections = 4096;
 const keepAliveDelayMs = 30_000;
 
 /**
- * Any process of the node, and pods in its network namespace, can open connections. When there are too many,
- * the oldest one without a session is closed. So a flood does not block clients with a token: they present it
- * at once, and are not closed from then on.
+ * Anything on the node can connect. When there are too many, the oldest without a session is closed: clients
+ * with a token present it at once.
  */
 export class OpenConnections {
   readonly #sockets = new Set<Socket>();

@@ -23,9 +23,7 @@ import { WebSocketUpgrades } from "./websocket/upgrade.js";
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */
   readonly bindAddress: { readonly host: string; readonly port: number };
-  /**
-   * Without it the server uses plain HTTP. `renewed` returns new files, or undefined when they are unchanged.
-   */
+  /** Without it plain HTTP. `renewed` returns new files, or undefined when they are unchanged. */
   readonly tls?: (TlsMaterial & { readonly renewed?: () => Promise<TlsMaterial | undefined> }) | undefined;
   /** 0: never. */
   readonly idleTimeoutMs: number;

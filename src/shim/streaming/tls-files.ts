@@ -32,9 +32,7 @@ export class TlsFiles {
     return { cert, key };
   }
 
-  /**
-   * The content of the files, when they have changed since the last `read`; else undefined. Throws as `read`.
-   */
+  /** When they have changed since the last `read`; else undefined. Throws as `read`. */
   async renewed(): Promise<TlsMaterial | undefined> {
     const present = await this.#state();
     return present === this.#seen ? undefined : this.read();

@@ -27,15 +27,11 @@ import {
 import { HpackDecoder } from "../../../lib/http2/hpack.js";
 import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from "./request-rewriter.js";
 
-/**
- * What the HTTP/2 library is given for a chunk of the client. An error that it throws ends the connection.
- */
+/** What the HTTP/2 library gets for a chunk of the client. An error ends the connection. */
 type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
 interface AcceptOptions {
-  /**
-   * Hands the connection over: what was read of it, and how to change that and all that follows, if at all.
-   */
+  /** Hands the connection over: what was read, and how to change that and what follows. */
   readonly handOver: (opening: Buffer, rewrite: Rewrite | undefined) => void;
   readonly log: Logger;
   /** How long to wait for the acknowledgement of our SETTINGS, when the first request came before it. */
@@ -149,10 +145,7 @@ export function acceptConnection(
 type Verdict =
   /** The first request is not complete. */
   | "undecided"
-  /**
-   * The first request is valid, but the acknowledgement of our SETTINGS, which the library must not read, is
-   * to come.
-   */
+  /** The first request is valid, the acknowledgement of our SETTINGS, which is ours, is to come. */
   | "acceptable but not acknowledged"
   /** The HTTP/2 library may read the connection as it is. */
   | "acceptable"
@@ -163,9 +156,8 @@ type Verdict =
 const largestOpeningBytes = 192 * 1024;
 
 /**
- * What a client sends until its first request is complete. PINGs are answered here, because the HTTP/2
- * library does not have the connection yet: a client with keepalive, and without a request, would take the
- * connection for dead.
+ * What a client sends until its first request is complete. PINGs are answered here: a client with keepalive
+ * and without a request would take the connection for dead.
  */
 class ConnectionOpening {
   readonly #frames = new FrameReader();
@@ -202,10 +194,7 @@ class ConnectionOpening {
     return this.#settingsRead && this.#frames.incomplete.length === 0 && !this.#blocks.isOpen;
   }
 
-  /**
-   * The bytes for the HTTP/2 library: all that was read but the answered PINGs and the acknowledgement of our
-   * SETTINGS.
-   */
+  /** All that was read but answered PINGs and the acknowledgement of our SETTINGS. */
   get bytes(): Buffer {
     return Buffer.concat([
       ...(this.#frames.prefaceRead ? [preface] : []),

@@ -16,10 +16,7 @@ const replacement = "localhost";
 /** The characters that nghttp2 accepts; it wants at least one. */
 const acceptable = /^[-A-Za-z0-9._~!$&'()*+,;=%:@[\]]+$/;
 
-/**
- * `fields` with an authority that Node accepts; the same array when it does already, or when this is no
- * request.
- */
+/** `fields` with an authority that Node accepts; the same array for none to change, or no request. */
 export function repairAuthority(fields: readonly HeaderField[]): readonly HeaderField[] {
   // Trailers have no pseudo-header fields and must not get one.
   if (!fields.some(({ name }) => name === ":method")) return fields;

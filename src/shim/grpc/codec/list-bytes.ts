@@ -37,10 +37,7 @@ export function keepList<Item extends object>(encode: Encode<Item>): (items: rea
   };
 }
 
-/**
- * Encodes each item before the next one is made: what an item was made of is garbage then, and no collector
- * has to keep it over the call.
- */
+/** Encodes each item before the next one is made, so that what it was made of is garbage then. */
 export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encode<Item>): Promise<Buffer[]> {
   const encoded: Buffer[] = [];
   for await (const item of items) encoded.push(encode(item));
@@ -48,8 +45,8 @@ export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encod
 }
 
 /**
- * The messages of a streamed list, each item once and in order; none for no items: an empty message would be
- * a mistake to some clients. No message nears what clients accept, except for one with a single large item.
+ * The messages of a streamed list, none for no items. No message nears what clients accept, except for one
+ * with a single large item.
  */
 export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
   let pending: Buffer[] = [];
@@ -67,11 +64,7 @@ export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
   if (pending.length > 0) yield concatenateList(pending);
 }
 
-/**
- * The encoded answer of a list RPC (ListContainers, ListPodSandbox, ListContainerStats, ListPodSandboxStats,
- * ListPodSandboxMetrics, ListImages and their streamed forms) from its encoded items: a message whose only
- * field, number 1, is the repeated item.
- */
+/** The answer of a list RPC from its encoded items: a message whose only field, number 1, is repeated. */
 export function concatenateList(items: readonly Buffer[]): Buffer {
   const output = Buffer.allocUnsafe(
     items.reduce((sum, { length }) => sum + 1 + varintBytes(length) + length, 0),

@@ -1,7 +1,6 @@
 /**
- * Messages from their bytes, by the descriptors of their types, in the shapes of domain/cri.ts. protobufjs is
- * not used for this: it takes a field of a wrong wire type for what it expects, and does not tell which field
- * it was (message-decoder.test.ts); versions before 7.6 also replaced what is not UTF-8.
+ * Messages from their bytes, in the shapes of domain/cri.ts. protobufjs takes a field of a wrong wire type
+ * for what it expects, and does not tell which it was.
  */
 import { isUtf8 } from "node:buffer";
 import { ShimError } from "../../../lib/errors.js";
@@ -33,11 +32,7 @@ const scalars: Readonly<Record<string, Scalar>> = {
   double: { wire: fixed64, initial: 0, read: (reader) => reader.double() },
   int64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asIntN(64, reader.varint())}` },
   uint64: { wire: varint, initial: "0", read: (reader) => `${BigInt.asUintN(64, reader.varint())}` },
-  bytes: {
-    wire: lengthDelimited,
-    initial: Buffer.alloc(0),
-    read: (reader) => Buffer.from(reader.bytes()),
-  },
+  bytes: { wire: lengthDelimited, initial: Buffer.alloc(0), read: (reader) => Buffer.from(reader.bytes()) },
   string: {
     wire: lengthDelimited,
     initial: "",

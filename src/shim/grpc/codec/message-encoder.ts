@@ -1,7 +1,6 @@
 /**
- * The bytes of messages, by the descriptors of their types. They are the bytes that gRPC's own encoder makes
- * of strings that are well formed; but that converts a message to one of its own first and then makes an
- * object for each part of a field.
+ * The bytes that gRPC's own encoder makes of well formed strings; that one converts a message to one of its
+ * own first, and makes an object for each part of a field.
  */
 import { ShimError } from "../../../lib/errors.js";
 import type { FieldDescriptor, MessageDescriptor } from "./descriptors.js";

@@ -11,10 +11,7 @@ export interface Method {
   /** `/runtime.v1.RuntimeService/RunPodSandbox` */
   readonly path: string;
   readonly responseStream: boolean;
-  /**
-   * `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be
-   * altered).
-   */
+  /** `invalid` for bytes that are no such message, and strings that are not UTF-8. */
   readonly decodeRequest: (bytes: Buffer) => object;
   readonly encodeResponse: (message: object) => Buffer;
 }

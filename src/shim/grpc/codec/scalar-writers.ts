@@ -23,10 +23,7 @@ const varint = 0;
 const fixed64 = 1;
 export const lengthDelimited = 2;
 
-/**
- * What the CRI has: no 32-bit floats, no numbers of a fixed size, none of type sint. Of whole numbers a
- * fraction is cut off; those that are too large are taken modulo 2^32 and, up to 20 digits, modulo 2^64.
- */
+/** What the CRI has. A fraction is cut off; large numbers are taken modulo 2^32 or 2^64. */
 export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
   string: {
     wire: lengthDelimited,

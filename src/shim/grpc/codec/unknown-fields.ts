@@ -1,6 +1,4 @@
-/**
- * Fields of requests that proto/ does not know: of a newer kubelet. They are ignored, counted, and told once.
- */
+/** Fields that proto/ does not know, of a newer kubelet: ignored, counted, and told once. */
 import type { Logger } from "../../../lib/log.js";
 import type { Observer } from "../../ports/observer.js";
 
@@ -10,9 +8,7 @@ export interface UnknownField {
   readonly number: number;
 }
 
-/**
- * Different ones that are told apart; a client can send any number of them. All others are counted as one.
- */
+/** A client can send any number of different ones: all others are counted as one. */
 const mostKnown = 100;
 
 /** The unknown fields of one request, each once. */

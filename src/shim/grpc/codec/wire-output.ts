@@ -7,8 +7,8 @@ const keptBytes = 256 * 1024;
 const shortText = 40;
 
 /**
- * One store that grows, for one message after the other: what is written stands until `reset`. Methods that
- * begin with a check of the room do so once for all that they write.
+ * One store that grows, for one message after the other. Methods that begin with a check of the room do so
+ * once for all that they write.
  */
 export class WireOutput {
   #bytes = Buffer.allocUnsafeSlow(16 * 1024);
@@ -34,10 +34,7 @@ export class WireOutput {
     return this.#at;
   }
 
-  /**
-   * Writes the length of what was written since `open`, whose result `start` is. One byte is left for it:
-   * most are short.
-   */
+  /** The length of what was written since `open`, whose result is `start`; one byte is left for it. */
   close(start: number): void {
     const length = this.#at - start;
     if (length < 0x80) {
@@ -90,10 +87,7 @@ export class WireOutput {
     this.#at += bytes.length;
   }
 
-  /**
-   * With its length before it. Half of a surrogate pair becomes U+FFFD: clients refuse a message that is not
-   * UTF-8.
-   */
+  /** With its length before it. Half of a surrogate pair becomes U+FFFD. */
   text(text: string): void {
     if (text.length < shortText) {
       this.#shortText(text);

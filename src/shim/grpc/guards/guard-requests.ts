@@ -1,7 +1,4 @@
-/**
- * What is done to requests before grpc-js handles them. Each rule says what goes wrong without it;
- * guards.test.ts and server.test.ts show it.
- */
+/** Rules for requests before grpc-js handles them; guards.test.ts and server.test.ts show their use. */
 import type { Http2Server, Http2Session, IncomingHttpHeaders } from "node:http2";
 
 /**
@@ -30,10 +27,7 @@ interface UnfinishedRequest {
   bytes: number;
 }
 
-/**
- * Whenever all together are too many, closes the connection of the oldest one: a client that never finishes
- * its requests makes room for those that do.
- */
+/** When all together are too many, closes the connection of the oldest one. */
 class UnfinishedRequests {
   /** In the order in which they began. */
   readonly #requests = new Set<UnfinishedRequest>();
@@ -84,8 +78,8 @@ function limitTimeout(headers: IncomingHttpHeaders): void {
 }
 
 /**
- * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth of that.
- * It answers UNIMPLEMENTED for a compression that it does not know. No client of the CRI compresses.
+ * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth. It
+ * answers UNIMPLEMENTED for an unknown compression.
  */
 function refuseCompression(headers: IncomingHttpHeaders): void {
   const encoding = headers["grpc-encoding"] ?? "identity";

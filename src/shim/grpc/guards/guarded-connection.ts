@@ -86,10 +86,7 @@ export class GuardedConnection extends Duplex {
     this.#socket.uncork();
   }
 
-  /**
-   * grpc-js ends the session of a client that answers no PING, but not its streams, which wait for the
-   * client.
-   */
+  /** grpc-js ends the session of a client that answers no PING, but not its streams. */
   #inTime(done: (error?: Error | null) => void): (error?: Error | null) => void {
     const timer = setTimeout(() => {
       this.destroy(new Error("the client does not read"));

@@ -1,7 +1,6 @@
 /**
- * What holds for every field of every request, so that a field that is new in the protocol is covered by
- * itself, except for maps, whose names are kept here: no NUL byte, and sizes that the engine, the kernel and
- * the list answers can bear.
+ * For every field of every request, also new ones, except for the names of maps, which are kept here: no NUL
+ * byte, and sizes that engine, kernel and answers can bear.
  */
 import { invalidField } from "../../../domain/field-errors.js";
 import { at, maxArgumentBytes } from "./fields.js";
@@ -11,10 +10,7 @@ const maxMapBytes = 512 * 1024;
 const maxMapEntries = 4096;
 const maxListEntries = 4096;
 
-/**
- * Lists with limits of their own: by their bytes (argv, environment), by the kernel (groups), by what there
- * is (ports).
- */
+/** Limited by their bytes (argv, environment), the kernel (groups), or what there is (ports). */
 const longerLists: Readonly<Record<string, number>> = {
   command: Number.MAX_SAFE_INTEGER,
   args: Number.MAX_SAFE_INTEGER,
@@ -25,17 +21,12 @@ const longerLists: Readonly<Record<string, number>> = {
   port_mappings: 65_536,
 };
 
-/**
- * Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded; a test
- * compares the names with those in the protocol.
- */
+/** Fields whose keys are the caller's; a test compares them with the protocol. */
 export const maps: ReadonlySet<string> = new Set([
   ...["labels", "annotations", "label_selector", "sysctls", "unified", "options"],
 ]);
 
-/**
- * Throws `invalid`, naming the first field that breaks a bound. Values are not shown: they may be secrets.
- */
+/** Throws `invalid`, naming the first field. Values are not shown: they may be secrets. */
 export function checkBounds(request: object): void {
   for (const [name, value] of Object.entries(request)) check(name, name, value);
 }

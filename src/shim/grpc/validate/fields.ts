@@ -6,10 +6,7 @@ import { longestProgramBytes, programTooLong } from "../../../domain/program-pat
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
 export const maxArgumentBytes = 128 * 1024 - 1;
-/**
- * All arguments and the environment of one program, as the kernel counts them with the usual limit of the
- * stack.
- */
+/** Arguments and environment of a program, as the kernel counts them with the usual stack. */
 const maxProgramBytes = 2 * 1024 * 1024;
 /** Each string is also a pointer and a byte that ends it. */
 const overheadBytes = 9;
@@ -26,8 +23,8 @@ export function present<T>(field: string, message: T | null): T {
 }
 
 /**
- * Whether all fields have the value that they have when they are not sent: some clients send such a message
- * where others send none. A message within it is a field that was sent, also an empty one.
+ * Whether all fields are as if not sent: some clients send such a message where others send none. A message
+ * within it is a field that was sent.
  */
 export function isEmptyMessage(message: object): boolean {
   return Object.values(message).every(

@@ -32,10 +32,7 @@ function namePart(field: string, value: string): void {
   }
 }
 
-/**
- * Docker has only labels, and a few of them are the shim's own: a caller's label of such a name would be
- * taken for one.
- */
+/** Docker has only labels, and a few are the shim's own: a caller's would be taken for one. */
 export function labels(field: string, given: Labels): void {
   for (const key of Object.keys(given)) {
     if (ownLabels.includes(key)) throw invalidField(field, "this label is the runtime's own", key);

@@ -8,10 +8,7 @@ import { absolutePath, at, enumValue, ipAddress, noNul, present, withoutWindows,
 import { labels, podMetadata } from "./metadata.js";
 import { sandboxSecurityContext } from "./security-context.js";
 
-/**
- * The kernel's limit. Kubelets cut a pod's name to 63, but let a fully qualified one (setHostnameAsFQDN) be
- * as long as this.
- */
+/** The kernel's limit; kubelets cut names to 63, but not fully qualified ones (setHostnameAsFQDN). */
 const maxHostnameCharacters = 64;
 const maxPort = 65_535;
 

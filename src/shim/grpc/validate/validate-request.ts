@@ -1,7 +1,6 @@
 /**
- * The checks of requests, by RPC; cri/rpcs.ts says which RPC has which. Each returns the request, narrowed,
- * or throws a ShimError whose message names the field: `invalid`, or `unsupported` for what Docker cannot
- * express.
+ * The checks of requests, by RPC. Each returns the request, narrowed, or throws: `invalid`, or `unsupported`
+ * for what Docker cannot express; the message names the field.
  */
 import { ContainerState, PodSandboxState } from "../../../domain/cri.js";
 import type { RawRequest, ValidRequests } from "../../../domain/requests.js";
@@ -123,10 +122,7 @@ export function validRemoveImage(request: RawRequest<"RemoveImage">): ValidReque
   return { ...request, image: imageName("image", request.image) };
 }
 
-/**
- * One argument that the kernel does not take, and a first word that names no program, hang the engine's exec
- * for good, and with it the whole container.
- */
+/** An argument that the kernel does not take, or no program, hangs the engine's exec and its container. */
 function command(field: string, words: readonly string[]): void {
   if (words.length === 0) throw invalidField(field, "must not be empty");
   words.forEach((entry, index) => {

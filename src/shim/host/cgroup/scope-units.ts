@@ -61,10 +61,7 @@ async function setAtOnce(
   });
 }
 
-/**
- * Differs after each time that systemd has loaded its units again, and perhaps more often: it removes and makes
- * directories of its generators then. Undefined without a systemd.
- */
+/** Differs after each time that systemd has loaded its units again. Undefined without one. */
 export async function unitsLoadedMark(directory = "/run/systemd"): Promise<string | undefined> {
   return stat(directory, { bigint: true }).then(
     ({ mtimeNs }) => String(mtimeNs),

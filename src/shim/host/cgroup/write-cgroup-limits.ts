@@ -18,9 +18,7 @@ export interface CgroupTarget {
   readonly mounts?: CgroupMounts;
 }
 
-/**
- * Limits that cgroup v2 names like this; what begins with `cgroup.` moves processes about and is no limit.
- */
+/** Names of cgroup v2; what begins with `cgroup.` moves processes about and is no limit. */
 const settingForm = /^(?!cgroup\.)[a-z]+(?:\.[A-Za-z0-9_]+)+$/;
 /** The kernel's value for "no limit". */
 const unlimitedBytes = 2n ** 63n - 1n;
@@ -65,10 +63,7 @@ export async function applyCgroup(
   return without;
 }
 
-/**
- * The present values of the limits in `settings`, without those that cannot be read.
- * Undefined when the cgroup is out of reach.
- */
+/** Present values, without those that cannot be read. Undefined when the cgroup is out of reach. */
 export async function presentCgroup(
   target: CgroupTarget,
   settings: CgroupSettings,

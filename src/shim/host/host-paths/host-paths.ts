@@ -1,7 +1,6 @@
 /**
- * Paths of the node that requests name. They may be on volumes whose servers do not answer, so a helper
- * process looks at them, never this one: its few threads for files serve all pods, and it could not end
- * before they do.
+ * Paths that requests name may be on volumes whose servers do not answer: a helper process looks at them, for
+ * the few threads of this one serve all pods.
  */
 import { posix } from "node:path";
 import { getSystemErrorMap } from "node:util";
@@ -20,9 +19,7 @@ export interface HostPathsOptions {
   readonly log: Pick<Logger, "warn">;
   /** For the paths of a container; default 10 s. */
   readonly timeoutMs?: number;
-  /**
-   * How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms.
-   */
+  /** How long a killed process may take before its path counts as one that hangs; default 200 ms. */
   readonly killTimeoutMs?: number;
 }
 

@@ -11,10 +11,7 @@ import type { OpenFileLimits } from "../../ports/host.js";
 /** A container that runs containers of its own has a cgroup for each. */
 const mostCgroups = 256;
 
-/**
- * The directory that lists them, from the cgroup of one process of the container. Undefined when that is not
- * one, or its cgroup is out of reach.
- */
+/** The directory that lists them, by one process of the container; undefined when it is out of reach. */
 export async function findProcessList(
   containerId: string,
   pid: number,
@@ -56,8 +53,8 @@ export async function listProcesses(directory: string): Promise<readonly number[
 }
 
 /**
- * What the process of a container may open. Read from a process in a container and not from dockerd or
- * containerd, whose Go runtime raises its own soft limit and gives its children the former one.
+ * Read from a process in a container: the Go runtime of dockerd raises its own limit and gives children the
+ * former one.
  */
 export async function openFileLimits(
   proc: ProcFiles,

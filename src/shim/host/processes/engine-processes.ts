@@ -1,6 +1,4 @@
-/**
- * Sets the OOM score of the engine's own processes, and moves them into the cgroup of `--runtime-cgroups`.
- */
+/** The OOM score of the engine's own processes, and the cgroup of `--runtime-cgroups`. */
 import { open } from "node:fs/promises";
 import { sleep } from "../../../lib/abort.js";
 import { messageOf, ShimError } from "../../../lib/errors.js";

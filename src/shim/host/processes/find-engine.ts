@@ -147,18 +147,15 @@ function containersIn(procCgroup: string): readonly string[] {
   return procCgroup.match(/[0-9a-f]{64}|kubepods/g) ?? [];
 }
 
-/**
- * Undefined for setuid programs. The owner of the files below /proc does not tell: they are root's for some
- * processes of others.
- */
+/** Undefined for setuid programs. The owner of /proc's files does not tell: some are root's. */
 async function userOf(proc: ProcFiles, pid: number | "self"): Promise<number | undefined> {
   const id = /^Uid:\s+(\d+)\s+\1\s/m.exec((await proc.text(pid, "status")) ?? "")?.[1];
   return id === undefined ? undefined : Number(id);
 }
 
 /**
- * Limits a look at files that may hang with their file system: callers wait for at most the limit, and there
- * is no second look while one hangs, because each holds a thread of Node's pool.
+ * Callers wait for at most the limit, and there is no second look while one hangs: each holds a thread of
+ * Node's pool.
  */
 export class LimitedLook {
   #isUnderWay = false;

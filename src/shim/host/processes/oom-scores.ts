@@ -1,6 +1,4 @@
-/**
- * Hosts on which no OOM score can be lowered: nested engines, CI machines, anything without CAP_SYS_RESOURCE.
- */
+/** Where no OOM score can be lowered: nested engines, CI, anything without CAP_SYS_RESOURCE. */
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../../../lib/log.js";
 import { messageOf } from "../../../lib/errors.js";
@@ -59,10 +57,7 @@ interface EngineFiles {
   readonly userNamespace: string | undefined;
 }
 
-/**
- * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores
- * pass from parent to child, and only going below needs the capability.
- */
+/** The lowest OOM score of containers: the engine's own, for only going below needs the capability. */
 export class HostOomScores {
   readonly #proc: ProcFiles;
   readonly #look = new LimitedLook("look at the engine's process", lookLimitMs);
@@ -81,10 +76,7 @@ export class HostOomScores {
     if (clamping === "always") this.#floor = 0;
   }
 
-  /**
-   * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local
-   * engine. When it cannot be seen, what was known before holds. Never throws.
-   */
+  /** After each connect to a local engine. What was known holds when it cannot be seen. Never throws. */
   async detect(): Promise<void> {
     if (this.clamping === "never") return;
     try {
@@ -128,8 +120,8 @@ export class HostOomScores {
   }
 
   /**
-   * Whether the start of a container with `score` failed because this host cannot lower scores. The limit is
-   * then remembered, until a container with just that score fails for the same reason: then it was wrong.
+   * Whether it failed because this host cannot lower scores. The limit is remembered until a container with
+   * just that score fails for the same reason.
    */
   learnFromFailure(score: number, error: unknown): boolean {
     if (this.clamping !== "auto") return false;

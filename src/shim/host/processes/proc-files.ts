@@ -86,10 +86,7 @@ export class ProcFiles {
   }
 }
 
-/**
- * Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver
- * and version the path holds the id.
- */
+/** By the text of `/proc/<pid>/cgroup`: with every cgroup driver and version the path holds the id. */
 export function isCgroupOf(containerId: string, procCgroup: string | undefined): boolean {
   return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
 }
@@ -124,10 +121,7 @@ export interface Mount {
   readonly superOptions: string;
 }
 
-/**
- * The mounts of a process's mount namespace, in the order of the kernel; none of a process that is gone. Only
- * for this program and for processes of the node: a container decides itself what its own table says.
- */
+/** In the kernel's order; none when it is gone. Not for containers, which decide what theirs says. */
 export async function* readMounts(proc: ProcFiles, pid: number | "self"): AsyncGenerator<Mount, void, void> {
   for await (const lines of proc.lines(pid, "mountinfo")) {
     for (const line of lines) {

@@ -14,14 +14,11 @@ export interface ProcessTreeOptions {
 }
 
 /**
- * Between two scans: twice as long after each one that has found new processes, and no shorter than the scan
- * was. A container that goes on forking must not keep this program busy.
+ * Doubled after each scan with new processes, and no shorter than the scan was: one that goes on forking must
+ * not keep this program busy.
  */
 const scanPauseMs = { first: 5, longest: 50 };
-/**
- * So many scans without a new process are proof enough when one of those that are known does not stop: it
- * hangs in the kernel or is frozen, and starts nothing either.
- */
+/** Quiet scans that are proof enough when one does not stop: it hangs in the kernel, or is frozen. */
 const maxQuietScans = 20;
 
 /**

@@ -1,7 +1,6 @@
 /**
- * Proves that the engine sees the same directory at the same path as this program: a directory with a random
- * name is made here, and the engine is asked whether it is there. A name that was never made is the check of
- * the check.
+ * Whether the engine sees the same directory: one with a random name is made, and it is asked for it. A name
+ * that was never made is the check of the check.
  */
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
@@ -86,10 +85,7 @@ async function ask(
   }
 }
 
-/**
- * Where nothing may be made below the data root: by the id that an engine writes there (from Docker Engine 24
- * on), or by the directory of one of its containers.
- */
+/** Where nothing may be made: by the id that Docker Engine 24 and newer write, or a container's directory. */
 export async function proveByIds(
   { dockerRootDir, engineId }: Pick<NodeFacts, "dockerRootDir" | "engineId">,
   containerIds: () => Promise<readonly string[]>,

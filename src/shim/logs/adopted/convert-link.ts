@@ -1,7 +1,4 @@
-/**
- * Conversion of a link to Docker's file, as dockershim and cri-dockerd make it, into a log file in the CRI's
- * format. Kubelets cannot rotate links.
- */
+/** A link to Docker's file, as dockershim makes it, becomes a file: kubelets cannot rotate links. */
 import { access, constants, open } from "node:fs/promises";
 import { sleep } from "../../../lib/abort.js";
 import { ShimError } from "../../../lib/errors.js";
@@ -29,8 +26,8 @@ export function keptLink(containerId: string): ShimError {
 const rotationMs = 50;
 
 /**
- * The record of a log that begins behind the present end of Docker's file; the entries before are its
- * history. Throws `precondition` when there is no link, or Docker's file cannot be read.
+ * The log begins behind the present end of Docker's file; what is before is its history. `precondition`
+ * without a link, or with a file that cannot be read.
  */
 export async function convertedRecord(container: Snapshot, target: LogTarget): Promise<LogRecord> {
   const { id, logDriver, logPath, logOptions } = container;

@@ -24,9 +24,7 @@ import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
 const limitBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/**
- * Rotations of kubelets ignore a file of this name. It is removed with its directory, or with the container.
- */
+/** Kubelets ignore a file of this name. It goes with its directory, or with the container. */
 export function historyTemporary(target: LogTarget): LogTarget {
   return { ...target, path: join(dirname(target.path), `.${basename(target.path)}.history`) };
 }

@@ -45,10 +45,7 @@ function difference(): number {
 /** Engines read them from the end of the log. A clock that was set back before them is not noticed. */
 const newestEntries = 100;
 
-/**
- * Whether a replay from the second `since` lacks newer lines, because the clock was set back to before it.
- * That shows in two of the newest entries, or in the newest one alone.
- */
+/** Whether a replay from `since` lacks newer lines, by two of the newest entries or the newest alone. */
 export async function lacksNewest(
   { engine, containerId, tty }: ApiLog,
   since: number,

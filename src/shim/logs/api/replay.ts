@@ -1,7 +1,4 @@
-/**
- * Replays of the logs API: a log can only be read again from a second onwards. A replay continues behind the
- * line that was written last, which is searched for in it.
- */
+/** A log can only be read again from a second onwards: the line that was written last is searched for. */
 import type { Engine, LogStream } from "../../ports/engine.js";
 import { LineBuffer, OutputBatch, TimedLineAssembler } from "../cri-lines.js";
 

@@ -11,8 +11,8 @@ export interface DockerLogFile {
   /** Why its rest cannot be read; undefined for a whole file. */
   readonly damage: string | undefined;
   /**
-   * Fills `buffer` from `offset`, unless the file ends before. `isFresh`: the bytes were written a moment
-   * ago, so they are in memory, and a synchronous read takes less time than a thread.
+   * Fills `buffer` from `offset`. `isFresh`: written a moment ago and in memory, so that a synchronous read
+   * is faster.
    */
   read(buffer: Buffer, offset: number, options: { readonly isFresh: boolean }): Promise<number>;
   close(): Promise<void>;
@@ -40,9 +40,8 @@ export class PlainLog implements DockerLogFile {
 const pieceBytes = 8 * 1024;
 
 /**
- * Unpacks in memory, as far as it is read: nothing is written to the disk, and no more is held than is asked
- * for and what one piece of the archive unpacks to. A damaged archive ends at the damage, at the same byte
- * each time.
+ * Unpacks in memory, as far as it is read, and holds no more than what one piece unpacks to. A damaged
+ * archive ends at the damage, at the same byte each time.
  */
 export class CompressedLog implements DockerLogFile {
   #gunzip: Gunzip | undefined;

@@ -40,10 +40,7 @@ export class JsonFileReader {
   #head: Buffer = Buffer.alloc(0);
   #identity = "";
   #offset = 0;
-  /**
-   * The position in the file before, which holds until an entry of this file is processed. After a gap it
-   * holds until this file was read.
-   */
+  /** Holds until an entry of this file is processed; after a gap until this file was read. */
   #before: { readonly at: ReaderPosition; readonly isGap: boolean } | undefined;
   #damage = "";
 
@@ -86,10 +83,7 @@ export class JsonFileReader {
     return "next";
   }
 
-  /**
-   * Fills `buffer` from the position, which `advance` moves. 0 at the end of the file. `isFresh`: see
-   * `DockerLogFile`.
-   */
+  /** From the position, which `advance` moves; 0 at the end. `isFresh`: see `DockerLogFile`. */
   async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
     if (this.#file === undefined) return 0;
     const bytesRead = await this.#file.read(buffer, this.#offset, { isFresh });

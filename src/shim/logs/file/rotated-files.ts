@@ -112,9 +112,7 @@ export class RotatedFiles {
     return status === undefined || String(status.ino) !== inode;
   }
 
-  /**
-   * Searches several times before the known file counts as gone: during a rotation every name may be missing.
-   */
+  /** Several times before the known file is gone: during a rotation every name may be missing. */
   async #retry(search: () => Promise<Found | undefined>): Promise<Found> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
       const found = await search();

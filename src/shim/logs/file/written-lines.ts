@@ -1,6 +1,4 @@
-/**
- * The lines of a log file behind its recorded position: written before a kill, and not to be written again.
- */
+/** Lines behind the recorded position, written before a kill, and not to be written again. */
 import type { Written } from "../sink/log-sink.js";
 
 const newline = 0x0a;
@@ -21,9 +19,7 @@ export class WrittenLines {
     return this.#isSearching || this.#remaining > 0;
   }
 
-  /**
-   * How many of the next `count` lines of the source are to be skipped. They are formatted as in the file.
-   */
+  /** How many of the next `count` lines are to be skipped. They are formatted as in the file. */
   among(lines: Buffer, count: number): number {
     if (!this.#isSearching) return Math.min(count, this.#remaining);
     const end = this.#last === undefined ? -1 : endOf(this.#last, lines);
@@ -31,8 +27,8 @@ export class WrittenLines {
   }
 
   /**
-   * `count` lines of the source, which are `lines`, were skipped: as many as `among` returned. "changed" when
-   * the file has other lines, because another program wrote to it or truncated it: see `search`.
+   * `count` lines were skipped, as `among` said. "changed": another program wrote to the file or truncated
+   * it: see `search`.
    */
   skipped(lines: Buffer, count: number): "same" | "changed" {
     this.#remaining = Math.max(0, this.#remaining - count);
@@ -42,10 +38,7 @@ export class WrittenLines {
     return isLast || this.#isSearching ? "same" : "changed";
   }
 
-  /**
-   * From now on all lines up to the last one of the file are to be skipped, in the source from the recorded
-   * position on. False when that was tried before.
-   */
+  /** From now on all lines up to the last one of the file are skipped. False when that was tried. */
   search(): boolean {
     if (this.#isSearching || this.#last === undefined) return false;
     this.#remaining = 0;

@@ -103,8 +103,8 @@ export class LogOutput {
   }
 
   /**
-   * As after `endHistory`, when the process was killed before it: only a complete history gets a name that a
-   * kubelet can rename over the log. Recorded at once, because its size is known only now.
+   * As after `endHistory` when the process was killed before: only a complete history gets a name that a
+   * kubelet can rename. Recorded at once: its size is known only now.
    */
   async #takeHistory(present: LogSink, { file, offset }: LogHistory): Promise<void> {
     this.#sink = present;
@@ -112,9 +112,7 @@ export class LogOutput {
     await this.save({ ...beginning, file, offset });
   }
 
-  /**
-   * The last line of the file before the last reopening, under any name; undefined when that file is gone.
-   */
+  /** Under any name; undefined when that file is gone. */
   async lastBeforeReopening(): Promise<Buffer | undefined> {
     const { former } = this.#record;
     if (former === null) return undefined;
@@ -199,10 +197,7 @@ export class LogOutput {
     await this.#store();
   }
 
-  /**
-   * The history of a converted log is complete, in `file`; undefined when there was none. When a kubelet does
-   * not receive the answer to the first rotation, it renames that file back, too.
-   */
+  /** A history is complete, in `file`. A kubelet without the answer to the rotation renames it back, too. */
   async endHistory(file: SinkPosition | undefined): Promise<void> {
     const { history, former } = this.#record;
     const position = { ...beginning, file: history?.file ?? "", offset: history?.offset ?? 0 };

@@ -39,8 +39,8 @@ export class LogSink {
   }
 
   /**
-   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is
-   * gone. A rename may be undone until a reopening was asked for, so the log continues in the renamed file.
+   * At the log path, or under a rotated name: a rename may be undone until a reopening, so the log continues
+   * there. Undefined when it is gone.
    */
   static async find(target: LogTarget, inode: string): Promise<LogSink | undefined> {
     for (const path of [target.path, ...(await rotatedPaths(target.path))]) {
@@ -84,9 +84,8 @@ export class LogSink {
   }
 
   /**
-   * Truncates an incomplete last line, and counts the whole lines behind the first `from` bytes. Counts all
-   * lines when no line ends there: then the file was truncated by another program, and all its lines are
-   * newer.
+   * Truncates an incomplete last line, and counts the lines behind the first `from` bytes; all when no line
+   * ends there, for another program has truncated the file.
    */
   async settle(from: number): Promise<Written> {
     const { lines, last, end, size } = await this.look(from);

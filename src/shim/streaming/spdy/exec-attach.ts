@@ -101,8 +101,8 @@ function expectedStreams(session: CommandSession, protocol: SpdyCommandProtocol)
 const ignore = (): void => undefined;
 
 /**
- * Reads `source`. A session may destroy it, as a failed pipeline does, without resetting the client's stream,
- * which clients would print as another error. The rest of the input is then dropped.
+ * A session may destroy it without resetting the client's stream, which clients would print; the rest of the
+ * input is dropped.
  */
 function detachedReadable(source: Readable): Readable {
   const input = new Readable({

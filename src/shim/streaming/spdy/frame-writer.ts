@@ -6,9 +6,7 @@ import { dataFrameHeader } from "../../../lib/spdy/frames.js";
 const dataBytes = 64 * 1024;
 /** Written before the transport is flushed: enough to make a system call efficient. */
 const roundBytes = 256 * 1024;
-/**
- * Up to this size, header and payload become one buffer: cheaper than two, and one message on a WebSocket.
- */
+/** Up to this size, header and payload become one buffer, and one message on a WebSocket. */
 const copiedBytes = 2 * 1024;
 
 type Done = (error?: Error | null) => void;
@@ -23,9 +21,8 @@ interface Pending {
 }
 
 /**
- * A stream has at most one pending write, as with any Writable, so there is backpressure on its source.
- * Control frames are sent at once, before pending data. Data waits while the transport is full; the streams
- * then take turns.
+ * At most one pending write per stream, so there is backpressure. Control frames go first. Data waits while
+ * the transport is full; then streams take turns.
  */
 export class FrameWriter {
   /** Pending writes by stream, in the order of their turns. */
@@ -39,9 +36,7 @@ export class FrameWriter {
     this.#drained();
   };
 
-  /**
-   * `onControlBacklog`: "full" when the transport buffers more than `controlLimitBytes` of control frames.
-   */
+  /** `onControlBacklog`: more than `controlLimitBytes` of control frames wait, or no more. */
   constructor(
     private readonly transport: Duplex,
     private readonly controlLimitBytes: number,

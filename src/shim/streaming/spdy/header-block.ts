@@ -1,6 +1,6 @@
 /**
- * Header blocks. All blocks of one direction are one zlib stream, flushed after each block, that begins with
- * the dictionary of the protocol: each block may refer to those before, so all of them must be read.
+ * All blocks of one direction are one zlib stream, flushed after each, with the protocol's dictionary: each
+ * may refer to those before.
  */
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../../lib/errors.js";
@@ -79,9 +79,8 @@ export class HeaderBlockReader {
   }
 
   /**
-   * At a flush the only state of an inflater is its window: deflate's blocks are complete and the next one
-   * begins at a byte. So each header block is inflated by itself, with the window as its dictionary:
-   * synchronously, and without resources to release.
+   * At a flush the only state of an inflater is its window. So each block is inflated by itself, with the
+   * window as its dictionary: synchronously, with nothing to release.
    */
   #inflate(block: Buffer): Buffer {
     let window = this.#window;
@@ -156,10 +155,7 @@ function parseHeaders(block: Buffer, { headerCount }: Pick<SpdyLimits, "headerCo
   return headers;
 }
 
-/**
- * The header blocks of the server's replies, which are all empty: a stored block with the count 0, then the
- * flush that Go's reader waits for.
- */
+/** Empty: a stored block with the count 0, then the flush that Go's reader waits for. */
 export class EmptyHeaderBlocks {
   #begun = false;
 

@@ -115,9 +115,8 @@ export class SpdyConnection {
   }
 
   /**
-   * Sends the data written to the streams so far, then GOAWAY, and ends the transport; new streams are
-   * refused from now on. Ends at once when `signal` aborts; without it, a client that does not read blocks
-   * this until `destroy()`. Never rejects.
+   * Sends what was written, then GOAWAY, and ends the transport; refuses new streams. At once when `signal`
+   * aborts; without it, a client that does not read blocks it. Never rejects.
    */
   async close(signal?: AbortSignal): Promise<void> {
     this.#refusing = true;
@@ -217,10 +216,7 @@ export class SpdyConnection {
     }
   }
 
-  /**
-   * A frame for a stream that was just closed is normal; a frame for a stream that was never opened is an
-   * error.
-   */
+  /** Normal for a stream that was just closed, an error for one that was never opened. */
   #refuseUnknown(streamId: number): void {
     if (streamId % 2 === 0 || streamId > this.#lastStreamId)
       this.#writer.control(rstStreamFrame(streamId, resetStatus.invalidStream));
@@ -251,9 +247,7 @@ export class SpdyConnection {
     this.#limit(this.#streams, this.#bufferedBytes, bufferedBytes);
   }
 
-  /**
-   * Half of the limit must be free before it resumes: otherwise it would pause and resume with every chunk.
-   */
+  /** Half of the limit must be free before it resumes, lest each chunk pauses it. */
   #limit(reason: unknown, held: number, limit: number): void {
     if (held > limit) this.#gate.close(reason);
     else if (held <= limit / 2) this.#gate.open(reason);

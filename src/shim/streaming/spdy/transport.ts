@@ -61,8 +61,8 @@ export class Transport {
   }
 
   /**
-   * Sends the written data, and gives the client time to read it and to close: a socket that is closed with
-   * unconsumed input resets the connection, and sent data is lost.
+   * Gives the client time to read and to close: a socket closed with unconsumed input is a reset, and sent
+   * data is lost.
    */
   end(): void {
     if (this.#mode === "ended") return;

@@ -1,7 +1,4 @@
-/**
- * Channels over one WebSocket, as streams with backpressure in both directions: a client that does not read
- * pauses the source, and a reader that does not read pauses the whole connection.
- */
+/** Streams over one WebSocket: a reader that does not read pauses the whole connection. */
 import { Duplex, Readable, Writable } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { orAbort, withDeadline } from "../../../lib/abort.js";
@@ -74,9 +71,7 @@ export class WebSocketChannels implements ClientConnection {
   writable(channel: number): Writable {
     return this.#track(
       channel,
-      new Writable({
-        write: (chunk: Buffer, _encoding, done) => this.#send(channel, chunk, done),
-      }),
+      new Writable({ write: (chunk: Buffer, _encoding, done) => this.#send(channel, chunk, done) }),
     );
   }
 
