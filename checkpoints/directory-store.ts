@@ -225,13 +225,13 @@ export class CheckpointDirectory implements CheckpointStore {
   async #setAside(
     directory: string,
     id: string,
-    { reason, isLater = false }: Extract<DecodeResult, { kind: "corrupt" }>,
+    { reason, isLater }: Extract<DecodeResult, { kind: "corrupt" }>,
   ): Promise<void> {
     const { quarantineDirectory, log, onCorrupt } = this.options;
     const path = join(directory, id);
     let quarantined: string | undefined;
     let failure: string | undefined;
-    if (directory === this.options.directory && !isLater) {
+    if (directory === this.options.directory && isLater !== true) {
       try {
         quarantined = await quarantineFile(path, quarantineDirectory, "sandbox");
       } catch (error) {

@@ -31,7 +31,7 @@ await withOwnEngine(import.meta.url, [], () => {
       metadata: { name, namespace: "wiped", uid, attempt: 0 },
       log_directory: logs,
     });
-    await pod.run();
+    await pod.start();
     const old = await makeLegacyPod(bed);
     const foreign = await createContainer(bed.newName("foreign"), {
       Image: bed.image,

@@ -60,7 +60,7 @@ export function addInstallCommands(parts: CommandParts): void {
     .option("--dry-run", onlyPrint)
     .option("--force", "also while pods run")
     .option("--claims", "also the data of persistentVolumeClaims of play");
-  addServeFlags(wipe, serveFlags);
+  addServeFlags(wipe, parts);
   wipe.action(async ({ dryRun = false, force = false, claims = false }: GivenToWipe) => {
     refuseArguments(wipe);
     if (serveFlags.some(({ name }) => name === "read-only"))

@@ -137,7 +137,7 @@ test("of the node's network, kubenet's rules and bridges without ports go, and n
     return Promise.resolve({ exitCode: 0, stdout: "", stderr: "" });
   };
   const version = { text: "iptables v1.8.9 (nf_tables)", parts: [1, 8, 9], backend: "nft" } as const;
-  const tools = { suffix: "", version, reason: "", differsFromDefault: false };
+  const tools = { suffix: "" as const, version, reason: "", differsFromDefault: false };
   const iptables = { everywhere: () => Promise.resolve([new Iptables(tools, { run })]) };
   assert.equal(addressFamilies.length, 2);
   const steps = await networkSteps({ run, iptables, cniConfDir: directory.path }, signal);

@@ -12,7 +12,6 @@ import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
-import { pluck } from "../../../support/pluck.js";
 
 const nft: Answer = { stdout: "iptables v1.8.9 (nf_tables)" };
 const links: Answer = { stdout: `[{"ifname":"eth0","mtu":1400,"flags":["UP"]}]` };
