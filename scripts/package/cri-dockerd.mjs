@@ -4,12 +4,14 @@ import { join } from "node:path";
 
 /** Whether units of cri-dockerd are on the node, by any of their usual names: a condition for a shell. */
 export const hasCriDockerd =
-  "ls /etc/systemd/system/cri-docker*.service /usr/lib/systemd/system/cri-docker*.service /lib/systemd/system/cri-docker*.service >/dev/null 2>&1";
+  "ls /etc/systemd/system/cri-docker*.service /usr/lib/systemd/system/cri-docker*.service /lib/systemd/system/cri-docker*.service 2>/dev/null | grep -q .";
 
 const name = "dockershim-cri-dockerd";
 /** `isNamedDefault` of src/shim/config/option.ts has the version whose place it takes. */
 const replaced = "0.4.3";
 const units = "cri-docker.socket cri-docker.service";
+/** A node's pods have one server. */
+const ownUnits = "dockershim.service dockershim.socket dockershim-cadvisor.socket";
 /**
  * As in cri-dockerd's own packages: dpkg does not know that /lib is a link to /usr/lib, and would remove the new file with
  * the old package.
@@ -68,7 +70,7 @@ fi
   postinst: `#!/bin/sh
 set -e
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
-    deb-systemd-helper disable dockershim.service >/dev/null || true
+    for unit in ${ownUnits}; do deb-systemd-helper disable $unit >/dev/null 2>&1 || true; done
     for unit in ${units}; do
         deb-systemd-helper unmask $unit >/dev/null || true
         if deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
@@ -139,7 +141,7 @@ ${setAside("rpm", "rpm -qf")}
 fi
 
 %post
-systemctl --no-reload disable dockershim.service || true
+for unit in ${ownUnits}; do systemctl --no-reload disable $unit >/dev/null 2>&1 || true; done
 if [ "$1" = 1 ]; then : > ${first}
 elif [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true

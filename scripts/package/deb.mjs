@@ -10,8 +10,9 @@ import { writeTree } from "./tree.mjs";
 const TIMEOUT_MS = 10 * 60_000;
 
 /**
- * The unit is enabled at the first installation, but not on a node of cri-dockerd: its pods have one server. It stays as the administrator left it afterwards, also over a removal, and is
- * restarted by an update: pods keep running. A service that does not start does not make the installation fail.
+ * The unit is enabled at the first installation, but not on a node of cri-dockerd: its pods have one server. It stays as the
+ * administrator left it afterwards, also over a removal, and is restarted by an update: pods keep running. A service that does
+ * not start does not make the installation fail.
  */
 const scripts = {
   postinst: `#!/bin/sh

@@ -158,8 +158,7 @@ describe("bin/dockershim", () => {
       await copyFile(join(repositoryRoot, "bin", "dockershim"), path);
     }
     await mkdir(join(at.path, "opt", "dist"));
-    for (const name of ["dockershim.js", "launch.cjs"])
-      await writeFile(join(at.path, "opt", "dist", name), program);
+    await writeFile(join(at.path, "opt", "dist", "launch.cjs"), program);
     for (const [name, expected] of [
       ["cri-dockerd", "cri-dockerd,--version\n"],
       ["docker-pod", "docker-cli-plugin,--version\n"],
