@@ -9,7 +9,7 @@ export const installSocket = "/run/dockershim-install.sock";
 export interface Step {
   /** For people: `write /usr/bin/dockershim`. Empty: not worth a line. */
   readonly text: string;
-  readonly run: () => Promise<void>;
+  readonly run: () => Promise<unknown>;
 }
 
 /** What a command will do, and what it leaves alone, in lines. */

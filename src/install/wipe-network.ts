@@ -60,7 +60,7 @@ export async function networkSteps(
     if (!bridges.includes(name) || links.some(({ master }) => master === name)) continue;
     steps.push({
       text: `remove  bridge ${name}`,
-      run: async () => void (await outputOf(run, "ip", ["link", "delete", name], { signal })),
+      run: () => outputOf(run, "ip", ["link", "delete", name], { signal }),
     });
   }
   if ((await namesIn(cniConfDir)).includes(exampleFileName))

@@ -23,7 +23,7 @@ interface GivenToWipe {
 const onlyPrint = "print what would be done; change nothing";
 
 export function addInstallCommands(parts: CommandParts): void {
-  const { root: program, addCommand, run, io, serveFlags, refuseServeFlags } = parts;
+  const { root: program, addCommand, run, programName, serveFlags, refuseServeFlags } = parts;
   const addRoot = (command: Command): Command =>
     command
       .option("--dry-run", onlyPrint)
@@ -65,7 +65,7 @@ export function addInstallCommands(parts: CommandParts): void {
     refuseArguments(wipe);
     if (serveFlags.some(({ name }) => name === "read-only"))
       throw new ShimError("invalid", 'command "wipe": --read-only has no meaning for it; use --dry-run');
-    const options = { flags: serveFlags, isSocket: io.isSocket, dryRun, force, claims };
+    const options = { programName, flags: serveFlags, dryRun, force, claims };
     await run(() => import("./wipe-command.js"), "runWipe", options);
   });
 }

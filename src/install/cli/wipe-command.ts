@@ -16,6 +16,7 @@ import { removeMountedTree } from "../../play/node/mounted-files.js";
 import { createEngine, engineEndpoint } from "../../shim/app/open-engine.js";
 import { placeOf, startShim } from "../../shim/app/start-shim.js";
 import { type Config, type GivenFlag, resolveConfig } from "../../shim/config/resolve.js";
+import type { ProgramName } from "../../shim/config/option.js";
 import { options as table } from "../../shim/config/options.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";
@@ -31,6 +32,8 @@ import { networkSteps } from "../wipe-network.js";
 import { findPods, type FoundPods, type PodToWipe } from "./wipe-pods.js";
 
 export interface WipeOptions {
+  /** cri-dockerd has another state directory. */
+  readonly programName: ProgramName;
   readonly flags: readonly GivenFlag[];
   readonly dryRun: boolean;
   /** Also while pods run. */
@@ -52,7 +55,7 @@ const ownDirectory = "/run/dockershim";
 export async function runWipe(options: WipeOptions, io: WipeIo): Promise<number> {
   if (process.geteuid?.() !== 0)
     throw new ShimError("precondition", "wipe the node: run it as root, as by sudo (nothing is changed)");
-  const config = await wipeConfig(options.flags, io);
+  const config = await wipeConfig(options, io);
   const lifetime = new Lifetime(silentLogger());
   try {
     const engine = createEngine(
@@ -69,9 +72,14 @@ export async function runWipe(options: WipeOptions, io: WipeIo): Promise<number>
 }
 
 /** As the unit has it, unless flags or variables say other. */
-async function wipeConfig(flags: readonly GivenFlag[], io: WipeIo): Promise<Config> {
+async function wipeConfig(
+  { flags, programName }: Pick<WipeOptions, "flags" | "programName">,
+  io: WipeIo,
+): Promise<Config> {
   const isNamed =
-    flags.some(({ name }) => name === "config") || io.environment["DOCKERSHIM_CONFIG"] !== undefined;
+    programName !== "dockershim" ||
+    flags.some(({ name }) => name === "config") ||
+    io.environment["DOCKERSHIM_CONFIG"] !== undefined;
   const hasFile = await io.readFile(configurationPath).then(
     () => true,
     () => false,
@@ -82,6 +90,7 @@ async function wipeConfig(flags: readonly GivenFlag[], io: WipeIo): Promise<Conf
     io.environment,
     (path) => io.readFile(path),
     (path) => io.isSocket(path),
+    programName,
   );
   return config;
 }
@@ -251,8 +260,7 @@ async function removePods(
       await attempt({ text: pod.text, run });
     }
     for (const { id, text } of orphans) {
-      const run = async (): Promise<void> =>
-        void (await client.call("RemoveContainer", { container_id: id }, call));
+      const run = (): Promise<unknown> => client.call("RemoveContainer", { container_id: id }, call);
       await attempt({ text, run });
     }
   } finally {
@@ -311,11 +319,11 @@ async function imageSteps(
   return [
     ...pins.map(({ id }) => ({
       text: `remove  container ${id}`,
-      run: async () => void (await engine.removeContainer(id, { force: true }, signal)),
+      run: () => engine.removeContainer(id, { force: true }, signal),
     })),
     ...volumes.map((name) => ({
       text: `remove  volume ${name}`,
-      run: async () => void (await engine.removeVolume(name, signal)),
+      run: () => engine.removeVolume(name, signal),
     })),
     ...images.map((reference) => ({
       text: `remove  image ${reference}`,

@@ -25,3 +25,12 @@ test("every option of the commented file can be set by taking its # away, and ha
   assert.deepEqual(config, (await resolve("{}")).config);
   for (const [, { name }] of optionList) assert.equal(sources[name]?.source, "file", name);
 });
+
+test("what is given is set in the commented file, and all else is a comment", async () => {
+  const { sources } = await resolve(commentedFile(stringify, { "network-plugin": "cni" }));
+  const set = Object.entries(sources).filter(([, { source }]) => source === "file");
+  assert.deepEqual(
+    set.map(([name, { value }]) => [name, value]),
+    [["network-plugin", "cni"]],
+  );
+});

@@ -68,7 +68,7 @@ test("where units of cri-dockerd are, the unit is written, and neither enabled n
 describe("killed after each step", () => {
   /** Runs `work` as often as it has steps, killed after each; then `check`. */
   async function atEachStep(
-    prepare: (bed: InstallBed) => Promise<void>,
+    prepare: (bed: InstallBed) => Promise<unknown>,
     work: (bed: InstallBed) => Promise<unknown>,
     check: (bed: InstallBed, step: number) => Promise<void>,
   ): Promise<number> {
@@ -97,9 +97,9 @@ describe("killed after each step", () => {
     await using bed = await InstallBed.open();
     return bed.files();
   };
-  const install1 = async (bed: InstallBed): Promise<void> => void (await bed.install("1.0.0"));
-  const install2 = async (bed: InstallBed): Promise<void> => void (await bed.install("2.0.0"));
-  const uninstall = async (bed: InstallBed): Promise<void> => void (await bed.uninstall());
+  const install1 = (bed: InstallBed): Promise<unknown> => bed.install("1.0.0");
+  const install2 = (bed: InstallBed): Promise<unknown> => bed.install("2.0.0");
+  const uninstall = (bed: InstallBed): Promise<unknown> => bed.uninstall();
 
   const cases = [
     ["an install", "1.0.0", nothing, install1],

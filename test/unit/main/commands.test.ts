@@ -177,7 +177,10 @@ const taken: readonly (readonly [line: string, action: string, options: unknown]
   [
     "wipe --force --claims --state-dir=/a",
     "runWipe",
-    { flags: [{ name: "state-dir", text: "/a" }], dryRun: false, force: true, claims: true },
+    {
+      ...{ programName: "dockershim", flags: [{ name: "state-dir", text: "/a" }] },
+      ...{ dryRun: false, force: true, claims: true },
+    },
   ],
   ["checkpoint verify", "runCheckpoint", { ...checkpointed, task: { kind: "verify" } }],
   [
