@@ -4,9 +4,8 @@
 import type { Duplex } from "node:stream";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
-
-/** zlib's header of a stream with the dictionary of SPDY/3 (its Adler-32); only the first block has it. */
-const zlibHeader = Buffer.from([0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2]);
+import { rstStreamFrame } from "../../src/lib/spdy/frames.js";
+import { BlockWriter, data, synStream } from "./spdy-frames.js";
 
 export class ClientStream {
   /** What the server sent, and its end. */
@@ -21,20 +20,17 @@ export class ClientStream {
     private readonly client: SpdyClient,
   ) {}
 
-  write(data: string | Uint8Array): boolean {
-    return this.client.sendData(this.id, Buffer.from(data), 0);
+  write(bytes: string | Uint8Array): boolean {
+    return this.client.socket.write(data(this.id, Buffer.from(bytes)));
   }
 
   /** Half-closes. */
-  end(data: string | Uint8Array = ""): void {
-    this.client.sendData(this.id, Buffer.from(data), 1);
+  end(bytes: string | Uint8Array = ""): void {
+    this.client.socket.write(data(this.id, Buffer.from(bytes), { fin: true }));
   }
 
   reset(status = 5): void {
-    const payload = Buffer.alloc(8);
-    payload.writeUInt32BE(this.id, 0);
-    payload.writeUInt32BE(status, 4);
-    this.client.sendControl(3, payload);
+    this.client.socket.write(rstStreamFrame(this.id, status));
   }
 
   text(): Promise<string> {
@@ -47,8 +43,8 @@ export class SpdyClient {
   /** Status of the server's GOAWAY. */
   goAway: number | undefined;
   readonly closed: Promise<void>;
+  readonly #blocks = new BlockWriter();
   #nextId = 1;
-  #first = true;
   #buffer = Buffer.alloc(0);
 
   constructor(
@@ -75,57 +71,9 @@ export class SpdyClient {
     this.#nextId += 2;
     const stream = new ClientStream(id, this);
     this.streams.set(id, stream);
-    const head = Buffer.alloc(10);
-    head.writeUInt32BE(id, 0);
-    this.sendControl(1, Buffer.concat([head, this.#headerBlock(headers)]), fin ? 1 : 0);
+    const names = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
+    this.socket.write(synStream(id, this.#blocks.block(names), fin ? 1 : 0));
     return stream;
-  }
-
-  sendData(id: number, data: Buffer, flags: number): boolean {
-    const head = Buffer.alloc(8);
-    head.writeUInt32BE(id, 0);
-    head.writeUInt32BE(data.length, 4);
-    head[4] = flags;
-    return this.socket.write(Buffer.concat([head, data]));
-  }
-
-  sendControl(type: number, payload: Buffer, flags = 0): void {
-    const head = Buffer.alloc(8);
-    head.writeUInt16BE(0x8003, 0);
-    head.writeUInt16BE(type, 2);
-    head.writeUInt32BE(payload.length, 4);
-    head[4] = flags;
-    this.socket.write(Buffer.concat([head, payload]));
-  }
-
-  #headerBlock(headers: Readonly<Record<string, string>>): Buffer {
-    const number = (value: number): Buffer => {
-      const bytes = Buffer.alloc(4);
-      bytes.writeUInt32BE(value);
-      return bytes;
-    };
-    const entries = Object.entries(headers);
-    const plain = Buffer.concat([
-      number(entries.length),
-      ...entries.flatMap(([name, value]) => [
-        number(Buffer.byteLength(name)),
-        Buffer.from(name.toLowerCase()),
-        number(Buffer.byteLength(value)),
-        Buffer.from(value),
-      ]),
-    ]);
-    // One stored block, and an empty one that flushes.
-    const stored = Buffer.alloc(5);
-    stored.writeUInt16LE(plain.length, 1);
-    stored.writeUInt16LE(~plain.length & 0xffff, 3);
-    const block = Buffer.concat([
-      this.#first ? zlibHeader : Buffer.alloc(0),
-      stored,
-      plain,
-      Buffer.from([0, 0, 0, 0xff, 0xff]),
-    ]);
-    this.#first = false;
-    return block;
   }
 
   #read(chunk: Buffer): void {

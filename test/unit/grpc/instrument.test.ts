@@ -6,12 +6,7 @@ import type { LogRecord } from "./recording-logger.js";
 import { connectClient, startTestServer, type Message } from "./test-server.js";
 
 /** The log lines of a call, without times. */
-async function logOf(
-  rpc: string,
-  request: Message,
-  error?: Error,
-  answer: object = {},
-): Promise<LogRecord[]> {
+async function logOf(rpc: string, request: Message, error?: Error, answer = {}): Promise<LogRecord[]> {
   const handler = (): Promise<object> =>
     error === undefined ? Promise.resolve(answer) : Promise.reject(error);
   await using server = await startTestServer({ [rpc]: handler });
@@ -103,10 +98,8 @@ describe("observe", () => {
     const observe = (): void => {
       throw new Error("metrics are broken");
     };
-    await using server = await startTestServer(
-      { Version: () => Promise.resolve({ version: "1" }) },
-      { observe },
-    );
+    const handlers = { Version: () => Promise.resolve({ version: "1" }) };
+    await using server = await startTestServer(handlers, { observe });
     using client = connectClient(server.path);
     assert.equal((await client.call("Version", {}))["version"], "1");
   });

@@ -114,9 +114,7 @@ describe("readCdiSpecs()", () => {
     assert.deepEqual(pluck(documents, "content"), contents);
     const names = ["broken.json", "directory.yaml", "fifo.yaml", "good.yaml"];
     const paths = log.lines.map(({ fields }) => fields["path"]);
-    assert.deepEqual(
-      paths,
-      names.map((name) => join(at.path, name)),
-    );
+    const expected = names.map((name) => join(at.path, name));
+    assert.deepEqual(paths, expected);
   });
 });

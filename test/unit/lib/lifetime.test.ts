@@ -16,9 +16,8 @@ describe("Lifetime", () => {
     await lifetime.close();
     assert.deepEqual(lifetime.abandoned, []);
     assert.deepEqual(closed, ["third", "first"]);
-    assert.deepEqual(log.lines, [
-      { level: "error", message: "cannot close", fields: { step: "second", err: "no" } },
-    ]);
+    const fields = { step: "second", err: "no" };
+    assert.deepEqual(log.lines, [{ level: "error", message: "cannot close", fields }]);
   });
 
   test("close() abandons a step that hangs, names it, and tells the steps after it", async () => {

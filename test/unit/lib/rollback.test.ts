@@ -45,9 +45,7 @@ describe("Rollback", () => {
       rollback.defer("hanging", (signal) => orAbort(new Promise(() => undefined), signal));
     }
     assert.deepEqual(undone, ["good"]);
-    assert.deepEqual(
-      log.linesAt("error").map((line) => line.fields["err"]),
-      ["hanging: not finished after 5ms"],
-    );
+    const errors = log.linesAt("error").map((line) => line.fields["err"]);
+    assert.deepEqual(errors, ["hanging: not finished after 5ms"]);
   });
 });

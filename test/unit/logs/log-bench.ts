@@ -103,10 +103,8 @@ export async function openLogWriters(
 ): Promise<ContainerLogWriters> {
   const records = await LogRecords.open(join(root, "logs"), log, join(root, "quarantine"));
   const local = { engine: new FakeEngine(), host: () => ({ reach: fakeReach(true) }) };
-  return new ContainerLogWriters(
-    { ...local, log, format: "cri", adopted: "keep", records, ...options },
-    times,
-  );
+  const deps = { ...local, log, format: "cri", adopted: "keep", records, ...options } as const;
+  return new ContainerLogWriters(deps, times);
 }
 
 /** A log that is written from Docker's file. */

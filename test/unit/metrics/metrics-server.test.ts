@@ -96,10 +96,8 @@ describe("MetricsServer", () => {
     });
     const failed = await get(bed, "/a?secret=1");
     assert.deepEqual([failed.status, failed.body], [500, "no numbers\n"]);
-    assert.deepEqual(
-      bed.log.lines.map(({ level, fields }) => [level, fields]),
-      [["error", { path: "/a", err: "no numbers" }]],
-    );
+    assert.deepEqual(pluck(bed.log.lines, "level"), ["error"]);
+    assert.deepEqual(bed.log.lines[0]?.fields, { path: "/a", err: "no numbers" });
     assert.equal((await get(bed, "/b")).status, 200);
   });
 

@@ -84,10 +84,8 @@ test("podAddresses() of no-op are those of the plugin that has set the pod up", 
 });
 
 /** As after a restart of the program with another flag. */
-async function startedPlugin(
-  { directory, binDir }: FakePlugins,
-  name: (typeof present)[number],
-): Promise<NetworkPlugin> {
+type Name = (typeof present)[number];
+async function startedPlugin({ directory, binDir }: FakePlugins, name: Name): Promise<NetworkPlugin> {
   await mkdir(join(directory, "net.d"));
   await writeFile(join(directory, "net.d", "10-net.conflist"), JSON.stringify(list));
   // Only kubenet needs one to be started.

@@ -270,12 +270,8 @@ describe("port-forward over WebSocket channels", () => {
 
   for (const [name, protocol, ports] of [
     ["without ports", "v4.channel.k8s.io", []],
-    ["with more ports than channels", "v4.channel.k8s.io", Array.from({ length: 128 }, () => 80)],
-    [
-      "with more ports than base64 has channels",
-      "v4.base64.channel.k8s.io",
-      Array.from({ length: 40 }, () => 80),
-    ],
+    ["with more ports than channels", "v4.channel.k8s.io", new Array<number>(128).fill(80)],
+    ["with more ports than base64 channels", "v4.base64.channel.k8s.io", new Array<number>(40).fill(80)],
   ] as const) {
     test(`is refused ${name}`, async () => {
       await using bed = await startStreamingBed();

@@ -81,10 +81,8 @@ describe("encodeEach()", () => {
       steps.push(`encode ${item.bytes}`);
       return encode(item);
     });
-    assert.deepEqual(
-      encoded,
-      [3, 5].map((bytes) => encode({ bytes })),
-    );
+    const expected = [3, 5].map((bytes) => encode({ bytes }));
+    assert.deepEqual(encoded, expected);
     assert.deepEqual(steps, ["make 3", "encode 3", "make 5", "encode 5"]);
   });
 

@@ -226,10 +226,8 @@ test("an encoding stays as it is when the next one is made", () => {
 test("types may be in themselves", () => {
   const nodes = new DescriptorTable({ Node: "next=1 message:Node,more=2 message:Node[]" });
   const encode = compileEncoder(nodes.message("Node"));
-  assert.equal(
-    encode({ more: [{}, { next: {} }], next: { next: {} } }).toString("hex"),
-    "0a020a0012001202" + "0a00",
-  );
+  const encoded = encode({ more: [{}, { next: {} }], next: { next: {} } });
+  assert.equal(encoded.toString("hex"), "0a020a0012001202" + "0a00");
 });
 
 describe("compileEncoder() refuses a value of another type, by the path of its field", () => {

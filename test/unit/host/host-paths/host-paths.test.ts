@@ -180,9 +180,8 @@ describe("HostPaths with its helper", () => {
     await findMount("look", "/");
     const children = (): Promise<string> => readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
     await until("its processes are gone", async () => (await children()) === "");
-    const files = execFileSync("readlink", [
-      ...(await readdir(`/proc/${pid}/fd`)).map((name) => `/proc/${pid}/fd/${name}`),
-    ]);
+    const open = (await readdir(`/proc/${pid}/fd`)).map((name) => `/proc/${pid}/fd/${name}`);
+    const files = execFileSync("readlink", open);
     for (const file of files.toString().trim().split("\n"))
       assert.match(file, /^(socket:|pipe:|\/dev\/null|anon_inode:\[signalfd\])/);
   });

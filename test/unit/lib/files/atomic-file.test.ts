@@ -11,7 +11,7 @@ import {
 import { Flusher } from "../../../../src/lib/files/flusher.js";
 import { silentLogger } from "../../../../src/lib/log.js";
 import { ShimError } from "../../../../src/lib/errors.js";
-import { countFlushes } from "./count-flushes.js";
+import { countFlushes } from "./held-flushes.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import { fileError } from "../../../../src/lib/files/file-errors.js";
 

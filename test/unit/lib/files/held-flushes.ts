@@ -69,3 +69,10 @@ export class HeldFlushes implements Disposable {
     this.release();
   }
 }
+
+/** Flushes of files and directories while `work` ran; nothing else may run beside it. */
+export async function countFlushes(work: () => Promise<unknown>): Promise<number> {
+  using flushes = await HeldFlushes.start();
+  await work();
+  return flushes.done.length;
+}

@@ -217,10 +217,8 @@ describe("a power cut", () => {
   }
 
   /** Calls `look` for each state of a place that a power cut may leave. */
-  async function forEachState(
-    place: Place,
-    look: (found: Found, files: Files, count: number) => void,
-  ): Promise<void> {
+  type Look = (found: Found, files: Files, count: number) => void;
+  async function forEachState(place: Place, look: Look): Promise<void> {
     const at = join(temporary.path, "after", place.directory);
     // The same states in each run.
     let seed = 1;

@@ -12,7 +12,7 @@ import {
   rstStreamFrame,
   type Frame,
 } from "../../../../src/lib/spdy/frames.js";
-import { data, headersFrame, number, synStream } from "../../streaming/spdy/spdy-client.js";
+import { data, headersFrame, number, synStream } from "../../../support/spdy-frames.js";
 
 const limits = { frameBytes: 1000 };
 const nothing = Buffer.alloc(0);

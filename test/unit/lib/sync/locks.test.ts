@@ -49,10 +49,8 @@ for (const [name, make] of Object.entries(locks)) {
       await assert.rejects(leaving, /left/);
       for (const [index, { end }] of works.entries()) {
         await turns(3);
-        assert.deepEqual(
-          pluck(works, "hasBegun"),
-          Array.from(works, (_, at) => at <= index),
-        );
+        const expected = Array.from(works, (_, at) => at <= index);
+        assert.deepEqual(pluck(works, "hasBegun"), expected);
         end();
       }
       await Promise.all([first, ...others]);

@@ -66,10 +66,7 @@ describe("openLogFile()", () => {
 
   const outward: readonly (readonly [string, (root: string) => string])[] = [
     ["a directory elsewhere", (root) => (mkdirSync(join(root, "elsewhere")), "../elsewhere")],
-    [
-      "a directory elsewhere that begins with the same name",
-      (root) => (mkdirSync(join(root, "pod2")), "../pod2"),
-    ],
+    ["a directory that begins with the same name", (root) => (mkdirSync(join(root, "pod2")), "../pod2")],
     ["nothing", () => "../elsewhere"],
   ];
   for (const [name, prepare] of outward) {

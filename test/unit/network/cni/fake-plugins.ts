@@ -65,10 +65,7 @@ export class FakePlugins implements AsyncDisposable {
   /**
    * Installs a plugin that answers ADD with its previous result or `oneAddress`, and VERSION with `versions`.
    */
-  async install(
-    name: string,
-    versions: readonly string[] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"],
-  ): Promise<void> {
+  async install(name: string, versions = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]): Promise<void> {
     const reply = JSON.stringify({ cniVersion: "1.0.0", supportedVersions: versions });
     const script = `#!/bin/sh
 input=$(cat)

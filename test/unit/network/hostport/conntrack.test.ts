@@ -13,21 +13,15 @@ describe("Conntrack", () => {
   const ofHost = { ...udp, hostIp: "192.0.2.1" };
   const ofIpv6 = { ...udp, hostIp: "::" };
   const rows: readonly (readonly [name: string, mappings: readonly PortMapping[], flags: string[]])[] = [
-    [
-      "forgets flows to UDP ports of a new pod, by family",
-      [tcp, udp, { ...udp, hostPort: 0 }],
-      ["", " -f ipv6"],
-    ],
+    ["forgets flows to UDP ports of a pod, by family", [tcp, udp, { ...udp, hostPort: 0 }], ["", " -f ipv6"]],
     ["keeps to host address and family", [ofHost, ofIpv6], [" --orig-dst 192.0.2.1", " -f ipv6"]],
   ];
   for (const [name, mappings, flags] of rows) {
     test(name, async () => {
       const run = fakeCommands();
       await new Conntrack(recordingLog(), run).forgetBefore(mappings, ["10.1.0.2", "fd00::2"], never);
-      assert.deepEqual(
-        run.lines(),
-        flags.map((flag) => `conntrack -D -p udp --orig-port-dst 5353${flag}`),
-      );
+      const lines = flags.map((flag) => `conntrack -D -p udp --orig-port-dst 5353${flag}`);
+      assert.deepEqual(run.lines(), lines);
     });
   }
 

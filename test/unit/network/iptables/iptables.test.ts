@@ -79,11 +79,7 @@ describe("Iptables", () => {
       await new Promise<void>((resolve) => ends.push(resolve));
       return undefined;
     });
-    const all = [
-      iptables.save("ipv4", "nat", never),
-      iptables.save("ipv4", "nat", never),
-      iptables.save("ipv6", "nat", never),
-    ];
+    const all = (["ipv4", "ipv4", "ipv6"] as const).map((family) => iptables.save(family, "nat", never));
     while (running.length < 2) await new Promise(setImmediate);
     for (let turn = 0; turn < 10; turn += 1) await new Promise(setImmediate);
     assert.deepEqual(running, ["iptables-save", "ip6tables-save"]);

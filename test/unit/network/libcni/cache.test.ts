@@ -12,7 +12,7 @@ import {
 } from "../../../../src/network/libcni/cache.js";
 import { Flusher } from "../../../../src/lib/files/flusher.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { countFlushes } from "../../lib/files/count-flushes.js";
+import { countFlushes } from "../../lib/files/held-flushes.js";
 import { golden } from "../cni/golden.js";
 
 const recorded = golden<{ cacheFile: { name: string; content: object } }>("protocol.json").cacheFile;

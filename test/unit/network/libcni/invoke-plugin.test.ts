@@ -38,6 +38,7 @@ async function failureOf(run: Promise<unknown>): Promise<ShimError> {
 describe("a plugin that fails", () => {
   type Row = readonly [what: string, script: string, said: string | RegExp, kind: ErrorKind, code?: number];
   const error7 = `echo '{"cniVersion":"0.4.0","code":7,"msg":"bad","details":"more"}'`;
+  const noReason = 'the plugin gave no reason (exit status 1, stderr "w")';
   const garbled =
     /^netplugin failed but error parsing its diagnostic message "not json\\n": line 1, column 1: /;
   const rows: readonly Row[] = [
@@ -49,12 +50,7 @@ describe("a plugin that fails", () => {
     ["with stderr alone", "echo panic >&2; exit 2", 'netplugin failed: "panic": exit status 2', "unknown"],
     ["with nothing", "exit 3", "netplugin failed with no error message: exit status 3", "unknown"],
     ["with garbage", "echo not json; exit 1", garbled, "unknown"],
-    [
-      "with {}",
-      "echo '{}'; echo w >&2; exit 1",
-      'the plugin gave no reason (exit status 1, stderr "w")',
-      "unknown",
-    ],
+    ["with {}", "echo '{}'; echo w >&2; exit 1", noReason, "unknown"],
     ["by a signal", "kill -TERM $$", "netplugin failed with no error message: signal: SIGTERM", "unknown"],
   ];
   for (const [what, script, message, kind, code] of rows) {
@@ -105,11 +101,7 @@ describe("a plugin that cannot be run", () => {
   const rows: readonly (readonly [string, (fake: FakePlugins) => Promise<void>, RegExp])[] = [
     ["is missing", async () => {}, /failed to find plugin "other" in path \[.*\/bin\]$/],
     ["is not executable", (fake) => fake.write("other", "#!/bin/sh\n", 0o644), /\/other": not executable$/],
-    [
-      "has no shell",
-      (fake) => fake.write("other", "#!/no/such\n"),
-      /the file or its interpreter is missing$/,
-    ],
+    ["has no shell", (fake) => fake.write("other", "#!/no/sh\n"), /the file or its interpreter is missing$/],
     // The kernel refuses these, and libuv would let /bin/sh run the text in them.
     ["is no program", (fake) => fake.write("other", "exit 0\n"), notLoadable],
     [

@@ -95,10 +95,10 @@ test("OrphanedNetworks.find() asks for the living after it has read, so that a n
     cache: { list: async () => (order.push("read"), []) },
     natTables: async () => [],
   } as unknown as CniParts;
-  const known = async () => (
-    order.push("asked"),
-    { livingIds: new Set<string>(), ownIds: new Set<string>() }
-  );
+  const known = async () => {
+    order.push("asked");
+    return { livingIds: new Set<string>(), ownIds: new Set<string>() };
+  };
   await new OrphanedNetworks(parts, async () => []).find(known, never);
   assert.deepEqual(order, ["read", "asked"]);
 });
@@ -122,11 +122,8 @@ test("removeOrphanedAttachments() undoes what is certainly ours and dead, and le
   await reserve("10.0.0.4", sandboxId("c"));
   await writeFile(join(dataDir, "demo", "last_reserved_ip.0"), "10.0.0.4");
   // The real one removes all files of the container.
-  await fake.behave(
-    "host-local",
-    "DEL",
-    `grep -l "$CNI_CONTAINERID" '${dataDir}'/demo/* | xargs rm -f; exit 0`,
-  );
+  const removal = `grep -l "$CNI_CONTAINERID" '${dataDir}'/demo/* | xargs rm -f; exit 0`;
+  await fake.behave("host-local", "DEL", removal);
 
   const addressDir = join(directory, "none");
   const findings = compareHoldings(
@@ -165,12 +162,7 @@ test("removeOrphanedAttachments() goes on after a failure and says what failed",
 });
 
 describe("attachmentsToKeep()", () => {
-  const [dead, living, foreign, bare] = ["a", "b", "c", "d"].map(sandboxId) as [
-    string,
-    string,
-    string,
-    string,
-  ];
+  const [dead = "", living = "", foreign = "", bare = ""] = ["a", "b", "c", "d"].map(sandboxId);
   const holdings = {
     cacheEntries: [entry(dead), entry(living), { ...entry(foreign), ifName: "net1" }],
     addresses: [],

@@ -10,7 +10,8 @@ import {
   rstStreamFrame,
 } from "../../../../src/lib/spdy/frames.js";
 import { connect } from "./spdy-bed.js";
-import { data, headersFrame, type SpdyClient } from "./spdy-client.js";
+import { type SpdyClient } from "./spdy-client.js";
+import { data, headersFrame } from "../../../support/spdy-frames.js";
 import { pluck } from "../../../support/pluck.js";
 
 /** Sends until nothing is taken any more, or `limit` times; answers how often something was taken. */

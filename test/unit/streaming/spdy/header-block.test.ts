@@ -7,7 +7,8 @@ import {
   headerDictionaryId,
 } from "../../../../src/shim/streaming/spdy/header-block.js";
 import { defaultSpdyLimits } from "../../../../src/shim/streaming/spdy/limits.js";
-import { BlockWriter, inflateBlocks, number, plainBlock, type HeaderList } from "./spdy-client.js";
+import { inflateBlocks } from "./spdy-client.js";
+import { BlockWriter, number, plainBlock, type HeaderList } from "../../../support/spdy-frames.js";
 
 const limits = defaultSpdyLimits;
 

@@ -6,7 +6,8 @@ import { isKind } from "../../../../src/lib/errors.js";
 import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { duplexPair } from "./spdy-bed.js";
-import { BlockWriter, data, headersFrame, SpdyClient, synStream } from "./spdy-client.js";
+import { SpdyClient } from "./spdy-client.js";
+import { BlockWriter, data, headersFrame, synStream } from "../../../support/spdy-frames.js";
 
 const runs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 50_000 : 2_000;
 

@@ -14,7 +14,8 @@ import {
 } from "../../../../src/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { connect, duplexPair } from "./spdy-bed.js";
-import { data, headersFrame, inflateBlocks, SpdyClient, synStream, type Answer } from "./spdy-client.js";
+import { inflateBlocks, SpdyClient, type Answer } from "./spdy-client.js";
+import { data, headersFrame, synStream } from "../../../support/spdy-frames.js";
 import { pluck } from "../../../support/pluck.js";
 
 /** Waits until the client has all answers to its frames. */

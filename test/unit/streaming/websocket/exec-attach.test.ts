@@ -65,10 +65,8 @@ describe("a command over WebSocket", () => {
   ] as const) {
     test(`is announced by an empty message on ${name}`, async () => {
       await using bed = await startStreamingBed();
-      const client = await openWebSocket(
-        bed.server.offer(fakeCommand(sleepForever, options)),
-        "v4.channel.k8s.io",
-      );
+      const session = fakeCommand(sleepForever, options);
+      const client = await openWebSocket(bed.server.offer(session), "v4.channel.k8s.io");
       await until("the message is there", () => client.messages.length > 0);
       assert.deepEqual(client.messages, [Buffer.from([channel])]);
     });
