@@ -34,10 +34,7 @@ export function silentLogger(): Logger {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/**
- * In the place of pino's child loggers, which write a key twice that a line has, too; strict readers of JSON
- * refuse that.
- */
+/** Not pino's child loggers: they write a key twice that a line has, too, which strict readers refuse. */
 class BoundLogger implements Logger {
   constructor(
     private readonly log: PinoLogger,

@@ -1,7 +1,4 @@
-/**
- * Forgets what was not used for longest beyond `capacity`: entries, or what `weigh` says of each. The newest
- * entry stays in any case.
- */
+/** Forgets what was not used for longest beyond `capacity` entries, or weights, but never the newest. */
 export class LruMap<K, V> {
   readonly #entries = new Map<K, V>();
 

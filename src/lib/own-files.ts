@@ -1,7 +1,4 @@
-/**
- * The native programs and the version that this program carries, in its installation or inside of its
- * executable.
- */
+/** The native programs and the version of this program, in its installation or its executable. */
 import { createHash } from "node:crypto";
 import {
   chmodSync,
@@ -24,10 +21,7 @@ import { messageOf, ShimError } from "./errors.js";
 export interface OwnFiles {
   /** Throws when the program does not carry the file. */
   readonly read: (path: string) => Buffer;
-  /**
-   * The path of a program. One inside of an executable is written to `directory` first, which becomes
-   * private; other versions do not stay there.
-   */
+  /** Its path. One inside of an executable is written to `directory`, which becomes private. */
   readonly program: (path: string, directory: string) => string;
   /** Program and arguments that start this program again. */
   readonly self: readonly [program: string, ...args: string[]];

@@ -14,10 +14,7 @@ export interface PodCidrsOptions {
   readonly log: Pick<Logger, "info" | "warn">;
 }
 
-/**
- * The flag wins; else the kubelet's first valid ones, until the process ends, as in dockershim; until then
- * those of the previous process.
- */
+/** The flag wins; else the kubelet's first valid ones, until then those of the previous process. */
 export class PodCidrs {
   #current: readonly string[] = [];
   #fixedBy: "--pod-cidr" | "the kubelet" | undefined;

@@ -31,10 +31,7 @@ export interface PodMakersOptions {
 export class PodMakers {
   constructor(private readonly options: PodMakersOptions) {}
 
-  /**
-   * By the plugin that has set the pod up: as the cache says, else the caller, else reserved addresses, else
-   * `present`.
-   */
+  /** By the plugin that set the pod up: by cache, else caller, else reserved addresses, else `present`. */
   async tearDownPod(present: NetworkPlugin, request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { formers, log } = this.options;
     const { sandboxId } = request;

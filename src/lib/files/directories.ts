@@ -52,10 +52,7 @@ export async function syncDirectory(path: string): Promise<void> {
 const settledMs = 3_000;
 const none: readonly string[] = [];
 
-/**
- * The names in a directory that others change, too. They are read again when its times say that something
- * changed, or are too young to tell.
- */
+/** The names in a directory that others change, too: read again when its times say so, or are too young. */
 export class KnownNames {
   /** Undefined: to be read. `state` is what the directory looked like before it was read. */
   #known: { readonly state: string; readonly names: readonly string[] } | undefined;

@@ -39,10 +39,7 @@ export async function readRegularFile(path: string, limitBytes: number): Promise
 
 const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 
-/**
- * Whether `key` may be a file name, by the rule of the kubelet's file store: letters, digits, and between
- * them `-`, `_` and `.`, at most 250 characters.
- */
+/** By the rule of the kubelet's file store: letters, digits, between them `-_.`, at most 250 characters. */
 export function isFileKey(key: string): boolean {
   return key.length <= 250 && keyForm.test(key);
 }

@@ -52,10 +52,7 @@ export interface FrameReaderOptions {
   readonly largestPayloadBytes?: number;
 }
 
-/**
- * Cuts the bytes of a peer into preface and frames. Holds at most one incomplete frame, and copies each byte
- * at most twice.
- */
+/** Cuts the bytes of a peer into preface and frames; holds at most one incomplete frame. */
 export class FrameReader {
   /** The preface, the header of a frame or a whole frame, of which `#filled` bytes are there. */
   #pending: Buffer;
@@ -173,10 +170,7 @@ export class HeaderBlockReader {
     return this.#open !== undefined;
   }
 
-  /**
-   * Takes every frame in order: the block that it completes, `"part"` for a frame of an incomplete one,
-   * undefined for all others.
-   */
+  /** The block that a frame completes, `"part"` for one of an incomplete block, undefined for others. */
   read(frame: Frame): HeaderBlock | "part" | undefined {
     if (this.#open === undefined) {
       if (frame.type === frameType.continuation) throw new ProtocolError("CONTINUATION without HEADERS");

@@ -1,7 +1,4 @@
-/**
- * JSON of programs in Go, which leave out or null what is empty: each reader returns the empty value of its
- * type for a missing, null or mistyped field.
- */
+/** Go leaves out or nulls what is empty: each reader gives the empty value for that, and wrong types. */
 
 export type Json = Readonly<Record<string, unknown>>;
 

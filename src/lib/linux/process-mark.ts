@@ -14,10 +14,7 @@ export async function statOf(pid: number | string): Promise<ProcessStat | undefi
   return hasEnded(stat) ? undefined : stat;
 }
 
-/**
- * Synchronous: the file is in memory, no disk or lock is waited for. Through the thread pool the read takes ten
- * times the CPU.
- */
+/** Synchronous: the file is in memory, and the thread pool takes ten times the CPU. */
 export function markOf(pid: number): ProcessMark | undefined {
   const stat = parseStat(textOrNothing(`/proc/${pid}/stat`));
   if (hasEnded(stat)) return undefined;

@@ -8,9 +8,7 @@ export interface ProcessStat {
   /** As `S`, `D`, `T`, `Z`. */
   readonly state: string;
   readonly threads: number;
-  /**
-   * Clock ticks since boot: with the pid it names one process for ever, the pid alone only while it lives.
-   */
+  /** Clock ticks since boot: with the pid it names one process for ever. */
   readonly startTime: string;
 }
 

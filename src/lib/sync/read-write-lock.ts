@@ -1,9 +1,6 @@
 import { orAbort } from "../abort.js";
 
-/**
- * Many readers, or one writer. A waiting writer does not hold up new readers: a plugin that hangs must not
- * stop all pods.
- */
+/** Many readers, or one writer, which does not hold up new readers: a plugin that hangs stops no pod. */
 export class ReadWriteLock {
   #readers = 0;
   #writer: Promise<void> | undefined;

@@ -56,10 +56,7 @@ export interface CniPluginParts {
   readonly run?: RunCommand;
 }
 
-/**
- * Calls for one pod must come one after the other. Different pods overlap without a limit, which pods whose
- * plugins hang would hold.
- */
+/** Calls for one pod must come one after the other; those of different pods overlap without a limit. */
 export class CniNetworkPlugin implements NetworkPlugin {
   readonly name: string;
   readonly reason: string;

@@ -28,10 +28,7 @@ export class StatusProbe {
     private readonly clock: Clock = systemClock,
   ) {}
 
-  /**
-   * The last error of STATUS, if any. An answer older than 10 s is renewed in the background. Lists below
-   * version 1.1.0 have no such command.
-   */
+  /** The last error of STATUS, renewed in the background after 10 s; none below version 1.1.0. */
   problemOf(list: NetworkList): string | undefined {
     if (!isAtLeast(list.cniVersion, "1.1.0")) return undefined;
     const answer = this.#answer?.text === list.text ? this.#answer : undefined;

@@ -14,10 +14,7 @@ export interface HostIptablesOptions {
   readonly run?: RunCommand;
 }
 
-/**
- * Detects the backend at the first use, again after a failure. Callers share the objects, so that commands of
- * one backend and family never overlap.
- */
+/** Detects the backend at the first use, or after a failure. Callers share the objects and their queues. */
 export class HostIptables {
   readonly #chosen = new SingleFlight<Iptables>();
   readonly #plain = new SingleFlight<Iptables | undefined>();

@@ -55,10 +55,7 @@ export function commandRunner(start: StartProgram): RunCommand {
     });
 }
 
-/**
- * Runs `program` (by PATH) to its end, whatever its exit code. `notFound`, `timeout`, or the reason of
- * `signal`, which both kill it.
- */
+/** Runs `program` to its end, whatever its exit code. `notFound`, `timeout`, or the reason of `signal`. */
 export const runCommand = commandRunner(startAsChild);
 
 /** Output of a command that has to succeed. Throws `commandError` for any other exit code than 0. */

@@ -52,10 +52,7 @@ export class DedupRules {
     private readonly clock: Clock = systemClock,
   ) {}
 
-  /**
-   * After each set-up: the bridge gets its address with its first port. Writes the chain when it has changed.
-   * Best effort.
-   */
+  /** After each set-up, for the bridge gets its address with its first port. Best effort. */
   async ensure(subnets: readonly PodSubnet[], signal: AbortSignal): Promise<void> {
     try {
       const bridge = (await readLinks(this.run, signal)).find(({ name }) => name === kubenetBridge);

@@ -25,10 +25,7 @@ const retryAfterMs = 5000;
 /** For this long FORWARD is not checked again. */
 const forwardingCountsMs = 10_000;
 
-/**
- * Traffic out of the CIDR has the node's address. The text is dockershim's, so that its rule is found.
- * Undefined for a CIDR of all addresses.
- */
+/** dockershim's text, so that its rule is found. Undefined for a CIDR of all addresses. */
 export function masqueradeRule(
   nonMasqueradeCidr: string,
 ): { readonly family: AddressFamily; readonly rule: Rule } | undefined {

@@ -40,10 +40,7 @@ export class ResultCache {
   readonly #ownDir: string;
   readonly #dirs: readonly string[];
 
-  /**
-   * Entries lie in `results` below `cacheDir`. `legacyDirs` are only read and cleaned. `flusher` flushes in
-   * the background.
-   */
+  /** Entries lie in `results` below `cacheDir`; `legacyDirs` are only read and cleaned. */
   constructor(
     cacheDir: string,
     private readonly log: Pick<Logger, "warn">,
@@ -62,10 +59,7 @@ export class ResultCache {
     await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 
-  /**
-   * Throws as `fileError`. Nobody waits for the flush: after a power cut namespace and rules are gone, and
-   * DEL has to free only addresses on disk.
-   */
+  /** Throws as `fileError`. Nobody waits for the flush: after a power cut only addresses are left to free. */
   async write(entry: CacheEntry): Promise<void> {
     const { flusher } = this;
     const isNew = entry.phase === "adding" && entry.result === undefined;

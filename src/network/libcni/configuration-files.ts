@@ -25,10 +25,7 @@ export interface ConfigurationFile {
   readonly problem?: string;
 }
 
-/**
- * All files of the directory, by the bytes of their names; one that cannot be read has a problem. A missing
- * directory is empty; else throws as `fileError`.
- */
+/** All of a directory, by bytes of names; unreadable ones have a problem. None without it; `fileError`. */
 export async function readConfigurationFiles(directory: string): Promise<readonly ConfigurationFile[]> {
   const files: ConfigurationFile[] = [];
   for (const name of await sortedFiles(directory)) {

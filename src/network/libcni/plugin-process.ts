@@ -42,10 +42,7 @@ const defaults: ProcessLimits = {
   busyPauseMs: 1000,
 };
 
-/**
- * Runs `path` in a process group of its own, which an abort of `signal` kills. `unavailable`, with the path,
- * for a binary that cannot be started.
- */
+/** Runs `path` in a process group, which `signal` kills. `unavailable` for what cannot be started. */
 export async function runProcess(path: string, options: ProcessOptions): Promise<ProgramExit> {
   const limits = { ...defaults, ...options.limits };
   const { signal, environment, input, onStart, start = startAsChild } = options;

@@ -57,10 +57,7 @@ export class RunningPlugins {
     private readonly log: Pick<Logger, "info" | "warn">,
   ) {}
 
-  /**
-   * Before the process gets its input; the result removes the record. A failed write is only logged: pods
-   * must be removable without a disk.
-   */
+  /** Before the process gets its input; the result removes the record. A failed write is only logged. */
   async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
     const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
     try {

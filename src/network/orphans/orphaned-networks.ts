@@ -39,10 +39,7 @@ export class OrphanedNetworks {
     return removeOrphanedAttachments(await this.find(known, signal), this.parts, signal);
   }
 
-  /**
-   * GC of each list, after `clean`: plugins remove what only they see. All but recorded, dead sandboxes are
-   * named as valid. Throws the errors of the plugins.
-   */
+  /** GC of each list, after `clean`; all but recorded, dead sandboxes are valid. Throws plugins' errors. */
   async collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void> {
     const { cache, natTables, attachments } = this.parts;
     for (const list of (await this.networks()).filter(hasGarbageCollection)) {

@@ -33,10 +33,7 @@ export interface CleanUp {
 
 const order = ["cacheEntry", "address", "natRules", "natChain", "hostPortChain"] as const;
 
-/**
- * Undoes what is certainly ours, attachments first: their DEL also releases addresses and rules. A failure
- * stops no other. Throws only when `signal` aborts.
- */
+/** What is certainly ours, attachments first: DEL releases addresses and rules. Throws only for `signal`. */
 export async function removeOrphanedAttachments(
   findings: readonly Finding[],
   tools: CleanUpTools,

@@ -75,10 +75,7 @@ function getTask(
 /** cAdvisor waits for 2 s. */
 const arrivalMs = 1_500;
 
-/**
- * Waits for the engine, and for a container that was told of. `unavailable` or `timeout` when it is not known
- * in time.
- */
+/** Waits for the engine, and for a container that was told of; `unavailable` or `timeout`. */
 async function arrival(
   id: string,
   state: CadvisorServices["state"],

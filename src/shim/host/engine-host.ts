@@ -77,10 +77,7 @@ export class EngineHost {
     return new EngineHost(facts, jobs, id === undefined ? undefined : { path, id }, deps);
   }
 
-  /**
-   * To be told of each container; proves what is open, true for a change. The engine is asked again before a
-   * failure counts: a container may have ended.
-   */
+  /** To be told of each container: true when it proves something. One that ends meanwhile proves nothing. */
   async observe(container: Snapshot | undefined, signal: AbortSignal): Promise<boolean> {
     if (container?.state.running !== true || !this.#isOpen() || this.#proving !== undefined) return false;
     // The process that the engine names for a container in a VM of its own may be anything.

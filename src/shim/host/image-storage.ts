@@ -101,10 +101,7 @@ export class WritableLayerDirectories {
     return found?.isDirectory() === true ? directory : undefined;
   }
 
-  /**
-   * The container may have changed its own mount table. The node's has thousands of lines on a full node, and
-   * is read for unknown containers only.
-   */
+  /** A container may have changed its own mount table; the node's has thousands of lines. */
   async #upperDirectory(id: string): Promise<string | undefined> {
     if (this.storage.imageStore !== "containerd") return undefined;
     if (!this.#mounted.has(id)) this.#mounted = await this.#upperDirectories();

@@ -70,10 +70,7 @@ export class LocalHost implements HostFunctions {
     return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
-  /**
-   * The same before and after the cgroup has proven the process. The node's own is refused, but for a pod in
-   * the host's network.
-   */
+  /** The same before and after the cgroup's proof. The node's own only for a pod in the host's network. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
     if (pid <= 1) return undefined;

@@ -34,10 +34,7 @@ export async function listensOn(proc: ProcFiles, pid: number, socketPath: string
   return false;
 }
 
-/**
- * As `containerd, process 12`, for messages. Undefined in another network namespace, or where it is not
- * visible. Of a socket that systemd passed on, the service.
- */
+/** As `containerd, process 12`, for messages; undefined where it is not visible. */
 export async function listenerOf(proc: ProcFiles, socketPath: string): Promise<string | undefined> {
   const sockets = await socketsAt(proc, socketPath);
   const holders = await proc.mapDefined(sockets.size === 0 ? [] : await proc.pids(), async (pid) => {

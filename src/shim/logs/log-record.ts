@@ -141,10 +141,7 @@ export class LogRecords extends RecordDirectory<LogRecord> {
     return [...this.all()].map(({ containerId }) => containerId);
   }
 
-  /**
-   * Stored before it counts. With `flush: "first"`, for what leads to a removal, it outlives a power cut; log
-   * files themselves are not flushed.
-   */
+  /** Stored before it counts. `first`, for what leads to a removal, outlives a power cut. */
   override async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
     await this.write(record.containerId, record, flush);
   }

@@ -34,10 +34,7 @@ const idleTimeoutMs = 30_000;
 const maxConnections = 64;
 const maxHeadBytes = 16 * 1024;
 
-/**
- * A unix socket has mode 0600; errors as of `bindUnixSocket`. A port in use is `conflict`, one that the
- * system refuses `precondition`.
- */
+/** A unix socket has mode 0600. A port in use is `conflict`, one that is refused `precondition`. */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const server = new MetricsServer(options);
   await server.listen();

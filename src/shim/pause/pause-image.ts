@@ -178,10 +178,7 @@ export interface BuiltinImage {
   readonly archive: Buffer;
 }
 
-/**
- * `architecture` as Go (`amd64`) or the kernel (`x86_64`) names it. `unsupported` when there is no program
- * for it, `internal` when it is missing here.
- */
+/** Named as Go or the kernel does. `unsupported` without a program, `internal` when it is missing. */
 export async function builtinPauseImage(architecture: string): Promise<BuiltinImage> {
   const known = imageArchitecture(architecture);
   if (known === undefined) {

@@ -12,10 +12,7 @@ export const pathOfKind: Readonly<Record<StreamingSession["kind"], string>> = {
 
 const loopback = "127.0.0.1";
 
-/**
- * The beginning of every URL. For "all addresses", to which no client can connect, it has the loopback
- * address. A server on all IPv6 addresses accepts IPv4, too.
- */
+/** The beginning of every URL; with the loopback address for "all addresses", also of IPv6. */
 export function urlBase(
   address: { readonly host: string; readonly port: number },
   scheme: "http" | "https",

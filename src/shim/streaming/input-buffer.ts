@@ -3,10 +3,7 @@ import type { Readable } from "node:stream";
 /** Counted for each chunk beside its bytes: single bytes must not cost hundreds of times as much. */
 const chunkOverheadBytes = 256;
 
-/**
- * Unconsumed input of a client. A Readable would not count the overhead of small chunks. `reader` must have a
- * high-water mark of 0, and call `read` in its `_read`.
- */
+/** Counts the overhead of small chunks. `reader` must have a high-water mark of 0, and call `read`. */
 export class InputBuffer {
   readonly #chunks: Buffer[] = [];
   #bytes = 0;

@@ -6,10 +6,7 @@ const maxConnections = 4096;
 /** The system's keep-alive probes, which detect a lost host, begin after this time. */
 const keepAliveDelayMs = 30_000;
 
-/**
- * Anything on the node can connect. When there are too many, the oldest without a session is closed: clients
- * with a token present it at once.
- */
+/** When there are too many, the oldest without a session is closed: tokens are presented at once. */
 export class OpenConnections {
   readonly #sockets = new Set<Socket>();
   /** Connections without a session, the oldest first, by their client's address and port. */

@@ -155,10 +155,7 @@ type Verdict =
 /** A header block of the largest size, and some frames besides. */
 const largestOpeningBytes = 192 * 1024;
 
-/**
- * What a client sends until its first request is complete. PINGs are answered here: a client with keepalive
- * and without a request would take the connection for dead.
- */
+/** What comes until the first request is complete. PINGs are answered here, for keepalive. */
 class ConnectionOpening {
   readonly #frames = new FrameReader();
   readonly #blocks = new HeaderBlockReader();

@@ -44,10 +44,7 @@ export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encod
   return encoded;
 }
 
-/**
- * The messages of a streamed list, none for no items. No message nears what clients accept, except for one
- * with a single large item.
- */
+/** The messages of a streamed list, none for no items; no larger than clients accept, but for one item. */
 export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
   let pending: Buffer[] = [];
   let pendingBytes = 0;

@@ -6,10 +6,7 @@ const keptBytes = 256 * 1024;
 /** From here on the runtime writes a string faster than a loop does. */
 const shortText = 40;
 
-/**
- * One store that grows, for one message after the other. Methods that begin with a check of the room do so
- * once for all that they write.
- */
+/** One store that grows, for one message after the other; room is checked once for each method. */
 export class WireOutput {
   #bytes = Buffer.allocUnsafeSlow(16 * 1024);
   #at = 0;

@@ -77,10 +77,7 @@ function limitTimeout(headers: IncomingHttpHeaders): void {
   }
 }
 
-/**
- * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth. It
- * answers UNIMPLEMENTED for an unknown compression.
- */
+/** grpc-js would decompress all requests at once, each to 16 MiB; UNIMPLEMENTED for an unknown one. */
 function refuseCompression(headers: IncomingHttpHeaders): void {
   const encoding = headers["grpc-encoding"] ?? "identity";
   if (encoding !== "identity") headers["grpc-encoding"] = "other than identity";

@@ -22,10 +22,7 @@ export function present<T>(field: string, message: T | null): T {
   return message;
 }
 
-/**
- * Whether all fields are as if not sent: some clients send such a message where others send none. A message
- * within it is a field that was sent.
- */
+/** Whether no field was sent: some clients send such a message where others send none. */
 export function isEmptyMessage(message: object): boolean {
   return Object.values(message).every(
     (value: unknown) =>

@@ -52,10 +52,7 @@ export async function listProcesses(directory: string): Promise<readonly number[
   return pids;
 }
 
-/**
- * Read from a process in a container: the Go runtime of dockerd raises its own limit and gives children the
- * former one.
- */
+/** From a process in a container: the Go runtime of dockerd raises its own limit, not its children's. */
 export async function openFileLimits(
   proc: ProcFiles,
   { containerId, pid }: { readonly containerId: string; readonly pid: number },

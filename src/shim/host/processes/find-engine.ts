@@ -153,10 +153,7 @@ async function userOf(proc: ProcFiles, pid: number | "self"): Promise<number | u
   return id === undefined ? undefined : Number(id);
 }
 
-/**
- * Callers wait for at most the limit, and there is no second look while one hangs: each holds a thread of
- * Node's pool.
- */
+/** One look at a time, for at most the limit: one that hangs holds a thread of Node's pool. */
 export class LimitedLook {
   #isUnderWay = false;
 

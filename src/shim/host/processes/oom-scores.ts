@@ -119,10 +119,7 @@ export class HostOomScores {
     return this.#floor === undefined ? wanted : Math.max(wanted, this.#floor);
   }
 
-  /**
-   * Whether it failed because this host cannot lower scores. The limit is remembered until a container with
-   * just that score fails for the same reason.
-   */
+  /** Whether this host cannot lower scores; remembered until a container with just that score fails, too. */
   learnFromFailure(score: number, error: unknown): boolean {
     if (this.clamping !== "auto") return false;
     // A concurrent start of another container has found the limit.

@@ -13,10 +13,7 @@ export interface ProcessTreeOptions {
   readonly kill?: (pid: number, signal: "SIGSTOP" | "SIGKILL") => void;
 }
 
-/**
- * Doubled after each scan with new processes, and no shorter than the scan was: one that goes on forking must
- * not keep this program busy.
- */
+/** Doubled after each scan with new processes: one that goes on forking must not keep this one busy. */
 const scanPauseMs = { first: 5, longest: 50 };
 /** Quiet scans that are proof enough when one does not stop: it hangs in the kernel, or is frozen. */
 const maxQuietScans = 20;

@@ -1,7 +1,4 @@
-/**
- * Whether the engine sees the same directory: one with a random name is made, and it is asked for it. A name
- * that was never made is the check of the check.
- */
+/** Whether the engine sees a directory that is made here, and, as a check, not one that never was. */
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";

@@ -10,10 +10,7 @@ export interface DockerLogFile {
   readonly inode: string;
   /** Why its rest cannot be read; undefined for a whole file. */
   readonly damage: string | undefined;
-  /**
-   * Fills `buffer` from `offset`. `isFresh`: written a moment ago and in memory, so that a synchronous read
-   * is faster.
-   */
+  /** Fills `buffer` from `offset`. `isFresh`: in memory, so that a synchronous read is faster. */
   read(buffer: Buffer, offset: number, options: { readonly isFresh: boolean }): Promise<number>;
   close(): Promise<void>;
 }
@@ -39,10 +36,7 @@ export class PlainLog implements DockerLogFile {
 /** Unpacks to at most a thousand times as many bytes, which are held in memory. */
 const pieceBytes = 8 * 1024;
 
-/**
- * Unpacks in memory, as far as it is read, and holds no more than what one piece unpacks to. A damaged
- * archive ends at the damage, at the same byte each time.
- */
+/** Unpacks in memory, piece by piece. A damaged archive ends at the damage, at the same byte each time. */
 export class CompressedLog implements DockerLogFile {
   #gunzip: Gunzip | undefined;
   readonly #input = Buffer.allocUnsafe(pieceBytes);

@@ -26,10 +26,7 @@ export class WrittenLines {
     return end < 0 ? count : countLines(lines.subarray(0, end));
   }
 
-  /**
-   * `count` lines were skipped, as `among` said. "changed": another program wrote to the file or truncated
-   * it: see `search`.
-   */
+  /** `count` lines were skipped, as `among` said. "changed" by another program: see `search`. */
   skipped(lines: Buffer, count: number): "same" | "changed" {
     this.#remaining = Math.max(0, this.#remaining - count);
     if (this.#remaining > 0 || count === 0) return "same";

@@ -38,10 +38,7 @@ export class LogSink {
     return new LogSink(opened.file, String(ino), Number(size));
   }
 
-  /**
-   * At the log path, or under a rotated name: a rename may be undone until a reopening, so the log continues
-   * there. Undefined when it is gone.
-   */
+  /** At the log path or a rotated one: a rename may be undone until a reopening. Undefined without it. */
   static async find(target: LogTarget, inode: string): Promise<LogSink | undefined> {
     for (const path of [target.path, ...(await rotatedPaths(target.path))]) {
       const status = await stat(path, { bigint: true }).catch(() => undefined);

@@ -100,10 +100,7 @@ function expectedStreams(session: CommandSession, protocol: SpdyCommandProtocol)
 
 const ignore = (): void => undefined;
 
-/**
- * A session may destroy it without resetting the client's stream, which clients would print; the rest of the
- * input is dropped.
- */
+/** A session may destroy it without a reset of the client's stream, which clients would print. */
 function detachedReadable(source: Readable): Readable {
   const input = new Readable({
     read: () => void source.resume(),

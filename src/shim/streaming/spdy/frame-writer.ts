@@ -20,10 +20,7 @@ interface Pending {
   readonly done: Done;
 }
 
-/**
- * At most one pending write per stream, so there is backpressure. Control frames go first. Data waits while
- * the transport is full; then streams take turns.
- */
+/** One pending write per stream. Control frames go first; streams take turns while the transport is full. */
 export class FrameWriter {
   /** Pending writes by stream, in the order of their turns. */
   readonly #queue = new Map<number, Pending>();

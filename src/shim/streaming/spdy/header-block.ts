@@ -1,7 +1,4 @@
-/**
- * All blocks of one direction are one zlib stream, flushed after each, with the protocol's dictionary: each
- * may refer to those before.
- */
+/** The blocks of a direction are one zlib stream with the protocol's dictionary, flushed after each. */
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../../lib/errors.js";
 import { violation } from "../../../lib/spdy/frames.js";

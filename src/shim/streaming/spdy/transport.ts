@@ -60,10 +60,7 @@ export class Transport {
     this.duplex.resume();
   }
 
-  /**
-   * Gives the client time to read and to close: a socket closed with unconsumed input is a reset, and sent
-   * data is lost.
-   */
+  /** Gives the client time to read: a socket closed with unconsumed input is a reset, and data is lost. */
   end(): void {
     if (this.#mode === "ended") return;
     this.#mode = "ended";
