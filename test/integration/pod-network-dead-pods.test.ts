@@ -1,14 +1,13 @@
 /** Pods that end in other ways than by StopPodSandbox, and nodes that have lost something: Stop and Remove leave nothing. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/domain/cri.js";
 import { removeContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
-import type { ProxiedRequest, EngineProxy } from "../support/engine-proxy.js";
 import { long } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { killPause, NetworkNode, pauseRuns, type PluginName } from "./pod-network-support.js";
+import { killPause, NetworkNode, type PluginName } from "./pod-network-support.js";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
 
@@ -99,55 +98,6 @@ await withOwnEngine(import.meta.url, [], (engine) => {
         },
       );
 
-      describe("with an engine that does not answer", ofEngine, () => {
-        let proxy: EngineProxy;
-        before(async () => {
-          proxy = await node.bed.startProxy();
-          await node.restart({ dockerEndpoint: proxy.endpoint });
-        });
-        after(() => node.restart());
-
-        const inspect = ({ path }: ProxiedRequest): boolean => path.includes(`/containers/${pod.id}/json`);
-
-        test("the inspect before the tear-down fails: nothing is torn down by what was known before, later all is", async () => {
-          pod = await node.runPod();
-          const held = (await node.holdings()).filter(isKept);
-          const first = proxy.holdNext("before", inspect);
-          await killPause(pod.id);
-          await first.held;
-          // What is known of the sandbox is outdated from here on, and the shim knows that.
-          const second = proxy.holdNext("before", inspect);
-          proxy.cutConnections();
-          await second.held;
-          await assert.rejects(node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 }));
-          await assert.rejects(node.cri.RemovePodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 }));
-          assert.deepEqual((await node.holdings()).filter(isKept), held);
-          proxy.cutConnections();
-          await until("the engine to be reached again", () =>
-            node.stopAndRemove(pod.id).then(
-              () => true,
-              () => false,
-            ),
-          );
-          await node.assertClean();
-        });
-
-        test("the first inspect of a new shim hangs: StopPodSandbox ends by its deadline, and later succeeds", async () => {
-          pod = await node.runPod();
-          await node.shim.kill();
-          const hold = proxy.holdNext("before", inspect);
-          const started = node.start({ dockerEndpoint: proxy.endpoint });
-          await hold.held;
-          await started;
-          const early = node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 });
-          await assert.rejects(early);
-          assert.equal(await pauseRuns(pod.id), true);
-          hold.release();
-          await node.stopAndRemove(pod.id);
-          await node.assertClean();
-        });
-      });
-
       // kubenet's is in its flags.
       test("the configuration was deleted between ADD and DEL", { skip: plugin !== "cni" }, async () => {
         pod = await node.runPod();
@@ -179,8 +129,3 @@ await withOwnEngine(import.meta.url, [], (engine) => {
     });
   }
 });
-
-/** What a tear-down takes away, and the kernel does not. */
-function isKept(line: string): boolean {
-  return /^(?:cached|address|state|ip6?tables-save)/.test(line);
-}
