@@ -29,7 +29,7 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
     // Where DaemonSets have such paths. Not made yet, and of a name that no other test has.
     root = `/var/lib/dockershim-test-${bed.run}`;
     bed.onClose(() => rm(onEngineHost(root), { recursive: true, force: true }));
-    shim = await bed.startShim({ flags: [`--absent-mount-sources-to-reject=${root}/reject/`] });
+    shim = await bed.startShim();
   });
 
   /** A pod as a DaemonSet has it writes into `path`, and the node has what it wrote. */
@@ -70,22 +70,6 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
     await assertMade(path);
     await write(path, { ...bind(path), propagation: 2 }, remote);
     await remote.stop();
-  });
-
-  test("is refused when it is to be rejected, and can be used when it is there", async () => {
-    const path = join(root, "reject");
-    await using pod = await bed.runPod(shim.cri);
-    // The engine refuses it where the shim cannot look.
-    await rejectsWith(
-      pod.create({ mounts: [bind(`${root}/./reject`)] }),
-      isEngineElsewhere ? "INVALID_ARGUMENT" : "FAILED_PRECONDITION",
-      isEngineElsewhere
-        ? /bind source path does not exist: .*reject/
-        : /config\.mounts\[0\]\.host_path ".*": no such path on the node, .*--absent-mount-sources-to-reject/,
-    );
-    assert.ok(!existsSync(onEngineHost(path)));
-    await mkdir(onEngineHost(path), { recursive: true });
-    await pod.start({ mounts: [bind(path)] });
   });
 
   test(

@@ -150,20 +150,6 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     });
   }
 
-  const exact = Buffer.from([0xc3, 0xa9, 0xff, 0x0a]);
-  for (const [driver, expected] of [
-    ["json-file", Buffer.from("\ufffd\ufffd\ufffd\n")],
-    ["local", exact],
-    ["none", exact],
-  ] as const) {
-    test(`${driver}: a character that is cut at 16 KiB, and a byte that is no UTF-8`, async () => {
-      const commands = "head -c 16383 /dev/zero | tr '\\0' a; printf '\\303\\251\\377\\n'";
-      const { pieces, lines } = await run({ driver, local: true, commands });
-      assert.equal(lines.length, 2);
-      assert.deepEqual(pieces.get("stdout")?.subarray(16_383), expected);
-    });
-  }
-
   for (const driver of ["json-file", "none"]) {
     test(`${driver}, with a terminal: one stream, with its carriage returns`, async () => {
       const { pieces, lines } = await run({ driver, local: true, tty: true });

@@ -160,16 +160,6 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.deepEqual([linux?.cpu_quota, linux?.cpuset_cpus], ["-1", online]);
   });
 
-  test("a container that needs more memory than its limit is killed, and the status says OOMKilled", async () => {
-    const id = await pod.start({
-      ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }),
-      command: ["sh", "-c", "exec tail /dev/zero"],
-    });
-    const status = await pod.untilExited(id);
-    assert.equal(status.exit_code, 137);
-    assert.equal(status.reason, "OOMKilled");
-  });
-
   test("a child that needs too much memory is counted, and is not the reason of a later end", async () => {
     const id = await pod.start({
       ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }),
