@@ -1,6 +1,7 @@
 /** The package dockershim-cri-dockerd: cri-dockerd's program and units by their names, in that program's place. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { units as ownUnits } from "./tree.mjs";
 
 /** Whether units of cri-dockerd are on the node, by any of their usual names: a condition for a shell. */
 export const hasCriDockerd =
@@ -10,8 +11,6 @@ const name = "dockershim-cri-dockerd";
 /** `isNamedDefault` of src/shim/config/option.ts has the version whose place it takes. */
 const replaced = "0.4.3";
 const units = "cri-docker.socket cri-docker.service";
-/** A node's pods have one server. */
-const ownUnits = "dockershim.service dockershim.socket dockershim-cadvisor.socket";
 /**
  * As in cri-dockerd's own packages: dpkg does not know that /lib is a link to /usr/lib, and would remove the new file with
  * the old package.
@@ -70,7 +69,7 @@ fi
   postinst: `#!/bin/sh
 set -e
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
-    for unit in ${ownUnits}; do deb-systemd-helper disable $unit >/dev/null 2>&1 || true; done
+    for unit in ${ownUnits.join(" ")}; do deb-systemd-helper disable $unit >/dev/null || true; done
     for unit in ${units}; do
         deb-systemd-helper unmask $unit >/dev/null || true
         if deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
@@ -141,7 +140,7 @@ ${setAside("rpm", "rpm -qf")}
 fi
 
 %post
-for unit in ${ownUnits}; do systemctl --no-reload disable $unit >/dev/null 2>&1 || true; done
+systemctl --no-reload disable ${ownUnits.join(" ")} || true
 if [ "$1" = 1 ]; then : > ${first}
 elif [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true

@@ -5,52 +5,57 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { writeTree } from "./tree.mjs";
+import { units, writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 
 /**
- * The unit is enabled at the first installation, but not on a node of cri-dockerd: its pods have one server. It stays as the
- * administrator left it afterwards, also over a removal, and is restarted by an update: pods keep running. A service that does
- * not start does not make the installation fail.
+ * Units are enabled at the first installation, but not on a node of cri-dockerd: its pods have one server. They stay as the
+ * administrator left them afterwards, also over a removal, and the service is restarted by an update: pods keep running, and its
+ * sockets stay, or come with it. A service that does not start does not make the installation fail.
  */
 const scripts = {
   postinst: `#!/bin/sh
 set -e
-unit=dockershim.service
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
-    deb-systemd-helper unmask $unit >/dev/null || true
     if [ -z "$2" ] && ${hasCriDockerd}; then
         echo "dockershim: cri-dockerd serves this node's pods, dockershim.service is not enabled"
-        deb-systemd-helper update-state $unit >/dev/null || true
-    elif deb-systemd-helper --quiet was-enabled $unit; then deb-systemd-helper enable $unit >/dev/null || true
-    else deb-systemd-helper update-state $unit >/dev/null || true
+        isWanted=
+    else isWanted=yes
     fi
+    for unit in ${units.join(" ")}; do
+        deb-systemd-helper unmask $unit >/dev/null || true
+        if [ -n "$isWanted" ] && deb-systemd-helper --quiet was-enabled $unit; then
+            deb-systemd-helper enable $unit >/dev/null || true
+        else deb-systemd-helper update-state $unit >/dev/null || true
+        fi
+    done
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload || true
-        if [ -n "$2" ]; then deb-systemd-invoke restart $unit >/dev/null || true
-        elif ! ${hasCriDockerd}; then deb-systemd-invoke start $unit >/dev/null || true
+        if [ -n "$2" ]; then deb-systemd-invoke restart dockershim.service >/dev/null || true
+        elif [ -n "$isWanted" ]; then deb-systemd-invoke start ${units.join(" ")} >/dev/null || true
         fi
     fi
 fi
 `,
   prerm: `#!/bin/sh
 set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop dockershim.service >/dev/null || true; fi
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop ${units.join(" ")} >/dev/null || true; fi
 `,
   // The state of pods stays, also when the package is purged: their containers may run.
   postrm: `#!/bin/sh
 set -e
-unit=dockershim.service
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
-if [ "$1" = remove ] && command -v deb-systemd-helper >/dev/null; then deb-systemd-helper mask $unit >/dev/null || true; fi
-if [ "$1" = purge ]; then
-    if command -v deb-systemd-helper >/dev/null; then
-        deb-systemd-helper purge $unit >/dev/null || true
-        deb-systemd-helper unmask $unit >/dev/null || true
-    fi
-    rm -rf /var/lib/dockershim/programs
+if command -v deb-systemd-helper >/dev/null; then
+    for unit in ${units.join(" ")}; do
+        if [ "$1" = remove ]; then deb-systemd-helper mask $unit >/dev/null || true; fi
+        if [ "$1" = purge ]; then
+            deb-systemd-helper purge $unit >/dev/null || true
+            deb-systemd-helper unmask $unit >/dev/null || true
+        fi
+    done
 fi
+if [ "$1" = purge ]; then rm -rf /var/lib/dockershim/programs; fi
 `,
 };
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { writeTree } from "./tree.mjs";
+import { units, writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
@@ -26,16 +26,18 @@ const main = {
   description: `Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays
 Kubernetes manifests on a Docker Engine without a cluster.`,
   sections: `%post
-if [ "$1" = 1 ] && ! ${hasCriDockerd}; then systemctl --no-reload enable dockershim.service || true; fi
+if [ "$1" = 1 ] && ! ${hasCriDockerd}; then
+    systemctl --no-reload enable ${units.join(" ")} || true
+fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
     if [ "$1" != 1 ]; then systemctl try-restart dockershim.service || true
-    elif ! ${hasCriDockerd}; then systemctl start dockershim.service || true
+    elif ! ${hasCriDockerd}; then systemctl start ${units.join(" ")} || true
     fi
 fi
 
 %preun
-if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now dockershim.service || true; fi
+if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now ${units.join(" ")} || true; fi
 
 %postun
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi

@@ -9,6 +9,9 @@ import { gzipSync } from "node:zlib";
  * @typedef {{ path: string, mode: number, content: Buffer, link?: string, isConfiguration?: boolean }} PackageFile
  */
 
+/** The service, and what listens for it. */
+export const units = ["dockershim.service", "dockershim.socket", "dockershim-cadvisor.socket"];
+
 const shells = [
   { shell: "bash", path: "usr/share/bash-completion/completions/dockershim" },
   { shell: "zsh", path: "usr/share/zsh/vendor-completions/_dockershim" },
@@ -33,7 +36,7 @@ export function packageFiles({ root, parts, executable, runnable }) {
       ...file("etc/dockershim/config.yaml", printed("config", "--output=commented", "--network-plugin=cni")),
       isConfiguration: true,
     },
-    file("usr/lib/systemd/system/dockershim.service", own("packaging", "dockershim.service")),
+    ...units.map((name) => file(`usr/lib/systemd/system/${name}`, own("packaging", name))),
     ...shells.map(({ shell, path }) => file(path, printed("completion", shell))),
     file("usr/share/man/man8/dockershim.8.gz", compressed(Buffer.from(manualPage(printed)))),
     file("usr/share/doc/dockershim/copyright", own("LICENSE")),
