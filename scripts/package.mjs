@@ -18,12 +18,13 @@ const usage = `Usage: npm run package -- [FLAG...]
 
   --out DIRECTORY         where the files are written (default: packages)
   --architecture A,...    amd64, arm64 (default: both)
-  --format F,...          executable, tar.gz, deb, rpm (default: all)
+  --format F,...          executable, tar.gz, deb, rpm, image (default: all)
 
-rpm needs rpmbuild, deb needs dpkg-deb.
+rpm needs rpmbuild, deb needs dpkg-deb; the image of another architecture than this machine's needs Debian's
+libraries for cross compilers (crossbuild-essential-arm64).
 `;
 const architectures = /** @type {const} */ (["amd64", "arm64"]);
-const formats = /** @type {const} */ (["executable", "tar.gz", "deb", "rpm"]);
+const formats = /** @type {const} */ (["executable", "tar.gz", "deb", "rpm", "image"]);
 const log = (/** @type {string} */ line) => process.stderr.write(`package: ${line}\n`);
 const git = (/** @type {string[]} */ ...args) =>
   execFileSync("git", args, { cwd: root, encoding: "utf8" }).trim();
@@ -123,6 +124,14 @@ async function write({ parts, out, wantedArchitectures, wantedFormats }) {
       if (format === "rpm") {
         const { writeRpm } = await import("./package/rpm.mjs");
         await writeRpm({ ...options, output: name(".rpm") });
+      }
+      if (format === "image") {
+        const { imageOf } = await import("./package/image.mjs");
+        const { commit } = release;
+        writeFileSync(
+          name(".image.tar.gz"),
+          await imageOf({ root, files, version, commit, architecture, log }),
+        );
       }
     }
   }

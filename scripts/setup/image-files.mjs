@@ -118,7 +118,7 @@ function buildLayer(root) {
 }
 
 /** Entries by their paths, which begin without a slash; the directories above them are added. */
-class Layer {
+export class Layer {
   /** @type {Map<string, ArchiveEntry>} */
   entries = new Map();
 

@@ -3,7 +3,6 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { HelperProcess } from "../../../src/shim/native/helper-process.js";
@@ -36,7 +35,7 @@ async function startManager(name: string) {
   const child = spawn("perl", ["-e", manager, name, recvmsg], { stdio: ["ignore", "pipe", "inherit"] });
   const chunks: Buffer[] = [];
   child.stdout.on("data", (chunk: Buffer) => chunks.push(chunk));
-  await once(child.stdout as Readable, "data");
+  await once(child.stdout, "data");
   return {
     received: async (): Promise<string> => {
       if (child.exitCode === null) await once(child, "close");

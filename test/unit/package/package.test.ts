@@ -5,6 +5,8 @@ import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
+import { thisArchitecture } from "../../../scripts/package/executable.mjs";
+import { librariesOf } from "../../../scripts/package/image.mjs";
 import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
 import { writeTree } from "../../../scripts/package/tree.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -68,4 +70,22 @@ test("the files of a package have their modes, whatever the umask is", async () 
     ["", "usr", "usr/bin", "usr/bin/program", "etc/program", "etc/program/config.yaml"].map(modeOf),
     [0o755, 0o755, 0o755, 0o755, 0o755, 0o644],
   );
+});
+
+test("the version is that of package.json wherever it is quoted", () => {
+  const text = (path: string): string => readFileSync(join(repositoryRoot, path), "utf8");
+  const { version } = JSON.parse(text("package.json")) as { version: string };
+  assert.ok(text("README.md").includes(`dockershim ${version} serves`));
+  assert.ok(text("docs/README.md").includes(`dockershim-${version}.tgz`));
+  assert.ok(text("CHANGELOG.md").includes(`\n## ${version}`));
+  assert.equal((JSON.parse(text("package-lock.json")) as { version: string }).version, version);
+});
+
+test("the image gets the libraries that a program needs and that these need, each once, and the loader", () => {
+  const libraries = librariesOf([readFileSync(process.execPath)], thisArchitecture);
+  const names = libraries.map(({ path }) => path.replace(/^.*\//, ""));
+  assert.deepEqual([...new Set(names)], names);
+  assert.ok(names.includes("libc.so.6"), names.join());
+  assert.ok(libraries.some(({ path }) => /^lib(64)?\/ld-linux-[\w-]+\.so\.\d$/.test(path)), names.join());
+  assert.throws(() => librariesOf([Buffer.from("no program")], thisArchitecture), /not a 64-bit ELF program/);
 });
