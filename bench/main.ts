@@ -15,6 +15,7 @@ import { say, profiling } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { benchPlay, formatPlay } from "./play.js";
+import { benchPrograms, formatPrograms } from "./programs.js";
 import { compareReads, plainReads } from "./reads.js";
 import { formatReport, loadNow, machine, type Report } from "./report.js";
 import { benchServers } from "./servers.js";
@@ -49,6 +50,7 @@ async function run(options: BenchOptions): Promise<void> {
     if (churn !== undefined) show(await benchChurn({ ...options, churn }, bed), formatChurn);
     if (options.idle || churn !== undefined) return;
     if (options.stats) show(await benchStats(options, bed), formatReport);
+    else if (options.programs.length > 0) show(await benchPrograms(options, bed), formatPrograms);
     else if (options.play) show(await benchPlay(bed, options.starts), formatPlay);
     else if (logs !== undefined) show(await benchLogs(bed, logs, profile), formatLogs);
     else if (options.streaming) show(await benchSessions(options, bed), formatReport);

@@ -24,6 +24,8 @@ export const usage = `npm run bench -- [flags]
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
   --play            only what play adds to the calls of the CRI, with --starts N rounds
+  --program CMD     only size, start, memory and CPU of a command that serves, as "node dist/dockershim.js" or an executable, in
+                    --rounds N; may be repeated
   --flag=FLAG       of the shim, not with --logs; may be repeated
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim
@@ -56,6 +58,7 @@ export function parseOptions(argv: readonly string[]) {
       churn: { type: "string" },
       containers: { type: "string" },
       play: { type: "boolean", default: false },
+      program: { type: "string", multiple: true, default: [] },
       flag: { type: "string", multiple: true, default: [] },
       profile: { type: "string" },
       help: { type: "boolean", default: false },
@@ -81,6 +84,8 @@ export function parseOptions(argv: readonly string[]) {
           idle: count("--silent", values.silent),
         }
       : undefined,
+    programs: values.program,
+    rounds: count("--rounds", values.rounds),
     seconds: count("--seconds", values.seconds),
     churn: counted("churn"),
     containers: counted("containers"),
