@@ -40,7 +40,11 @@ export async function imageOf({ root, files, version, commit, architecture, log 
     architecture,
     config: {
       Entrypoint: ["/usr/bin/dockershim"],
-      Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "MALLOC_ARENA_MAX=1"],
+      Env: [
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "MALLOC_ARENA_MAX=1",
+        "MALLOC_TRIM_THRESHOLD_=131072",
+      ],
       WorkingDir: "/",
       Labels: {
         "org.opencontainers.image.licenses": "Apache-2.0",
