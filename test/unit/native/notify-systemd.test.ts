@@ -49,35 +49,44 @@ const noHelper: StartProgram = () => {
   throw new ShimError("unsupported", "there is no helper process");
 };
 
-for (const kind of ["path", "abstract name"]) {
-  test(
-    `systemd's socket by ${kind} gets the message from this process, though the helper sends it`,
-    {
-      skip,
-      timeout: 60_000,
-    },
-    async () => {
-      await using at = await temporaryDirectory();
-      const log = recordingLog();
-      const helper = new HelperProcess({ program: () => programPath("helper", process.arch, ""), log });
-      const path = join(at.path, "notify");
-      const name = kind === "path" ? path : `@${path}`;
-      using systemd = await startManager(name);
-      try {
-        const options = { environment: { NOTIFY_SOCKET: name }, log, startVerb: helper.startVerb };
-        await notifySystemd(["READY=1", "STATUS=ready\nMAINPID=1"], options);
-        // Only root may speak for another process.
-        const own = process.getuid?.() === 0 ? String(process.pid) : "\\d+";
-        assert.match(await systemd.received(), new RegExp(`^from ${own}\nREADY=1\nSTATUS=ready MAINPID=1$`));
-        assert.deepEqual(
-          log.lines.filter(({ level }) => level === "warn"),
-          [],
-        );
-      } finally {
-        await helper.close();
-      }
-    },
-  );
+const emulators = { amd64: "qemu-x86_64-static", arm64: "qemu-aarch64-static" };
+const own = process.arch === "arm64" ? "arm64" : "amd64";
+
+for (const architecture of ["amd64", "arm64"] as const) {
+  const emulator = architecture === own ? "" : emulators[architecture];
+  const isThere = emulator === "" || spawnSync(emulator, ["--version"]).status === 0;
+  for (const kind of ["path", "abstract name"]) {
+    test(
+      `systemd's socket by ${kind} gets the message from this process, which the helper for ${architecture} sends`,
+      { skip: isThere ? skip : `${emulator} is not installed`, timeout: 60_000 },
+      async () => {
+        await using at = await temporaryDirectory();
+        const log = recordingLog();
+        const program = join(at.path, "helper");
+        const path = programPath("helper", architecture, "");
+        await writeFile(program, `#!/bin/sh\nexec ${emulator} ${path} "$@"\n`, { mode: 0o700 });
+        const helper = new HelperProcess({ program: () => program, log });
+        const name = join(kind === "path" ? "" : "@", at.path, "notify");
+        using systemd = await startManager(name);
+        try {
+          const options = { environment: { NOTIFY_SOCKET: name }, log, startVerb: helper.startVerb };
+          await notifySystemd(["READY=1", "STATUS=ready\nMAINPID=1"], options);
+          // Only root may speak for another process.
+          const from = process.getuid?.() === 0 ? String(process.pid) : "\\d+";
+          assert.match(
+            await systemd.received(),
+            new RegExp(`^from ${from}\nREADY=1\nSTATUS=ready MAINPID=1$`),
+          );
+          assert.deepEqual(
+            log.lines.filter(({ level }) => level === "warn"),
+            [],
+          );
+        } finally {
+          await helper.close();
+        }
+      },
+    );
+  }
 }
 
 test("without a helper, systemd-notify sends the message", async () => {
