@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs"
 import { thisArchitecture } from "../../../scripts/package/executable.mjs";
 import { librariesOf } from "../../../scripts/package/image.mjs";
 import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
-import { writeTree } from "../../../scripts/package/tree.mjs";
+import { units, writeTree } from "../../../scripts/package/tree.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -86,6 +86,29 @@ test("the image gets the libraries that a program needs and that these need, eac
   const names = libraries.map(({ path }) => path.replace(/^.*\//, ""));
   assert.deepEqual([...new Set(names)], names);
   assert.ok(names.includes("libc.so.6"), names.join());
-  assert.ok(libraries.some(({ path }) => /^lib(64)?\/ld-linux-[\w-]+\.so\.\d$/.test(path)), names.join());
+  assert.ok(
+    libraries.some(({ path }) => /^lib(64)?\/ld-linux-[\w-]+\.so\.\d$/.test(path)),
+    names.join(),
+  );
   assert.throws(() => librariesOf([Buffer.from("no program")], thisArchitecture), /not a 64-bit ELF program/);
 });
+
+const { stdout: systemd } = spawnSync("systemd-analyze", ["--version"], { encoding: "utf8" });
+const canAnalyze = Number(/^systemd (\d+)/.exec(systemd ?? "")?.[1] ?? 0) >= 250;
+
+test(
+  "systemd knows each key of the units, and rates the service as confined as far as its work allows",
+  { skip: canAnalyze ? false : "systemd-analyze of systemd 250 is not installed" },
+  () => {
+    const paths = units.map((name) => join(repositoryRoot, "packaging", name));
+    const { stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", ...paths], { encoding: "utf8" });
+    const known = /Command \/usr\/bin\/dockershim is not executable/;
+    assert.deepEqual(
+      stderr.split("\n").filter((line) => /dockershim/.test(line) && !known.test(line)),
+      [],
+    );
+    const rated = ["security", "--offline=true", "--threshold=75", "--no-pager", paths[0] ?? ""];
+    const { status, stdout } = spawnSync("systemd-analyze", rated, { encoding: "utf8" });
+    assert.equal(status, 0, stdout.split("\n").at(-2));
+  },
+);
