@@ -18,7 +18,9 @@ ExecStart=${command}
 Restart=always
 RestartSec=2
 TimeoutStartSec=0
-# Pods are the engine's children and keep running. The program ends within 30 s by itself, whatever hangs.
+# The program alone gets SIGTERM: plugins of the calls that it still answers go on. What is left is killed then. Pods are
+# the engine's children and keep running. The program ends within 30 s by itself, whatever hangs.
+KillMode=mixed
 TimeoutStopSec=40
 LimitNOFILE=1048576
 OOMScoreAdjust=-500
