@@ -160,9 +160,10 @@ function unitSteps(
     run: () => systemd.run(...words),
   });
   if (systemd.kind === "none") return [];
-  // Pods keep running. What the administrator has disabled or stopped stays so.
+  // Pods keep running, and sockets stay. What the administrator has disabled or stopped stays so.
   const change = isEnabled ? ["try-restart"] : ["enable", ...(systemd.kind === "running" ? ["--now"] : [])];
-  const changed = units.length === 0 ? [] : [step(...change, ...units)];
+  const subjects = units.filter((unit) => !isEnabled || unit.endsWith(".service"));
+  const changed = subjects.length === 0 ? [] : [step(...change, ...subjects)];
   if (systemd.kind === "offline") return isEnabled ? [] : changed;
   return [step("daemon-reload"), ...changed];
 }

@@ -29,7 +29,7 @@ export interface InstallParts {
 }
 
 /** In the directory `packaging`, and inside of the executable. */
-export const unitNames = ["dockershim.service"] as const;
+export const unitNames = ["dockershim-cadvisor.socket", "dockershim.service", "dockershim.socket"] as const;
 export const configurationPath = "/etc/dockershim/config.yaml";
 export const crictlPath = "/etc/crictl.yaml";
 export const unitDirectory = "/etc/systemd/system";
