@@ -153,11 +153,9 @@ describe("packages", { skip, timeout: 600_000 }, () => {
     test(`the .rpm for ${architecture} has the files`, { skip: lacking("rpm") }, async () => {
       await using root = await temporaryDirectory();
       const rpm = made(`${architecture}.rpm`);
-      const force = ["--nodeps", "--noscripts", "--ignorearch", "--nosignature"];
+      const force = ["--dbpath=/var/lib/rpm", "--nodeps", "--noscripts", "--ignorearch", "--nosignature"];
       printed("rpm", "--root", root.path, "--install", ...force, rpm);
-      const placed = filesBelow(root.path).filter(
-        (path) => !/^(var\/lib|usr\/lib\/sysimage)\/rpm\//.test(path),
-      );
+      const placed = filesBelow(root.path).filter((path) => !path.startsWith("var/lib/rpm/"));
       assert.deepEqual(placed.sort(), [...files, completion.rpm].sort());
       assert.equal(
         printed("rpm", "--query", "--configfiles", "--package", rpm),
