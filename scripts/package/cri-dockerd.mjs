@@ -1,6 +1,7 @@
 /** The package dockershim-cri-dockerd: cri-dockerd's program and units by their names, in that program's place. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { packageVersion } from "./tree.mjs";
 import { units as ownUnits } from "./tree.mjs";
 
 /** Whether units of cri-dockerd are on the node, by any of their usual names: a condition for a shell. */
@@ -106,7 +107,7 @@ fi
  */
 export function debAbout(version) {
   const fields = [
-    `Depends: dockershim (>= ${version.replaceAll("-", "~")}), init-system-helpers`,
+    `Depends: dockershim (= ${packageVersion(version)}), init-system-helpers`,
     `Provides: cri-dockerd (= ${replaced})`,
     "Conflicts: cri-dockerd",
     "Replaces: cri-dockerd",
@@ -128,7 +129,7 @@ export function rpmAbout(version) {
     name,
     summary,
     tags: [
-      `Requires: dockershim >= ${version.replaceAll("-", "~")}`,
+      `Requires: dockershim = ${packageVersion(version)}`,
       // With the epoch of its packages.
       `Provides: cri-dockerd = 3:${replaced}`,
       "Conflicts: cri-dockerd",

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { units, writeTree } from "./tree.mjs";
+import { packageVersion, units, writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 
@@ -77,14 +77,6 @@ const main = {
   ],
   scripts,
 };
-
-/**
- * As in rpm, ~ sorts before the release without it.
- * @param {string} version
- */
-export function packageVersion(version) {
-  return version.replaceAll("-", "~");
-}
 
 /**
  * @param {{ files: readonly import("./tree.mjs").PackageFile[], version: string, architecture: string, epoch: number, output: string, about?: DebPackage }} options

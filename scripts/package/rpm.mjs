@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { units, writeTree } from "./tree.mjs";
+import { packageVersion, units, writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
@@ -58,8 +58,7 @@ export async function writeRpm({ files, version, architecture, epoch, output, ab
     writeTree(tree, placed);
     const target = architectures[architecture];
     const spec = join(directory, "dockershim.spec");
-    // A hyphen divides version and release. ~ sorts before the release without it, as a pre-release does.
-    writeFileSync(spec, specification({ files: placed, version: version.replaceAll("-", "~"), tree, about }));
+    writeFileSync(spec, specification({ files: placed, version: packageVersion(version), tree, about }));
     const define = (/** @type {string} */ name, /** @type {string} */ value) => [
       "--define",
       `${name} ${value}`,

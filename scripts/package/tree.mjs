@@ -45,6 +45,14 @@ export function packageFiles({ root, parts, executable, runnable }) {
   ];
 }
 
+/**
+ * A hyphen divides the version of a package from its revision. ~ sorts before the release without it, as a pre-release does.
+ * @param {string} version
+ */
+export function packageVersion(version) {
+  return version.replaceAll("-", "~");
+}
+
 /** @param {Buffer} content */
 function compressed(content) {
   return gzipSync(content, { level: 9 });
