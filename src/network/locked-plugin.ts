@@ -36,20 +36,27 @@ export interface LockedPluginOptions {
  *   when a pod waits.
  */
 export class LockedNetworkPlugin implements NetworkPlugin {
-  readonly name: string;
-  readonly reason: string;
-  readonly dockerNetworkMode: NetworkPlugin["dockerNetworkMode"];
-  readonly dockerPublishesPorts: boolean;
   readonly #locks = new KeyedMutex();
 
   constructor(
     private readonly plugin: NetworkPlugin,
     private readonly options: LockedPluginOptions = {},
-  ) {
-    this.name = plugin.name;
-    this.reason = plugin.reason;
-    this.dockerNetworkMode = plugin.dockerNetworkMode;
-    this.dockerPublishesPorts = plugin.dockerPublishesPorts;
+  ) {}
+
+  get name(): string {
+    return this.plugin.name;
+  }
+
+  get reason(): string {
+    return this.plugin.reason;
+  }
+
+  get dockerNetworkMode(): NetworkPlugin["dockerNetworkMode"] {
+    return this.plugin.dockerNetworkMode;
+  }
+
+  get dockerPublishesPorts(): boolean {
+    return this.plugin.dockerPublishesPorts;
   }
 
   async start(signal: AbortSignal): Promise<void> {

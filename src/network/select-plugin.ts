@@ -7,6 +7,7 @@ import type { Logger } from "../lib/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import type { Observer } from "../shim/ports/observer.js";
 import { ConfigurationDirectory } from "./cni/configuration-directory.js";
+import { AutoNetworkPlugin } from "./auto-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
 import {
   createCniParts,
@@ -45,6 +46,8 @@ export interface NetworkSelection {
   readonly iptablesMode: IptablesMode;
   /** Whether a pod has a network of the plugin cni that was not torn down yet. */
   readonly podsOfCni: boolean;
+  /** Whether a pod has one of Docker's bridge, by no-op. */
+  readonly hasPodsOfNoop: () => boolean;
   /** Host ports of pods that were set up before this run of the program. */
   readonly hostPortOwners: ReadOwners;
   /** All sandboxes, to find network resources without a sandbox. */
@@ -73,9 +76,9 @@ interface Choice {
 }
 
 /**
- * The plugin that the flag names, or the one that suits this node, with the reason for the choice. The choice
- * is made once: when the configuration directory is removed later, the network is not ready, and pods never
- * get Docker's bridge instead. The other plugins are built to release the pods that they have set up.
+ * The plugin that the flag names, or the one that suits this node, with the reason for the choice. That is made once, but for a
+ * node without CNI and without pods: when the configuration directory is removed later, the network is not ready, and pods
+ * never get Docker's bridge instead. The other plugins are built to release the pods that they have set up.
  */
 export async function selectNetworkPlugin(
   selection: NetworkSelection,
@@ -85,7 +88,8 @@ export async function selectNetworkPlugin(
   const options = { ...partsOptions(selection, log), reason };
   const parts = createCniParts(options);
   const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
-  const cni = cniPlugin(selection, options, parts, podCidrs.current);
+  const cniReason = name === "no-op" ? existing(selection) : reason;
+  const cni = cniPlugin(selection, { ...options, reason: cniReason }, parts, podCidrs.current);
   const kubenet = kubenetPlugin(selection, options, parts, podCidrs.current);
   const formers = [cni.former, kubenet.former].filter((former) => former.name !== name);
   const makers = new PodMakers({ ...parts, formers, log, addressDir: selection.addressDir });
@@ -94,17 +98,26 @@ export async function selectNetworkPlugin(
     makers,
     ...(observer === undefined ? {} : { observe: (ended) => observer.networkOperationEnded(ended) }),
   };
+  const claims = new HostPortClaims(selection.hostPortOwners);
   if (name === "no-op") {
     const noop = new NoopNetworkPlugin({ reason, log, run: parts.run });
-    return { plugin: new LockedNetworkPlugin(noop, shared), orphans: undefined };
+    if (selection.name === "no-op")
+      return { plugin: new LockedNetworkPlugin(noop, shared), orphans: undefined };
+    const auto = new AutoNetworkPlugin({ ...selection, noop, cni: cni.plugin, log });
+    // Those of a network that it gets later are found at the next start.
+    return { plugin: new LockedNetworkPlugin(auto, { ...shared, podCidrs, claims }), orphans: undefined };
   }
   const { plugin } = name === "cni" ? cni : kubenet;
-  const claims = new HostPortClaims(selection.hostPortOwners);
   const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
   return { plugin: new LockedNetworkPlugin(plugin, { ...shared, podCidrs, claims }), orphans };
 }
 
-async function choose({ name, cniConfDir, podsOfCni }: NetworkSelection): Promise<Choice> {
+function existing({ cniConfDir }: NetworkSelection): string {
+  return `"${cniConfDir}" exists`;
+}
+
+async function choose(selection: NetworkSelection): Promise<Choice> {
+  const { name, cniConfDir, podsOfCni } = selection;
   const flag = `--network-plugin=${name}`;
   switch (name) {
     case "no-op":
@@ -112,7 +125,7 @@ async function choose({ name, cniConfDir, podsOfCni }: NetworkSelection): Promis
     case "kubenet":
       return { name, reason: flag };
     case "auto":
-      if (await isDirectory(cniConfDir)) return { name: "cni", reason: `"${cniConfDir}" exists` };
+      if (await isDirectory(cniConfDir)) return { name: "cni", reason: existing(selection) };
       if (podsOfCni) return { name: "cni", reason: "pods of this node have networks of CNI" };
       return { name: "no-op", reason: `"${cniConfDir}" does not exist, so there is no CNI` };
     default:

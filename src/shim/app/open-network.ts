@@ -1,6 +1,6 @@
 /** The network plugin, with the data of the program that it needs. */
 import { join } from "node:path";
-import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
+import { type NetworkCleanUp, type NetworkPlugin, noopPluginName } from "../ports/network-plugin.js";
 import type { StartProgram } from "../native/start-program.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../../lib/abort.js";
@@ -59,6 +59,7 @@ export async function openNetwork(
         flusher,
         observer,
         podsOfCni: hasNetworkOf("cni", records),
+        hasPodsOfNoop: () => hasNetworkOf(noopPluginName, records),
         hostPortOwners: (own) => hostPortOwners(records, engine, own),
         knownSandboxes: (own) => sandboxesOfKnownEngine(stateDir, engine, own),
       },

@@ -195,7 +195,7 @@ const network = {
       hint: "the flag does not take the name of a CNI network",
     }),
     default: "auto",
-    help: "Network plugin. auto: cni if the CNI configuration directory exists, else no-op; empty: no-op",
+    help: "Network plugin. auto: cni if the CNI configuration directory exists before the first pod, else no-op; empty: no-op",
     criDockerdDefault: "cni",
     isNamedDefault: true,
     kubeletDefault: "",

@@ -42,6 +42,7 @@ export function selection(
     nonMasqueradeCidr: "10.0.0.0/8",
     iptablesMode: "auto",
     podsOfCni: false,
+    hasPodsOfNoop: () => false,
     start: startAsChild,
     flusher: new Flusher(recordingLog()),
     hostPortOwners: () => Promise.resolve([]),

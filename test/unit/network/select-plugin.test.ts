@@ -18,6 +18,28 @@ describe("selectNetworkPlugin()", () => {
     assert.equal(orphans, undefined);
   });
 
+  test("auto gives cni when the directory appears later, unless a pod has a network of no-op by then", async () => {
+    await using at = await temporaryDirectory();
+    let hasPods = true;
+    const node = { ...selection(at.path, "auto"), hasPodsOfNoop: () => hasPods };
+    const { plugin } = await selectNetworkPlugin(node, recordingLog());
+    await plugin.start(never);
+    try {
+      await mkdir(join(at.path, "net.d"));
+      assert.deepEqual([plugin.notReadyReason(), plugin.dockerNetworkMode], [undefined, "default"]);
+      hasPods = false;
+      assert.match(plugin.notReadyReason() ?? "", /being read|no networks found|uninitialized/);
+      assert.deepEqual([plugin.name, plugin.dockerNetworkMode], ["cni", "none"]);
+      assert.match(plugin.reason, /net\.d" exists$/);
+      assert.equal(plugin.dockerPublishesPorts, false);
+      hasPods = true;
+      await rm(join(at.path, "net.d"), { recursive: true });
+      assert.notEqual(plugin.notReadyReason(), undefined);
+    } finally {
+      await plugin.stop();
+    }
+  });
+
   test("auto gives cni where the directory exists, not ready until it holds a list, and stays with it", async () => {
     await using at = await temporaryDirectory();
     await mkdir(join(at.path, "net.d"));
