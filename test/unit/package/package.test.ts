@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { readFileSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
 import { thisArchitecture } from "../../../scripts/package/executable.mjs";
 import { librariesOf } from "../../../scripts/package/image.mjs";
+import { criDockerdFiles, debAbout, hasCriDockerd } from "../../../scripts/package/cri-dockerd.mjs";
 import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
 import { units, writeTree } from "../../../scripts/package/tree.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -93,6 +94,65 @@ test("the image gets the libraries that a program needs and that these need, eac
   assert.throws(() => librariesOf([Buffer.from("no program")], thisArchitecture), /not a 64-bit ELF program/);
 });
 
+/** Runs a script of the package dockershim-cri-dockerd on a root. `isOwned`: whether dpkg knows the files there. */
+async function exitOn(root: string, script: string, action = "", isOwned = false): Promise<number | null> {
+  await using tools = await temporaryDirectory();
+  const query = join(tools.path, "dpkg-query");
+  await writeFile(query, `#!/bin/sh\nexit ${isOwned ? 0 : 1}\n`);
+  await chmod(query, 0o755);
+  const there = script.replaceAll(/ (\/(?:usr|lib|etc)\/)/g, ` ${root}$1`);
+  const env = { PATH: `${tools.path}:/usr/bin:/bin` };
+  const { status, stderr } = spawnSync("sh", ["-ec", there, "script", action], { env, encoding: "utf8" });
+  assert.equal(stderr, "");
+  return status;
+}
+
+test("files of cri-dockerd that no package has wait aside, and return with the removal", async () => {
+  const places = criDockerdFiles(repositoryRoot, "deb").filter(({ path }) =>
+    /cri-docker[.d][^/]*$/.test(path),
+  );
+  assert.deepEqual(
+    places.map(({ path, link }) => [path, link]),
+    [
+      ["usr/bin/cri-dockerd", "dockershim"],
+      ["lib/systemd/system/cri-docker.socket", undefined],
+      ["lib/systemd/system/cri-docker.service", undefined],
+    ],
+  );
+  const { preinst = "", postrm = "" } = debAbout("1.2.3").scripts;
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  const local = places.map(({ path }) => ({ path, mode: 0o755, content: Buffer.from("local") }));
+  const names = (): string[] =>
+    readdirSync(root, { recursive: true, encoding: "utf8" }).filter((path) => path.includes("cri-docker"));
+  writeTree(root, local);
+  const before = names();
+  assert.equal(await exitOn(root, preinst, "install", true), 0);
+  assert.deepEqual(names(), before);
+  assert.equal(await exitOn(root, preinst, "install"), 0);
+  assert.deepEqual(names().sort(), before.map((path) => `${path}.replaced`).sort());
+  assert.equal(await exitOn(root, postrm, "remove"), 0);
+  assert.deepEqual(names().sort(), before.sort());
+  assert.equal(readFileSync(join(root, "usr/bin/cri-dockerd"), "utf8"), "local");
+});
+
+test("units of cri-dockerd are found in each of their places, by each of their names", async () => {
+  await using directory = await temporaryDirectory();
+  for (const [index, path] of [
+    "",
+    "etc/systemd/system/cri-dockerd.service",
+    "usr/lib/systemd/system/cri-docker.service",
+    "lib/systemd/system/cri-docker.service",
+  ].entries()) {
+    const root = join(directory.path, String(index));
+    writeTree(root, [{ path: path || "etc/other.service", mode: 0o644, content: Buffer.from("") }]);
+    assert.equal(
+      await exitOn(root, `if ${hasCriDockerd}; then exit 0; else exit 3; fi`),
+      path === "" ? 3 : 0,
+    );
+  }
+});
+
 const { stdout: systemd } = spawnSync("systemd-analyze", ["--version"], { encoding: "utf8" });
 const canAnalyze = Number(/^systemd (\d+)/.exec(systemd ?? "")?.[1] ?? 0) >= 250;
 
@@ -100,11 +160,12 @@ test(
   "systemd knows each key of the units, and rates the service as confined as far as its work allows",
   { skip: canAnalyze ? false : "systemd-analyze of systemd 250 is not installed" },
   () => {
-    const paths = units.map((name) => join(repositoryRoot, "packaging", name));
+    const all = [...units, "cri-docker.service", "cri-docker.socket"];
+    const paths = all.map((name) => join(repositoryRoot, "packaging", name));
     const { stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", ...paths], { encoding: "utf8" });
-    const known = /Command \/usr\/bin\/dockershim is not executable/;
+    const known = /Command \/usr\/bin\/(dockershim|cri-dockerd) is not executable/;
     assert.deepEqual(
-      stderr.split("\n").filter((line) => /dockershim/.test(line) && !known.test(line)),
+      stderr.split("\n").filter((line) => /dockershim|cri-docker/.test(line) && !known.test(line)),
       [],
     );
     const rated = ["security", "--offline=true", "--threshold=75", "--no-pager", paths[0] ?? ""];
