@@ -41,8 +41,15 @@ const scalar = {
   uint64: "string",
 };
 
+/** Messages without fields need no shape, and nothing reads what is of Windows. */
+const hasShape = (type) =>
+  type instanceof protobuf.Type && type.fieldsArray.length > 0 && !type.name.startsWith("Windows");
+
 /** The TypeScript name of a message or enum: nested names are joined, as in SecurityProfile.ProfileType. */
-const typeName = (type) => type.fullName.replace(/^\.runtime\.v1\./, "").replaceAll(".", "");
+const typeName = (type) =>
+  type instanceof protobuf.Enum || hasShape(type)
+    ? type.fullName.replace(/^\.runtime\.v1\./, "").replaceAll(".", "")
+    : "object";
 
 const fieldType = (field) => {
   const single = field.resolvedType ? typeName(field.resolvedType) : scalar[field.type];
@@ -63,7 +70,7 @@ const emit = (namespace) => {
         `export type ${typeName(item)} = (typeof ${typeName(item)})[keyof typeof ${typeName(item)}];`,
         "",
       );
-    } else if (item instanceof protobuf.Type) {
+    } else if (hasShape(item)) {
       lines.push(`export interface ${typeName(item)} {`);
       for (const field of item.fieldsArray) lines.push(`  readonly ${field.name}: ${fieldType(field)};`);
       lines.push("}", "");
@@ -74,18 +81,14 @@ const emit = (namespace) => {
 emit(runtime);
 
 const servicesOf = (namespace) => namespace.nestedArray.filter((item) => item instanceof protobuf.Service);
-for (const service of servicesOf(runtime)) {
-  lines.push(
-    `/** Request and answer of each RPC of ${service.name}. */`,
-    `export interface ${service.name} {`,
-  );
-  for (const method of service.methodsArray) {
-    const shape = `request: ${typeName(method.resolvedRequestType)}; response: ${typeName(method.resolvedResponseType)}`;
-    lines.push(`  readonly ${method.name}: { ${shape}; stream: ${method.responseStream === true} };`);
-  }
-  lines.push("}", "");
+lines.push("/** Request and answer of each RPC of both services. */", "export interface CriRpcs {");
+for (const method of servicesOf(runtime).flatMap(({ methodsArray }) => methodsArray)) {
+  const shape = `request: ${typeName(method.resolvedRequestType)}; response: ${typeName(method.resolvedResponseType)}`;
+  lines.push(`  readonly ${method.name}: { ${shape}; stream: ${method.responseStream === true} };`);
 }
 lines.push(
+  "}",
+  "",
   "/** An answer as a handler may write it: fields that are left out are sent as their proto3 default. */",
   "export type Answer<T> = T extends string | number | boolean | Buffer | null | undefined",
   "  ? T",

@@ -9,15 +9,14 @@ import { Client, type ClientUnaryCall, credentials, status, type ServiceError } 
 import { criMethods } from "./cri-messages.js";
 import { formatDuration, linkAbort } from "../lib/abort.js";
 import { type ErrorKind, isKind, ShimError } from "../lib/errors.js";
-import type { Answer, ImageService, RuntimeService } from "../domain/cri.js";
+import type { Answer, CriRpcs } from "../domain/cri.js";
 
 export type CriVersion = "v1" | "v1alpha2";
-export type Rpcs = RuntimeService & ImageService;
 export type UnaryRpc = {
-  [Name in keyof Rpcs]: Rpcs[Name]["stream"] extends false ? Name : never;
-}[keyof Rpcs];
+  [Name in keyof CriRpcs]: CriRpcs[Name]["stream"] extends false ? Name : never;
+}[keyof CriRpcs];
 
-export type StreamRpc = Exclude<keyof Rpcs, UnaryRpc>;
+export type StreamRpc = Exclude<keyof CriRpcs, UnaryRpc>;
 
 export interface CallOptions {
   readonly signal: AbortSignal;
@@ -35,15 +34,15 @@ export interface CriConnection {
    */
   call<Name extends UnaryRpc>(
     name: Name,
-    request: Answer<Rpcs[Name]["request"]>,
+    request: Answer<CriRpcs[Name]["request"]>,
     options: CallOptions,
-  ): Promise<Rpcs[Name]["response"]>;
+  ): Promise<CriRpcs[Name]["response"]>;
   /** The answers of a streaming RPC, which has no deadline. Ends with `signal`; rejects as `call` does. */
   stream<Name extends StreamRpc>(
     name: Name,
-    request: Answer<Rpcs[Name]["request"]>,
+    request: Answer<CriRpcs[Name]["request"]>,
     signal: AbortSignal,
-  ): AsyncIterable<Rpcs[Name]["response"]>;
+  ): AsyncIterable<CriRpcs[Name]["response"]>;
   /** Cancels calls that are running. */
   close(): void;
 }
@@ -75,9 +74,9 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
     },
     call: <Name extends UnaryRpc>(
       name: Name,
-      request: Answer<Rpcs[Name]["request"]>,
+      request: Answer<CriRpcs[Name]["request"]>,
       { signal, timeoutMs = defaultTimeoutMs }: CallOptions,
-    ): Promise<Rpcs[Name]["response"]> =>
+    ): Promise<CriRpcs[Name]["response"]> =>
       new Promise((resolve, reject) => {
         const method = methods.get(name);
         if (method === undefined) throw new ShimError("internal", `no RPC named "${name}"`);
@@ -109,9 +108,9 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
       }),
     stream: async function* <Name extends StreamRpc>(
       name: Name,
-      request: Answer<Rpcs[Name]["request"]>,
+      request: Answer<CriRpcs[Name]["request"]>,
       signal: AbortSignal,
-    ): AsyncGenerator<Rpcs[Name]["response"]> {
+    ): AsyncGenerator<CriRpcs[Name]["response"]> {
       const method = methods.get(name);
       if (method === undefined) throw new ShimError("internal", `no RPC named "${name}"`);
       signal.throwIfAborted();
@@ -126,7 +125,7 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
       });
       try {
         // This method's deserializer makes the answers.
-        yield* running as AsyncIterable<Rpcs[Name]["response"]>;
+        yield* running as AsyncIterable<CriRpcs[Name]["response"]>;
       } catch (error) {
         throw signal.aborted
           ? ShimError.from(signal.reason)

@@ -244,7 +244,7 @@ export interface PodSandboxConfig {
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
   readonly linux: LinuxPodSandboxConfig | null;
-  readonly windows: WindowsPodSandboxConfig | null;
+  readonly windows: object | null;
 }
 
 export interface RunPodSandboxRequest {
@@ -260,14 +260,8 @@ export interface StopPodSandboxRequest {
   readonly pod_sandbox_id: string;
 }
 
-export interface StopPodSandboxResponse {
-}
-
 export interface RemovePodSandboxRequest {
   readonly pod_sandbox_id: string;
-}
-
-export interface RemovePodSandboxResponse {
 }
 
 export interface PodSandboxStatusRequest {
@@ -386,7 +380,7 @@ export interface PodSandboxAttributes {
 export interface PodSandboxStats {
   readonly attributes: PodSandboxAttributes | null;
   readonly linux: LinuxPodSandboxStats | null;
-  readonly windows: WindowsPodSandboxStats | null;
+  readonly windows: object | null;
 }
 
 export interface LinuxPodSandboxStats {
@@ -398,24 +392,10 @@ export interface LinuxPodSandboxStats {
   readonly io: IoUsage | null;
 }
 
-export interface WindowsPodSandboxStats {
-  readonly cpu: WindowsCpuUsage | null;
-  readonly memory: WindowsMemoryUsage | null;
-  readonly network: WindowsNetworkUsage | null;
-  readonly process: WindowsProcessUsage | null;
-  readonly containers: readonly WindowsContainerStats[];
-}
-
 export interface NetworkUsage {
   readonly timestamp: string;
   readonly default_interface: NetworkInterfaceUsage | null;
   readonly interfaces: readonly NetworkInterfaceUsage[];
-}
-
-export interface WindowsNetworkUsage {
-  readonly timestamp: string;
-  readonly default_interface: WindowsNetworkInterfaceUsage | null;
-  readonly interfaces: readonly WindowsNetworkInterfaceUsage[];
 }
 
 export interface NetworkInterfaceUsage {
@@ -426,20 +406,7 @@ export interface NetworkInterfaceUsage {
   readonly tx_errors: UInt64Value | null;
 }
 
-export interface WindowsNetworkInterfaceUsage {
-  readonly name: string;
-  readonly rx_bytes: UInt64Value | null;
-  readonly rx_packets_dropped: UInt64Value | null;
-  readonly tx_bytes: UInt64Value | null;
-  readonly tx_packets_dropped: UInt64Value | null;
-}
-
 export interface ProcessUsage {
-  readonly timestamp: string;
-  readonly process_count: UInt64Value | null;
-}
-
-export interface WindowsProcessUsage {
   readonly timestamp: string;
   readonly process_count: UInt64Value | null;
 }
@@ -519,46 +486,6 @@ export interface LinuxContainerUser {
   readonly supplemental_groups: readonly string[];
 }
 
-export interface WindowsNamespaceOption {
-  readonly network: NamespaceMode;
-}
-
-export interface WindowsSandboxSecurityContext {
-  readonly run_as_username: string;
-  readonly credential_spec: string;
-  readonly host_process: boolean;
-  readonly namespace_options: WindowsNamespaceOption | null;
-}
-
-export interface WindowsPodSandboxConfig {
-  readonly security_context: WindowsSandboxSecurityContext | null;
-}
-
-export interface WindowsContainerSecurityContext {
-  readonly run_as_username: string;
-  readonly credential_spec: string;
-  readonly host_process: boolean;
-}
-
-export interface WindowsContainerConfig {
-  readonly resources: WindowsContainerResources | null;
-  readonly security_context: WindowsContainerSecurityContext | null;
-}
-
-export interface WindowsContainerResources {
-  readonly cpu_shares: string;
-  readonly cpu_count: string;
-  readonly cpu_maximum: string;
-  readonly memory_limit_in_bytes: string;
-  readonly rootfs_size_in_bytes: string;
-  readonly affinity_cpus: readonly WindowsCpuGroupAffinity[];
-}
-
-export interface WindowsCpuGroupAffinity {
-  readonly cpu_mask: string;
-  readonly cpu_group: number;
-}
-
 export interface ContainerMetadata {
   readonly name: string;
   readonly attempt: number;
@@ -590,7 +517,7 @@ export interface ContainerConfig {
   readonly stdin_once: boolean;
   readonly tty: boolean;
   readonly linux: LinuxContainerConfig | null;
-  readonly windows: WindowsContainerConfig | null;
+  readonly windows: object | null;
   readonly CDI_devices: readonly CDIDevice[];
   readonly stop_signal: Signal;
 }
@@ -609,22 +536,13 @@ export interface StartContainerRequest {
   readonly container_id: string;
 }
 
-export interface StartContainerResponse {
-}
-
 export interface StopContainerRequest {
   readonly container_id: string;
   readonly timeout: string;
 }
 
-export interface StopContainerResponse {
-}
-
 export interface RemoveContainerRequest {
   readonly container_id: string;
-}
-
-export interface RemoveContainerResponse {
 }
 
 export interface ContainerStateValue {
@@ -701,7 +619,7 @@ export interface ContainerStatusResponse {
 
 export interface ContainerResources {
   readonly linux: LinuxContainerResources | null;
-  readonly windows: WindowsContainerResources | null;
+  readonly windows: object | null;
 }
 
 export interface ContainerUser {
@@ -711,11 +629,8 @@ export interface ContainerUser {
 export interface UpdateContainerResourcesRequest {
   readonly container_id: string;
   readonly linux: LinuxContainerResources | null;
-  readonly windows: WindowsContainerResources | null;
+  readonly windows: object | null;
   readonly annotations: Readonly<Record<string, string>>;
-}
-
-export interface UpdateContainerResourcesResponse {
 }
 
 export interface ExecSyncRequest {
@@ -828,9 +743,6 @@ export interface RemoveImageRequest {
   readonly image: ImageSpec | null;
 }
 
-export interface RemoveImageResponse {
-}
-
 export interface NetworkConfig {
   readonly pod_cidr: string;
 }
@@ -841,9 +753,6 @@ export interface RuntimeConfig {
 
 export interface UpdateRuntimeConfigRequest {
   readonly runtime_config: RuntimeConfig | null;
-}
-
-export interface UpdateRuntimeConfigResponse {
 }
 
 export interface RuntimeCondition {
@@ -884,9 +793,6 @@ export interface StatusResponse {
   readonly features: RuntimeFeatures | null;
 }
 
-export interface ImageFsInfoRequest {
-}
-
 export interface UInt64Value {
   readonly value: string;
 }
@@ -900,12 +806,6 @@ export interface FilesystemUsage {
   readonly fs_id: FilesystemIdentifier | null;
   readonly used_bytes: UInt64Value | null;
   readonly inodes_used: UInt64Value | null;
-}
-
-export interface WindowsFilesystemUsage {
-  readonly timestamp: string;
-  readonly fs_id: FilesystemIdentifier | null;
-  readonly used_bytes: UInt64Value | null;
 }
 
 export interface ImageFsInfoResponse {
@@ -959,13 +859,6 @@ export interface ContainerStats {
   readonly io: IoUsage | null;
 }
 
-export interface WindowsContainerStats {
-  readonly attributes: ContainerAttributes | null;
-  readonly cpu: WindowsCpuUsage | null;
-  readonly memory: WindowsMemoryUsage | null;
-  readonly writable_layer: WindowsFilesystemUsage | null;
-}
-
 export interface PsiStats {
   readonly Full: PsiData | null;
   readonly Some: PsiData | null;
@@ -983,12 +876,6 @@ export interface CpuUsage {
   readonly usage_core_nano_seconds: UInt64Value | null;
   readonly usage_nano_cores: UInt64Value | null;
   readonly psi: PsiStats | null;
-}
-
-export interface WindowsCpuUsage {
-  readonly timestamp: string;
-  readonly usage_core_nano_seconds: UInt64Value | null;
-  readonly usage_nano_cores: UInt64Value | null;
 }
 
 export interface MemoryUsage {
@@ -1013,19 +900,8 @@ export interface SwapUsage {
   readonly swap_usage_bytes: UInt64Value | null;
 }
 
-export interface WindowsMemoryUsage {
-  readonly timestamp: string;
-  readonly working_set_bytes: UInt64Value | null;
-  readonly available_bytes: UInt64Value | null;
-  readonly page_faults: UInt64Value | null;
-  readonly commit_memory_bytes: UInt64Value | null;
-}
-
 export interface ReopenContainerLogRequest {
   readonly container_id: string;
-}
-
-export interface ReopenContainerLogResponse {
 }
 
 export interface CheckpointContainerRequest {
@@ -1034,17 +910,11 @@ export interface CheckpointContainerRequest {
   readonly timeout: string;
 }
 
-export interface CheckpointContainerResponse {
-}
-
 export interface CheckpointPodRequest {
   readonly pod_sandbox_id: string;
   readonly output_path: string;
   readonly container_ids: readonly string[];
   readonly options: Readonly<Record<string, string>>;
-}
-
-export interface CheckpointPodResponse {
 }
 
 export interface RestorePodRequest {
@@ -1065,18 +935,12 @@ export interface RestorePodResponse {
   readonly restored_containers: readonly RestoredContainer[];
 }
 
-export interface GetEventsRequest {
-}
-
 export interface ContainerEventResponse {
   readonly container_id: string;
   readonly container_event_type: ContainerEventType;
   readonly created_at: string;
   readonly pod_sandbox_status: PodSandboxStatus | null;
   readonly containers_statuses: readonly ContainerStatus[];
-}
-
-export interface ListMetricDescriptorsRequest {
 }
 
 export interface ListMetricDescriptorsResponse {
@@ -1089,14 +953,8 @@ export interface MetricDescriptor {
   readonly label_keys: readonly string[];
 }
 
-export interface ListPodSandboxMetricsRequest {
-}
-
 export interface ListPodSandboxMetricsResponse {
   readonly pod_metrics: readonly PodSandboxMetrics[];
-}
-
-export interface StreamPodSandboxMetricsRequest {
 }
 
 export interface StreamPodSandboxMetricsResponse {
@@ -1122,9 +980,6 @@ export interface Metric {
   readonly value: UInt64Value | null;
 }
 
-export interface RuntimeConfigRequest {
-}
-
 export interface RuntimeConfigResponse {
   readonly linux: LinuxRuntimeConfiguration | null;
 }
@@ -1139,27 +994,24 @@ export interface UpdatePodSandboxResourcesRequest {
   readonly resources: LinuxContainerResources | null;
 }
 
-export interface UpdatePodSandboxResourcesResponse {
-}
-
-/** Request and answer of each RPC of RuntimeService. */
-export interface RuntimeService {
+/** Request and answer of each RPC of both services. */
+export interface CriRpcs {
   readonly Version: { request: VersionRequest; response: VersionResponse; stream: false };
   readonly RunPodSandbox: { request: RunPodSandboxRequest; response: RunPodSandboxResponse; stream: false };
-  readonly StopPodSandbox: { request: StopPodSandboxRequest; response: StopPodSandboxResponse; stream: false };
-  readonly RemovePodSandbox: { request: RemovePodSandboxRequest; response: RemovePodSandboxResponse; stream: false };
+  readonly StopPodSandbox: { request: StopPodSandboxRequest; response: object; stream: false };
+  readonly RemovePodSandbox: { request: RemovePodSandboxRequest; response: object; stream: false };
   readonly PodSandboxStatus: { request: PodSandboxStatusRequest; response: PodSandboxStatusResponse; stream: false };
   readonly ListPodSandbox: { request: ListPodSandboxRequest; response: ListPodSandboxResponse; stream: false };
   readonly StreamPodSandboxes: { request: StreamPodSandboxesRequest; response: StreamPodSandboxesResponse; stream: true };
   readonly CreateContainer: { request: CreateContainerRequest; response: CreateContainerResponse; stream: false };
-  readonly StartContainer: { request: StartContainerRequest; response: StartContainerResponse; stream: false };
-  readonly StopContainer: { request: StopContainerRequest; response: StopContainerResponse; stream: false };
-  readonly RemoveContainer: { request: RemoveContainerRequest; response: RemoveContainerResponse; stream: false };
+  readonly StartContainer: { request: StartContainerRequest; response: object; stream: false };
+  readonly StopContainer: { request: StopContainerRequest; response: object; stream: false };
+  readonly RemoveContainer: { request: RemoveContainerRequest; response: object; stream: false };
   readonly ListContainers: { request: ListContainersRequest; response: ListContainersResponse; stream: false };
   readonly StreamContainers: { request: StreamContainersRequest; response: StreamContainersResponse; stream: true };
   readonly ContainerStatus: { request: ContainerStatusRequest; response: ContainerStatusResponse; stream: false };
-  readonly UpdateContainerResources: { request: UpdateContainerResourcesRequest; response: UpdateContainerResourcesResponse; stream: false };
-  readonly ReopenContainerLog: { request: ReopenContainerLogRequest; response: ReopenContainerLogResponse; stream: false };
+  readonly UpdateContainerResources: { request: UpdateContainerResourcesRequest; response: object; stream: false };
+  readonly ReopenContainerLog: { request: ReopenContainerLogRequest; response: object; stream: false };
   readonly ExecSync: { request: ExecSyncRequest; response: ExecSyncResponse; stream: false };
   readonly Exec: { request: ExecRequest; response: ExecResponse; stream: false };
   readonly Attach: { request: AttachRequest; response: AttachResponse; stream: false };
@@ -1170,27 +1022,23 @@ export interface RuntimeService {
   readonly PodSandboxStats: { request: PodSandboxStatsRequest; response: PodSandboxStatsResponse; stream: false };
   readonly ListPodSandboxStats: { request: ListPodSandboxStatsRequest; response: ListPodSandboxStatsResponse; stream: false };
   readonly StreamPodSandboxStats: { request: StreamPodSandboxStatsRequest; response: StreamPodSandboxStatsResponse; stream: true };
-  readonly UpdateRuntimeConfig: { request: UpdateRuntimeConfigRequest; response: UpdateRuntimeConfigResponse; stream: false };
+  readonly UpdateRuntimeConfig: { request: UpdateRuntimeConfigRequest; response: object; stream: false };
   readonly Status: { request: StatusRequest; response: StatusResponse; stream: false };
-  readonly CheckpointContainer: { request: CheckpointContainerRequest; response: CheckpointContainerResponse; stream: false };
-  readonly CheckpointPod: { request: CheckpointPodRequest; response: CheckpointPodResponse; stream: false };
+  readonly CheckpointContainer: { request: CheckpointContainerRequest; response: object; stream: false };
+  readonly CheckpointPod: { request: CheckpointPodRequest; response: object; stream: false };
   readonly RestorePod: { request: RestorePodRequest; response: RestorePodResponse; stream: false };
-  readonly GetContainerEvents: { request: GetEventsRequest; response: ContainerEventResponse; stream: true };
-  readonly ListMetricDescriptors: { request: ListMetricDescriptorsRequest; response: ListMetricDescriptorsResponse; stream: false };
-  readonly ListPodSandboxMetrics: { request: ListPodSandboxMetricsRequest; response: ListPodSandboxMetricsResponse; stream: false };
-  readonly StreamPodSandboxMetrics: { request: StreamPodSandboxMetricsRequest; response: StreamPodSandboxMetricsResponse; stream: true };
-  readonly RuntimeConfig: { request: RuntimeConfigRequest; response: RuntimeConfigResponse; stream: false };
-  readonly UpdatePodSandboxResources: { request: UpdatePodSandboxResourcesRequest; response: UpdatePodSandboxResourcesResponse; stream: false };
-}
-
-/** Request and answer of each RPC of ImageService. */
-export interface ImageService {
+  readonly GetContainerEvents: { request: object; response: ContainerEventResponse; stream: true };
+  readonly ListMetricDescriptors: { request: object; response: ListMetricDescriptorsResponse; stream: false };
+  readonly ListPodSandboxMetrics: { request: object; response: ListPodSandboxMetricsResponse; stream: false };
+  readonly StreamPodSandboxMetrics: { request: object; response: StreamPodSandboxMetricsResponse; stream: true };
+  readonly RuntimeConfig: { request: object; response: RuntimeConfigResponse; stream: false };
+  readonly UpdatePodSandboxResources: { request: UpdatePodSandboxResourcesRequest; response: object; stream: false };
   readonly ListImages: { request: ListImagesRequest; response: ListImagesResponse; stream: false };
   readonly StreamImages: { request: StreamImagesRequest; response: StreamImagesResponse; stream: true };
   readonly ImageStatus: { request: ImageStatusRequest; response: ImageStatusResponse; stream: false };
   readonly PullImage: { request: PullImageRequest; response: PullImageResponse; stream: false };
-  readonly RemoveImage: { request: RemoveImageRequest; response: RemoveImageResponse; stream: false };
-  readonly ImageFsInfo: { request: ImageFsInfoRequest; response: ImageFsInfoResponse; stream: false };
+  readonly RemoveImage: { request: RemoveImageRequest; response: object; stream: false };
+  readonly ImageFsInfo: { request: object; response: ImageFsInfoResponse; stream: false };
 }
 
 /** An answer as a handler may write it: fields that are left out are sent as their proto3 default. */

@@ -7,7 +7,7 @@ import type {
   ContainerConfig,
   ContainerMetadata,
   CreateContainerRequest,
-  ImageService,
+  CriRpcs,
   ImageSpec,
   ImageStatusRequest,
   PodSandboxConfig,
@@ -15,7 +15,6 @@ import type {
   PullImageRequest,
   RemoveImageRequest,
   RunPodSandboxRequest,
-  RuntimeService,
 } from "./cri.js";
 
 export type SandboxConfig = PodSandboxConfig & { readonly metadata: PodSandboxMetadata };
@@ -32,8 +31,6 @@ export type ValidCreateContainer = CreateContainerRequest & {
 export type ValidImageStatus = ImageStatusRequest & { readonly image: ImageSpec };
 export type ValidPullImage = PullImageRequest & { readonly image: ImageSpec };
 export type ValidRemoveImage = RemoveImageRequest & { readonly image: ImageSpec };
-
-export type CriRpcs = RuntimeService & ImageService;
 
 /** Those of the table of RPCs. */
 export type ValidatedRpc = Exclude<keyof CriRpcs, "CheckpointPod" | "RestorePod">;

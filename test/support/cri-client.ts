@@ -5,12 +5,10 @@ import { fileURLToPath } from "node:url";
 import type { ServiceClientConstructor, ServiceError } from "@grpc/grpc-js";
 import { Client, credentials, loadPackageDefinition, status } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import type { Answer, ImageService, RuntimeService } from "../../src/domain/cri.js";
+import type { UnaryRpc } from "../../src/client/cri-connection.js";
+import type { Answer, CriRpcs } from "../../src/domain/cri.js";
 
 export type ApiVersion = "v1" | "v1alpha2";
-
-type Rpcs = RuntimeService & ImageService;
-type UnaryName = { [Name in keyof Rpcs]: Rpcs[Name]["stream"] extends false ? Name : never }[keyof Rpcs];
 
 export interface CallOptions {
   readonly timeoutMs?: number;
@@ -18,10 +16,10 @@ export interface CallOptions {
 }
 
 type Calls = {
-  readonly [Name in UnaryName]: (
-    request?: Answer<Rpcs[Name]["request"]>,
+  readonly [Name in UnaryRpc]: (
+    request?: Answer<CriRpcs[Name]["request"]>,
     options?: CallOptions,
-  ) => Promise<Rpcs[Name]["response"]>;
+  ) => Promise<CriRpcs[Name]["response"]>;
 };
 
 /** One method per RPC; failures are grpc-js errors with `code` and `details`. */

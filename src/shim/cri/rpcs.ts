@@ -4,12 +4,11 @@ import type {
   Answer,
   Container,
   ContainerStats,
+  CriRpcs,
   Image,
-  ImageService,
   PodSandbox,
   PodSandboxMetrics,
   PodSandboxStats,
-  RuntimeService,
 } from "../../domain/cri.js";
 import type { RawRequest, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
 import type { ItemEncoders } from "../grpc/codec/cri-api.js";
@@ -79,8 +78,6 @@ import { containerStats, listContainerStats } from "./stats/container-stats.js";
 import { listMetricDescriptors, listPodSandboxMetrics } from "./stats/list-pod-sandbox-metrics.js";
 import { listPodSandboxStats, podSandboxStats } from "./stats/pod-sandbox-stats.js";
 
-type Messages = RuntimeService & ImageService;
-
 /** The columns of all rows. */
 interface RowOf<Name extends ValidatedRpc> {
   readonly validate: (request: RawRequest<Name>) => ValidRequests[Name];
@@ -95,7 +92,7 @@ interface UnaryRow<Name extends ValidatedRpc> extends RowOf<Name> {
     request: ValidRequests[Name],
     services: Services,
     call: Call,
-  ) => Promise<Answer<Messages[Name]["response"]>>;
+  ) => Promise<Answer<CriRpcs[Name]["response"]>>;
 }
 
 interface StreamRow<Name extends ValidatedRpc> extends RowOf<Name> {
@@ -103,7 +100,7 @@ interface StreamRow<Name extends ValidatedRpc> extends RowOf<Name> {
     request: ValidRequests[Name],
     services: Services,
     call: Call,
-    send: Send<Answer<Messages[Name]["response"]>>,
+    send: Send<Answer<CriRpcs[Name]["response"]>>,
   ) => Promise<void>;
 }
 
@@ -145,7 +142,7 @@ interface ListedItems {
 
 export type Row<Name extends ValidatedRpc> = Name extends keyof ListedItems
   ? ListRow<Name>
-  : Messages[Name]["stream"] extends true
+  : CriRpcs[Name]["stream"] extends true
     ? StreamRow<Name>
     : UnaryRow<Name>;
 

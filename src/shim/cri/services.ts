@@ -3,8 +3,8 @@ import type { Call } from "../../lib/call.js";
 import type { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import type { Logger } from "../../lib/log.js";
 import type { Nanoseconds } from "../../lib/time.js";
-import type { Answer, ContainerEventResponse } from "../../domain/cri.js";
-import type { CriRpcs, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
+import type { Answer, CriRpcs, ContainerEventResponse } from "../../domain/cri.js";
+import type { ValidatedRpc, ValidRequests } from "../../domain/requests.js";
 import type { DockerUlimit } from "../../domain/create-body.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
@@ -29,10 +29,7 @@ export interface EventSubscription extends Disposable {
 export interface ContainerEventSource {
   /** Subscribes to all events from now on. */
   subscribe(): EventSubscription;
-  /**
-   * The present time, and later than each time that this returned before. Kubelets compare the times of
-   * events and of PodSandboxStatus.
-   */
+  /** The present time, later than each returned before: kubelets compare those of events and of PodSandboxStatus. */
   timestamp(): Nanoseconds;
 }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
-import type { Answer, RuntimeService } from "../../../src/domain/cri.js";
+import type { Answer, CriRpcs } from "../../../src/domain/cri.js";
 import type { Rpc } from "../../../src/shim/grpc/handlers.js";
 import { ofNothing } from "../../../src/shim/grpc/request-subject.js";
 import type { Call } from "../../../src/lib/call.js";
@@ -23,13 +23,13 @@ export interface TestServer extends AsyncDisposable {
 }
 
 export type Handlers = {
-  readonly [Name in keyof RuntimeService]?: (
-    request: RuntimeService[Name]["request"],
+  readonly [Name in keyof CriRpcs]?: (
+    request: CriRpcs[Name]["request"],
     call: Call,
-    send: (message: Answer<RuntimeService[Name]["response"]> | Buffer) => Promise<void>,
-  ) => RuntimeService[Name]["stream"] extends true
+    send: (message: Answer<CriRpcs[Name]["response"]> | Buffer) => Promise<void>,
+  ) => CriRpcs[Name]["stream"] extends true
     ? Promise<void>
-    : Promise<Answer<RuntimeService[Name]["response"]> | Buffer>;
+    : Promise<Answer<CriRpcs[Name]["response"]> | Buffer>;
 };
 
 /** A CRI server on a socket of its own, with the given handlers for rows of the RPC table. Nothing is validated. */
