@@ -42,9 +42,8 @@ export function exitOf(snapshot: Snapshot): {
   readonly finishedAt: bigint;
 } {
   const { state } = snapshot;
-  if (state.running || state.status === "restarting") {
+  if (state.running || state.status === "restarting")
     return { reason: "", message: "", startedAt: state.started, finishedAt: 0n };
-  }
   if (state.finished !== 0n) {
     // Docker's flag is also set when a child was killed long before the end. The kernel kills with SIGKILL.
     const isKilledForMemory = state.oomKilled && state.exitCode === sigkillExitCode;

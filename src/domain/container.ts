@@ -33,9 +33,7 @@ export interface ContainerEntry {
   /** Absolute, or empty when the kubelet wants no log. */
   readonly logPath: string;
   readonly snapshot: ContainerSource;
-  /**
-   * The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept.
-   */
+  /** The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept. */
   readonly item: ContainerItem;
 }
 
@@ -102,9 +100,8 @@ function identityOf(snapshot: ContainerSource, pod: PodIdentity | undefined): Co
   if (pod !== undefined && attempt !== undefined) {
     const middle = `_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}`;
     const end = snapshot.name.lastIndexOf(middle);
-    if (snapshot.name.startsWith("k8s_") && end > 4) {
+    if (snapshot.name.startsWith("k8s_") && end > 4)
       return { name: snapshot.name.slice(4, end), attempt: Number(attempt) };
-    }
   }
   const parsed = parseName(snapshot.name);
   if (parsed !== undefined) return { name: parsed.container, attempt: parsed.attempt };

@@ -136,16 +136,12 @@ export type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]:
   [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
 };
 
-/**
- * A copy without the fields whose value is undefined: a field that is not meant must be absent in the body.
- */
+/** A copy without the fields whose value is undefined: a field that is not meant must be absent in the body. */
 export function defined<T extends object>(value: T): Defined<T> {
   return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as Defined<T>;
 }
 
-/**
- * The list, or undefined when it is empty: Docker takes several empty lists for "none" rather than "default".
- */
+/** The list, or undefined when it is empty: Docker takes several empty lists for "none" rather than "default". */
 export function unlessEmpty<T>(list: readonly T[]): readonly T[] | undefined {
   return list.length === 0 ? undefined : list;
 }

@@ -1,6 +1,4 @@
-/**
- * Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`.
- */
+/** Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`. */
 import { ShimError, type ErrorKind } from "../lib/errors.js";
 
 const shownCharacters = 80;
@@ -15,18 +13,12 @@ export function invalidField(field: string, reason: string, value?: string): Shi
   return new ShimError("invalid", describe(field, reason, value), { field });
 }
 
-/**
- * Docker cannot express the field, or not on this engine. Refused, because a pod must not run with less than
- * it asked for.
- */
+/** Docker cannot express the field, or not on this engine: a pod must not run with less than it asked for. */
 export function unsupportedField(field: string, reason: string, value?: string): ShimError {
   return new ShimError("unsupported", describe(field, reason, value), { field });
 }
 
-/**
- * The request is sound, but the node is not as it would have to be (a missing path, a profile that is not
- * loaded).
- */
+/** The request is sound, but the node is not as it must be (a missing path, a profile that is not loaded). */
 export function preconditionField(field: string, reason: string, value?: string): ShimError {
   return new ShimError("precondition", describe(field, reason, value), { field });
 }

@@ -40,10 +40,7 @@ export function matchesId(id: string, filter: string): boolean {
   return filter === "" || id.startsWith(filter);
 }
 
-/**
- * Compares values exactly. `labels` are Docker's, so annotations can be selected by their prefixed keys, as
- * in dockershim.
- */
+/** Compares values exactly. `labels` are Docker's, so annotations can be selected by their prefixed keys. */
 export function matchesLabels(labels: Labels, selector: Labels): boolean {
   for (const key in selector) {
     if (labels[key] !== selector[key]) return false;

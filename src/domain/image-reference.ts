@@ -1,7 +1,4 @@
-/**
- * Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image
- * names.
- */
+/** Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image names. */
 
 export interface ImageReference {
   /** With registry: `docker.io/library/busybox`. */
@@ -61,10 +58,7 @@ export function parseReference(text: string): ImageReference | undefined {
   };
 }
 
-/**
- * The full form (`busybox` → `docker.io/library/busybox:latest`), for comparisons; unreadable text stays as
- * it is.
- */
+/** The full form (`busybox` → `docker.io/library/busybox:latest`); unreadable text stays as it is. */
 export function normalizeReference(text: string): string {
   const reference = parseReference(text);
   if (reference === undefined) return text;

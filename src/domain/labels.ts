@@ -1,7 +1,4 @@
-/**
- * Docker labels of sandboxes and containers: the exact strings of dockershim and cri-dockerd, so that nodes
- * can change hands.
- */
+/** Docker labels of sandboxes and containers: the exact strings of dockershim and cri-dockerd. */
 
 export const typeLabel = "io.kubernetes.docker.type";
 export const sandboxType = "podsandbox";
@@ -63,10 +60,7 @@ interface MadeKeys {
   readonly keys: readonly string[];
 }
 
-/**
- * Whether the labels are those of a sandbox or container of a pod. Helper containers of this program have an
- * empty type.
- */
+/** Whether they are those of a sandbox or container of a pod. This program's helpers have an empty type. */
 export function hasPodType(docker: Labels): boolean {
   const type = docker[typeLabel];
   return type === sandboxType || type === containerType;

@@ -52,17 +52,12 @@ function unescape(part: string): string | undefined {
   return part.replaceAll(/\.([.-])/g, (_pair, second) => (second === "-" ? separator : "."));
 }
 
-/**
- * A name with a random suffix, for when a container that cannot be removed has `name`; `random` is a uint32.
- */
+/** A name with a random suffix, for when a container that cannot be removed has `name`; `random` is a uint32. */
 export function alternativeName(name: string, random: number): string {
   return name + separator + (random >>> 0).toString(16).padStart(8, "0");
 }
 
-/**
- * Parses a name (a leading slash is ignored); undefined for names in another form, and for names with
- * underscores that are not escaped.
- */
+/** Parses a name, with a leading slash or not; undefined for another form, and for underscores that are not escaped. */
 export function parseName(
   name: string,
 ):

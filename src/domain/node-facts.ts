@@ -1,6 +1,4 @@
-/**
- * Facts of the engine and its host. Read at each connect, and when the engine has reloaded its configuration.
- */
+/** Facts of the engine and its host. Read at each connect, and when the engine has reloaded its configuration. */
 
 export interface RuntimeFacts {
   /** Docker's name, as `runc`. */
@@ -59,10 +57,7 @@ export interface NodeFacts {
   readonly engineId: string;
 }
 
-/**
- * Facts that do not change while an engine runs. By them this program decides at a connect how to reach its
- * files.
- */
+/** Facts that do not change while an engine runs: by them a connect decides how to reach its files. */
 const lastingFacts = [
   "engineId",
   "engineVersion",

@@ -83,9 +83,7 @@ export function reachOf(mode: ReachMode, jobs: ReachedJobs, directory?: SeenDire
   return { mode, host, jobs, ...(directory === undefined ? {} : { directory }) };
 }
 
-/**
- * Whether these jobs are to be tried. While a proof is pending they are: each use checks its own process.
- */
+/** Whether these jobs are to be tried. While a proof is pending they are: each use checks its own process. */
 export function tries({ jobs }: Pick<Reach, "jobs">, ...wanted: readonly ReachJob[]): boolean {
   return wanted.every((job) => {
     const found = jobs[job];

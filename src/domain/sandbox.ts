@@ -1,7 +1,4 @@
-/**
- * A pod sandbox as the CRI sees it, derived from Docker's snapshot and, when this program made it, from its
- * record.
- */
+/** A pod sandbox as the CRI sees it, from Docker's snapshot and, when this program made it, from its record. */
 import { type PodSandbox, NamespaceMode, PodSandboxState } from "./cri.js";
 import {
   fromDockerLabels,
@@ -41,9 +38,7 @@ export interface SandboxEntry {
   readonly annotations: Labels;
   readonly runtimeHandler: string;
   readonly snapshot: SandboxSource;
-  /**
-   * The entry of ListPodSandbox; the same object as long as nothing changed, so that its bytes can be kept.
-   */
+  /** The entry of ListPodSandbox; the same object as long as nothing changed, so that its bytes can be kept. */
   readonly item: PodSandbox;
 }
 
@@ -107,9 +102,7 @@ export function toSandboxEntry(
   };
 }
 
-/**
- * From the name; where that is no k8s name or has underscores inside, from the labels that the kubelet sets.
- */
+/** From the name; where that is no k8s name or has underscores inside, from the labels that the kubelet sets. */
 function podOf(snapshot: SandboxSource): PodIdentity | undefined {
   const parsed = parseName(snapshot.name);
   if (parsed !== undefined) return { ...parsed.pod, attempt: parsed.attempt };
@@ -119,10 +112,7 @@ function podOf(snapshot: SandboxSource): PodIdentity | undefined {
   return { name, namespace, uid, attempt: Number(attempt) };
 }
 
-/**
- * Docker cannot tell the PID modes POD and CONTAINER of a sandbox apart; without a record CONTAINER is
- * reported.
- */
+/** Docker cannot tell the PID modes POD and CONTAINER of a sandbox apart; without a record CONTAINER is reported. */
 function namespacesOf(snapshot: Snapshot, record: SandboxRecord | undefined): Sandbox["namespaces"] {
   const pid = record?.namespaces.pid === NamespaceMode.POD ? NamespaceMode.POD : NamespaceMode.CONTAINER;
   return {

@@ -2,10 +2,7 @@
 import type { Nanoseconds } from "../lib/time.js";
 import type { Labels } from "./labels.js";
 
-/**
- * A larger description of a container or image is trimmed to its essential fields
- * (engine/container-snapshot.ts).
- */
+/** A larger description of a container or image is trimmed to its essential fields (engine/container-snapshot.ts). */
 export const descriptionLimitBytes = 4 * 1024 * 1024;
 
 export type DockerStatus = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
@@ -53,9 +50,7 @@ export interface Snapshot {
   /** `SIGTERM`, `15` or empty. */
   readonly stopSignal: string;
   readonly mounts: readonly MountSnapshot[];
-  /**
-   * `HostConfig.Mounts` and `HostConfig.Binds` as requested, to answer recursive read-only and image mounts.
-   */
+  /** `HostConfig.Mounts` and `HostConfig.Binds` as requested, to answer recursive read-only and image mounts. */
   readonly requestedMounts: readonly RequestedMount[];
   /** Paths on the engine's host. Empty when there is none. */
   readonly logPath: string;
@@ -79,19 +74,11 @@ export interface Snapshot {
    * `MemoryHigh` → `uint64 1000`. Absent when there are none, and in what is trimmed.
    */
   readonly scopeProperties?: Labels;
-  /**
-   * Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container.
-   */
+  /** Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container. */
   readonly addresses: readonly string[];
-  /**
-   * Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image
-   * store.
-   */
+  /** Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image store. */
   readonly graphDriver: Labels;
-  /**
-   * The engine's description was too large to be read as a whole: most labels are missing, and perhaps
-   * mounts.
-   */
+  /** The engine's description was too large to be read as a whole: most labels are missing, and perhaps mounts. */
   readonly isTrimmed?: true;
 }
 
@@ -127,10 +114,7 @@ export interface ResourceSnapshot {
   readonly oomScoreAdj: number;
 }
 
-/**
- * One entry of `GET /containers/json`: enough to tell which ids need a fresh inspect, and to list those
- * without one.
- */
+/** One entry of `GET /containers/json`: tells which ids need an inspect, and lists those without one. */
 export interface ListedContainer {
   readonly id: string;
   readonly status: DockerStatus;
@@ -139,10 +123,7 @@ export interface ListedContainer {
   /** In whole seconds. */
   readonly created: Nanoseconds;
   readonly imageId: string;
-  /**
-   * The reference that the create request named, or the image's id when that reference names another image
-   * now.
-   */
+  /** The reference that the create request named, or the image's id when that reference names another image now. */
   readonly imageName: string;
 }
 
@@ -155,10 +136,7 @@ export function listedName({ names }: ListedContainer): string {
 export interface ImageSnapshot {
   /** `sha256:…` */
   readonly id: string;
-  /**
-   * Names with tags; without `<none>:<none>`, and without digests, which the containerd image store lists
-   * among them.
-   */
+  /** Names with tags; without `<none>:<none>` and the digests that the containerd image store lists there. */
   readonly repoTags: readonly string[];
   readonly repoDigests: readonly string[];
   /** Bytes. */
@@ -179,10 +157,7 @@ export interface ImageSnapshot {
   readonly layers: readonly string[];
   /** Declared volumes. */
   readonly volumes: readonly string[];
-  /**
-   * The engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the
-   * containerd image store.
-   */
+  /** Name of the graph driver, and where the layers are (`UpperDir`, …); empty for the containerd image store. */
   readonly graphDriverName: string;
   readonly graphDriver: Labels;
 }

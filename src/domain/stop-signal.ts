@@ -18,9 +18,7 @@ const entries = Object.entries(Signal).map(([name, number]) => {
 const numberOfName = new Map(entries.map(({ docker, number }) => [docker, number]));
 const nameOfNumber = new Map(entries.map(({ docker, number }) => [number as number, docker]));
 
-/**
- * Signal numbers that images use instead of names; Linux numbers on all architectures that Docker runs on.
- */
+/** Signal numbers that images use instead of names; Linux numbers on all architectures that Docker runs on. */
 const nameOfLinuxNumber: Readonly<Record<string, string>> = {
   1: "SIGHUP",
   2: "SIGINT",
@@ -39,9 +37,7 @@ export function stopSignalName(signal: number): string | undefined {
   return signal === 0 ? undefined : nameOfNumber.get(signal);
 }
 
-/**
- * The CRI's number of a name (`SIGTERM`, `TERM`, `SIGRTMIN+3`) or Linux number (`15`); 0 when there is none.
- */
+/** The CRI's number of a name (`SIGTERM`, `TERM`, `SIGRTMIN+3`) or Linux number (`15`); 0 when there is none. */
 export function stopSignalNumber(text: string): Signal {
   const upper = (nameOfLinuxNumber[text] ?? text).toUpperCase();
   return numberOfName.get(upper.startsWith("SIG") ? upper : `SIG${upper}`) ?? 0;

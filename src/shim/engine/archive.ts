@@ -171,9 +171,7 @@ function openArchive(response: IncomingMessage, action: string, signal: AbortSig
   response.on("close", () => {
     if (!response.readableEnded) stream.destroy(brokenAnswer(action));
   });
-  link = linkAbort(signal, () => {
-    stream.destroy(ShimError.from(signal.reason));
-  });
+  link = linkAbort(signal, () => stream.destroy(ShimError.from(signal.reason)));
   return stream;
 }
 

@@ -192,14 +192,11 @@ export function containerCalls(client: EngineClient): ContainerCalls {
       return {
         readOutput: async (take) => {
           const frames = new OutputFrames();
-          for await (const chunk of chunks) {
+          for await (const chunk of chunks)
             await (tty ? take("stdout", chunk, false) : frames.push(chunk, take));
-          }
           if (!tty) frames.end();
         },
-        close: () => {
-          response.destroy();
-        },
+        close: () => response.destroy(),
       };
     },
   };

@@ -39,10 +39,7 @@ function eventEssentials(labelKey: string): Essentials {
   };
 }
 
-/**
- * The events in `chunks`; of containers without label `labelKey` only those in `otherActions`. No event can
- * break the stream.
- */
+/** The events in `chunks`; of containers without `labelKey` only those in `otherActions`. No event breaks the stream. */
 export async function* readEvents(
   chunks: AsyncIterable<Buffer>,
   labelKey: string,

@@ -1,6 +1,4 @@
-/**
- * Exec and attach: processes in containers, whose streams the engine hands over by hijacking the connection.
- */
+/** Exec and attach: processes in containers, whose streams the engine hands over by hijacking the connection. */
 import type { ExecCalls } from "../ports/engine.js";
 import type { TerminalSize } from "../ports/streaming.js";
 import { type EngineClient, refusalOf } from "./http/client.js";

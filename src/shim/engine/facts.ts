@@ -121,10 +121,7 @@ function usesContainerdStore(info: Json): boolean {
 /** Runc, and programs that are made like it. */
 const runcPrograms: readonly string[] = ["runc", "crun", "youki"];
 
-/**
- * The answer has the path of a program, which containerd's shim of runc runs, and of a runtime with a
- * `runtimeType` nothing.
- */
+/** The answer has the path of a program that containerd's shim of runc runs; of a runtime with a `runtimeType` nothing. */
 function toKind(runtime: Json): RuntimeFacts["kind"] {
   const path = textOf(runtime, "path");
   if (path === "") return "ownShim";

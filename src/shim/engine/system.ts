@@ -50,10 +50,7 @@ export function systemCalls(client: EngineClient): SystemCalls {
       return asList(networks).some((network) => textOf(asObject(network), "Name") === "bridge");
     },
 
-    /**
-     * The engine checks the sources of bind mounts before it looks for the image. The image cannot exist, so
-     * that nothing is made in any case.
-     */
+    /** The engine checks the sources of bind mounts before it looks for the image, which cannot exist. */
     async firstMissingPath(paths, signal) {
       const action = "ask the engine for paths of its host";
       const Mounts = paths.map((Source, index) => ({

@@ -127,9 +127,8 @@ class BlockReader {
   /** The next `length` bytes, as they come. */
   async *upTo(length: number): AsyncGenerator<Buffer, void, undefined> {
     for (let left = length; left > 0;) {
-      if (this.#pending.length === 0 && !(await this.#more())) {
+      if (this.#pending.length === 0 && !(await this.#more()))
         throw broken(this.action, "it ends within an entry");
-      }
       const piece = this.#cut(left);
       left -= piece.length;
       yield piece;

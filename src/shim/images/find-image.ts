@@ -24,9 +24,8 @@ function matches(image: ImageSnapshot, text: string): boolean {
   const reference = parseReference(text);
   if (reference === undefined) return false;
   const { repository, tag, digest } = reference;
-  if (digest !== undefined) {
+  if (digest !== undefined)
     return image.id === digest || image.repoDigests.some((one) => one.endsWith(`@${digest}`));
-  }
   const wanted = `${repository}:${tag ?? "latest"}`;
   return image.repoTags.some((one) => {
     const known = parseReference(one);

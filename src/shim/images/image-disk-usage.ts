@@ -17,9 +17,8 @@ export class ImageDiskUsage {
   constructor(private readonly deps: { readonly engine: Pick<Engine, "imageDiskUsage"> } & HostSource) {}
 
   async read(facts: NodeFacts, signal: AbortSignal): Promise<Answer<FilesystemUsage>> {
-    if (this.#latest !== undefined && performance.now() - this.#latest.readAtMs <= freshForMs) {
+    if (this.#latest !== undefined && performance.now() - this.#latest.readAtMs <= freshForMs)
       return this.#latest.usage;
-    }
     const usage = await this.#flight.run("image file system", signal, (shared) =>
       this.#measure(facts, shared),
     );

@@ -46,9 +46,8 @@ export class ImagePins {
    */
   async rule(signal: AbortSignal): Promise<PinRule> {
     const outside = await this.deps.unmanagedImages.ids(signal);
-    if (this.#latest?.outside !== outside) {
+    if (this.#latest?.outside !== outside)
       this.#latest = { outside, isPinned: (image) => this.#isPinned(image, outside) };
-    }
     return this.#latest.isPinned;
   }
 

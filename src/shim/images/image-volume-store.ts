@@ -169,9 +169,8 @@ export class ImageVolumeStore {
     const volume = { ReadOnly: true, options: { DriverConfig: { Name: "local", Options: options } } };
     const id = await engine.createContainer(name, this.#pinBody(name, image, volume), signal);
     // The engine mounts a volume when its files are read: a failure must not come as late as a start.
-    if ((await engine.statArchive(id, pinPath, signal)) === undefined) {
+    if ((await engine.statArchive(id, pinPath, signal)) === undefined)
       throw new ShimError("unknown", `stat volume "${name}": the engine does not find it`);
-    }
     rollback.commit();
   }
 

@@ -122,10 +122,7 @@ export class ImageVolumes {
     }
   }
 
-  /**
-   * Returns when the volumes of all containers that are gone by now are removed; throws the reason of
-   * `signal`.
-   */
+  /** Returns when the volumes of all containers that are gone by now are removed; throws the reason of `signal`. */
   async released(signal: AbortSignal): Promise<void> {
     if (this.#releasing.size > 0) await orAbort(Promise.all(this.#releasing), signal);
   }
@@ -149,9 +146,7 @@ export class ImageVolumes {
     await this.#release(imageId, signal);
   }
 
-  /**
-   * After a start, with a live read model: removes unused volumes and pins, and creates missing pins again.
-   */
+  /** After a start, with a live read model: removes unused volumes and pins, and creates missing pins again. */
   async cleanUp(signal: AbortSignal): Promise<void> {
     const { store, imageLocks } = this.deps;
     const volumes = await store.volumes(signal);
@@ -263,9 +258,7 @@ export class ImageVolumes {
 
   /** `stop` waits for it. */
   #releaseInBackground(imageId: string, volumes: readonly string[] = []): void {
-    const releasing = this.#releaseQuietly(imageId, volumes).finally(() => {
-      this.#releasing.delete(releasing);
-    });
+    const releasing = this.#releaseQuietly(imageId, volumes).finally(() => this.#releasing.delete(releasing));
     this.#releasing.add(releasing);
   }
 

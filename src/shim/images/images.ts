@@ -22,10 +22,7 @@ export interface Images {
   readonly diskUsage: ImageDiskUsage;
   /** One lock per image id. */
   readonly locks: KeyedMutex;
-  /**
-   * Pulls under way: callers with the same reference and credentials share one, whose result is the image's
-   * id.
-   */
+  /** Pulls under way: callers with the same reference and credentials share one, whose result is the image's id. */
   readonly pulls: SingleFlight<string>;
   /** For verbose Status. */
   readonly pullRecords: PullRecords;

@@ -59,10 +59,7 @@ export class ScratchContainers {
     }
   }
 
-  /**
-   * Returns when the image has no scratch container any more: the engine would count it as a user of the
-   * image.
-   */
+  /** Returns when the image has no scratch container any more: the engine would count it as a user of the image. */
   async settled(imageId: string, signal: AbortSignal): Promise<void> {
     const known = this.#inUse.get(imageId);
     if (known !== undefined) await orAbort(Promise.allSettled(known), signal);

@@ -1,7 +1,4 @@
-/**
- * How many files containers may open where nothing asks for more: told in the log, and by `dockershim doctor
- * ulimits`.
- */
+/** How many files containers may open by default: told in the log, and by `dockershim doctor ulimits`. */
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { DockerUlimit } from "../../domain/create-body.js";
@@ -49,10 +46,7 @@ export class OpenFilesNotice {
     this.#attemptsLeft = attempts;
   }
 
-  /**
-   * Told of every container that was inspected. Reads /proc for the first sandboxes that run, and then no
-   * more.
-   */
+  /** Told of every container that was inspected. Reads /proc for the first sandboxes that run, and then no more. */
   observe(snapshot: Snapshot): void {
     if (this.#attemptsLeft === 0 || configuredOpenFiles(this.deps.defaultUlimits) !== undefined) return;
     if (!snapshot.state.running || snapshot.labels[typeLabel] !== sandboxType) return;

@@ -35,11 +35,9 @@ export function appArmorOption(
 ): string | undefined {
   if (choice.kind === "default") return undefined;
   if (choice.kind === "unconfined") return "apparmor=unconfined";
-  if (!facts.security.apparmor) {
+  if (!facts.security.apparmor)
     throw unsupportedField(choice.field, "the engine runs without AppArmor", choice.reference);
-  }
-  if (loaded?.has(choice.reference) === false) {
+  if (loaded?.has(choice.reference) === false)
     throw preconditionField(choice.field, "no such AppArmor profile is loaded on the node", choice.reference);
-  }
   return `apparmor=${choice.reference}`;
 }

@@ -67,10 +67,7 @@ function qualified(field: string, name: string): string {
   return name;
 }
 
-/**
- * All edits for `names`, in order; a specification's common edits come once, before those of its first
- * device.
- */
+/** All edits for `names`, in order; a specification's common edits come once, before those of its first device. */
 export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly string[]): CdiEdits {
   const used = new Set<CdiSpecFile>();
   const edits = [...new Set(names)].flatMap((name) => {
@@ -189,9 +186,8 @@ function toMount(mount: Table, name: string): DockerMount {
     throw unsupported(name, `mounts.type ${quote(String(type))}`);
   const options = list(mount["options"]).map((option) => text(option, name, "mounts.options"));
   for (const option of options) {
-    if (!["bind", "rbind", "ro", "rw"].includes(option) && propagations[option] === undefined) {
+    if (!["bind", "rbind", "ro", "rw"].includes(option) && propagations[option] === undefined)
       throw unsupported(name, `mounts.options ${quote(option)}`);
-    }
   }
   const propagation = options.map((option) => propagations[option]).find((mode) => mode !== undefined);
   return {

@@ -46,10 +46,7 @@ export function containerNeeds({ config }: ValidCreateContainer): ContainerNeeds
 /** First API version with device requests of driver cdi. */
 const cdiApiMinor = 44;
 
-/**
- * Whether the engine applies all of a device's specification: then only its environment is taken from the
- * node's files.
- */
+/** Whether the engine applies a device's specification: only its environment is taken from the node's files then. */
 export function engineInjectsCdi(facts: NodeFacts): boolean {
   return facts.cdi && facts.apiMinor >= cdiApiMinor;
 }

@@ -67,9 +67,7 @@ export interface ContainerInputs {
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
   /** Host path → device nodes there; undefined, or without a path, where the node cannot be examined. */
   readonly devices?: ReadonlyMap<string, FoundDevices> | undefined;
-  /**
-   * Where the engine injects the devices, only their environment; undefined when the node cannot be examined.
-   */
+  /** Where the engine injects the devices, only their environment; undefined when the node cannot be examined. */
   readonly cdi?: CdiEdits | undefined;
   /** Undefined when the image has no such user; `tooLarge` when its files are not read. */
   readonly imageUser?: ResolvedImageUser | "tooLarge" | undefined;

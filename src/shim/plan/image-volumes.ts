@@ -35,10 +35,7 @@ export function imageVolumeNeeds(mounts: readonly Mount[]): readonly ImageVolume
   });
 }
 
-/**
- * NoCopy: the volume already has its files, so the engine must not copy those of the container's image into
- * it.
- */
+/** NoCopy: the volume already has its files, so the engine must not copy those of the container's image into it. */
 export function imageVolumeMount(containerPath: string, { from, subPath }: ImageVolumeSource): DockerMount {
   const subpath = subPath === "" ? {} : { Subpath: subPath };
   if ("image" in from) {

@@ -1,6 +1,4 @@
-/**
- * Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it.
- */
+/** Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it. */
 import { ShimError } from "../../lib/errors.js";
 import { MountPropagation, type Mount } from "../../domain/cri.js";
 import { type DockerMount, defined, unlessEmpty } from "../../domain/create-body.js";
@@ -61,10 +59,7 @@ export function recursiveReadOnlyMounts(facts: NodeFacts, runtime: string): bool
 
 /** First API version in which `Mounts` can have the engine make a missing host path. */
 const createMountpointApiMinor = 42;
-/**
- * First API version whose bind options tell recursive and plain read-only apart; before, read-only is never
- * recursive.
- */
+/** First API version that tells recursive and plain read-only apart; before, read-only is never recursive. */
 const readOnlyOptionsApiMinor = 44;
 
 /**
@@ -96,10 +91,7 @@ function checkRecursiveReadOnly(mount: Mount, field: string, { facts, runtime }:
   });
 }
 
-/**
- * Nothing is mounted below an image, so read-only is recursive, and relabelling an image is the engine's own
- * matter.
- */
+/** Nothing is mounted below an image: read-only is recursive. Relabelling it is the engine's own matter. */
 function imageMount(mount: Mount, source: ImageVolumeSource | undefined): DockerMount {
   if (source === undefined)
     throw new ShimError("internal", "an image volume was not provided before planning");
@@ -130,10 +122,7 @@ function bindMount(
   };
 }
 
-/**
- * PRIVATE says nothing: the engine's default is rprivate, but for sources around its own root, where it must
- * be rslave.
- */
+/** PRIVATE says nothing: the engine's default is rprivate, but around its own root, where it must be rslave. */
 function propagation(mode: MountPropagation): { readonly Propagation?: string } {
   switch (mode) {
     case MountPropagation.PROPAGATION_PRIVATE:
@@ -183,9 +172,8 @@ function bindText(mount: Mount, { relabels }: { readonly relabels: boolean }): s
  * OCI runtime that announces it.
  */
 function whyNoRecursiveReadOnly(facts: NodeFacts, runtime: string): string | undefined {
-  if (facts.apiMinor < readOnlyOptionsApiMinor) {
+  if (facts.apiMinor < readOnlyOptionsApiMinor)
     return `needs Docker API 1.${readOnlyOptionsApiMinor}, the engine is used with 1.${facts.apiMinor}`;
-  }
   if (!kernelAtLeast(facts.kernelVersion, 5, 12))
     return `needs Linux 5.12, the node runs ${facts.kernelVersion}`;
   if (runtimeFacts(runtime, facts)?.recursiveReadOnly !== true)

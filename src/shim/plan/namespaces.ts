@@ -95,17 +95,12 @@ function pidMode(mode: NamespaceMode, joined: string, target: () => string): Pic
   }
 }
 
-/**
- * An engine with remapped users shares host namespaces, and gives privileges, only outside its user
- * namespace.
- */
+/** An engine with remapped users shares host namespaces, and gives privileges, only outside its user namespace. */
 function hostUserNamespace(facts: NodeFacts, needed: boolean): Pick<HostConfig, "UsernsMode"> {
   return facts.security.usernsRemap && needed ? { UsernsMode: "host" } : {};
 }
 
-/**
- * As Kubernetes asks of runtimes: with cgroup v2 a namespace of its own unless privileged, with v1 the host's.
- */
+/** As Kubernetes asks of runtimes: with cgroup v2 a namespace of its own unless privileged, with v1 the host's. */
 function cgroupNamespaceMode({
   facts,
   privileged,

@@ -12,10 +12,7 @@ export function engineTakesAnnotations({ apiMinor }: Pick<NodeFacts, "apiMinor">
   return apiMinor >= annotationsApiMinor;
 }
 
-/**
- * containerd's shim of runc: containers of one value share a shim process. A container without it is alone
- * under its own id.
- */
+/** containerd's shim of runc: containers of one value share a process; one without it is alone. */
 const shimGroup = "io.containerd.runc.v2.group";
 /** containerd's shims of runc, gVisor and Kata group by it, too; the latter two join this sandbox. */
 const sandboxId = "io.kubernetes.cri.sandbox-id";

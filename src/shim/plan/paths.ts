@@ -1,6 +1,4 @@
-/**
- * POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer.
- */
+/** POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer. */
 import { invalidField } from "../../domain/field-errors.js";
 
 /**
@@ -27,9 +25,7 @@ export function climbs(path: string): boolean {
   return path.split("/").includes("..");
 }
 
-/**
- * Whether absolute `path` is strictly below absolute `directory`, both read as text (`..` is never below).
- */
+/** Whether absolute `path` is strictly below absolute `directory`, both read as text (`..` is never below). */
 export function isBelow(path: string, directory: string): boolean {
   const base = normalizePath(directory);
   return (
@@ -48,8 +44,7 @@ export function containerLogPath(logDirectory: string, logPath: string): string 
   if (logDirectory === "" || logPath === "") return "";
   if (climbs(logPath)) throw invalidField("config.log_path", "leaves the log directory", logPath);
   const path = `${normalizePath(logDirectory)}/${normalizePath(`/${logPath}`).slice(1)}`;
-  if (logPath.endsWith("/") || !isBelow(path, logDirectory)) {
+  if (logPath.endsWith("/") || !isBelow(path, logDirectory))
     throw invalidField("config.log_path", "names a directory, not a file", logPath);
-  }
   return path.replace(/^\/\//, "/");
 }

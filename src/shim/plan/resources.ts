@@ -80,9 +80,8 @@ const maximumTextLength = 64 * 1024;
 /** Undefined when neither is given. `path` is the prefix of both fields in the request. */
 export function podResources({ overhead, resources }: PodResources, path: string): PodResources | undefined {
   if (overhead === null && resources === null) return undefined;
-  if (JSON.stringify({ overhead, resources }).length > maximumTextLength) {
+  if (JSON.stringify({ overhead, resources }).length > maximumTextLength)
     throw invalidField(`${path}resources`, `must be shorter than ${maximumTextLength} characters as JSON`);
-  }
   return { overhead, resources };
 }
 

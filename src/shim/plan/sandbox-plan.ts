@@ -168,9 +168,8 @@ function createBody(
 
 function sandboxSecurityOptions(config: SandboxConfig, context: SandboxContext): readonly string[] {
   const security = config.linux?.security_context ?? null;
-  if (security === null) {
+  if (security === null)
     return securityOptions({ selinux: null, appArmor: undefined, noNewPrivileges: true, seccomp: undefined });
-  }
   const seccomp = chooseSeccomp(security, { absent: "default", field: securityContextField });
   const appArmor = chooseAppArmor(security, securityContextField);
   return securityOptions({

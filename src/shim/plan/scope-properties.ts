@@ -93,10 +93,7 @@ export function scopeAnnotations(unified: Unified, resources: DockerResources, f
   );
 }
 
-/**
- * A limit that the runtime writes into a file and makes no property of: the swap of a container that may not
- * swap.
- */
+/** A limit that the runtime writes and makes no property of: the swap of a container that may not swap. */
 export function lostLimits({ memory, memorySwap }: Pick<ResourceSnapshot, "memory" | "memorySwap">): Unified {
   return memory > 0 && memorySwap === memory ? { "memory.swap.max": "0" } : {};
 }

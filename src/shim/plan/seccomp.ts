@@ -33,13 +33,11 @@ export function chooseSeccomp(request: SeccompRequest, context: SeccompContext):
     request.seccomp === null
       ? fromString(request.seccomp_profile_path, context)
       : fromMessage(request.seccomp, `${context.field}.seccomp`);
-  if (choice.kind === "localhost" && !choice.reference.startsWith("/")) {
+  if (choice.kind === "localhost" && !choice.reference.startsWith("/"))
     throw invalidField(choice.field, "a seccomp profile needs an absolute path", choice.reference);
-  }
   // Kubelets put the directory of their profiles before what a pod names.
-  if (choice.kind === "localhost" && climbs(choice.reference)) {
+  if (choice.kind === "localhost" && climbs(choice.reference))
     throw invalidField(choice.field, 'has a ".." part', choice.reference);
-  }
   return choice;
 }
 
@@ -48,9 +46,8 @@ function fromString(path: string, context: SeccompContext): ProfileChoice {
   if (path === "") return { kind: context.absent };
   if (path === "unconfined") return { kind: "unconfined" };
   if (path === "runtime/default" || path === "docker/default") return { kind: "default" };
-  if (path.startsWith(localhostPrefix)) {
+  if (path.startsWith(localhostPrefix))
     return { kind: "localhost", reference: path.slice(localhostPrefix.length), field };
-  }
   throw invalidField(field, "unknown seccomp profile option", path);
 }
 
@@ -86,17 +83,12 @@ function compactProfile(
   return compactJson(profile);
 }
 
-/**
- * Valid JSON without white space between its tokens. Not parsed and written anew: argument masks exceed 2^53.
- */
+/** Valid JSON without white space between its tokens. Not parsed and written anew: argument masks exceed 2^53. */
 export function compactJson(json: string): string {
   return json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, text: string | undefined) => text ?? "");
 }
 
-/**
- * The file whose content a security context needs before planning; undefined when it names none or is
- * privileged.
- */
+/** The file whose content a security context needs before planning; undefined when it names none or is privileged. */
 export function localhostSeccompPath(
   security: (SeccompRequest & { readonly privileged: boolean }) | null | undefined,
 ): string | undefined {

@@ -36,10 +36,7 @@ export type ProfileChoice =
   /** The engine's default profile: no option at all. */
   | { readonly kind: "default" }
   | { readonly kind: "unconfined" }
-  /**
-   * A profile of the node: a file path for seccomp, a loaded profile's name for AppArmor. `field` says who
-   * named it.
-   */
+  /** A profile of the node: a path for seccomp, a loaded profile's name for AppArmor. `field` says who named it. */
   | { readonly kind: "localhost"; readonly reference: string; readonly field: string };
 
 /** Where the security context lies, in sandbox and container requests alike. */

@@ -17,10 +17,7 @@ const ipcNames = new Set([
   "kernel.shm_rmid_forced",
 ]);
 
-/**
- * The sysctls as they came. Refuses those that would change the node: of no namespace, or of one that the pod
- * shares with it.
- */
+/** The sysctls as they came. Refuses those of no namespace, or of one that the pod shares with the node. */
 export function podSysctls(
   sysctls: Readonly<Record<string, string>>,
   namespaces: PodNamespaces,
@@ -31,16 +28,13 @@ export function podSysctls(
     const isOfNetwork = dotted.startsWith("net.");
     const isOfIpc = ipcNames.has(dotted) || dotted.startsWith("fs.mqueue.");
     const field = `${sysctlsField}[${name}]`;
-    if (namespaces.network === NamespaceMode.NODE && isOfNetwork) {
+    if (namespaces.network === NamespaceMode.NODE && isOfNetwork)
       throw invalidField(field, "not allowed with the host's network");
-    }
-    if (namespaces.ipc === NamespaceMode.NODE && isOfIpc) {
+    if (namespaces.ipc === NamespaceMode.NODE && isOfIpc)
       throw invalidField(field, "not allowed with the host's IPC");
-    }
     // What the OCI runtime lets pass, too.
-    if (!isOfNetwork && !isOfIpc && dotted !== "kernel.domainname") {
+    if (!isOfNetwork && !isOfIpc && dotted !== "kernel.domainname")
       throw invalidField(field, "not allowed: no pod has it for itself");
-    }
   }
   return names.length === 0 ? undefined : sysctls;
 }

@@ -68,10 +68,7 @@ export function userFields(
   return fields(account === undefined || primary === undefined ? account : `${account}:${primary}`, groups);
 }
 
-/**
- * The same without the image's files, for the pause container: its image has none that matter, and no process
- * of the pod runs as its user.
- */
+/** The same for the pause container, without the image's files: no process of the pod runs as its user. */
 export function sandboxUserFields(request: UserRequest | null | undefined): UserFields {
   if (request === null || request === undefined) return {};
   const user = userText(request);
@@ -94,9 +91,8 @@ function fields(user: string | undefined, groups: readonly string[]): UserFields
 export function userText(request: UserRequest): string | undefined {
   const name = request.run_as_username ?? "";
   const user = name === "" ? request.run_as_user?.value : name;
-  if (user === undefined && request.run_as_group !== null) {
+  if (user === undefined && request.run_as_group !== null)
     throw invalidField(`${securityContextField}.run_as_group`, "runAsGroup is specified without a runAsUser");
-  }
   return user;
 }
 

@@ -35,9 +35,7 @@ export interface CheckpointStore {
   put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void>;
   /** Waits until the checkpoint that was put last outlives a power cut, or throws why it cannot. */
   flushed(id: string, signal: AbortSignal): Promise<void>;
-  /**
-   * Undefined when there is none, or only one that cannot be understood (which is reported elsewhere, once).
-   */
+  /** Undefined when there is none, or only one that cannot be understood (which is reported elsewhere, once). */
   get(id: string): Promise<PodSandboxCheckpoint | undefined>;
   /** Succeeds also when there is none. After a power cut the checkpoint may be back. */
   remove(id: string): Promise<void>;

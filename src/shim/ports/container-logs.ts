@@ -16,10 +16,7 @@ export interface ContainerLogs {
   /** A container was created. Decides who owns its log, for its life: this program (true) or the engine. */
   created(containerId: string, target: LogTarget): Promise<boolean>;
 
-  /**
-   * As `created` decided. Undefined without a record: it was lost, another program made the container, or the
-   * container has no log path.
-   */
+  /** As `created` decided. Undefined without a record: it was lost, of another program, or there is no log path. */
   ownerOf(containerId: string): LogOwner | undefined;
 
   /**

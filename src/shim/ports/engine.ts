@@ -159,10 +159,7 @@ export interface SystemCalls {
   connect(signal: AbortSignal): Promise<NodeFacts>;
   /** Whether it has the network of containers that name none; not with `"bridge": "none"` in daemon.json. */
   hasDefaultNetwork(signal: AbortSignal): Promise<boolean>;
-  /**
-   * The first of these paths that the engine does not find on its host; undefined when its answer names none
-   * of them. Nothing is made.
-   */
+  /** The first of these paths that the engine does not find; undefined when its answer names none. Makes nothing. */
   firstMissingPath(paths: readonly string[], signal: AbortSignal): Promise<string | undefined>;
   /**
    * Container events of containers with label `labelKey`, the creation and removal of others, image events,
@@ -323,8 +320,6 @@ export interface VolumeCalls {
   removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
 }
 
-/**
- * Each verb belongs to one of these interfaces; engine/docker-engine.ts puts their implementations together.
- */
+/** Each verb belongs to one of these interfaces; engine/docker-engine.ts puts their implementations together. */
 export interface Engine
   extends SystemCalls, ContainerCalls, ArchiveCalls, ExecCalls, ImageCalls, VolumeCalls {}

@@ -30,10 +30,7 @@ export interface HostAccess extends HostFunctions {
 }
 
 export interface HostFunctions {
-  /**
-   * Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it
-   * bind-mounted. False when it was this already.
-   */
+  /** Rewrites resolv.conf in place: containers of the pod have its inode mounted. False when it was this already. */
   writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean>;
 
   /** Undefined when the sandbox does not run or its processes are out of reach. */
@@ -47,15 +44,11 @@ export interface HostFunctions {
    */
   killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean>;
 
-  /**
-   * Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link.
-   */
+  /** Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link. */
   linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void>;
   /** Makes the missing link of a running container; false when its log is, or was, a file. */
   restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean>;
-  /**
-   * Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays.
-   */
+  /** Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays. */
   unlinkLog(link: string, containerId: string): Promise<void>;
   /** Links in a pod's log directory to log files that the engine does not have any more. */
   deadLogLinks(directory: string): Promise<readonly LogLink[]>;

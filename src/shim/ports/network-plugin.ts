@@ -52,10 +52,7 @@ export interface EngineWhereabouts {
 }
 
 export interface PodAddressQuestion extends PodNetworkReference {
-  /**
-   * Tells where to look; absent for pods of this program, whose addresses count only when their set-up has
-   * ended.
-   */
+  /** Tells where to look; absent for pods of this program, whose addresses count only when their set-up has ended. */
   readonly look?: () => { readonly netns: string; readonly netnsIdentity: string } | undefined;
 }
 
@@ -69,10 +66,7 @@ export interface NetworkPlugin {
   /** Whether Docker publishes host ports; else the plugin does. */
   readonly dockerPublishesPorts: boolean;
 
-  /**
-   * Called once before anything else. Waits for nothing that may hang: what takes time goes on in the
-   * background.
-   */
+  /** Called once before anything else. Waits for nothing that may hang: what takes time goes on in the background. */
   start(signal: AbortSignal): Promise<void>;
   /**
    * Each time that the engine was found. A plugin that works on the node begins with it then, if that is the
@@ -111,9 +105,7 @@ export interface HostPortOwner {
 
 /** The sandboxes to which network resources may belong. */
 export interface KnownSandboxes {
-  /**
-   * All containers that the engine knows, in any state. Must be complete: all other containers count as dead.
-   */
+  /** All containers that the engine knows, in any state. Must be complete: all other containers count as dead. */
   readonly livingIds: ReadonlySet<string>;
   /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
   readonly ownIds: ReadonlySet<string>;
@@ -125,9 +117,7 @@ interface Resource {
 
 /** Finds and removes network resources of dead pods. Implemented by src/network/orphans. */
 export interface NetworkCleanUp {
-  /**
-   * Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts.
-   */
+  /** Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts. */
   clean(
     known: () => Promise<KnownSandboxes>,
     signal: AbortSignal,

@@ -1,9 +1,7 @@
 /** Metrics that are read when they are scraped, and cost nothing before. */
 
 export interface PresentValue {
-  /**
-   * As many as the metric has label names; their values must come from a small set: no ids, no names of pods.
-   */
+  /** As many as the metric has label names; their values must come from a small set: no ids, no names of pods. */
   readonly labels?: readonly string[];
   readonly value: number;
 }

@@ -53,8 +53,6 @@ export interface PortForwardSession {
 export type StreamingSession = CommandSession | PortForwardSession;
 
 export interface StreamingServer {
-  /**
-   * Absolute URL that opens the session, once and within a minute. Throws `exhausted` when too many are open.
-   */
+  /** Absolute URL that opens the session, once and within a minute. Throws `exhausted` when too many are open. */
   offer(session: StreamingSession): string;
 }

@@ -20,9 +20,7 @@ interface Options extends HostSource {
   readonly stateDir: string;
 }
 
-/**
- * After a start and after each return of the engine: repairs, and removes what dead pods hold of networks.
- */
+/** After a start and after each return of the engine: repairs, and removes what dead pods hold of networks. */
 export class CleanUps {
   readonly #stop = new AbortController();
   readonly #work = new CoalescedWork<NodeFacts>(async ({ engineId }) => {

@@ -19,10 +19,7 @@ export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
   );
 }
 
-/**
- * Repeats `look` until it returns a value; undefined when it has not within `limitMs`. Throws errors of `look`,
- * and the reason of `signal`.
- */
+/** Repeats `look` until it returns a value, for `limitMs`. Throws its errors, and the reason of `signal`. */
 export async function untilAppears<T>(
   look: (signal: AbortSignal) => Promise<T | undefined>,
   signal: AbortSignal,
@@ -44,10 +41,7 @@ export interface LostCreate {
   readonly timeoutMs: number;
 }
 
-/**
- * Looks for the container of a create whose answer was lost, and removes it. Never throws: failures are
- * logged.
- */
+/** Looks for the container of a create whose answer was lost, and removes it. Never throws: failures are logged. */
 export async function removeLostCreate(
   { name, isOurs, timeoutMs }: LostCreate,
   deps: {

@@ -1,7 +1,4 @@
-/**
- * Pod networks that outlived their pods: compared when the engine is live, and by
- * `dockershim doctor network`.
- */
+/** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
 import type { KnownSandboxes, NetworkCleanUp } from "../ports/network-plugin.js";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -86,9 +83,8 @@ export async function removeOrphanedNetworks(
   };
   const { cleaned, failed, left } = await orphaned.clean(known, signal);
   for (const { what } of cleaned) log.info({ what }, "removed orphaned network resource");
-  for (const { finding, reason } of failed) {
+  for (const { finding, reason } of failed)
     log.warn({ what: finding.what, err: reason }, "cannot remove orphaned network resource");
-  }
   for (const { what } of left) log.info({ what }, "orphaned network resource of unknown owner, skipped");
   try {
     await orphaned.collectGarbage(known, signal);

@@ -29,10 +29,7 @@ export class ResolvConfReconciler {
 
   constructor(private readonly deps: Deps) {}
 
-  /**
-   * Called before all containers are inspected again: an engine that was restarted may have written all
-   * files.
-   */
+  /** Called before all containers are inspected again: an engine that was restarted may have written all files. */
   engineConnected(): void {
     this.#done.clear();
   }

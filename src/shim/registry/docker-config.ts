@@ -79,9 +79,8 @@ function decodeAuth(
 ): { readonly username: string; readonly password: string } {
   const text = /^[A-Za-z0-9+/]+={0,2}$/.test(auth) ? Buffer.from(auth, "base64").toString("utf8") : "";
   const colon = text.indexOf(":");
-  if (colon === -1) {
+  if (colon === -1)
     throw new ShimError("invalid", `the "auth" of "${registry}" is not the base64 of user:password`);
-  }
   // Old Docker clients padded the password with NULs.
   return { username: text.slice(0, colon), password: text.slice(colon + 1).replace(/\0+$/, "") };
 }

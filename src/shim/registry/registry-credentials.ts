@@ -113,9 +113,7 @@ export class RegistryCredentialStore {
       const known = this.#files.get(path);
       if (known?.version === version) return known.config;
       if (!status.isFile()) throw new ShimError("invalid", "not a regular file");
-      if (status.size > fileLimitBytes) {
-        throw new ShimError("invalid", `larger than ${fileLimitBytes} bytes`);
-      }
+      if (status.size > fileLimitBytes) throw new ShimError("invalid", `larger than ${fileLimitBytes} bytes`);
       config = parse(await readFile(path, "utf8"));
     } catch (error) {
       if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
@@ -148,9 +146,8 @@ async function askCredentialHelper(
 ): Promise<RegistryCredentials | undefined> {
   const action = `ask credential helper "${name}" for "${server}"`;
   // It becomes part of a program's name, looked up in PATH: nothing that leads elsewhere.
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name)) {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name))
     throw new ShimError("invalid", `${action}: not a helper's name`);
-  }
   const output = await run(`docker-credential-${name}`, server, action, signal);
   if (output === undefined) return undefined;
   let json: unknown;

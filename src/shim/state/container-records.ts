@@ -1,6 +1,4 @@
-/**
- * What this program remembers of containers with limits beyond Docker's fields, and the files that keep it.
- */
+/** What this program remembers of containers with limits beyond Docker's fields, and the files that keep it. */
 import type { Logger } from "../../lib/log.js";
 import type { CgroupSettings } from "../ports/host.js";
 import {
@@ -51,10 +49,7 @@ export const containerRecordType: RecordType<ContainerRecord> = {
 
 /** One record per container with settings beyond Docker's, by its id. */
 export class ContainerRecords extends RecordDirectory<ContainerRecord> {
-  /**
-   * The records in `directory`, which is created when missing. Throws only when it cannot be created or
-   * listed.
-   */
+  /** The records in `directory`, which is created when missing. Throws only when it cannot be created or listed. */
   static async open(
     directory: string,
     log: Logger,
@@ -65,9 +60,7 @@ export class ContainerRecords extends RecordDirectory<ContainerRecord> {
     return records;
   }
 
-  /**
-   * Replaces the settings that `cgroup` names and keeps the others; creates the record when there is none.
-   */
+  /** Replaces the settings that `cgroup` names and keeps the others; creates the record when there is none. */
   async merge(containerId: string, cgroup: Partial<CgroupSettings>): Promise<void> {
     await this.putChanged(containerId, (present) => ({
       version: 1,

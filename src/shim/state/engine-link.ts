@@ -43,9 +43,8 @@ export class EngineLink {
     for (;;) {
       const now = this.state;
       if (now.phase === "live") return now.facts;
-      if (now.phase === "lost") {
+      if (now.phase === "lost")
         throw new ShimError("unavailable", now.reason.message, {}, { cause: now.reason });
-      }
       if (timeout.aborted)
         throw new ShimError("unavailable", "the state of the Docker Engine is still being read");
       try {

@@ -13,8 +13,6 @@ export interface EngineState {
 /** Without a connection to the engine, and empty. */
 export function initialState({ pods }: Pick<Records, "pods">): Pick<EngineState, "link" | "model"> {
   const model = new ReadModel((id) => pods.get(id));
-  pods.onChange((id) => {
-    model.recordChanged(id);
-  });
+  pods.onChange((id) => model.recordChanged(id));
   return { link: new EngineLink(), model };
 }

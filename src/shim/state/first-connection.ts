@@ -24,9 +24,7 @@ export class FirstConnection {
     this.#resolve(facts);
   }
 
-  /**
-   * An engine that can never be served is a reason not to start; one that was exchanged later may come back.
-   */
+  /** An engine that can never be served is a reason not to start; one that was exchanged later may come back. */
   connectFailed(error: ShimError): "stop" | "retry" {
     if (this.#everLive || !isKind(error, "precondition", "invalid")) return "retry";
     this.#reject(error);

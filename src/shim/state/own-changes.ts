@@ -48,9 +48,7 @@ export class OwnChanges {
   begin(name: string): Disposable {
     this.#running.set(name, (this.#running.get(name) ?? 0) + 1);
     return {
-      [Symbol.dispose]: () => {
-        this.#end(name);
-      },
+      [Symbol.dispose]: () => this.#end(name),
     };
   }
 

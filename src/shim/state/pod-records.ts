@@ -1,7 +1,4 @@
-/**
- * What this program remembers of each pod beyond Docker's labels and the checkpoint, and the files that keep
- * it.
- */
+/** What this program remembers of each pod beyond Docker's labels and the checkpoint, and the files that keep it. */
 import type { LinuxContainerResources } from "../../domain/cri.js";
 import type { Logger } from "../../lib/log.js";
 import {
@@ -37,10 +34,7 @@ export interface PodRecord {
   readonly cgroupParent: string;
   /** SHA-256 of the RunPodSandbox request, to recognise a repeated one. */
   readonly requestHash?: string;
-  /**
-   * Content of its resolv.conf. Missing where the engine's own file stays, and in records of earlier
-   * releases.
-   */
+  /** Content of its resolv.conf. Missing where the engine's own file stays, and in records of earlier releases. */
   readonly resolvConf?: string;
   /** The pod's overhead and the sum of its containers' resources, as the kubelet sent them. */
   readonly resources?: {
@@ -109,10 +103,7 @@ export const podRecordType: RecordType<PodRecord> = {
 
 /** One record per pod, by the id of its sandbox. */
 export class PodRecords extends RecordDirectory<PodRecord> {
-  /**
-   * The records in `directory`, which is created when missing. Throws only when it cannot be created or
-   * listed.
-   */
+  /** The records in `directory`, which is created when missing. Throws only when it cannot be created or listed. */
   static async open(directory: string, log: Logger, options?: RecordDirectoryOptions): Promise<PodRecords> {
     const records = new PodRecords(podRecordType, directory, log, options);
     await records.load();

@@ -247,9 +247,7 @@ export class ReadModel {
     return !this.#pending.sandboxIndex.has(sandboxId) && this.#pending.containerIdsOf(sandboxId).length === 0;
   }
 
-  /**
-   * Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating.
-   */
+  /** Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating. */
   has(id: string): boolean {
     return this.snapshot(id) !== undefined || this.#pending.has(id) || this.#hidden.has(id);
   }
@@ -295,9 +293,7 @@ export class ReadModel {
     return findId([this.#containers, this.#pending.containerIndex], idOrPrefix, "container");
   }
 
-  /**
-   * By full id or unambiguous prefix; undefined when unknown or pending; ambiguous prefixes are `invalid`.
-   */
+  /** By full id or unambiguous prefix; undefined when unknown or pending; ambiguous prefixes are `invalid`. */
   sandbox(idOrPrefix: string): Sandbox | undefined {
     return this.#sandboxes.get(idOrPrefix) ?? this.#sandboxes.get(this.sandboxId(idOrPrefix) ?? "");
   }

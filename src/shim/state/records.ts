@@ -10,10 +10,7 @@ export interface Records {
   readonly checkpoints: CheckpointStore;
 }
 
-/**
- * Waits until checkpoint and record of a new pod outlive a power cut: they are flushed while the pod is set
- * up.
- */
+/** Waits until checkpoint and record of a new pod outlive a power cut: they are flushed while the pod is set up. */
 export async function flushed(
   sandboxId: string,
   { checkpoints, pods }: Pick<Records, "checkpoints" | "pods">,

@@ -26,10 +26,7 @@ interface Queue {
 export class Refresher {
   readonly #queues = new Map<string, Queue>();
 
-  /**
-   * `work` inspects one id and stores the result; it has its own deadline, ends with its signal, and may
-   * throw.
-   */
+  /** `work` inspects one id and stores the result; it has its own deadline, ends with its signal, and may throw. */
   constructor(private readonly work: (id: string, signal: AbortSignal) => Promise<void>) {}
 
   /**

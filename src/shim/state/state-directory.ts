@@ -61,9 +61,7 @@ export async function claimStateDirectory(root: string): Promise<{ release(): Pr
       release: async () => {
         await bound.unlink();
         await new Promise<void>((resolve) => {
-          server.close(() => {
-            resolve();
-          });
+          server.close(() => resolve());
         });
       },
     };

@@ -67,9 +67,7 @@ export class StateSync {
       engine: deps.engine,
       model: deps.model,
       refresh: (id) => this.#refresher.refresh(id),
-      warnOfStale: (id, error) => {
-        this.#warnOfStale(id, error);
-      },
+      warnOfStale: (id, error) => this.#warnOfStale(id, error),
       listTimeoutMs: options.connectTimeoutMs,
       waitMs: options.inspectWaitMs,
     });
@@ -87,9 +85,7 @@ export class StateSync {
     this.#ownChanges = new OwnChanges({
       model: deps.model,
       isRefreshing: (id) => this.isInspecting(id),
-      refresh: (id) => {
-        this.#refreshInBackground(id);
-      },
+      refresh: (id) => this.#refreshInBackground(id),
     });
   }
 
@@ -190,9 +186,7 @@ export class StateSync {
     for (;;) {
       this.#steppedAtMs = performance.now();
       try {
-        await this.#session(signal, () => {
-          backoff.reset();
-        });
+        await this.#session(signal, () => backoff.reset());
       } catch (error) {
         if (signal.aborted) return;
         const reason = ShimError.from(error, "unavailable");
@@ -224,9 +218,7 @@ export class StateSync {
 
     this.#steppedAtMs = performance.now();
     const session = new AbortController();
-    using _ = linkAbort(signal, () => {
-      session.abort(signal.reason);
-    });
+    using _ = linkAbort(signal, () => session.abort(signal.reason));
     try {
       let opened!: () => void;
       const subscribed = new Promise<void>((resolve) => {
@@ -284,9 +276,7 @@ export class StateSync {
 
   #refreshInBackground(id: string): void {
     if (!this.deps.model.has(id)) this.#expectUnlessInspected(id);
-    this.#refresher.refresh(id).catch((error: unknown) => {
-      this.#warnOfStale(id, error);
-    });
+    this.#refresher.refresh(id).catch((error: unknown) => this.#warnOfStale(id, error));
   }
 
   #expectUnlessInspected(id: string): void {
@@ -341,9 +331,7 @@ export class StateSync {
     const { resyncIntervalMs, retryMs } = this.options;
     const pause = new AbortController();
     this.#pause = pause;
-    using _ = linkAbort(signal, () => {
-      pause.abort();
-    });
+    using _ = linkAbort(signal, () => pause.abort());
     if (!this.#due.comparison) await sleep(resyncIntervalMs, pause.signal).catch(() => undefined);
     // Unreadable events may come in any number: one comparison is enough for all of this time.
     if (this.#due.comparison) await sleep(retryMs, signal);

@@ -42,9 +42,8 @@ export class CpuRate {
       this.#newer = { usageNanoseconds, atMs };
     }
     const sinceMs = atMs - base.atMs;
-    if (sinceMs >= leastMs || (this.#nanoCores === undefined && sinceMs > 0)) {
+    if (sinceMs >= leastMs || (this.#nanoCores === undefined && sinceMs > 0))
       this.#nanoCores = Math.round(((usageNanoseconds - base.usageNanoseconds) / sinceMs) * 1000);
-    }
     return this.#nanoCores;
   }
 

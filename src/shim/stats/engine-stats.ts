@@ -111,10 +111,7 @@ export class EngineStats implements StatsSource {
     this.forgetAllBut(() => false);
   }
 
-  /**
-   * Containers that cannot be read are left out. Throws `unavailable` when the engine cannot be reached for
-   * any of them.
-   */
+  /** Containers that cannot be read are left out. `unavailable` when the engine can be reached for none of them. */
   async #sampleAll(
     containers: readonly Snapshot[],
     signal: AbortSignal,
@@ -180,9 +177,8 @@ export class EngineStats implements StatsSource {
       if (this.#failed.get(id) !== err)
         this.deps.log.warn({ containerId: id, err }, "cannot read the statistics of the container");
       this.#failed.set(id, err);
-      if (isKind(error, "timeout")) {
+      if (isKind(error, "timeout"))
         this.#samples.set(id, { untilMs: this.#now() + hungForMs, reading: undefined });
-      }
       throw error;
     }
   }

@@ -5,9 +5,7 @@ import { TextScanner } from "./text-scanner.js";
 const defaultInterface = "eth0";
 /** Per pod: a pod that may change its network can make any number of interfaces. */
 const mostInterfaces = 100;
-/**
- * Limit of `net/dev`: some 400 interfaces. Those that were there first, as the default one, come first.
- */
+/** Limit of `net/dev`: some 400 interfaces. Those that were there first, as the default one, come first. */
 export const interfacesLimitBytes = 64 * 1024;
 const space = 0x20;
 

@@ -40,9 +40,7 @@ export class TextScanner {
     return this.at < this.text.length;
   }
 
-  /**
-   * Decimal digits; NaN when none comes next. Up to 18 digits it is the nearest double, beyond one beside it.
-   */
+  /** Decimal digits; NaN when none comes next. Up to 18 digits it is the nearest double, beyond one beside it. */
   integer(): number {
     const start = this.at;
     return this.#checked(start, this.#digits(0));

@@ -58,9 +58,8 @@ async function checkpoint(
   const container = model.requireContainer(id);
   const { snapshot, state } = container;
   try {
-    if (state !== ContainerState.CONTAINER_RUNNING) {
+    if (state !== ContainerState.CONTAINER_RUNNING)
       throw new ShimError("precondition", `it is ${snapshot.state.status}, not running`);
-    }
     const image = await images.get(snapshot.imageId, signal);
     const dump = async (directory: string): Promise<CheckpointContent> => {
       const checkpointId = "images";

@@ -6,9 +6,7 @@ import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
 import type { Handler } from "../services.js";
 
-/**
- * The limit of the CRI for each stream. Output beyond it is read and dropped, so that the process can end.
- */
+/** The limit of the CRI for each stream. Output beyond it is read and dropped, so that the process can end. */
 const outputLimitBytes = 16 * 1024 * 1024;
 /** Limit of both streams together: the answer must fit into a message of 16 MiB. */
 const answerLimitBytes = outputLimitBytes - 64 * 1024;
@@ -18,9 +16,7 @@ const answerLimitBytes = outputLimitBytes - 64 * 1024;
  */
 const dropPauseMs = 20;
 
-/**
- * Runs a command to its end. A non-zero exit is a normal answer. The timeout kills the process (`runExec`).
- */
+/** Runs a command to its end. A non-zero exit is a normal answer. The timeout kills the process (`runExec`). */
 export const execSync: Handler<"ExecSync"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
@@ -64,10 +60,7 @@ export async function readOutput(
 /** Size of the first buffer. */
 const smallestBytes = 4096;
 
-/**
- * Copies chunks into one buffer. A kept chunk would cost an object, and pin the whole buffer that it was read
- * into.
- */
+/** Copies chunks into one buffer: a kept chunk would pin the whole buffer that it was read into. */
 export class KeptOutput {
   #buffer = Buffer.alloc(0);
   #length = 0;

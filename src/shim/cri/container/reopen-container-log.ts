@@ -18,9 +18,8 @@ export const reopenContainerLog: Handler<"ReopenContainerLog"> = async (request,
     const { state, logPath } = services.state.model.requireContainer(id);
     const fields = { containerId: id };
     if (logPath === "") throw new ShimError("precondition", `container "${id}" has no log`, fields);
-    if (state !== ContainerState.CONTAINER_RUNNING) {
+    if (state !== ContainerState.CONTAINER_RUNNING)
       throw new ShimError("precondition", `container "${id}" is not running`, fields);
-    }
     const snapshot = services.state.model.snapshot(id);
     // A container with the labels of this program but without a record belongs to another state directory.
     const isLegacy = services.logs.ownerOf(id) === undefined && !isMadeHere(snapshot?.labels ?? {});

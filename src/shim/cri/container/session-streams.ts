@@ -27,9 +27,7 @@ export async function carryStreams(
   await orAbort(Promise.all([stdout.end(), stderr.end()]), signal);
 }
 
-/**
- * One output stream of the client. Output for a closed stream is dropped: the process must not wait for it.
- */
+/** One output stream of the client. Output for a closed stream is dropped: the process must not wait for it. */
 class ClientOutput {
   #drained: Promise<void> | undefined;
 
@@ -60,10 +58,7 @@ class ClientOutput {
   }
 }
 
-/**
- * A listener for `error`: without one the event would end the program. The session's signal reports the
- * cause.
- */
+/** A listener for `error`: without one the event would end the program. The session's signal reports the cause. */
 function ignore(): void {
   // Nothing to do.
 }

@@ -15,10 +15,7 @@ import { checkTarget } from "./target-container.js";
 /** Error of the OCI runtimes for a missing command. The kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
 
-/**
- * The steps are those of ARCHITECTURE.md, "The life of a pod". The start of a container that runs already
- * succeeds.
- */
+/** The steps are those of ARCHITECTURE.md, "The life of a pod". A container that runs already is a success. */
 export const startContainer: Handler<"StartContainer"> = async (request, services, call) => {
   await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
@@ -52,9 +49,8 @@ async function start(id: string, services: Services, call: Call): Promise<void> 
   } catch (error) {
     // A sandbox with a negative score proves that the host can lower OOM scores.
     const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot.resources ?? {};
-    if (oomScoreAdj >= 0) {
+    if (oomScoreAdj >= 0)
       services.node.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
-    }
     const refused = ulimitError(error, services.settings.defaultUlimits);
     failure = inKubeletWords(refused ?? ShimError.from(error), id);
     if (!call.signal.aborted) {
@@ -81,10 +77,7 @@ async function restoreLogRecord(
   await logs.created(id, { directory, path: logPath });
 }
 
-/**
- * The engine completes a start after its caller has left, and also when its answer is lost. A container that
- * runs afterwards counts as started.
- */
+/** The engine completes a start whose caller has left or whose answer is lost: what runs afterwards is started. */
 async function startOrFind(container: Container, services: Services, call: Call): Promise<void> {
   const { engine, abandonedRequests } = services;
   const { sync } = services.state;
@@ -194,9 +187,8 @@ function requireStartable(container: Container, { state: { model } }: Services):
     });
   }
   // Created by another program, or an earlier version.
-  if (container.snapshot.programBytes > longestProgramBytes) {
+  if (container.snapshot.programBytes > longestProgramBytes)
     throw programTooLong(`cannot start container "${id}": its command`);
-  }
   if (model.sandbox(sandboxId)?.ready !== true) {
     throw new ShimError(
       "precondition",

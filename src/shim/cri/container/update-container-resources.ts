@@ -43,10 +43,7 @@ export const updateContainerResources: Handler<"UpdateContainerResources"> = asy
   return {};
 };
 
-/**
- * All or nothing: the cgroup files, which are likelier to fail, come first, and are restored if Docker
- * refuses.
- */
+/** All or nothing: the cgroup files, which are likelier to fail, come first, and are restored if Docker refuses. */
 async function change(
   container: Snapshot,
   { body, cgroup }: UpdatePlan,

@@ -74,9 +74,7 @@ export class ContainerEvents implements ContainerEventSource {
   subscribe(): EventSubscription {
     const queue = new EventQueue<Event>(queueLimit);
     if (this.#queues.size === 0) {
-      this.#ignoreModel = this.services.state.model.onChange((change) => {
-        this.#hear(change);
-      });
+      this.#ignoreModel = this.services.state.model.onChange((change) => this.#hear(change));
     }
     this.#queues.add(queue);
     return {

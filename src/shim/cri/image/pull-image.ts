@@ -104,10 +104,7 @@ function describe(layers: ReadonlyMap<string, string>): string {
     .join("; ");
 }
 
-/**
- * Kubelets compare the beginning of the message with these words, for code UNKNOWN only. An engine that
- * cannot be reached stays UNAVAILABLE.
- */
+/** Kubelets look for these words with code UNKNOWN only. An engine that cannot be reached stays UNAVAILABLE. */
 function inKubeletWords(error: ShimError, image: string): ShimError {
   if (error.kind !== "unavailable" || error.fields["from"] !== "registry") return error;
   return new ShimError("unknown", `RegistryUnavailable: ${error.message}`, { image }, { cause: error });

@@ -29,9 +29,8 @@ export const removeImage: Handler<"RemoveImage"> = async (request, services, cal
       });
     }
     try {
-      for (const reference of [...image.repoTags, ...image.repoDigests, image.id]) {
+      for (const reference of [...image.repoTags, ...image.repoDigests, image.id])
         await engine.removeImage(reference, call.signal);
-      }
     } catch (error) {
       throw ShimError.from(error).within(`remove image "${name}"`, { image: image.id });
     } finally {

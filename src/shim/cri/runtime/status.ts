@@ -41,9 +41,7 @@ export async function readConditions(services: Services, signal: AbortSignal): P
   ];
 }
 
-/**
- * A plugin that enters network namespaces needs the engine's processes. A VM or a PID namespace hides them.
- */
+/** A plugin that enters network namespaces needs the engine's processes. A VM or a PID namespace hides them. */
 function outOfReach({ network, node: { host }, state: { link } }: Services): string | undefined {
   const { networkNamespaces } = host().reach.jobs;
   if (network.dockerNetworkMode !== "none" || link.state.phase !== "live") return undefined;

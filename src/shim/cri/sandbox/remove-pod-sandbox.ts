@@ -33,9 +33,7 @@ export async function removeSandbox(id: string, services: Services, call: Call):
       removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),
     );
     if (failed !== undefined) throw failed;
-    if (model.sandbox(id) !== undefined) {
-      await sync.remove(id, { force: true }, call.signal);
-    }
+    if (model.sandbox(id) !== undefined) await sync.remove(id, { force: true }, call.signal);
     // In this order: until both are gone, the record says that the network is torn down.
     await checkpoints.remove(id);
     await podRecords.remove(id);

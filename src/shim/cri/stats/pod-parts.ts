@@ -37,9 +37,7 @@ export function isRunning({ snapshot }: Container): boolean {
   return snapshot.state.running;
 }
 
-/**
- * Parents of several running sandboxes, and cgroups above a parent: `/a` of `/a/b`, `a.slice` of `a-b.slice`.
- */
+/** Parents of several running sandboxes, and cgroups above a parent: `/a` of `/a/b`, `a.slice` of `a-b.slice`. */
 function sharedParents(sandboxes: Iterable<Sandbox>): ReadonlySet<string> {
   const seen = new Set<string>();
   const shared = new Set<string>();
@@ -56,7 +54,6 @@ function sharedParents(sandboxes: Iterable<Sandbox>): ReadonlySet<string> {
 function* parentsAbove(cgroupParent: string): Iterable<string> {
   const [separator, end] = cgroupParent.endsWith(".slice") ? ["-", ".slice"] : ["/", ""];
   const name = cgroupParent.slice(0, cgroupParent.length - end.length);
-  for (let at = name.lastIndexOf(separator); at > 0; at = name.lastIndexOf(separator, at - 1)) {
+  for (let at = name.lastIndexOf(separator); at > 0; at = name.lastIndexOf(separator, at - 1))
     yield name.slice(0, at) + end;
-  }
 }

@@ -91,9 +91,7 @@ function samplesOfContainer<Made>(
   ];
 }
 
-/**
- * Like cAdvisor's metrics of a pod's cgroup: without image and name. None for a pod without its own cgroup.
- */
+/** Like cAdvisor's metrics of a pod's cgroup: without image and name. None for a pod without its own cgroup. */
 function samplesOfCgroup<Made>(
   pod: RunningPod["pod"],
   reading: ResourceReading | undefined,

@@ -24,9 +24,8 @@ export const podSandboxStats: Handler<"PodSandboxStats"> = async ({ pod_sandbox_
   if (stats !== undefined) return { stats };
   const action = `read the statistics of pod sandbox "${id}"`;
   // The sandbox may have stopped meanwhile.
-  if (!sandbox.ready || services.state.model.sandbox(id)?.ready !== true) {
+  if (!sandbox.ready || services.state.model.sandbox(id)?.ready !== true)
     throw new ShimError("precondition", `${action}: it is not ready`, { sandboxId: id });
-  }
   const reason =
     services.stats.source().failureOf(id) ?? "its pause process has just ended or is being started";
   throw new ShimError("unavailable", `${action}: ${reason}`, { sandboxId: id });

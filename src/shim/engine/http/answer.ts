@@ -57,9 +57,7 @@ export async function readBody(
       response.pause();
       await semaphore.run(settled.signal, async () => {
         response.resume();
-        await new Promise<void>((resolve) => {
-          linkAbort(settled.signal, resolve);
-        });
+        await new Promise<void>((resolve) => linkAbort(settled.signal, resolve));
       });
     };
     response.on("data", (chunk: Buffer) => {
@@ -86,15 +84,11 @@ export async function readBody(
       settle();
       resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
     });
-    response.on("error", (error) => {
-      fail(brokenAnswer(action, error));
-    });
+    response.on("error", (error) => fail(brokenAnswer(action, error)));
     response.on("close", () => {
       if (!response.readableEnded) fail(brokenAnswer(action));
     });
-    link = linkAbort(signal, () => {
-      fail(ShimError.from(signal.reason));
-    });
+    link = linkAbort(signal, () => fail(ShimError.from(signal.reason)));
   });
 }
 
@@ -107,9 +101,7 @@ export async function* readChunks(
   action: string,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer, void, undefined> {
-  using _ = linkAbort(signal, () => {
-    response.destroy();
-  });
+  using _ = linkAbort(signal, () => response.destroy());
   try {
     for await (const chunk of response) yield chunk as Buffer;
     if (signal.aborted) throw ShimError.from(signal.reason);
@@ -151,9 +143,8 @@ export async function* splitLines(
     pending.push(piece);
     size += piece.length;
     if (size <= limitBytes) return;
-    if (essentials === undefined) {
+    if (essentials === undefined)
       throw new ShimError("exhausted", `${action}: the engine sent a line of more than ${limitBytes} bytes`);
-    }
     trimmer ??= new JsonTrimmer(essentials);
     for (const one of pending) trimmer.push(one);
     pending = [];

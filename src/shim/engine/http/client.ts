@@ -39,9 +39,7 @@ export interface EngineRequest {
   readonly unversioned?: boolean;
   /** API 1.`apiMinor` in place of the negotiated version: for what only newer ones can say. */
   readonly apiMinor?: number;
-  /**
-   * Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls.
-   */
+  /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
   readonly timeoutMs?: number;
 }
 
@@ -253,9 +251,8 @@ export class EngineClient {
     ) {
       return undefined;
     }
-    if (this.#versionPrefix === undefined && request.unversioned !== true) {
+    if (this.#versionPrefix === undefined && request.unversioned !== true)
       throw new ShimError("unavailable", `${request.action}: not connected to the Docker Engine yet`);
-    }
     const version = request.apiMinor === undefined ? this.#versionPrefix : versionPrefix(request.apiMinor);
     const prefix = request.unversioned === true ? "" : (version ?? "");
     const path = `${prefix}/${request.path.map(encodeURIComponent).join("/")}`;

@@ -29,9 +29,8 @@ export function refusalMessage(status: number, body: Buffer): string {
   let message = text;
   try {
     const json: unknown = JSON.parse(text);
-    if (typeof json === "object" && json !== null && "message" in json && typeof json.message === "string") {
+    if (typeof json === "object" && json !== null && "message" in json && typeof json.message === "string")
       message = json.message.trim();
-    }
   } catch {
     // The answer of a proxy before the engine: plain text.
   }
@@ -174,10 +173,7 @@ const notSent: ReadonlySet<string> = new Set([
  */
 export const lostAnswer: ErrorFields = { answer: "lost" };
 
-/**
- * `unavailable`, for a connection that failed before the engine answered. `failure`: what the program that
- * makes the connection says.
- */
+/** `unavailable`: a connection failed before the engine answered. `failure` is what the program that makes it says. */
 export function unreachable(endpoint: string, error: unknown, failure?: string): ShimError {
   const code = errorCode(error);
   const reason =

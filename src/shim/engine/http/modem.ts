@@ -92,9 +92,7 @@ export class Modem {
    */
   async dial(request: ModemRequest, signal: AbortSignal): Promise<IncomingMessage | Socket> {
     return new Promise((resolve, reject) => {
-      const link = linkAbort(signal, () => {
-        reject(new Error("aborted"));
-      });
+      const link = linkAbort(signal, () => reject(new Error("aborted")));
       this.#modem.dial(dialOptions(request, signal), (error, result) => {
         link[Symbol.dispose]();
         if (error !== null || result === null) {

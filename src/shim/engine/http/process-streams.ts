@@ -26,12 +26,8 @@ export function openProcessStreams(
     failure ??= reason;
     socket.destroy();
   };
-  const link = linkAbort(signal, () => {
-    end(ShimError.from(signal.reason));
-  });
-  socket.once("close", () => {
-    link[Symbol.dispose]();
-  });
+  const link = linkAbort(signal, () => end(ShimError.from(signal.reason)));
+  socket.once("close", () => link[Symbol.dispose]());
 
   const readOutput = (take: TakeOutput): Promise<void> => {
     const frames = new OutputFrames();
@@ -71,9 +67,7 @@ export function openProcessStreams(
   return {
     input: socket,
     readOutput,
-    close: () => {
-      end(new ShimError("cancelled", `${action}: the connection was closed`));
-    },
+    close: () => end(new ShimError("cancelled", `${action}: the connection was closed`)),
   };
 }
 
@@ -146,9 +140,8 @@ export class OutputFrames {
     this.#headerSize = 0;
     this.#type = header.readUInt8(0);
     this.#remaining = header.readUInt32BE(4);
-    if (this.#type > 3 || header.readUIntBE(1, 3) !== 0 || this.#remaining > frameLimitBytes) {
+    if (this.#type > 3 || header.readUIntBE(1, 3) !== 0 || this.#remaining > frameLimitBytes)
       throw new ShimError("unknown", "read process output: the engine sent something that is not a frame");
-    }
     return copied;
   }
 

@@ -29,9 +29,7 @@ export class SshTunnel {
   ) {
     this.#directory = mkdtempSync(join(tmpdir(), "dockershim-ssh-")); // Only for this user.
     this.path = join(this.#directory, "engine.sock");
-    this.#server = createServer({ allowHalfOpen: true }, (socket) => {
-      this.#connect(socket);
-    });
+    this.#server = createServer({ allowHalfOpen: true }, (socket) => this.#connect(socket));
     // Node.js binds before this returns.
     this.#server.listen(this.path).unref();
   }

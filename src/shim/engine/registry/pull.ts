@@ -8,9 +8,7 @@ import { parseJson } from "../http/json.js";
 
 const lineLimitBytes = 1024 * 1024;
 
-/**
- * The query of `POST /images/create`; `invalid` for what is no image name. A digest counts more than a tag.
- */
+/** The query of `POST /images/create`; `invalid` for what is no image name. A digest counts more than a tag. */
 export function pullQuery(reference: string): Readonly<Record<string, string>> {
   const parsed = parseReference(reference);
   if (parsed === undefined) throw new ShimError("invalid", `pull image "${reference}": not an image name`);
@@ -41,10 +39,7 @@ export function registryAuthHeaders(
   return { "X-Registry-Auth": base64.replaceAll("+", "-").replaceAll("/", "_") };
 }
 
-/**
- * Reads a progress stream to its end. Status 200 says only that the work has begun: an error in the stream is
- * thrown, its kind from `kindOf`.
- */
+/** Reads a progress stream to its end. An error in it is thrown, its kind from `kindOf`: 200 says only that it began. */
 export async function followProgress(
   chunks: AsyncIterable<Buffer>,
   action: string,

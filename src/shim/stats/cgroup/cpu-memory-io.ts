@@ -155,18 +155,16 @@ const lineV1 = /^(\d+):(\d+) (\w+) (\d+)$/gm;
 /** With what the cgroups below did. */
 export function readBlocks(text: CgroupText): readonly BlockReading[] {
   const bytes = text("blkio", "blkio.throttle.io_service_bytes_recursive");
-  if (bytes !== undefined) {
+  if (bytes !== undefined)
     return readBlocksV1(bytes, text("blkio", "blkio.throttle.io_serviced_recursive") ?? "");
-  }
   return readBlocksV2(text("", "io.stat") ?? "");
 }
 
 /** Lines `8:0 Read 4096`, with totals per device and over all. */
 function readBlocksV1(bytesText: string, operationsText: string): readonly BlockReading[] {
   const counts = new Map<string, number>();
-  for (const [, major, minor, operation, count] of operationsText.matchAll(lineV1)) {
+  for (const [, major, minor, operation, count] of operationsText.matchAll(lineV1))
     counts.set(`${major ?? ""}:${minor ?? ""} ${operation ?? ""}`, Number(count));
-  }
   return [...bytesText.matchAll(lineV1)]
     .filter(([, , , operation = ""]) => operationsV1.has(operation))
     .map(([, major = "", minor = "", operation = "", bytes]) => ({
@@ -179,9 +177,7 @@ function readBlocksV1(bytesText: string, operationsText: string): readonly Block
     }));
 }
 
-/**
- * Lines `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`; devices without any traffic have no values.
- */
+/** Lines `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`; devices without any traffic have no values. */
 function readBlocksV2(text: string): readonly BlockReading[] {
   return text.split("\n").flatMap((line) => {
     const [, major, minor] = /^(\d+):(\d+) /.exec(line) ?? [];
