@@ -59,6 +59,8 @@ export function sandboxConfig(changes: Partial<SandboxConfig> = {}): SandboxConf
   };
 }
 
+export const podMetadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
+
 export function runRequest(changes: Partial<SandboxConfig> = {}, runtimeHandler = ""): ValidRunPodSandbox {
   return { config: sandboxConfig(changes), runtime_handler: runtimeHandler };
 }

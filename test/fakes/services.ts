@@ -1,15 +1,19 @@
 /** The program on fakes, with a live read model, built by the function that builds it on the real adapters. */
+import assert from "node:assert/strict";
 import { rm, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach } from "node:test";
 import { buildShim } from "../../src/shim/app/build-shim.js";
 import { rpcs } from "../../src/shim/cri/rpcs.js";
 import type { Services } from "../../src/shim/cri/services.js";
-import type { ValidatedRpc } from "../../src/domain/requests.js";
+import type { ContainerConfig } from "../../src/domain/cri.js";
+import type { NodeFacts } from "../../src/domain/node-facts.js";
+import type { ValidatedRpc, ValidContainerConfig, ValidRunPodSandbox } from "../../src/domain/requests.js";
 import type { ImageVolumeLimits } from "../../src/shim/images/image-volumes.js";
 import type { PauseImageSource } from "../../src/shim/images/images.js";
 import type { Call } from "../../src/lib/call.js";
 import { collect } from "../../src/lib/streams.js";
 import { messageOf } from "../../src/lib/errors.js";
+import type { PodSandboxCheckpoint } from "../../src/shim/ports/checkpoint-store.js";
 import type { OomScores } from "../../src/shim/ports/host.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
@@ -23,6 +27,7 @@ import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.j
 import { LogRecords } from "../../src/shim/logs/log-record.js";
 import { initialState } from "../../src/shim/state/engine-state.js";
 import { FakeEngine } from "./fake-engine.js";
+import type { FakeProcess } from "./fake-execs.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeNetwork } from "./fake-network.js";
 import { FakePodDialer } from "./fake-pod-dialer.js";
@@ -30,6 +35,7 @@ import { FakeStreamingServer } from "./fake-streaming.js";
 import { Journal } from "./journal.js";
 import { MemoryCheckpoints } from "./memory-checkpoints.js";
 import { recordingLog } from "./recording-log.js";
+import { createRequest, runRequest } from "./requests.js";
 import { until } from "./turns.js";
 
 export const pauseImage = "registry.example/pause:1";
@@ -133,6 +139,8 @@ export class TestShim implements AsyncDisposable {
     options: {
       readonly earlier?: World;
       readonly prepare?: (world: World) => void;
+      /** Of the engine, as far as they are not the usual ones. */
+      readonly facts?: Partial<NodeFacts>;
       readonly settings?: Partial<Services["settings"]>;
       readonly pinnedImages?: readonly string[];
       readonly readOnly?: boolean;
@@ -146,6 +154,7 @@ export class TestShim implements AsyncDisposable {
     const log = recordingLog();
     const lifetime = new Lifetime(log);
     const world = options.earlier ?? (await newWorld(lifetime));
+    world.engine.facts = { ...world.engine.facts, ...options.facts };
     options.prepare?.(world);
     const { engine, directory } = world;
     const host = (): FakeHost => world.host;
@@ -230,6 +239,103 @@ export class TestShim implements AsyncDisposable {
       log: this.log,
       abort: (reason) => {
         controller.abort(reason);
+      },
+    };
+  }
+
+  async runSandbox(
+    request: ValidRunPodSandbox = runRequest(),
+    call: Call = this.call("RunPodSandbox"),
+  ): Promise<string> {
+    const { pod_sandbox_id: id } = await this.rpcs.RunPodSandbox(request, call);
+    assert.ok(id);
+    return id;
+  }
+
+  stopSandbox(id: string): Promise<unknown> {
+    return this.rpcs.StopPodSandbox({ pod_sandbox_id: id }, this.call("StopPodSandbox"));
+  }
+
+  removeSandbox(id: string): Promise<unknown> {
+    return this.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, this.call("RemovePodSandbox"));
+  }
+
+  async createContainer(
+    sandboxId: string,
+    changes: Partial<ValidContainerConfig> = {},
+    call: Call = this.call("CreateContainer"),
+  ): Promise<string> {
+    const { container_id: id } = await this.rpcs.CreateContainer(createRequest(sandboxId, changes), call);
+    assert.ok(id);
+    return id;
+  }
+
+  async startContainer(id: string): Promise<void> {
+    await this.rpcs.StartContainer({ container_id: id }, this.call("StartContainer"));
+  }
+
+  stopContainer(id: string, timeout = "0"): Promise<unknown> {
+    return this.rpcs.StopContainer({ container_id: id, timeout }, this.call("StopContainer"));
+  }
+
+  removeContainer(id: string): Promise<unknown> {
+    return this.rpcs.RemoveContainer({ container_id: id }, this.call("RemoveContainer"));
+  }
+
+  /** In a new pod unless a sandbox is given. */
+  async runContainer(
+    sandboxId?: string,
+    name = "main",
+    changes: Partial<ContainerConfig> = {},
+  ): Promise<string> {
+    const metadata = { name, attempt: 0 };
+    const config = { ...changes, metadata, log_path: `${name}/0.log` } as Partial<ValidContainerConfig>;
+    const id = await this.createContainer(sandboxId ?? (await this.runSandbox()), config);
+    await this.startContainer(id);
+    return id;
+  }
+
+  /** A running container, in which `process` is what exec and attach find. */
+  async runProcess(process: FakeProcess, container: Partial<ContainerConfig> = {}): Promise<string> {
+    const id = await this.runContainer(undefined, "main", container);
+    this.engine.execs.script = () => process;
+    return id;
+  }
+
+  /** What ListPodSandbox shows: id → READY (0) or NOTREADY (1). */
+  async listedSandboxes(): Promise<Readonly<Record<string, number>>> {
+    const items = await this.rpcs.ListPodSandbox({ filter: null }, this.call("ListPodSandbox"));
+    return Object.fromEntries(items.map(({ id = "", state = 0 }) => [id, state]));
+  }
+
+  /** What ListContainers shows: id → state. */
+  async listedContainers(): Promise<Readonly<Record<string, number>>> {
+    const containers = await this.rpcs.ListContainers({ filter: null }, this.call("ListContainers"));
+    return Object.fromEntries(containers.map(({ id = "", state = 0 }) => [id, state]));
+  }
+
+  /** Of a sandbox that the engine does not have. */
+  addCheckpoint(id: string, data: PodSandboxCheckpoint["data"] = {}): void {
+    this.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data });
+  }
+
+  /** As a StopPodSandbox that has only begun leaves it. */
+  async recordStopped(sandboxId: string): Promise<void> {
+    await this.services.records.pods.update(sandboxId, (record) => ({ ...record, phase: "stopped" }));
+    this.services.state.model.recordChanged(sandboxId);
+  }
+
+  /** Holds requests of one kind to the engine until `release()`. */
+  holdRequests(verb: string): { readonly begun: () => Promise<void>; readonly release: () => void } {
+    let isHeld = true;
+    const requests = (): number => this.world.journal.names(`engine.${verb}`).length;
+    const before = requests();
+    this.engine.hangs = (request) => request === verb && isHeld;
+    return {
+      begun: () => until(`${verb} is in flight`, () => requests() > before),
+      release: () => {
+        isHeld = false;
+        this.engine.up();
       },
     };
   }

@@ -12,7 +12,6 @@ import { CadvisorClient } from "../../support/cadvisor.js";
 import { Random } from "../../support/hostile/random.js";
 import { RawClient } from "../../support/hostile/raw-client.js";
 import { configOf } from "../../fakes/config.js";
-import { runContainer, runSandbox } from "../../fakes/pods.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { idOf } from "../../fakes/snapshots.js";
@@ -51,8 +50,8 @@ describe("openCadvisor()", () => {
   test("serves cAdvisor's calls on a private socket, and reports them to the observer", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "new", "cadvisor.sock");
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const id = await shim.runContainer(sandbox);
     const { pid } = shim.engine.containers.get(id).state;
     await using bed = await open(shim, { "cadvisor-socket": path });
     assert.equal((await lstat(path)).mode & 0o777, 0o600);

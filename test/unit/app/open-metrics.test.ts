@@ -10,7 +10,6 @@ import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
 import type { Engine } from "../../../src/shim/ports/engine.js";
 import { metricsPage } from "../../../src/shim/cri/stats/metrics-page.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";
-import { runSandbox } from "../../fakes/pods.js";
 import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
@@ -67,7 +66,7 @@ describe("openMetrics()", () => {
   });
 
   test("serves counts and the present state, in the text format, until the lifetime ends", async () => {
-    await runSandbox(shim);
+    await shim.runSandbox();
     await using bed = await serve(shim);
     bed.observer.rpcEnded({ rpc: "Version", code: "OK", ms: 1 });
     const { status, type, body } = await bed.get("/metrics");

@@ -4,7 +4,7 @@ import { cadvisorRpcs } from "../../../src/shim/cadvisor/cadvisor-rpcs.js";
 import type { ContainerResponse, TaskResponse } from "../../../src/shim/cadvisor/describe-container.js";
 import type { ValidContainerConfig } from "../../../src/domain/requests.js";
 import { ShimError } from "../../../src/lib/errors.js";
-import { createContainer, rejectsWith, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { imageSpec, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot, type SnapshotChanges } from "../../fakes/snapshots.js";
@@ -45,7 +45,7 @@ describe("what cAdvisor asks", () => {
 
   test("a sandbox has the pod's labels, no container's name, and its kind", async () => {
     await using shim = await TestShim.start();
-    const id = await runSandbox(shim, runRequest({ labels: { app: "web", ...kubelet } }));
+    const id = await shim.runSandbox(runRequest({ labels: { app: "web", ...kubelet } }));
     const { labels, image } = await asked(shim).container(id);
     assert.deepEqual(labels, { app: "web", ...kubelet, "io.cri-containerd.kind": "sandbox" });
     assert.equal(image, "registry.example/pause:1");
@@ -54,7 +54,7 @@ describe("what cAdvisor asks", () => {
   test("a container has the labels of its request and its kind, and no environment", async () => {
     await using shim = await TestShim.start();
     const labels = { ...kubelet, "io.kubernetes.container.name": "main" };
-    const id = await runContainer(shim, await runSandbox(shim), "main", {
+    const id = await shim.runContainer(undefined, "main", {
       labels,
       annotations: { secret: "annotation" },
       envs: [{ key: "PASSWORD", value: Buffer.from("secret") }],
@@ -75,12 +75,12 @@ describe("what cAdvisor asks", () => {
   ]) {
     test(`an image that the kubelet names by its id and "${given}" is ${expected}`, async () => {
       await using shim = await TestShim.start();
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       // As kubelets do before each container.
       const image = imageSpec("busybox:latest");
       await shim.rpcs.ImageStatus({ image, verbose: false }, shim.call());
-      const id = await createContainer(shim, sandbox, kubeletImage(shim, given));
-      await startContainer(shim, id);
+      const id = await shim.createContainer(sandbox, kubeletImage(shim, given));
+      await shim.startContainer(id);
       shim.world.journal.clear();
       assert.equal((await asked(shim).container(id)).image, expected);
       assert.deepEqual(shim.world.journal.names(), []);
@@ -89,7 +89,7 @@ describe("what cAdvisor asks", () => {
 
   test("the name of an image is kept with its container, also when its tag has moved", async () => {
     await using first = await TestShim.start();
-    const id = await createContainer(first, await runSandbox(first), kubeletImage(first, "busybox:1.36"));
+    const id = await first.createContainer(await first.runSandbox(), kubeletImage(first, "busybox:1.36"));
     first.engine.images.add({ tags: ["busybox:1.36"] });
     await using shim = await first.restart();
     assert.equal((await asked(shim).container(id)).image, "docker.io/library/busybox:1.36");
@@ -97,8 +97,8 @@ describe("what cAdvisor asks", () => {
 
   test("an image that only an id names is asked about once, when its containers are first seen", async () => {
     await using first = await TestShim.start();
-    const sandbox = await runSandbox(first);
-    const run = (name: string) => runContainer(first, sandbox, name, kubeletImage(first, ""));
+    const sandbox = await first.runSandbox();
+    const run = (name: string) => first.runContainer(sandbox, name, kubeletImage(first, ""));
     const ids = await Promise.all(["a", "b", "c"].map(run));
     first.world.journal.clear();
     await using shim = await first.restart();
@@ -110,8 +110,8 @@ describe("what cAdvisor asks", () => {
 
   test("makes no engine request, for anything that it asks", async () => {
     await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim);
-    const container = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const container = await shim.runContainer(sandbox);
     shim.world.journal.clear();
     const client = asked(shim);
     for (const id of [sandbox, container]) {
@@ -126,7 +126,7 @@ describe("what cAdvisor asks", () => {
 
   test("NOT_FOUND is for prefixes of ids, for containers outside of pods and for processes of exec", async () => {
     await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const client = asked(shim);
     for (const id of ["", sandbox.slice(0, 12), idOf("ab"), "x".repeat(100_000)]) {
       await rejectsWith(client.container(id), "notFound");
@@ -164,7 +164,7 @@ describe("what cAdvisor asks", () => {
     const { engine } = shim;
     let isHeld = true;
     engine.hangs = (verb) => (verb === "startContainer" || verb === "inspectContainer") && isHeld;
-    const running = runSandbox(shim, runRequest({ labels: kubelet }));
+    const running = shim.runSandbox(runRequest({ labels: kubelet }));
     const starts = (): readonly string[] => shim.world.journal.names("engine.startContainer");
     await until("the start is under way", () => starts().length === 1);
     const [id = ""] = engine.containers.ids;
@@ -182,7 +182,7 @@ describe("what cAdvisor asks", () => {
   test("a container of another program is waited for, and known by the engine's list while no inspect is answered", async () => {
     await using shim = await TestShim.start();
     const { engine } = shim;
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     engine.hangs = (verb) => verb === "inspectContainer";
     const id = engine.containers.create("k8s_main_web_default_uid-1_0", {
       Image: "busybox:latest",
@@ -204,7 +204,7 @@ describe("what cAdvisor asks", () => {
 
   test("a container that the engine lists and cannot describe has the name of the list", async () => {
     await using first = await TestShim.start();
-    const id = await runContainer(first, await runSandbox(first), "main", { labels: kubelet });
+    const id = await first.runContainer(undefined, "main", { labels: kubelet });
     first.engine.inspectFailure = () => new ShimError("timeout", "inspect container: not finished after 10s");
     await using shim = await first.restart();
     assert.equal((await asked(shim).container(id)).labels["io.kubernetes.pod.name"], "web");
@@ -212,7 +212,7 @@ describe("what cAdvisor asks", () => {
 
   test("while the engine is away, known containers keep their names, and others are UNAVAILABLE", async () => {
     await using shim = await TestShim.start();
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     const reason = new ShimError("unavailable", "connect: ECONNREFUSED");
     shim.services.state.link.set({ phase: "lost", reason });
     assert.equal((await asked(shim).container(id)).id, id);

@@ -42,10 +42,8 @@ describe("docs/play/play-workloads.md", () => {
         ),
       ),
     ];
-    assert.deepEqual(
-      lines.filter((line) => /^\| .* \| \d+ \| \d+ \| \d+ \|$/.test(line)).sort(),
-      wanted.sort(),
-    );
+    const found = lines.filter((line) => /^\| .* \| \d+ \| \d+ \| \d+ \|$/.test(line)).sort();
+    assert.deepEqual(found, wanted.sort());
     const [, accepted, ready] = counts("all", all).match(/\d+/g) ?? [];
     assert.match(
       lines.join(" "),

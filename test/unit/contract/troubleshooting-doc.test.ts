@@ -65,11 +65,7 @@ function fixedParts(message: string): readonly string[] {
 
 test("every message that docs/run/troubleshooting.md quotes is one that the program can say", () => {
   const texts = textsOfTheProgram();
-  const document = readFileSync(join(root, "docs/run/troubleshooting.md"), "utf8");
-  const symptoms = document.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
-  const quoted = symptoms.flatMap((text) =>
-    [...text.matchAll(/`([^`]+)`/g)].map(([, message = ""]) => message),
-  );
+  const quoted = quotedIn(readFileSync(join(root, "docs/run/troubleshooting.md"), "utf8"));
   const messages = quoted.filter(
     (message) => !foreign.has(message) && !message.startsWith("crictl ") && fixedParts(message).length > 0,
   );
@@ -79,9 +75,7 @@ test("every message that docs/run/troubleshooting.md quotes is one that the prog
 
 test("so is each reason of NetworkReady, in docs/run/networking.md and docs/run/metrics.md", () => {
   const page = readFileSync(join(root, "docs/run/networking.md"), "utf8");
-  const section = /^## NetworkReady\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "";
-  const cells = section.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
-  const reasons = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, reason = ""]) => reason));
+  const reasons = quotedIn(/^## NetworkReady\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "");
   assert.ok(reasons.length > 10, `only ${String(reasons.length)} reasons were found`);
   const metrics = readFileSync(join(root, "docs/run/metrics.md"), "utf8");
   const [, readyz = ""] = /^\[-\]NetworkReady failed: \w+: (.*)$/m.exec(metrics) ?? [];
@@ -91,16 +85,18 @@ test("so is each reason of NetworkReady, in docs/run/networking.md and docs/run/
 
 test("the log lines of docs/run/operate.md are those of the program", () => {
   const page = readFileSync(join(root, "docs/run/operate.md"), "utf8");
-  const section = /^## Log lines worth an alert\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "";
-  const cells = section.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
-  const lines = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, line = ""]) => line));
+  const lines = quotedIn(/^## Log lines worth an alert\n([\s\S]*?)^## /m.exec(page)?.[1] ?? "");
   assert.ok(lines.length > 8, `only ${String(lines.length)} lines were found`);
   const texts = textsOfTheProgram();
-  assert.deepEqual(
-    lines.filter((line) => line !== "msg" && !texts.includes(`"${line}"`)),
-    [],
-  );
+  const shown = lines.filter((line) => line !== "msg" && !texts.includes(`"${line}"`));
+  assert.deepEqual(shown, []);
 });
+
+/** What the first column of tables has between backticks. */
+function quotedIn(text: string): readonly string[] {
+  const cells = text.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
+  return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, quoted = ""]) => quoted));
+}
 
 function notSaid(messages: readonly string[], texts: string): readonly string[] {
   return messages.flatMap((message) =>

@@ -3,13 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
-import {
-  listedContainers,
-  listedSandboxes,
-  rejectsWith,
-  runContainer,
-  runSandbox,
-} from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { TestShim } from "../../fakes/services.js";
 
 interface Pod {
@@ -22,28 +16,25 @@ const tooSlow = new ShimError("timeout", "inspect container: not finished after 
 
 /** A pod whose inspects all fail since the shim began again. */
 async function pendingPod(earlier: TestShim, failure: Error = tooSlow): Promise<Pod> {
-  const sandbox = await runSandbox(earlier);
-  const container = await runContainer(earlier, sandbox);
+  const sandbox = await earlier.runSandbox();
+  const container = await earlier.runContainer(sandbox);
   earlier.engine.inspectFailure = (id) => (id === sandbox || id === container ? failure : undefined);
   const shim = await earlier.restart();
   shim.world.journal.clear();
   return { shim, sandbox, container };
 }
 
-const calls: Readonly<Record<string, (pod: Pod, id?: string) => Promise<unknown>>> = {
-  StopPodSandbox: ({ shim, sandbox }, id = sandbox) =>
-    shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
-  RemovePodSandbox: ({ shim, sandbox }, id = sandbox) =>
-    shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
-  PodSandboxStatus: ({ shim, sandbox }, id = sandbox) =>
+const calls: Readonly<Record<string, (shim: TestShim, id: string) => Promise<unknown>>> = {
+  StopPodSandbox: (shim, id) => shim.stopSandbox(id),
+  RemovePodSandbox: (shim, id) => shim.removeSandbox(id),
+  PodSandboxStatus: (shim, id) =>
     shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose: false }, shim.call()),
-  StopContainer: ({ shim, container }, id = container) =>
-    shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
-  RemoveContainer: ({ shim, container }, id = container) =>
-    shim.rpcs.RemoveContainer({ container_id: id }, shim.call()),
-  ContainerStatus: ({ shim, container }, id = container) =>
-    shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call()),
+  StopContainer: (shim, id) => shim.stopContainer(id),
+  RemoveContainer: (shim, id) => shim.removeContainer(id),
+  ContainerStatus: (shim, id) => shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call()),
 };
+const doIt = (name: string, { shim, sandbox, container }: Pod): Promise<unknown> =>
+  calls[name]?.(shim, name.includes("Pod") ? sandbox : container) ?? assert.fail(name);
 const changes = ["stopContainer", "removeContainer", "tearDownPod", "remove", "unlinkLog"];
 
 describe("what the engine lists but cannot describe", () => {
@@ -51,15 +42,13 @@ describe("what the engine lists but cannot describe", () => {
     await using earlier = await TestShim.start();
     const { shim, sandbox, container } = await pendingPod(earlier);
     await using _shim = shim;
-    assert.deepEqual(await listedSandboxes(shim), { [sandbox]: 0 });
-    assert.deepEqual(await listedContainers(shim), { [container]: 1 });
+    assert.deepEqual(await shim.listedSandboxes(), { [sandbox]: 0 });
+    assert.deepEqual(await shim.listedContainers(), { [container]: 1 });
     const filter = { id: sandbox.slice(0, 9), state: { state: 0 }, label_selector: { app: "web" } } as const;
     const items = await shim.rpcs.ListPodSandbox({ filter }, shim.call());
     assert.deepEqual(items[0]?.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
-    const containers = await shim.rpcs.ListContainers(
-      { filter: { id: "", state: { state: 1 }, pod_sandbox_id: sandbox, label_selector: {} } },
-      shim.call(),
-    );
+    const inSandbox = { id: "", state: { state: 1 }, pod_sandbox_id: sandbox, label_selector: {} } as const;
+    const containers = await shim.rpcs.ListContainers({ filter: inSandbox }, shim.call());
     assert.deepEqual(containers[0]?.metadata, { name: "main", attempt: 0 });
   });
 
@@ -68,11 +57,10 @@ describe("what the engine lists but cannot describe", () => {
       await using earlier = await TestShim.start();
       const pod = await pendingPod(earlier);
       await using shim = pod.shim;
-      await rejectsWith(call(pod), "timeout", /inspect container/);
       const id = name.includes("Pod") ? pod.sandbox : pod.container;
-      await rejectsWith(call(pod, id.slice(0, 12)), "timeout", /inspect container/);
-      const verbs = shim.world.journal.steps.map(({ verb }) => verb);
-      const found = verbs.filter((verb) => changes.includes(verb));
+      for (const one of [id, id.slice(0, 12)])
+        await rejectsWith(call(shim, one), "timeout", /inspect container/);
+      const found = shim.world.journal.steps.filter(({ verb }) => changes.includes(verb));
       assert.deepEqual(found, []);
       assert.equal(shim.engine.containers.get(pod.sandbox).state.running, true);
       assert.equal(shim.world.checkpoints.stored.size, 1);
@@ -84,7 +72,7 @@ describe("what the engine lists but cannot describe", () => {
       const pod = await pendingPod(earlier);
       await using shim = pod.shim;
       shim.engine.inspectFailure = () => undefined;
-      await call(pod);
+      await doIt(name, pod);
       const { containers } = shim.engine;
       const states = [pod.sandbox, pod.container].map((id) => containers.find(id)?.state.status);
       const expected: Readonly<Record<string, readonly unknown[]>> = {
@@ -101,20 +89,17 @@ describe("what the engine lists but cannot describe", () => {
     await using earlier = await TestShim.start();
     const pod = await pendingPod(earlier, new ShimError("notFound", "no such layer"));
     await using _shim = pod.shim;
-    for (const name of ["PodSandboxStatus", "ContainerStatus"]) {
-      await rejectsWith(calls[name]?.(pod) ?? Promise.resolve(), "unavailable", /no such layer/);
-    }
+    for (const name of ["PodSandboxStatus", "ContainerStatus"])
+      await rejectsWith(doIt(name, pod), "unavailable", /no such layer/);
   });
 
   test("keeps its records, also when no list had it", async () => {
     await using earlier = await TestShim.start();
-    const sandbox = await runSandbox(earlier);
-    const container = await runContainer(earlier, sandbox);
+    const sandbox = await earlier.runSandbox();
+    const container = await earlier.runContainer(sandbox);
     await earlier.services.records.containers.merge(container, { unified: {}, hugepages: [] });
-    await earlier.services.records.pods.update(sandbox, (record) => ({
-      ...record,
-      network: { ...record.network, state: "tornDown" },
-    }));
+    const { pods: before } = earlier.services.records;
+    await before.update(sandbox, (one) => ({ ...one, network: { ...one.network, state: "tornDown" } }));
     earlier.world.checkpoints.stored.clear();
     earlier.engine.inspectFailure = () => tooSlow;
     await using listed = await earlier.restart();
@@ -140,15 +125,14 @@ describe("what the engine lists but cannot describe", () => {
 describe("what no list has had yet", () => {
   test("is asked of the engine before it counts as gone", async () => {
     await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim);
-    const container = await runContainer(shim, sandbox);
-    const pod = { shim, sandbox, container };
+    const sandbox = await shim.runSandbox();
+    const container = await shim.runContainer(sandbox);
     shim.engine.events$.policy = () => [];
     shim.services.state.model.delete(container);
-    await calls["StopContainer"]?.(pod);
+    await shim.stopContainer(container);
     assert.equal(shim.engine.containers.get(container).state.running, false);
     shim.services.state.model.delete(sandbox);
-    await calls["StopPodSandbox"]?.(pod);
+    await shim.stopSandbox(sandbox);
     assert.equal(shim.engine.containers.get(sandbox).state.running, false);
   });
 
@@ -156,8 +140,7 @@ describe("what no list has had yet", () => {
     await using shim = await TestShim.start();
     const [sandbox, container] = ["d".repeat(64), "e".repeat(64)];
     shim.engine.inspectFailure = () => tooSlow;
-    for (const name of ["StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"]) {
-      await rejectsWith(calls[name]?.({ shim, sandbox, container }) ?? Promise.resolve(), "timeout");
-    }
+    for (const name of ["StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"])
+      await rejectsWith(doIt(name, { shim, sandbox, container }), "timeout");
   });
 });

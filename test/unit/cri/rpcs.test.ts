@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test, describe } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
-import { rejectsWith, runContainer, runSandbox, createContainer } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { PodSandboxState } from "../../../src/domain/cri.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
-import { runRequest } from "../../fakes/requests.js";
+import { podMetadata, runRequest } from "../../fakes/requests.js";
 
 const shim = shimOfEachTest();
 
@@ -23,7 +23,7 @@ test("a request that is invalid, or whose fields are too large, reaches no handl
 });
 
 test("a list with a filter neither gets nor replaces the kept bytes of the whole one", async () => {
-  await runContainer(shim, await runSandbox(shim));
+  await shim.runContainer();
   const rpcs = bindRpcs(shim.services, api.encodeItem);
   const list = (filter: unknown) =>
     rpcs.get("ListContainers")?.handle({ filter }, shim.call(), () => assert.fail());
@@ -46,8 +46,6 @@ test("a sandbox that only a checkpoint knows is listed without filter, and with 
   assert.equal(await list({ ...empty, state: { state: 0 } }), "");
 });
 
-const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
-
 /** Calls of RPCs as the server makes them. */
 function server(shim: TestShim) {
   const rpcs = bindRpcs(shim.services, api.encodeItem);
@@ -68,11 +66,11 @@ function server(shim: TestShim) {
 
 describe("streamed lists", () => {
   test("are those of the unary calls, filters included", async () => {
-    const one = await runSandbox(shim, runRequest({ metadata: metadata("one") }));
-    const two = await runSandbox(shim, runRequest({ metadata: metadata("two") }));
-    const container = await runContainer(shim, one, "main");
-    await createContainer(shim, two, { metadata: { name: "other", attempt: 0 } });
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: two }, shim.call());
+    const one = await shim.runSandbox(runRequest({ metadata: podMetadata("one") }));
+    const two = await shim.runSandbox(runRequest({ metadata: podMetadata("two") }));
+    const container = await shim.runContainer(one, "main");
+    await shim.createContainer(two, { metadata: { name: "other", attempt: 0 } });
+    await shim.stopSandbox(two);
     const reading = toEngineReading({ cpu_stats: { cpu_usage: { total_usage: 1000 } } });
     assert.ok(reading);
     for (const id of [one, container]) shim.engine.readings.set(id, reading);
@@ -80,15 +78,14 @@ describe("streamed lists", () => {
 
     const any = { id: "", state: null, label_selector: {} };
     const notReady = { state: PodSandboxState.SANDBOX_NOTREADY };
-    const requests: readonly (readonly [stream: string, list: string, request: object])[] = [
+    for (const [stream, list, request] of [
       ["StreamPodSandboxes", "ListPodSandbox", { filter: null }],
       ["StreamPodSandboxes", "ListPodSandbox", { filter: { ...any, id: one.slice(0, 8) } }],
       ["StreamPodSandboxes", "ListPodSandbox", { filter: { ...any, state: notReady } }],
       ["StreamContainers", "ListContainers", { filter: null }],
       ["StreamContainers", "ListContainers", { filter: { ...any, pod_sandbox_id: one } }],
       ["StreamImages", "ListImages", { filter: null }],
-    ];
-    for (const [stream, list, request] of requests) {
+    ] as const) {
       const [only, ...others] = await messages(stream, request);
       assert.ok(only !== undefined && only.length > 0 && others.length === 0, stream);
       assert.deepEqual(only, await answer(list, request));
@@ -106,24 +103,16 @@ describe("streamed lists", () => {
 
   test("have no message when there is nothing", async () => {
     const { messages } = server(shim);
-    for (const name of [
-      "StreamPodSandboxes",
-      "StreamContainers",
-      "StreamContainerStats",
-      "StreamPodSandboxStats",
-    ]) {
-      assert.deepEqual(await messages(name, { filter: null }), []);
-    }
+    for (const name of ["PodSandboxes", "Containers", "ContainerStats", "PodSandboxStats"])
+      assert.deepEqual(await messages(`Stream${name}`, { filter: null }), []);
     assert.deepEqual(await messages("StreamPodSandboxMetrics", {}), []);
   });
 
   test("end with their client", async () => {
-    await runSandbox(shim);
+    await shim.runSandbox();
     const rpc = bindRpcs(shim.services, api.encodeItem).get("StreamPodSandboxes");
     const left = () => Promise.reject(new Error("the client left"));
-    await assert.rejects(
-      rpc?.handle({ filter: null }, shim.call(), left) ?? assert.fail(),
-      /the client left/,
-    );
+    const streaming = rpc?.handle({ filter: null }, shim.call(), left) ?? assert.fail();
+    await assert.rejects(streaming, /the client left/);
   });
 });

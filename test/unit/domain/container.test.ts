@@ -53,26 +53,6 @@ test("toContainer() is undefined for what is no container of a pod", () => {
   }
 });
 
-test("toContainer() makes a list item with sandbox, image and time, without the shim's own labels", () => {
-  const labels = { app: "web", "annotation.hash": "1", "io.kubernetes.container.logpath": "/var/log/x" };
-  const snapshot = containerSnapshot(id, sandboxId, { labels, imageName: "busybox:1" });
-  const container = toContainer(snapshot, undefined);
-  assert.equal(container?.logPath, "/var/log/x");
-  const { image, ...item } = container.item;
-  assert.equal(image?.image, "busybox:1");
-  assert.deepEqual(item, {
-    id,
-    pod_sandbox_id: sandboxId,
-    metadata: { name: "main", attempt: 0 },
-    image_ref: `sha256:${idOf("1a")}`,
-    image_id: `sha256:${idOf("1a")}`,
-    state: CONTAINER_RUNNING,
-    created_at: String(createdAt),
-    labels: { app: "web" },
-    annotations: { hash: "1" },
-  });
-});
-
 test("containerStateOf() has a state for each status of Docker", () => {
   const table: readonly (readonly [DockerStatus, number, ContainerState])[] = [
     ["created", 0, CONTAINER_CREATED],
@@ -105,13 +85,7 @@ test("exitOf() has a reason and both times for what has ended", () => {
     ["ended well", { ...ended, exitCode: 0 }, "Completed", started, finished],
     ["ended badly", { ...ended, exitCode: 3 }, "Error", started, finished],
     ["killed for memory", { ...ended, exitCode: 137, oomKilled: true }, "OOMKilled", started, finished],
-    [
-      "ended well, a child killed",
-      { ...ended, exitCode: 0, oomKilled: true },
-      "Completed",
-      started,
-      finished,
-    ],
+    ["well, a child killed", { ...ended, exitCode: 0, oomKilled: true }, "Completed", started, finished],
     ["SIGTERM, a child killed", { ...ended, exitCode: 143, oomKilled: true }, "Error", started, finished],
     ["killed by another than the kernel", { ...ended, exitCode: 137 }, "Error", started, finished],
     ["not run", { ...never, exitCode: 127, error: "x" }, "ContainerCannotRun", createdAt, createdAt, "x"],

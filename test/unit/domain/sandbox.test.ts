@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { NamespaceMode, PodSandboxState } from "../../../src/domain/cri.js";
 import { type SandboxRecord, toSandbox } from "../../../src/domain/sandbox.js";
-import { containerSnapshot, createdAt, idOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
+import { containerSnapshot, idOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 
 const id = idOf("5a");
 const record: SandboxRecord = {
@@ -74,18 +74,5 @@ describe("toSandbox()", () => {
       assert.deepEqual(sandbox?.namespaces, { network, pid, ipc });
       assert.equal(sandbox.hostNetwork, network === NODE);
     }
-  });
-
-  test("makes a list item with labels and annotations as requested, and the time as text", () => {
-    const snapshot = sandboxSnapshot(id, { labels: { app: "web", "annotation.note": "x" } });
-    assert.deepEqual(toSandbox(snapshot, undefined)?.item, {
-      id,
-      metadata: { name: "web", namespace: "default", uid: "uid-1", attempt: 0 },
-      state: PodSandboxState.SANDBOX_READY,
-      created_at: String(createdAt),
-      labels: { app: "web" },
-      annotations: { note: "x" },
-      runtime_handler: "",
-    });
   });
 });

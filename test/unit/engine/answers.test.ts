@@ -23,6 +23,7 @@ describe("toSnapshot()", () => {
   });
 
   test("a full answer is read, in the shape of API 1.41 and in that of 1.52", () => {
+    const slave = { type: "bind", readOnly: true, propagation: "rslave" };
     const expected = {
       id: "a".repeat(64),
       name: "k8s_POD_x",
@@ -47,18 +48,11 @@ describe("toSnapshot()", () => {
       stdinOnce: true,
       stopSignal: "SIGQUIT",
       mounts: [
-        { type: "bind", source: "/s", destination: "/t", readOnly: true, propagation: "rslave", name: "" },
+        { ...slave, source: "/s", destination: "/t", name: "" },
         { type: "volume", source: "/x", destination: "/v", readOnly: false, propagation: "", name: "v" },
       ],
       requestedMounts: [
-        requested({
-          type: "bind",
-          source: "/s",
-          target: "/t",
-          readOnly: true,
-          recursiveReadOnly: true,
-          propagation: "rslave",
-        }),
+        requested({ ...slave, source: "/s", target: "/t", recursiveReadOnly: true }),
         requested({ type: "image", source: "busybox", target: "/i", imageSubPath: "bin" }),
         requested({ type: "bind", source: "/a", target: "/b", readOnly: true, propagation: "rshared" }),
         requested({ type: "volume", source: "volume", target: "/v" }),
@@ -80,55 +74,38 @@ describe("toSnapshot()", () => {
       groupAdd: ["5"],
       privileged: true,
       resources: {
-        cpuPeriod: 1,
-        cpuQuota: -1,
-        cpuShares: 3,
-        memory: 4,
-        memorySwap: -1,
-        cpusetCpus: "0",
-        cpusetMems: "1",
-        oomScoreAdj: -998,
+        ...{ cpuPeriod: 1, cpuQuota: -1, cpuShares: 3, memory: 4, memorySwap: -1 },
+        ...{ cpusetCpus: "0", cpusetMems: "1", oomScoreAdj: -998 },
       },
       addresses: ["10.0.0.2", "fd00::1", "fd00::2"],
       graphDriver: { UpperDir: "/up" },
     };
     assert.deepEqual(toSnapshot(fullContainer), expected);
-    const older = {
-      ...fullContainer,
-      NetworkSettings: { ...fullContainer.NetworkSettings, IPAddress: "10.0.0.2" },
-    };
-    assert.deepEqual(toSnapshot(older), expected);
+    const NetworkSettings = { ...fullContainer.NetworkSettings, IPAddress: "10.0.0.2" };
+    assert.deepEqual(toSnapshot({ ...fullContainer, NetworkSettings }), expected);
     assert.deepEqual(toSnapshot({ ...fullContainer, GraphDriver: null }).graphDriver, {});
   });
 
   function requested(mount: object): object {
-    const none = {
-      type: "",
-      source: "",
-      target: "",
-      readOnly: false,
-      recursiveReadOnly: false,
-      propagation: "",
-      imageSubPath: "",
-    };
-    return { ...none, ...mount };
+    const none = { type: "", source: "", target: "", propagation: "", imageSubPath: "" };
+    return { ...none, readOnly: false, recursiveReadOnly: false, ...mount };
   }
 
   test("what Go leaves out or nulls is empty, and never is 0", () => {
-    const snapshot = toSnapshot({
+    const zero = "0001-01-01T00:00:00Z";
+    const { labels, mounts, requestedMounts, groupAdd, addresses, state, graphDriver } = toSnapshot({
       ...minimal,
-      State: { Status: "created", StartedAt: "0001-01-01T00:00:00Z", FinishedAt: "0001-01-01T00:00:00Z" },
-      Config: { Labels: null },
+      State: { Status: "created", StartedAt: zero, FinishedAt: zero },
       HostConfig: { Mounts: null, Binds: null, GroupAdd: null },
-      Mounts: null,
-      NetworkSettings: { Networks: null },
-      GraphDriver: { Data: null },
+      ...{
+        Config: { Labels: null },
+        Mounts: null,
+        NetworkSettings: { Networks: null },
+        GraphDriver: { Data: null },
+      },
     });
-    assert.deepEqual(
-      [snapshot.labels, snapshot.mounts, snapshot.requestedMounts, snapshot.groupAdd, snapshot.addresses],
-      [{}, [], [], [], []],
-    );
-    assert.deepEqual([snapshot.state.started, snapshot.state.finished, snapshot.graphDriver], [0n, 0n, {}]);
+    for (const list of [mounts, requestedMounts, groupAdd, addresses]) assert.deepEqual(list, []);
+    assert.deepEqual([labels, state.started, state.finished, graphDriver], [{}, 0n, 0n, {}]);
   });
 
   test("a label named __proto__ is a label", () => {
@@ -155,17 +132,10 @@ test("toListedContainer() reads an entry of the list", () => {
     Labels: { a: "b" },
     Names: ["/n", "/m/n"],
     Created: 1_700_000_000,
-    Image: "busybox",
-    ImageID: "sha256:1a",
   };
-  assert.deepEqual(toListedContainer(entry), {
-    id: "x",
-    status: "running",
-    labels: { a: "b" },
-    names: ["n", "m/n"],
-    created: 1_700_000_000_000_000_000n,
-    imageId: "sha256:1a",
-    imageName: "busybox",
+  assert.deepEqual(toListedContainer({ ...entry, Image: "busybox", ImageID: "sha256:1a" }), {
+    ...{ id: "x", status: "running", labels: { a: "b" }, names: ["n", "m/n"] },
+    ...{ created: 1_700_000_000_000_000_000n, imageId: "sha256:1a", imageName: "busybox" },
   });
 });
 
@@ -205,23 +175,15 @@ describe("toImageSnapshot()", () => {
 
   test("API 1.52 leaves out everything that is empty", () => {
     const image = toImageSnapshot({ Id: "sha256:x" });
-    assert.deepEqual(
-      [image.repoTags, image.labels, image.layers, image.volumes, image.config],
-      [[], {}, [], [], {}],
-    );
+    const { repoTags, labels, layers, volumes, config } = image;
+    assert.deepEqual([repoTags, labels, layers, volumes, config], [[], {}, [], [], {}]);
   });
 });
 
-describe("toListedImage()", () => {
-  test("the digest reference that the containerd store puts among the tags is no tag", () => {
-    const digest = `a@sha256:${"0".repeat(64)}`;
-    const image = toListedImage({
-      Id: "x",
-      RepoTags: [digest, "a:1"],
-      RepoDigests: [digest],
-    });
-    assert.deepEqual([image.repoTags, image.repoDigests], [["a:1"], [digest]]);
-  });
+test("toListedImage() takes the digest reference that the containerd store puts among the tags for no tag", () => {
+  const digest = `a@sha256:${"0".repeat(64)}`;
+  const image = toListedImage({ Id: "x", RepoTags: [digest, "a:1"], RepoDigests: [digest] });
+  assert.deepEqual([image.repoTags, image.repoDigests], [["a:1"], [digest]]);
 });
 
 describe("an odd entry of the list of images", () => {
@@ -376,16 +338,15 @@ describe("negotiateMinor()", () => {
 });
 
 test("toEngineVersion() leaves out what the distribution adds", () => {
-  assert.deepEqual(toEngineVersion({ Version: "20.10.24+dfsg1", ApiVersion: "1.41" }), {
-    version: "20.10.24",
-    apiVersion: "1.41",
-  });
+  const found = toEngineVersion({ Version: "20.10.24+dfsg1", ApiVersion: "1.41" });
+  assert.deepEqual(found, { version: "20.10.24", apiVersion: "1.41" });
 });
 
 describe("toNodeFacts()", () => {
   const version = { Version: "28.5.2", ApiVersion: "1.51", Arch: "arm64" };
 
   test("a full answer is read", () => {
+    const features = "org.opencontainers.runtime-spec.features";
     const facts = toNodeFacts(
       version,
       {
@@ -403,17 +364,9 @@ describe("toNodeFacts()", () => {
         Name: "Node-1",
         DefaultRuntime: "runc",
         Runtimes: {
-          runc: {
-            path: "runc",
-            status: {
-              "org.opencontainers.runtime-spec.features": JSON.stringify({ mountOptions: ["ro", "rro"] }),
-            },
-          },
-          crun: {
-            path: "crun",
-            status: { "org.opencontainers.runtime-spec.features": JSON.stringify({ mountOptions: ["ro"] }) },
-          },
-          odd: { path: "odd", status: { "org.opencontainers.runtime-spec.features": "{" } },
+          runc: { path: "runc", status: { [features]: JSON.stringify({ mountOptions: ["ro", "rro"] }) } },
+          crun: { path: "crun", status: { [features]: JSON.stringify({ mountOptions: ["ro"] }) } },
+          odd: { path: "odd", status: { [features]: "{" } },
           plain: { path: "plain" },
         },
         SecurityOptions: ["name=apparmor", "name=seccomp,profile=builtin", "name=userns", "name=cgroupns"],
@@ -456,26 +409,17 @@ describe("toNodeFacts()", () => {
   test("the kind of a runtime is told by its program; one with a type has none", () => {
     const kindOf = (runtime: object): string | undefined =>
       toNodeFacts(version, { Runtimes: { x: runtime } }, 51).runtimes[0]?.kind;
-    assert.equal(kindOf({ path: "runc" }), "runc");
-    assert.equal(kindOf({ path: "/opt/bin/crun", runtimeArgs: ["--debug"] }), "runc");
-    assert.equal(kindOf({ path: "/usr/local/bin/runsc" }), "other");
-    assert.equal(kindOf({ path: "/usr/bin/notrunc" }), "other");
+    for (const runtime of [{ path: "runc" }, { path: "/opt/bin/crun", runtimeArgs: ["--debug"] }])
+      assert.equal(kindOf(runtime), "runc");
+    for (const path of ["/usr/local/bin/runsc", "/usr/bin/notrunc"]) assert.equal(kindOf({ path }), "other");
     assert.equal(kindOf({}), "ownShim");
   });
 
   test("an old or sparse answer has sensible facts", () => {
     const facts = toNodeFacts(version, { DriverStatus: null, Runtimes: null, CgroupDriver: "" }, 41);
-    assert.deepEqual(
-      [
-        facts.cgroupDriver,
-        facts.cgroupVersion,
-        facts.imageStore,
-        facts.cdi,
-        facts.cdiSpecDirs,
-        facts.runtimes,
-      ],
-      ["cgroupfs", 1, "graph", false, ["/etc/cdi", "/var/run/cdi"], []],
-    );
+    const { cgroupDriver, cgroupVersion, imageStore, cdi, cdiSpecDirs, runtimes } = facts;
+    assert.deepEqual([cgroupDriver, cgroupVersion, imageStore, cdi], ["cgroupfs", 1, "graph", false]);
+    assert.deepEqual([cdiSpecDirs, runtimes], [["/etc/cdi", "/var/run/cdi"], []]);
     assert.equal(toNodeFacts(version, { CgroupDriver: "none" }, 41).cgroupDriver, "none");
     assert.equal(toNodeFacts(version, { CDISpecDirs: [] }, 45).cdi, false);
   });

@@ -1,7 +1,7 @@
 /** The engine calls that image volumes are made with. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/lib/errors.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { buildTar } from "../../../src/shim/pause/image-archive.js";
 import { type FakeDocker, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
@@ -10,9 +10,7 @@ const to = { id: "b".repeat(64), path: "/y" };
 const getArchive = `GET /containers/${from.id}/archive`;
 const putArchive = `PUT /containers/${to.id}/archive`;
 
-function never(): AbortSignal {
-  return new AbortController().signal;
-}
+const never = new AbortController().signal;
 
 function bytes(content: Buffer): Respond {
   return (_request, response) => response.end(content);
@@ -23,6 +21,7 @@ async function untilClosed({ sockets }: FakeDocker, open: number): Promise<void>
 }
 
 describe("copyDirectory()", () => {
+  const all = { leaveOut: new Set<string>(), root: undefined };
   const file = (path: string) => ({ path, type: "file", mode: 0o644, content: Buffer.from(path) }) as const;
 
   test("puts what one archive call gives into the other, without what is left out", async () => {
@@ -34,15 +33,10 @@ describe("copyDirectory()", () => {
       response.end();
     });
     const engine = await docker.engine();
-    await engine.copyDirectory(from, to, { leaveOut: new Set(["etc/hosts"]), root: undefined }, never());
+    await engine.copyDirectory(from, to, { leaveOut: new Set(["etc/hosts"]), root: undefined }, never);
     assert.ok(put.equals(await buildTar([file("kept")])));
-    assert.deepEqual(
-      docker.requests
-        .filter((request) => request.includes("archive"))
-        .map(decodeURIComponent)
-        .sort(),
-      [`${getArchive}?path=/x/.`, `${putArchive}?path=/y`],
-    );
+    const sent = docker.requests.filter((request) => request.includes("archive")).map(decodeURIComponent);
+    assert.deepEqual(sent.sort(), [`${getArchive}?path=/x/.`, `${putArchive}?path=/y`]);
   });
 
   test("fails when the source breaks off, and does not leave the engine waiting for the rest", async () => {
@@ -53,9 +47,7 @@ describe("copyDirectory()", () => {
     docker.answers.set(putArchive, (_request, response) => response.end());
     const engine = await docker.engine();
     const open = docker.sockets.size;
-    await assert.rejects(engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, never()), {
-      kind: "unavailable",
-    });
+    await rejectsWith(engine.copyDirectory(from, to, all, never), "unavailable");
     await untilClosed(docker, open);
   });
 
@@ -68,10 +60,7 @@ describe("copyDirectory()", () => {
       docker.answers.set(getArchive, bytes(await buildTar([file("kept")])));
       docker.answers.set(path, answer);
       const engine = await docker.engine();
-      await assert.rejects(
-        engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, never()),
-        (error) => isKind(error, kind),
-      );
+      await rejectsWith(engine.copyDirectory(from, to, all, never), kind);
     });
   }
 
@@ -82,7 +71,7 @@ describe("copyDirectory()", () => {
     const engine = await docker.engine();
     const open = docker.sockets.size;
     const caller = new AbortController();
-    const copying = engine.copyDirectory(from, to, { leaveOut: new Set(), root: undefined }, caller.signal);
+    const copying = engine.copyDirectory(from, to, all, caller.signal);
     await docker.until((requests) => requests.some((request) => request.startsWith(getArchive)));
     setTimeout(() => caller.abort(), 10);
     await assert.rejects(copying, { kind: "cancelled" });
@@ -96,23 +85,20 @@ describe("volumes", () => {
       "GET /volumes": json({ Volumes: [{ Name: "one" }, { Name: "two" }], Warnings: null }),
     });
     const engine = await docker.engine();
-    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never()), ["one", "two"]);
+    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never), ["one", "two"]);
     assert.match(decodeURIComponent(docker.requests.at(-1) ?? ""), /filters=\{"label":\["k=v"\]\}/);
     docker.answers.set("GET /volumes", json({ Volumes: null }));
-    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never()), []);
+    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never), []);
   });
 
   test("are removed unless a container has them", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
-    docker.answers.set("DELETE /volumes/one", (_request, response) => {
-      response.writeHead(204);
-      response.end();
-    });
+    docker.answers.set("DELETE /volumes/one", (_request, response) => response.writeHead(204).end());
     docker.answers.set("DELETE /volumes/two", refuse(404, "get two: no such volume"));
     docker.answers.set("DELETE /volumes/three", refuse(409, "remove three: volume is in use - [c]"));
-    assert.equal(await engine.removeVolume("one", never()), "removed");
-    assert.equal(await engine.removeVolume("two", never()), "missing");
-    await assert.rejects(engine.removeVolume("three", never()), { kind: "precondition" });
+    assert.equal(await engine.removeVolume("one", never), "removed");
+    assert.equal(await engine.removeVolume("two", never), "missing");
+    await assert.rejects(engine.removeVolume("three", never), { kind: "precondition" });
   });
 });

@@ -4,14 +4,20 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { extract, pack, type Header } from "tar-stream";
 import { changedEntries } from "../../../src/shim/engine/tar-entries.js";
-import { refusal } from "../plan/errors.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { streamOf } from "./pieces.js";
+
+type Owner = { readonly uid: number; readonly gid: number };
 
 async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
   const all: Buffer[] = [];
   for await (const chunk of chunks) all.push(chunk);
   return Buffer.concat(all);
 }
+
+/** What comes through, without what is named. */
+const changed = (tar: Buffer, sizes: readonly number[], leaveOut = new Set<string>(), root?: Owner) =>
+  collect(changedEntries(streamOf(tar, sizes), { leaveOut, root }, "copy"));
 
 /** Reads so many chunks, and leaves the rest. */
 async function take(chunks: AsyncIterable<Buffer>, count: number): Promise<void> {
@@ -69,11 +75,8 @@ describe("changedEntries()", () => {
   test("leaves out what is named, its content included, and passes the rest byte for byte", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1 }), async (sizes) => {
-        const passed = await collect(
-          changedEntries(streamOf(sample, sizes), { leaveOut: new Set() }, "copy"),
-        );
-        assert.ok(passed.equals(sample));
-        const filtered = await collect(changedEntries(streamOf(sample, sizes), { leaveOut }, "copy"));
+        assert.ok((await changed(sample, sizes)).equals(sample));
+        const filtered = await changed(sample, sizes, leaveOut);
         const names = (await headersIn(filtered)).map(({ name }) => name);
         assert.deepEqual(names, ["./", "./etc/", "./etc/hosts2", long, "./bin/ping", "./link"]);
       }),
@@ -82,9 +85,7 @@ describe("changedEntries()", () => {
   });
 
   test("takes the extended header of an entry away with it", async () => {
-    const filtered = await collect(
-      changedEntries(streamOf(sample, [512]), { leaveOut: new Set(["bin/ping"]) }, "copy"),
-    );
+    const filtered = await changed(sample, [512], new Set(["bin/ping"]));
     assert.ok(!filtered.includes("SCHILY.xattr"));
     assert.ok(sample.includes("SCHILY.xattr"));
   });
@@ -97,10 +98,11 @@ describe("changedEntries()", () => {
     ];
     const root = { uid: 100_000, gid: 200_000 };
     const tar = await tarOf(owners.map((owner) => ({ ...owner, text: "content" })));
-    const changed = await collect(
-      changedEntries(streamOf(tar, [300]), { leaveOut: new Set(), root }, "copy"),
-    );
-    const owned = (await headersIn(changed)).map(({ name, uid, gid }) => [name, uid, gid]);
+    const owned = (await headersIn(await changed(tar, [300], undefined, root))).map(({ name, uid, gid }) => [
+      name,
+      uid,
+      gid,
+    ]);
     assert.deepEqual(owned, [
       ["root", 0, 0],
       ["user", 1000, 1000],
@@ -114,10 +116,7 @@ describe("changedEntries()", () => {
     header[124] = 0x80;
     header.writeBigUInt64BE(9n * 1024n ** 3n, 128);
     // The entry does not end: that is said, and nothing of that size is allocated.
-    await assert.rejects(
-      collect(changedEntries(streamOf(header, [512]), { leaveOut: new Set() }, "copy")),
-      refusal("unknown", /^copy: .*ends within an entry/),
-    );
+    await rejectsWith(changed(header, [512]), "unknown", /^copy: .*ends within an entry/);
   });
 
   for (const [what, tar, taken] of [
@@ -138,10 +137,8 @@ describe("changedEntries()", () => {
     ["an entry that is cut off", sample.subarray(0, 512 * 5)],
   ] as const) {
     test(`${what} is an error`, async () => {
-      await assert.rejects(
-        collect(changedEntries(streamOf(tar, [300]), { leaveOut }, "copy")),
-        refusal("unknown", /^copy: the engine's answer is not a tar archive/),
-      );
+      const message = /^copy: the engine's answer is not a tar archive/;
+      await rejectsWith(changed(tar, [300], leaveOut), "unknown", message);
     });
   }
 });

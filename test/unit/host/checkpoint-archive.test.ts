@@ -7,7 +7,7 @@ import { ShimError } from "../../../src/lib/errors.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
 import { ProcFiles } from "../../../src/shim/host/processes/proc-files.js";
 import type { CheckpointContent } from "../../../src/shim/ports/host.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const containerId = "c".repeat(64);

@@ -7,34 +7,18 @@ import { turns } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 
-function engineWithImage() {
+/** `link.isLive` and `link.nowMs` may be changed. */
+function bed() {
   const engine = new FakeEngine();
   const id = engine.images.add({ tags: ["busybox:latest"] });
-  return { engine, id, inspects: () => engine.journal.names("engine.inspectImage").length };
-}
-
-/** `link.isLive` and `link.nowMs` may be changed. */
-function cacheOf(engine: FakeEngine) {
   const link = { isLive: true, nowMs: 0 };
-  return { cache: new ImageCache({ engine, isLive: () => link.isLive, now: () => link.nowMs }), link };
+  const cache = new ImageCache({ engine, isLive: () => link.isLive, now: () => link.nowMs });
+  return { engine, id, cache, link, inspects: () => engine.journal.names("engine.inspectImage").length };
 }
 
 describe("ImageCache.get()", () => {
-  test("asks the engine once, also for concurrent callers", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const cache = cacheOf(engine).cache;
-    const images = await Promise.all([cache.get(id, never), cache.get(id, never)]);
-    await cache.get(id, never);
-    assert.deepEqual(
-      images.map((image) => image?.id),
-      [id, id],
-    );
-    assert.equal(inspects(), 1);
-  });
-
   test("asks for an image with new names after forget(), also when an answer was under way", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const cache = cacheOf(engine).cache;
+    const { engine, id, cache, inspects } = bed();
     const early = cache.get(id, never);
     cache.forget();
     engine.images.add({ id, tags: ["busybox:latest", "busybox:2"] });
@@ -45,8 +29,7 @@ describe("ImageCache.get()", () => {
   });
 
   test("asks again after a failed inspect, and meanwhile answers what was last known", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const cache = cacheOf(engine).cache;
+    const { engine, id, cache, inspects } = bed();
     engine.failNext("inspectImage", new ShimError("unknown", "broken"));
     assert.equal(await cache.get(id, never), undefined);
     assert.equal((await cache.get(id, never))?.id, id);
@@ -57,8 +40,7 @@ describe("ImageCache.get()", () => {
   });
 
   test("remembers that an image is missing until an image event", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const cache = cacheOf(engine).cache;
+    const { engine, id, cache, inspects } = bed();
     engine.images.lose(id);
     assert.equal(await cache.get(id, never), undefined);
     assert.equal(await cache.get(id, never), undefined);
@@ -69,9 +51,8 @@ describe("ImageCache.get()", () => {
   });
 
   test("makes everything stale when the image of an older answer is missing", async () => {
-    const { engine, id, inspects } = engineWithImage();
+    const { engine, id, cache, inspects } = bed();
     const other = engine.images.add({ tags: ["other:1"] });
-    const { cache } = cacheOf(engine);
     await cache.get(other, never);
     await cache.get(id, never);
     cache.forget();
@@ -85,19 +66,16 @@ describe("ImageCache.get()", () => {
   });
 
   test("asks once for an image with many names, and always has what a reference needs of them", async () => {
-    const { engine, id, inspects } = engineWithImage();
+    const { engine, id, cache, inspects } = bed();
     const digest = (repository: string, index: number): string =>
       `${repository}@sha256:${String(index).padStart(64, "0")}`;
     const many = Array.from({ length: 500 }, (_, index) => digest("b", index));
     const tags = many.map((_, index) => `b:${String(index)}`);
     const snapshot = { user: "u".repeat(17_000), repoDigests: [...many, digest("a", 1), digest("b", 501)] };
     engine.images.add({ id, tags, snapshot });
-    const { cache } = cacheOf(engine);
     const first = await cache.get(id, never);
-    assert.deepEqual(
-      [first?.repoTags, first?.repoDigests, first?.user],
-      [[tags[0]], [digest("b", 0), digest("a", 1)], ""],
-    );
+    const kept = [first?.repoTags, first?.repoDigests, first?.user];
+    assert.deepEqual(kept, [[tags[0]], [digest("b", 0), digest("a", 1)], ""]);
     assert.equal(await cache.get(id, never), first);
     assert.equal(inspects(), 1);
     cache.forget();
@@ -107,21 +85,16 @@ describe("ImageCache.get()", () => {
   });
 
   test("keeps no more names than 16 Ki characters", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const repoDigests = Array.from(
-      { length: 40 },
-      (_, index) => `${String(index)}${"n".repeat(1000)}@sha256:0`,
-    );
+    const { engine, id, cache, inspects } = bed();
+    const repoDigests = Array.from({ length: 40 }, (_, index) => `${index}${"n".repeat(1000)}@sha256:0`);
     engine.images.add({ id, tags: ["busybox:latest"], snapshot: { repoDigests } });
-    const { cache } = cacheOf(engine);
     assert.equal((await cache.get(id, never))?.repoDigests.length, 16);
     await cache.get(id, never);
     assert.equal(inspects(), 1);
   });
 
   test("asks for what is a minute old, and answers it when the engine does not", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const { cache, link } = cacheOf(engine);
+    const { engine, id, cache, link, inspects } = bed();
     await cache.get(id, never);
     link.nowMs = 59_999;
     await cache.get(id, never);
@@ -135,14 +108,10 @@ describe("ImageCache.get()", () => {
   });
 
   test("its inspect ends when the last caller has left", async () => {
-    const { engine, id } = engineWithImage();
+    const { engine, id, cache } = bed();
     let ended = false;
     const inspect = engine.inspectImage.bind(engine);
-    engine.inspectImage = async (...args) =>
-      inspect(...args).finally(() => {
-        ended = true;
-      });
-    const { cache } = cacheOf(engine);
+    engine.inspectImage = async (...args) => inspect(...args).finally(() => (ended = true));
     engine.freeze();
     const caller = new AbortController();
     const waiting = cache.get(id, caller.signal);
@@ -158,8 +127,7 @@ describe("ImageCache.get()", () => {
 
 describe("ImageCache.find()", () => {
   test("asks once for a name, and not for the id of what it has found", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const { cache } = cacheOf(engine);
+    const { id, cache, inspects } = bed();
     assert.equal((await cache.find("busybox", never))?.id, id);
     assert.equal((await cache.find("busybox", never))?.id, id);
     assert.equal((await cache.find(id, never))?.id, id);
@@ -168,8 +136,7 @@ describe("ImageCache.find()", () => {
   });
 
   test("always asks for an image that was absent, also when get() knows that", async () => {
-    const { engine, id } = engineWithImage();
-    const { cache } = cacheOf(engine);
+    const { engine, id, cache } = bed();
     engine.images.lose(id);
     assert.equal(await cache.get(id, never), undefined);
     assert.equal(await cache.find("busybox", never), undefined);
@@ -179,8 +146,7 @@ describe("ImageCache.find()", () => {
   });
 
   test("an inspect that ends late does not replace a later one", async () => {
-    const { engine, id, inspects } = engineWithImage();
-    const { cache } = cacheOf(engine);
+    const { engine, id, cache, inspects } = bed();
     const inspect = engine.inspectImage.bind(engine);
     let release!: () => void;
     const held = new Promise<void>((resolve) => (release = resolve));
@@ -202,8 +168,7 @@ describe("ImageCache.find()", () => {
   });
 
   test("throws an error of the engine, and never answers what was known before", async () => {
-    const { engine } = engineWithImage();
-    const { cache } = cacheOf(engine);
+    const { engine, cache } = bed();
     await cache.find("busybox", never);
     cache.forget();
     engine.failNext("inspectImage", new ShimError("unavailable", "broken"));
@@ -211,9 +176,8 @@ describe("ImageCache.find()", () => {
   });
 
   test("answers from memory for no image whose user is of any size", async () => {
-    const { engine, id, inspects } = engineWithImage();
+    const { engine, id, cache, inspects } = bed();
     engine.images.add({ id, tags: ["busybox:latest"], snapshot: { user: "u".repeat(17_000) } });
-    const { cache } = cacheOf(engine);
     for (let count = 0; count < 2; count += 1)
       assert.equal((await cache.find("busybox", never))?.user.length, 17_000);
     assert.equal(inspects(), 2);
@@ -226,8 +190,7 @@ for (const [verb, ask, call] of [
   ["list()", (cache: ImageCache) => cache.list(never), "engine.listImages"],
 ] as const) {
   test(`ImageCache.${verb} asks once until forget(), for a minute at most, and always while no events arrive`, async () => {
-    const { engine } = engineWithImage();
-    const { cache, link } = cacheOf(engine);
+    const { engine, cache, link } = bed();
     const asksAgain = async (): Promise<boolean> => {
       const before = engine.journal.names(call).length;
       await ask(cache);
@@ -248,16 +211,9 @@ for (const [verb, ask, call] of [
   });
 }
 
-describe("ImageCache.list()", () => {
-  const lists = (engine: FakeEngine): number => engine.journal.names("engine.listImages").length;
-
-  test("is not kept when its names take megabytes", async () => {
-    const { engine } = engineWithImage();
-    const { cache } = cacheOf(engine);
-    for (let count = 0; count < 9; count += 1)
-      engine.images.add({ tags: [`${count}${"n".repeat(1 << 20)}`] });
-    await cache.list(never);
-    await cache.list(never);
-    assert.equal(lists(engine), 2);
-  });
+test("ImageCache.list() is not kept when its names take megabytes", async () => {
+  const { engine, cache } = bed();
+  for (let count = 0; count < 9; count += 1) engine.images.add({ tags: [`${count}${"n".repeat(1 << 20)}`] });
+  for (let count = 0; count < 2; count += 1) await cache.list(never);
+  assert.equal(engine.journal.names("engine.listImages").length, 2);
 });

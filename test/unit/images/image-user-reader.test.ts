@@ -28,10 +28,7 @@ describe("ImageUserReader, while it reads for a call", () => {
     const { engine, containers, reader } = await setUp();
     const imageId = engine.images.add({ tags: ["db:1"] });
     const inspect = engine.inspectImage.bind(engine);
-    engine.inspectImage = async (...args) => {
-      const image = await inspect(...args);
-      return image === undefined ? undefined : { ...image, volumes: ["/etc"] };
-    };
+    engine.inspectImage = async (...args) => ({ ...(await inspect(...args))!, volumes: ["/etc"] });
     const reading = reader.read(imageId, never);
     reading.catch(() => undefined);
     await turns(50);

@@ -5,8 +5,8 @@ import type { CreateBody } from "../../../src/domain/create-body.js";
 import type { Mount } from "../../../src/domain/cri.js";
 import { imageVolumeLabel, type ImageVolumeStore } from "../../../src/shim/images/image-volume-store.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
-import { createContainer, rejectsWith, runSandbox } from "../../fakes/pods.js";
-import { createRequest, imageSpec, runRequest } from "../../fakes/requests.js";
+import { rejectsWith } from "../../support/refusals.js";
+import { imageSpec, podMetadata, runRequest } from "../../fakes/requests.js";
 import { TestShim, type World } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
 import { mount } from "../plan/builders.js";
@@ -31,33 +31,22 @@ function addModel(world: World): void {
 }
 
 async function start(prepare: (world: World) => void = () => undefined, limits = {}): Promise<TestShim> {
-  return TestShim.start({
-    prepare: (world) => {
-      addModel(world);
-      prepare(world);
-    },
-    imageVolumeLimits: limits,
-  });
+  const prepared = (world: World): void => {
+    addModel(world);
+    prepare(world);
+  };
+  return TestShim.start({ prepare: prepared, imageVolumeLimits: limits });
 }
 
 function volume(changes: Partial<Mount> = {}): Mount {
-  return mount({
-    ...{ container_path: "/model", host_path: "", readonly: true, image: imageSpec("model:1") },
-    ...changes,
-  });
+  const image = imageSpec("model:1");
+  return mount({ container_path: "/model", host_path: "", readonly: true, image, ...changes });
 }
 
-function create(shim: TestShim, sandbox: string, name: string, mounts = [volume()]): Promise<string> {
-  return createContainer(shim, sandbox, { metadata: { name, attempt: 0 }, mounts });
-}
-
-function remove(shim: TestShim, id: string): Promise<unknown> {
-  return shim.rpcs.RemoveContainer({ container_id: id }, shim.call());
-}
-
-function removeModel(shim: TestShim): Promise<unknown> {
-  return shim.rpcs.RemoveImage({ image: imageSpec("model:1") }, shim.call());
-}
+const create = (shim: TestShim, sandbox: string, name: string, mounts = [volume()]): Promise<string> =>
+  shim.createContainer(sandbox, { metadata: { name, attempt: 0 }, mounts });
+const removeModel = (shim: TestShim): Promise<unknown> =>
+  shim.rpcs.RemoveImage({ image: imageSpec("model:1") }, shim.call());
 
 /** Ids of the containers of the engine with this label. */
 function labelled({ engine }: TestShim, labelKey: string): readonly string[] {
@@ -73,6 +62,8 @@ function made(shim: TestShim): { volumes: readonly string[]; pins: number; scrat
   };
 }
 
+const isMadeNothing = (shim: TestShim): boolean => made(shim).pins + made(shim).volumes.length === 0;
+
 /** Lets what hangs go on. */
 function release({ engine }: TestShim): void {
   engine.hangs = () => false;
@@ -84,32 +75,26 @@ const nothing = { volumes: [], pins: 0, scratch: 0 };
 describe("an image volume over the image's layers", () => {
   test("is made with its pin before the container, which mounts it read-only", async () => {
     await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
+    const id = await create(shim, await shim.runSandbox(), "main");
     const { body } = shim.engine.containers.get(id);
     const [name = ""] = made(shim).volumes;
     assert.deepEqual(body.HostConfig.Mounts, [
       { Type: "volume", Source: name, Target: "/model", ReadOnly: true, VolumeOptions: { NoCopy: true } },
     ]);
-    assert.equal(
-      shim.engine.containers.volumes.get(name)?.options?.["o"],
-      "ro,lowerdir=/d/top/diff:/d/base/diff",
-    );
+    const { o } = shim.engine.containers.volumes.get(name)?.options ?? {};
+    assert.equal(o, "ro,lowerdir=/d/top/diff:/d/base/diff");
     const pin = shim.engine.containers.get(name);
     assert.deepEqual([pin.imageId, pin.state.status], [modelId, "created"]);
     const [, ...declared] = pin.body.HostConfig.Mounts ?? [];
     assert.deepEqual(declared, [{ Type: "tmpfs", Source: "", Target: "/declared" }]);
-    const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
-    assert.deepEqual(
-      containers.map((container) => container.id),
-      [id],
-    );
+    assert.deepEqual(await shim.listedContainers(), { [id]: 0 });
   });
 
   test("is in the status of a created container as it was asked for, with the image's id", async () => {
     await using shim = await start();
     const mounts = [volume({ image_sub_path: "current" }), mount()];
     shim.world.host.paths.set("/srv/data", "directory");
-    const id = await create(shim, await runSandbox(shim), "main", mounts);
+    const id = await create(shim, await shim.runSandbox(), "main", mounts);
     const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
     const shown = status?.mounts?.find((one) => one.container_path === "/model");
     assert.deepEqual(shown, {
@@ -121,67 +106,67 @@ describe("an image volume over the image's layers", () => {
 
   test("is one for all who ask at the same time and later, and goes with the last of them", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const ids = await Promise.all(["a", "b", "c"].map((name) => create(shim, sandbox, name)));
     ids.push(await create(shim, sandbox, "d"));
     assert.equal(made(shim).volumes.length, 1);
-    for (const id of ids.slice(1)) await remove(shim, id);
+    for (const id of ids.slice(1)) await shim.removeContainer(id);
     assert.deepEqual([made(shim).volumes.length, made(shim).pins], [1, 1]);
-    await remove(shim, ids[0] ?? "");
+    await shim.removeContainer(ids[0] ?? "");
     assert.deepEqual(made(shim), nothing);
     await create(shim, sandbox, "main");
-    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.removeSandbox(sandbox);
     assert.deepEqual(made(shim), nothing, "it goes with its sandbox");
   });
 
-  for (const [verb, matches] of [
-    ["createContainer", (name: string) => name.startsWith("k8s_main")],
-    ["createContainer", (name: string) => name.startsWith("dockershim-image-")],
-    ["statArchive", () => true],
+  for (const [verb, prefix] of [
+    ["createContainer", "k8s_main"],
+    ["createContainer", "dockershim-image-"],
+    ["statArchive", ""],
   ] as const) {
-    test(`leaves nothing behind when the caller leaves during ${verb} ${String(matches)}`, async () => {
+    test(`leaves nothing behind when the caller leaves during ${verb} ${prefix}`, async () => {
       await using shim = await start(undefined, { keepMs: 1 });
-      const sandbox = await runSandbox(shim);
-      shim.engine.hangs = (called, [first]) => called === verb && matches(String(first));
+      const sandbox = await shim.runSandbox();
+      const isIt = (called: string, [name]: readonly unknown[]) =>
+        called === verb && String(name).startsWith(prefix);
+      shim.engine.hangs = isIt;
       const call = shim.call();
-      const mounts = { mounts: [volume()] };
-      const creating = createContainer(shim, sandbox, mounts, call);
-      await until("it hangs", () =>
-        shim.engine.calls.some((one) => one.verb === verb && matches(String(one.args[0]))),
-      );
+      const creating = shim.createContainer(sandbox, { mounts: [volume()] }, call);
+      await until("it hangs", () => shim.engine.calls.some((one) => isIt(one.verb, one.args)));
       call.abort(new ShimError("cancelled", "the caller left"));
       release(shim);
       await assert.rejects(creating, { kind: "cancelled" });
-      await until("everything is gone", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
+      await until("everything is gone", () => isMadeNothing(shim));
       assert.equal(shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" }).length, 0);
     });
   }
 
   test("is undone when the container cannot be created", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const image = imageSpec("absent:1");
-    await rejectsWith(createContainer(shim, sandbox, { image, mounts: [volume()] }), "notFound");
+    await rejectsWith(shim.createContainer(sandbox, { image, mounts: [volume()] }), "notFound");
     assert.deepEqual(made(shim), nothing);
   });
 
   test("is copied when the engine cannot mount the layers", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.failNext("statArchive", new ShimError("unknown", "the engine answered with HTTP status 500"));
     await create(shim, sandbox, "main");
     assert.equal(shim.log.lines.filter((line) => /copying/.test(JSON.stringify(line))).length, 1);
-    assert.deepEqual(
-      [...shim.engine.containers.volumes.values()].map(({ copyOf, options }) => [copyOf, options]),
-      [[modelId, {}]],
-    );
+    const copies = [...shim.engine.containers.volumes.values()].map(({ copyOf, options }) => [
+      copyOf,
+      options,
+    ]);
+    assert.deepEqual(copies, [[modelId, {}]]);
   });
 });
 
 describe("the sub path of an image volume", () => {
   const lowerdir = async (subPath: string): Promise<string> => {
     await using shim = await start();
-    await create(shim, await runSandbox(shim), "main", [volume({ image_sub_path: subPath })]);
+    await create(shim, await shim.runSandbox(), "main", [volume({ image_sub_path: subPath })]);
     const [made] = shim.engine.containers.volumes.entries();
     const [name = "", { options = {}, copyOf = "" } = {}] = made ?? [];
     return copyOf === "" ? (options["o"] ?? "").replaceAll(name, "NAME") : "a copy";
@@ -201,7 +186,7 @@ describe("the sub path of an image volume", () => {
   ] as const) {
     test(`"${subPath}" is refused, and nothing is left`, async () => {
       await using shim = await start();
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       const mounts = [volume({ image_sub_path: subPath })];
       await rejectsWith(create(shim, sandbox, "main", mounts), "precondition", reason);
       assert.deepEqual(made(shim), nothing);
@@ -210,15 +195,15 @@ describe("the sub path of an image volume", () => {
 
   test("is the engine's matter from API 1.45 on, in a volume of the whole image", async () => {
     await using shim = await start(({ engine }) => (engine.facts = { ...engine.facts, apiMinor: 45 }));
-    const sandbox = await runSandbox(shim);
-    const mounts = [
-      volume({ image_sub_path: "current", container_path: "/a" }),
-      volume({ image_sub_path: "both", container_path: "/b" }),
-    ];
+    const sandbox = await shim.runSandbox();
+    const mounts = ["current", "both"].map((path) =>
+      volume({ image_sub_path: path, container_path: `/${path}` }),
+    );
     const id = await create(shim, sandbox, "main", mounts);
     assert.equal(made(shim).volumes.length, 1);
+    const { Mounts = [] } = shim.engine.containers.get(id).body.HostConfig;
     assert.deepEqual(
-      shim.engine.containers.get(id).body.HostConfig.Mounts?.map((one) => one.VolumeOptions?.Subpath),
+      Mounts.map((one) => one.VolumeOptions?.Subpath),
       ["weights", "both"],
     );
   });
@@ -228,14 +213,14 @@ test("an engine that mounts images itself is told to; there is no volume, and th
   await using shim = await start(({ engine }) => {
     engine.facts = { ...engine.facts, apiMinor: 48, engineVersion: "28.0.4" };
   });
-  const sandbox = await runSandbox(shim);
+  const sandbox = await shim.runSandbox();
   const id = await create(shim, sandbox, "main", [volume({ image_sub_path: "current" })]);
   assert.deepEqual(shim.engine.containers.get(id).body.HostConfig.Mounts, [
     { Type: "image", Source: modelId, Target: "/model", ImageOptions: { Subpath: "weights" } },
   ]);
   assert.deepEqual(made(shim), nothing);
   await rejectsWith(removeModel(shim), "precondition", /uses it as an image volume/);
-  await remove(shim, id);
+  await shim.removeContainer(id);
   await removeModel(shim);
 });
 
@@ -244,21 +229,23 @@ describe("a copied image volume", () => {
     engine.images.add({ id: modelId, tags: ["model:1"], snapshot: { graphDriverName: "btrfs" } });
   };
 
+  const copies = ({ engine }: TestShim) => engine.calls.filter(({ verb }) => verb === "copyDirectory");
+
   /** A create whose caller leaves while the engine copies. */
   async function leaveDuringCopy(shim: TestShim, sandbox: string): Promise<void> {
     shim.engine.hangs = (verb) => verb === "copyDirectory";
     const call = shim.call();
-    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
-    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    const creating = shim.createContainer(sandbox, { mounts: [volume()] }, call);
+    await until("it is copied", () => copies(shim).length > 0);
     call.abort(new ShimError("timeout", "too late"));
     await assert.rejects(creating, { kind: "timeout" });
   }
 
   test("is filled once, through a container that is gone afterwards", async () => {
     await using shim = await start(otherDriver);
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     for (const name of ["a", "b"]) await create(shim, sandbox, name);
-    assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
+    assert.equal(copies(shim).length, 1);
     assert.deepEqual([made(shim).volumes.length, made(shim).pins, made(shim).scratch], [1, 1, 0]);
   });
 
@@ -270,17 +257,12 @@ describe("a copied image volume", () => {
       world.engine.images.add({ id: otherId, tags: ["other:1"], snapshot });
       world.engine.images.add({ id: `sha256:${"d".repeat(64)}`, tags: ["unused:1"], snapshot });
     });
-    const sandbox = await runSandbox(shim);
-    const other = await runSandbox(
-      shim,
-      runRequest({ metadata: { name: "other", uid: "u2", namespace: "n", attempt: 0 } }),
-    );
-    const copies = (): readonly (readonly unknown[])[] =>
-      shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").map(({ args }) => args);
-    shim.engine.hangs = (verb, [from]) => verb === "copyDirectory" && from === copies()[0]?.[0];
+    const sandbox = await shim.runSandbox();
+    const other = await shim.runSandbox(runRequest({ metadata: podMetadata("other") }));
+    shim.engine.hangs = (verb, [from]) => verb === "copyDirectory" && from === copies(shim)[0]?.args[0];
     const ended: string[] = [];
     const waiting = ["a", "b"].map((name) => create(shim, sandbox, name).then(() => ended.push(name)));
-    await until("it is copied", () => copies().length === 1);
+    await until("it is copied", () => copies(shim).length === 1);
 
     await create(shim, other, "without", []);
     await create(shim, other, "with", [volume({ image: imageSpec("other:1") })]);
@@ -292,29 +274,29 @@ describe("a copied image volume", () => {
     release(shim);
     await Promise.all([...waiting, removal]);
     assert.deepEqual(ended.sort(), ["a", "b", "removal"]);
-    assert.equal(copies().length, 2);
+    assert.equal(copies(shim).length, 2);
   });
 
   test("goes on when its caller leaves, so that the next one finds it", async () => {
     await using shim = await start(otherDriver);
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await leaveDuringCopy(shim, sandbox);
     const second = create(shim, sandbox, "main");
     release(shim);
     await second;
-    assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
+    assert.equal(copies(shim).length, 1);
   });
 
   test("is removed after a while when the kubelet does not try again", async () => {
     await using shim = await start(otherDriver, { keepMs: 1 });
-    await leaveDuringCopy(shim, await runSandbox(shim));
+    await leaveDuringCopy(shim, await shim.runSandbox());
     release(shim);
     await until("it is gone", () => made(shim).volumes.length === 0);
   });
 
   test("is not being removed any more once stop() has returned", async () => {
     await using shim = await start(otherDriver, { keepMs: 1 });
-    await leaveDuringCopy(shim, await runSandbox(shim));
+    await leaveDuringCopy(shim, await shim.runSandbox());
     const earlier = shim.engine.calls.length;
     shim.engine.hangs = (verb) => verb === "listContainers";
     shim.engine.up();
@@ -329,25 +311,21 @@ describe("a copied image volume", () => {
 
   test("that failed leaves nothing", async () => {
     await using shim = await start(otherDriver);
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.failNext("copyDirectory", new ShimError("unknown", "no space left on device"));
-    await rejectsWith(
-      create(shim, sandbox, "main"),
-      "unknown",
-      /^ImageVolumeMountFailed: .*no space left on device/,
-    );
+    const message = /^ImageVolumeMountFailed: .*no space left on device/;
+    await rejectsWith(create(shim, sandbox, "main"), "unknown", message);
     assert.deepEqual(made(shim), nothing);
   });
 
   test("that was not finished before a kill is made anew; one that containers have is not", async () => {
     await using shim = await start(otherDriver);
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const id = await create(shim, sandbox, "a");
     const [name = ""] = made(shim).volumes;
     await using second = await shim.restart();
     await create(second, sandbox, "b");
-    const copies = (): number => shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length;
-    assert.equal(copies(), 1);
+    assert.equal(copies(shim).length, 1);
     // As a kill leaves it: pin and volume, and no container that has it.
     for (const { id: user } of shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" })) {
       shim.engine.containers.remove(user, { force: true });
@@ -355,26 +333,26 @@ describe("a copied image volume", () => {
     await until("it is known to be gone", () => second.services.state.model.container(id) === undefined);
     await using third = await second.restart();
     await create(third, sandbox, "c");
-    assert.deepEqual([copies(), made(third).volumes], [2, [name]]);
+    assert.deepEqual([copies(shim).length, made(third).volumes], [2, [name]]);
   });
 });
 
 describe("an image that is an image volume", () => {
   test("cannot be removed until the container is", async () => {
     await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
+    const id = await create(shim, await shim.runSandbox(), "main");
     const refused = new RegExp(
       `^cannot remove image "model:1": container "${id}" uses it as an image volume`,
     );
     await rejectsWith(removeModel(shim), "precondition", refused);
-    await remove(shim, id);
+    await shim.removeContainer(id);
     await removeModel(shim);
     assert.equal(shim.engine.images.find(modelId), undefined);
   });
 
   test("cannot be removed while a container of it is created", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.hangs = (verb, [name]) => verb === "createContainer" && String(name).startsWith("k8s_");
     const creating = create(shim, sandbox, "main");
     await until("it is created", () => made(shim).pins === 1);
@@ -385,7 +363,7 @@ describe("an image that is an image volume", () => {
 
   test("can be removed although an unused volume is left", async () => {
     await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
+    const id = await create(shim, await shim.runSandbox(), "main");
     // Not by us.
     shim.engine.containers.remove(id, { force: true });
     await until("it is known", () => shim.services.state.model.container(id) === undefined);
@@ -395,24 +373,19 @@ describe("an image that is an image volume", () => {
 
   test("must be there, and its absence is not that of the container's image", async () => {
     await using shim = await start();
-    const request = createRequest(await runSandbox(shim), {
-      mounts: [volume({ image: imageSpec("absent:1") })],
-    });
-    await rejectsWith(
-      shim.rpcs.CreateContainer(request, shim.call()),
-      "precondition",
-      /^ImageVolumeMountFailed: .*no such image "absent:1"/,
-    );
+    const creating = create(shim, await shim.runSandbox(), "main", [
+      volume({ image: imageSpec("absent:1") }),
+    ]);
+    await rejectsWith(creating, "precondition", /^ImageVolumeMountFailed: .*no such image "absent:1"/);
   });
 });
 
 describe("the end of a container", () => {
-  const gone = (shim: TestShim): Promise<void> =>
-    until("nothing is left", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
+  const gone = (shim: TestShim): Promise<void> => until("nothing is left", () => isMadeNothing(shim));
 
   test("that another program removed takes its image volume along", async () => {
     await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
+    const id = await create(shim, await shim.runSandbox(), "main");
     shim.engine.containers.remove(id, { force: true });
     await gone(shim);
   });
@@ -420,7 +393,7 @@ describe("the end of a container", () => {
   for (const verb of ["removeContainer", "inspectContainer"]) {
     test(`takes its image volume along when the caller left during ${verb}`, async () => {
       await using shim = await start();
-      const id = await create(shim, await runSandbox(shim), "main");
+      const id = await create(shim, await shim.runSandbox(), "main");
       const isIt = (called: string, [first]: readonly unknown[]): boolean => called === verb && first === id;
       shim.engine.hangs = isIt;
       const call = shim.call();
@@ -443,18 +416,17 @@ describe("the end of a container", () => {
 
   test("takes its image volume along when the pin was pruned", async () => {
     await using shim = await start();
-    const id = await create(shim, await runSandbox(shim), "main");
+    const id = await create(shim, await shim.runSandbox(), "main");
     shim.engine.containers.lose(made(shim).volumes[0] ?? "");
-    await remove(shim, id);
+    await shim.removeContainer(id);
     assert.deepEqual(made(shim), nothing);
   });
 
   test("removes no volume that is not ours, whatever the container's label says", async () => {
     await using shim = await start();
     shim.engine.containers.volumes.set("foreign", { labels: {} });
-    const label = JSON.stringify([
-      { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "foreign" },
-    ]);
+    const one = { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "foreign" };
+    const label = JSON.stringify([one]);
     shim.services.images.volumes.containerGone({ "dockershim.image-mounts": label });
     await shim.services.images.volumes.released(shim.call().signal);
     assert.deepEqual(made(shim).volumes, ["foreign"]);
@@ -463,7 +435,7 @@ describe("the end of a container", () => {
 
 test("what is made while the engine's volumes are looked through stays, also when its pin was not listed yet", async () => {
   await using shim = await start();
-  const sandbox = await runSandbox(shim);
+  const sandbox = await shim.runSandbox();
   shim.engine.hangs = (verb, [name]) => verb === "createContainer" && String(name).startsWith("k8s_");
   const creating = create(shim, sandbox, "main");
   await until("the volume is made", () => made(shim).pins === 1);
@@ -478,21 +450,19 @@ test("what is made while the engine's volumes are looked through stays, also whe
 
 test("a pin that appears after its create was given up is removed", async () => {
   await using shim = await start(undefined, { keepMs: 1 });
-  const sandbox = await runSandbox(shim);
+  const sandbox = await shim.runSandbox();
   const lost = new ShimError("unavailable", "the answer was lost", { answer: "lost" });
-  const isPin = ({ verb, args }: { verb: string; args: readonly unknown[] }): boolean =>
-    verb === "createContainer" && String(args[0]).startsWith("dockershim-image-");
   shim.engine.failNext("createContainer", lost);
   await assert.rejects(create(shim, sandbox, "main"), { kind: "unavailable" });
-  const { args } = shim.engine.calls.find(isPin)!;
-  shim.engine.containers.create(args[0] as string, args[1] as CreateBody);
+  const creates = shim.world.journal.argsOf("engine.createContainer") as [string, CreateBody][];
+  shim.engine.containers.create(...creates.find(([name]) => name.startsWith("dockershim-image-"))!);
   await until("it is gone", () => made(shim).pins === 0);
 });
 
 describe("after a start", () => {
   test("removes unused volumes, and keeps used ones, with a pin", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await create(shim, sandbox, "main");
     const kept = made(shim).volumes;
     const gone = await create(shim, sandbox, "other", [volume({ image_sub_path: "weights" })]);
@@ -508,7 +478,7 @@ describe("after a start", () => {
 
   test("volumes of another state directory are let be", async () => {
     await using shim = await start();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await create(shim, sandbox, "main");
     const foreign = { [imageVolumeLabel]: "elsewhere" };
     shim.engine.containers.volumes.set("foreign", { labels: foreign });

@@ -60,10 +60,8 @@ describe("the records of running pulls", () => {
   test("go with the end of the pull and with its failure", async () => {
     const records = new PullRecords();
     const pulls = ["a", "b", "a"].map((image) => beginPull(records, image));
-    assert.deepEqual(
-      records.running.map(({ image }) => image),
-      ["a", "b", "a"],
-    );
+    const found = records.running.map(({ image }) => image);
+    assert.deepEqual(found, ["a", "b", "a"]);
     pulls[0]?.end();
     await pulls[0]?.ended;
     pulls[1]?.end(new Error("planned"));

@@ -8,7 +8,7 @@ import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import { isKind } from "../../../src/lib/errors.js";
 import { bindUnixSocket, isServed } from "../../../src/lib/unix-socket.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 
 async function newPlace() {
   const directory = await mkdtemp(join(tmpdir(), "bind-test-"));

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { ShimError } from "../../../src/lib/errors.js";
-import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { hugepages } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
@@ -19,7 +18,7 @@ function written(shim: TestShim): number {
 
 /** A container that another program has started while a call holds its lock, until `end`. */
 async function startedWhileLocked(shim: TestShim) {
-  const id = await createContainer(shim, await runSandbox(shim), hugepages);
+  const id = await shim.createContainer(await shim.runSandbox(), hugepages);
   let end!: () => void;
   const ended = new Promise<void>((resolve) => (end = resolve));
   const held = shim.services.locks.containers.run(id, shim.call().signal, () => ended);
@@ -31,7 +30,7 @@ async function startedWhileLocked(shim: TestShim) {
 describe("limits that Docker cannot set", () => {
   test("are given to a container that was started by a shim that did not live to set them", async () => {
     await using first = await TestShim.start();
-    const id = await createContainer(first, await runSandbox(first), hugepages);
+    const id = await first.createContainer(await first.runSandbox(), hugepages);
     first.engine.events$.policy = () => [];
     first.engine.containers.start(id);
     assert.equal(hasLimits(first, id), false);
@@ -42,7 +41,7 @@ describe("limits that Docker cannot set", () => {
 
   test("are applied after a start by another program, and again after a restart", async () => {
     await using shim = await TestShim.start();
-    const id = await createContainer(shim, await runSandbox(shim), hugepages);
+    const id = await shim.createContainer(await shim.runSandbox(), hugepages);
     shim.engine.containers.start(id);
     await until("it has them", () => hasLimits(shim, id));
     shim.world.host.cgroups.clear(); // A cgroup lives as long as its container runs.
@@ -72,7 +71,7 @@ describe("limits that Docker cannot set", () => {
 
   test("are written once by StartContainer, and not again however often the container is inspected", async () => {
     await using shim = await TestShim.start();
-    const id = await runContainer(shim, await runSandbox(shim), "main", hugepages);
+    const id = await shim.runContainer(undefined, "main", hugepages);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
     await shim.services.locks.containers.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
     assert.equal(written(shim), 1);
@@ -80,7 +79,7 @@ describe("limits that Docker cannot set", () => {
 
   test("that cannot be set do not end a container that runs: one error, and another try at the next start", async () => {
     await using first = await TestShim.start();
-    const id = await runContainer(first, await runSandbox(first), "main", hugepages);
+    const id = await first.runContainer(undefined, "main", hugepages);
     first.world.host.cgroups.clear();
     first.world.journal.failNext("host.applyCgroup", new ShimError("unavailable", "read-only file system"));
     await using second = await first.restart();
@@ -98,7 +97,7 @@ describe("limits that Docker cannot set", () => {
 
   test("are not written for containers that have none on record", async () => {
     await using first = await TestShim.start();
-    await runContainer(first, await runSandbox(first));
+    await first.runContainer();
     await using second = await first.restart();
     assert.equal(written(second), 0);
   });

@@ -4,7 +4,6 @@ import { OpenFilesNotice, readOpenFileLimits } from "../../../src/shim/limits/op
 import type { DockerUlimit } from "../../../src/domain/create-body.js";
 import type { OpenFileLimits } from "../../../src/shim/ports/host.js";
 import { FakeHost } from "../../fakes/fake-host.js";
-import { runSandbox } from "../../fakes/pods.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { TestShim } from "../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
@@ -75,7 +74,7 @@ test("readOpenFileLimits() reads those of a running pause container", async () =
   const { engine, world } = shim;
   const { signal } = new AbortController();
   assert.equal(await readOpenFileLimits(engine, world.host, signal), undefined);
-  await runSandbox(shim);
+  await shim.runSandbox();
   world.host.fileLimits = low;
   assert.deepEqual(await readOpenFileLimits(engine, world.host, signal), low);
 });

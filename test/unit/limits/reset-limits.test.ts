@@ -4,28 +4,28 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import type { LinuxContainerResources } from "../../../src/domain/cri.js";
 import type { NodeFacts } from "../../../src/domain/node-facts.js";
-import { runContainer, runSandbox } from "../../fakes/pods.js";
-import { containerResources, runRequest } from "../../fakes/requests.js";
+import { containerResources, podMetadata, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
 
+const often = { resyncIntervalMs: 5 };
 const systemd: Partial<NodeFacts> = { cgroupDriver: "systemd", cgroupVersion: 2 };
 
-function start(
-  facts: Partial<NodeFacts>,
-  options: Parameters<typeof TestShim.start>[0] = {},
-): Promise<TestShim> {
-  return TestShim.start({
-    ...options,
-    prepare: ({ engine }) => {
-      engine.facts = { ...engine.facts, ...facts };
-    },
-  });
+const onSystemd = (options: Parameters<typeof TestShim.start>[0] = {}): Promise<TestShim> =>
+  TestShim.start({ facts: { ...systemd, apiMinor: 43 }, ...options });
+
+async function update(
+  shim: TestShim,
+  id: string,
+  resources: Partial<LinuxContainerResources>,
+): Promise<void> {
+  const request = { container_id: id, linux: containerResources(resources), windows: null, annotations: {} };
+  await shim.rpcs.UpdateContainerResources(request, shim.call());
 }
 
 async function run(shim: TestShim, resources: Partial<LinuxContainerResources>): Promise<string> {
   const linux = { resources: containerResources(resources), security_context: null };
-  return runContainer(shim, await runSandbox(shim), "main", { linux });
+  return shim.runContainer(undefined, "main", { linux });
 }
 
 /** Properties that were set of the container's scope, call by call. */
@@ -44,7 +44,7 @@ const asReset = { "memory.high": "max", "memory.swap.max": "max", "memory.oom.gr
 
 describe("StartContainer", () => {
   test("makes limits properties of the scope before it writes the files, where the engine takes no annotations", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 42 });
+    await using shim = await onSystemd({ facts: { ...systemd, apiMinor: 42 } });
     const id = await run(shim, { unified });
     assert.deepEqual(setProperties(shim, id), [["MemoryHigh=4096", "MemorySwapMax=0"]]);
     assert.deepEqual(unifiedOf(shim, id), unified);
@@ -53,20 +53,20 @@ describe("StartContainer", () => {
   });
 
   test("sets no property that the scope was created with", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 });
+    await using shim = await onSystemd();
     const id = await run(shim, { unified });
     assert.deepEqual(setProperties(shim, id), []);
     assert.deepEqual(unifiedOf(shim, id), unified);
   });
 
   test("sets those that the runtime has set by fields of the engine", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 });
+    await using shim = await onSystemd();
     const id = await run(shim, { cpu_shares: "512", unified: { ...unified, "cpu.weight": "250" } });
     assert.deepEqual(setProperties(shim, id), [["CPUWeight=250"]]);
   });
 
   test("repairs the engine's limit of no swap", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 42 });
+    await using shim = await onSystemd({ facts: { ...systemd, apiMinor: 42 } });
     const memory = { memory_limit_in_bytes: "67108864" };
     assert.deepEqual(setProperties(shim, await run(shim, memory)), [["MemorySwapMax=0"]]);
   });
@@ -77,7 +77,7 @@ describe("StartContainer", () => {
   ] as const) {
     const what = `${facts.cgroupDriver} and version ${facts.cgroupVersion}`;
     test(`sets no properties and writes nothing of the engine's with ${what}`, async () => {
-      await using shim = await start(facts);
+      await using shim = await TestShim.start({ facts });
       const id = await run(shim, { memory_limit_in_bytes: "67108864" });
       assert.deepEqual(setProperties(shim, id), []);
       assert.equal(shim.world.host.cgroups.has(id), false);
@@ -85,7 +85,7 @@ describe("StartContainer", () => {
   }
 
   test("starts the container when only limits that every container gets cannot be set, and sets the others", async () => {
-    await using shim = await start({ cgroupVersion: 2 });
+    await using shim = await TestShim.start({ facts: { cgroupVersion: 2 } });
     const { host } = shim.world;
     const apply = host.applyCgroup.bind(host);
     host.applyCgroup = (container, settings, signal) =>
@@ -99,19 +99,9 @@ describe("StartContainer", () => {
 
 describe("UpdateContainerResources", () => {
   test("sets changed limits as properties, back to the first value, too", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 });
+    await using shim = await onSystemd();
     const id = await run(shim, { unified });
-    for (const high of ["8192", "4096"]) {
-      await shim.rpcs.UpdateContainerResources(
-        {
-          container_id: id,
-          linux: containerResources({ unified: { "memory.high": high } }),
-          windows: null,
-          annotations: {},
-        },
-        shim.call(),
-      );
-    }
+    for (const high of ["8192", "4096"]) await update(shim, id, { unified: { "memory.high": high } });
     assert.deepEqual(setProperties(shim, id), [
       ["MemoryHigh=8192", "MemorySwapMax=0"],
       ["MemoryHigh=4096", "MemorySwapMax=0"],
@@ -120,20 +110,16 @@ describe("UpdateContainerResources", () => {
   });
 
   test("sets no swap for a container that gets its memory limit now", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 });
+    await using shim = await onSystemd();
     const id = await run(shim, {});
-    const linux = containerResources({ memory_limit_in_bytes: "67108864" });
-    const request = { container_id: id, linux, windows: null, annotations: {} };
-    await shim.rpcs.UpdateContainerResources(request, shim.call());
+    await update(shim, id, { memory_limit_in_bytes: "67108864" });
     assert.deepEqual(setProperties(shim, id), [["MemorySwapMax=0"]]);
   });
 });
 
 describe("after systemd has loaded its units again", () => {
-  const often = { resyncIntervalMs: 5 };
-
   test("what is no property is written again, and what turned out to be none is made one", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    await using shim = await onSystemd(often);
     const id = await run(shim, { unified });
     const { host } = shim.world;
     // As of an engine that has lost one of the annotations.
@@ -145,7 +131,7 @@ describe("after systemd has loaded its units again", () => {
   });
 
   test("limits are compared twice: systemd may still be at it", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    await using shim = await onSystemd(often);
     const id = await run(shim, { unified });
     const { host } = shim.world;
     let looks = 0;
@@ -157,14 +143,11 @@ describe("after systemd has loaded its units again", () => {
       return found;
     };
     host.unitsMark = "2";
-    await until(
-      "its limits are in force",
-      () => looks > 1 && unifiedOf(shim, id)?.["memory.high"] === "4096",
-    );
+    await until("they are in force", () => looks > 1 && unifiedOf(shim, id)?.["memory.high"] === "4096");
   });
 
   test("without a reload another program's limits stay", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    await using shim = await onSystemd(often);
     const id = await run(shim, { unified });
     const { host } = shim.world;
     let marks = 0;
@@ -177,7 +160,7 @@ describe("after systemd has loaded its units again", () => {
   });
 
   test("the engine's limit of no swap is repaired in containers of other programs, too", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    await using shim = await onSystemd(often);
     const id = await run(shim, { memory_limit_in_bytes: "67108864" });
     await shim.services.records.containers.remove(id);
     const { host } = shim.world;
@@ -189,7 +172,7 @@ describe("after systemd has loaded its units again", () => {
 });
 
 test("limits that systemd overwrote after StartContainer had written them are in force a comparison later", async () => {
-  await using shim = await start({ ...systemd, apiMinor: 43 }, { resyncIntervalMs: 5 });
+  await using shim = await onSystemd(often);
   let marks = 0;
   const { host } = shim.world;
   host.unitsLoaded = () => Promise.resolve(String((marks += 1) > 0));
@@ -206,8 +189,6 @@ test("limits that systemd overwrote after StartContainer had written them are in
 });
 
 describe("comparisons end", () => {
-  const often = { resyncIntervalMs: 5 };
-
   /** The marks that were read: one per comparison. */
   function countComparisons(shim: TestShim): () => number {
     const { host } = shim.world;
@@ -231,7 +212,7 @@ describe("comparisons end", () => {
     ["cpuset.cpus", "0,1,2", "0-2", ""],
   ] as const) {
     test(`for a ${name} of ${value} that the kernel shows as ${shown}: one more after a reset`, async () => {
-      await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+      await using shim = await onSystemd(often);
       const { host } = shim.world;
       const present = host.presentCgroup.bind(host);
       host.presentCgroup = async (container) => {
@@ -254,7 +235,7 @@ describe("comparisons end", () => {
   }
 
   test("for a file that the host does not have, and one that cannot be written", async () => {
-    await using shim = await start({ ...systemd, apiMinor: 43 }, often);
+    await using shim = await onSystemd(often);
     const { host } = shim.world;
     const count = countComparisons(shim);
     const id = await run(shim, { unified: { "memory.high": "4096", "memory.low": "4096" } });
@@ -272,19 +253,17 @@ describe("comparisons end", () => {
 });
 
 test("calls for a pod wait for no systemctl of others", async () => {
-  await using shim = await start({ ...systemd, apiMinor: 43 }, { resyncIntervalMs: 5 });
+  await using shim = await onSystemd(often);
   const { host } = shim.world;
   const ids: string[] = [];
   for (const name of ["a", "b", "c"]) {
     const linux = { resources: containerResources({ unified }), security_context: null };
-    const pod = runRequest({ metadata: { name, uid: name, namespace: "default", attempt: 0 } });
-    ids.push(await runContainer(shim, await runSandbox(shim, pod), name, { linux }));
+    const pod = runRequest({ metadata: podMetadata(name) });
+    ids.push(await shim.runContainer(await shim.runSandbox(pod), name, { linux }));
   }
   let hanging = 0;
   let end!: () => void;
-  const gate = new Promise<void>((resolve) => {
-    end = resolve;
-  });
+  const gate = new Promise<void>((resolve) => (end = resolve));
   host.setScopeProperties = () => {
     hanging += 1;
     return gate;
@@ -299,13 +278,12 @@ test("calls for a pod wait for no systemctl of others", async () => {
   await turns(100);
   assert.equal(free.length, 1);
   end();
-  await until("all have their limits", () =>
-    ids.every((id) => unifiedOf(shim, id)?.["memory.high"] === "4096"),
-  );
+  const hasLimit = (id: string): boolean => unifiedOf(shim, id)?.["memory.high"] === "4096";
+  await until("all have their limits", () => ids.every(hasLimit));
 });
 
 test("a server that only reads writes no limits and tells no errors", async () => {
-  await using first = await start({ ...systemd, apiMinor: 43 });
+  await using first = await onSystemd();
   const id = await run(first, { memory_limit_in_bytes: "67108864" });
   await first.sync.stop();
   const { host, journal } = first.world;

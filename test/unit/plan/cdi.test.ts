@@ -7,7 +7,7 @@ import {
   resolveCdiDevices,
   type CdiSpecFile,
 } from "../../../src/shim/plan/cdi.js";
-import { refusal } from "./errors.js";
+import { refusal } from "../../support/refusals.js";
 
 function spec(
   devices: readonly unknown[],
@@ -66,40 +66,26 @@ describe("resolveCdiDevices()", () => {
   });
 
   test("takes the device of the later directory", () => {
+    const from = (where: string) => [{ name: "0", containerEdits: { env: [`FROM=${where}`] } }];
     const files = [
-      spec([{ name: "0", containerEdits: { env: ["FROM=run"] } }], undefined, {
-        path: "/var/run/cdi/v.json",
-        priority: 1,
-      }),
-      spec([{ name: "0", containerEdits: { env: ["FROM=etc"] } }]),
+      spec(from("run"), undefined, { path: "/var/run/cdi/v.json", priority: 1 }),
+      spec(from("etc")),
     ];
     assert.deepEqual(resolveCdiDevices(files, ["v.com/gpu=0"]).env, ["FROM=run"]);
   });
 
   test("refuses a device that two files of one directory define", () => {
     const files = [spec([gpu0]), spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
-    assert.throws(
-      () => resolveCdiDevices(files, ["v.com/gpu=0"]),
-      refusal(
-        "precondition",
-        /CDI device "v\.com\/gpu=0": cannot be resolved: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/,
-      ),
-    );
+    const both = /"v\.com\/gpu=0": cannot be resolved: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/;
+    assert.throws(() => resolveCdiDevices(files, ["v.com/gpu=0"]), refusal("precondition", both));
   });
 
   test("refuses unknown devices, also with malformed files", () => {
-    const files = [
-      spec([gpu0]),
-      ...[null, "text", 5, [], { kind: "v.com/gpu", devices: "x" }].map((content) =>
-        spec([], undefined, { content }),
-      ),
-    ];
-    for (const name of ["v.com/gpu=9", "v.com/nic=0", "w.com/gpu=0"]) {
-      assert.throws(
-        () => resolveCdiDevices(files, [name]),
-        refusal("precondition", /^CDI device ".*": cannot be resolved: no specification/),
-      );
-    }
+    const malformed = [null, "text", 5, [], { kind: "v.com/gpu", devices: "x" }];
+    const files = [spec([gpu0]), ...malformed.map((content) => spec([], undefined, { content }))];
+    const none = refusal("precondition", /^CDI device ".*": cannot be resolved: no specification/);
+    for (const name of ["v.com/gpu=9", "v.com/nic=0", "w.com/gpu=0"])
+      assert.throws(() => resolveCdiDevices(files, [name]), none);
   });
 
   for (const [part, edits] of [
@@ -107,26 +93,24 @@ describe("resolveCdiDevices()", () => {
     ["intelRdt", { intelRdt: { closID: "x" } }],
     ["netDevices", { netDevices: [{ hostInterfaceName: "eth1", name: "net1" }] }],
     ["deviceNodes.uid", { deviceNodes: [{ path: "/dev/x", uid: 0 }] }],
-    [
-      'mounts.options "nosuid"',
-      { mounts: [{ hostPath: "/a", containerPath: "/a", options: ["ro", "nosuid"] }] },
-    ],
+    ['mounts.options "nosuid"', { mounts: [{ hostPath: "/a", containerPath: "/a", options: ["nosuid"] }] }],
     ['mounts.type "tmpfs"', { mounts: [{ hostPath: "/a", containerPath: "/a", type: "tmpfs" }] }],
   ] as const) {
     test(`refuses ${part} by name`, () => {
-      assert.throws(
-        () => resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]),
-        (error) =>
-          refusal("unsupported", /^CDI device "v\.com\/gpu=0": this engine cannot apply /)(error) &&
-          String(error).includes(part),
-      );
+      const resolve = () =>
+        resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]);
+      const refused = new RegExp(`^CDI device "v.com/gpu=0": this engine cannot apply .*${part}`);
+      assert.throws(resolve, refusal("unsupported", refused));
     });
   }
 
   test("refuses malformed edits", () => {
+    const nodes = [{ deviceNodes: [{}] }, { deviceNodes: [null] }];
     for (const containerEdits of [
-      ...[{ deviceNodes: [{}] }, { deviceNodes: [null] }, { mounts: [{ hostPath: "/a" }] }],
-      ...[{ env: [5] }, { additionalGids: ["x"] }],
+      ...nodes,
+      { mounts: [{ hostPath: "/a" }] },
+      { env: [5] },
+      { additionalGids: ["x"] },
     ]) {
       const resolve = () => resolveCdiDevices([spec([{ name: "0", containerEdits }])], ["v.com/gpu=0"]);
       assert.throws(resolve, refusal("precondition", /malformed/), JSON.stringify(containerEdits));
@@ -141,12 +125,8 @@ describe("cdiEnvironment()", () => {
   });
 
   const hooks = { hooks: [{ hookName: "createContainer", path: "/bin/x" }], env: ["HOOKED=1"] };
-  const files = [
-    spec([
-      { name: "0", containerEdits: hooks },
-      { name: "odd", containerEdits: { env: [5] } },
-    ]),
-  ];
+  const odd = { name: "odd", containerEdits: { env: [5] } };
+  const files = [spec([{ name: "0", containerEdits: hooks }, odd])];
   const twice = [...files, spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
 
   test("takes what only the engine understands", () => {
@@ -171,16 +151,9 @@ describe("requestedCdiDevices()", () => {
     requestedCdiDevices({ CDI_devices: names.map((name) => ({ name })), annotations });
 
   test("names the devices of the field, then those of annotations in the order of their keys, each once", () => {
-    const annotations = {
-      "cdi.k8s.io/z": "v.com/c=1",
-      "cdi.k8s.io/a": "v.com/c=2,v.com/c=0",
-      other: "v.com/c=9",
-    };
-    assert.deepEqual(requested(annotations, "v.com/c=0", "v.com/c=0"), [
-      "v.com/c=0",
-      "v.com/c=2",
-      "v.com/c=1",
-    ]);
+    const later = { "cdi.k8s.io/z": "v.com/c=1", other: "v.com/c=9" };
+    const found = requested({ ...later, "cdi.k8s.io/a": "v.com/c=2,v.com/c=0" }, "v.com/c=0", "v.com/c=0");
+    assert.deepEqual(found, ["v.com/c=0", "v.com/c=2", "v.com/c=1"]);
   });
 
   test("refuses malformed annotations by their keys", () => {
@@ -190,10 +163,8 @@ describe("requestedCdiDevices()", () => {
   });
 
   test("refuses a malformed name in the field, naming its place", () => {
-    assert.throws(
-      () => requested({}, "v.com/c=0", "gpu"),
-      refusal("invalid", /^config\.CDI_devices\[1\]\.name "gpu": is/),
-    );
+    const message = /^config\.CDI_devices\[1\]\.name "gpu": is/;
+    assert.throws(() => requested({}, "v.com/c=0", "gpu"), refusal("invalid", message));
   });
 });
 

@@ -22,7 +22,7 @@ import {
   nodeFacts,
   sandboxId,
 } from "./builders.js";
-import { refusal } from "./errors.js";
+import { refusal } from "../../support/refusals.js";
 
 type Context = Partial<ContainerContext>;
 type Security = Partial<LinuxContainerSecurityContext>;
@@ -46,8 +46,13 @@ const noAppArmor = nodeFacts({ security: { ...nodeFacts().security, apparmor: fa
 const unconfined = { profile_type: 1, localhost_ref: "" } as const;
 const localhost = { profile_type: 2, localhost_ref: "/p" } as const;
 const appArmor = { apparmor: { profile_type: 2, localhost_ref: "prof" } } as const;
+const privileged = { privileged: true } as const;
+const nofile = { Name: "nofile", Soft: 1024, Hard: 524288 };
 const selinux = { user: "", role: "", type: "t", level: "l" };
 const paths = { masked_paths: ["/proc/kcore"], readonly_paths: ["/proc/bus"] };
+const ofPrivileged = inSandbox(privileged);
+const noPaths = { MaskedPaths: undefined, ReadonlyPaths: undefined };
+const without = { facts: noAppArmor };
 const cgroupNamespace = (cgroupVersion: 1 | 2): Context => ({ facts: nodeFacts({ cgroupVersion }) });
 
 describe("planContainer()", () => {
@@ -83,12 +88,7 @@ describe("planContainer()", () => {
     ["PID namespace of the pod", optionsOf({ pid: 0 }), {}, { PidMode: joined }],
     ["PID namespace of its own", optionsOf({ pid: 1 }), {}, { PidMode: undefined }],
     ["PID namespace of the node", optionsOf({ pid: 2 }), {}, { PidMode: "host" }],
-    [
-      "PID namespace of a target",
-      optionsOf({ pid: 3, target_id: "abc" }),
-      {},
-      { PidMode: "container:full-abc" },
-    ],
+    ["PID namespace of others", optionsOf({ pid: 3, target_id: "a" }), {}, { PidMode: "container:full-a" }],
     ["IPC namespace of its own", optionsOf({ ipc: 1 }), {}, { IpcMode: "private" }],
     ["UTS namespace on the host's network", optionsOf({ network: 2 }), {}, { UTSMode: "host" }],
     ["UTS namespace of such a pod", {}, { sandbox: { ...sandbox, hostNetwork: true } }, { UTSMode: "host" }],
@@ -96,70 +96,14 @@ describe("planContainer()", () => {
     ["no runtime", {}, inSandbox({ runtime: "" }), { Runtime: undefined }],
     ["another runtime of the sandbox", {}, inSandbox({ runtime: "runsc" }), { Runtime: "runsc" }],
     ["cgroup v2", {}, cgroupNamespace(2), { CgroupnsMode: "private" }],
-    ["cgroup v2, privileged", { privileged: true }, cgroupNamespace(2), { CgroupnsMode: "host" }],
+    ["cgroup v2, privileged", privileged, cgroupNamespace(2), { CgroupnsMode: "host" }],
     ["cgroup v1", {}, cgroupNamespace(1), { CgroupnsMode: "host" }],
     ["remapped users", {}, { facts: remapped }, { UsernsMode: undefined }],
-    ["remapped users, privileged", { privileged: true }, { facts: remapped }, { UsernsMode: "host" }],
-    [
-      "remapped users, privileged sandbox",
-      {},
-      { facts: remapped, ...inSandbox({ privileged: true }) },
-      { UsernsMode: "host" },
-    ],
-    ["no security options", {}, {}, { SecurityOpt: [mayGain, "seccomp=unconfined"] }],
-    [
-      "RuntimeDefault by message",
-      { seccomp: { profile_type: 0, localhost_ref: "" } },
-      {},
-      { SecurityOpt: [mayGain] },
-    ],
-    ["RuntimeDefault by text", { seccomp_profile_path: "docker/default" }, {}, { SecurityOpt: [mayGain] }],
-    ["privileged without seccomp", { privileged: true, seccomp: unconfined }, {}, { SecurityOpt: [mayGain] }],
-    [
-      "AppArmor by message before text",
-      { apparmor: unconfined, apparmor_profile: "localhost/x" },
-      {},
-      { SecurityOpt: ["apparmor=unconfined", mayGain, "seccomp=unconfined"] },
-    ],
-    [
-      "the order of security options",
-      { selinux_options: selinux, apparmor_profile: "localhost/p", no_new_privs: true },
-      {},
-      {
-        SecurityOpt: [
-          "label=type:t",
-          "label=level:l",
-          "apparmor=p",
-          "no-new-privileges",
-          "seccomp=unconfined",
-        ],
-      },
-    ],
-    [
-      "AppArmor by default on an engine without it",
-      { apparmor_profile: "runtime/default" },
-      { facts: noAppArmor },
-      { SecurityOpt: [mayGain, "seccomp=unconfined"] },
-    ],
-    [
-      "a Localhost profile with numbers that JavaScript would round",
-      { seccomp: localhost },
-      { inputs: { seccompProfile: '{\n "value": 18446744073709551615,\t"a": "x \\" y"\n}\n' } },
-      { SecurityOpt: [mayGain, 'seccomp={"value":18446744073709551615,"a":"x \\" y"}'] },
-    ],
+    ["remapped users, privileged", privileged, { facts: remapped }, { UsernsMode: "host" }],
+    ["remapped users, of the sandbox", {}, { facts: remapped, ...ofPrivileged }, { UsernsMode: "host" }],
     ["masked paths", paths, {}, { MaskedPaths: ["/proc/kcore"], ReadonlyPaths: ["/proc/bus"] }],
-    [
-      "masked paths, privileged",
-      { ...paths, privileged: true },
-      {},
-      { MaskedPaths: undefined, ReadonlyPaths: undefined },
-    ],
-    [
-      "the node's default ulimits",
-      {},
-      { defaultUlimits: [{ Name: "nofile", Soft: 1024, Hard: 524288 }] },
-      { Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 524288 }] },
-    ],
+    ["masked paths, privileged", { ...paths, ...privileged }, {}, noPaths],
+    ["the node's default ulimits", {}, { defaultUlimits: [nofile] }, { Ulimits: [nofile] }],
   ];
   for (const [what, security, context, expected] of rows) {
     test(`gives Docker what ${what} means`, () => {
@@ -169,65 +113,68 @@ describe("planContainer()", () => {
     });
   }
 
+  const all = { selinux_options: selinux, apparmor_profile: "localhost/p", no_new_privs: true };
+  const large = { inputs: { seccompProfile: '{\n "value": 18446744073709551615,\t"a": "x \\" y"\n}\n' } };
+  const compact = 'seccomp={"value":18446744073709551615,"a":"x \\" y"}';
+  const both = { apparmor: unconfined, apparmor_profile: "localhost/x" };
+  const inOrder = ["label=type:t", "label=level:l", "apparmor=p", "no-new-privileges", "seccomp=unconfined"];
+  const bare = [mayGain, "seccomp=unconfined"];
+  const options: readonly (readonly [what: string, Security, Context, expected: readonly string[]])[] = [
+    ["none", {}, {}, bare],
+    ["RuntimeDefault by message", { seccomp: { profile_type: 0, localhost_ref: "" } }, {}, [mayGain]],
+    ["RuntimeDefault by text", { seccomp_profile_path: "docker/default" }, {}, [mayGain]],
+    ["privileged without seccomp", { ...privileged, seccomp: unconfined }, {}, [mayGain]],
+    ["AppArmor by message", both, {}, ["apparmor=unconfined", ...bare]],
+    ["all, in order", all, {}, inOrder],
+    ["AppArmor where there is none", { apparmor_profile: "runtime/default" }, { facts: noAppArmor }, bare],
+    ["a profile with numbers that JavaScript would round", { seccomp: localhost }, large, [mayGain, compact]],
+  ];
+  for (const [what, security, context, expected] of options) {
+    test(`gives Docker security options: ${what}`, () => {
+      assert.deepEqual(secured(security, context).HostConfig.SecurityOpt, expected);
+    });
+  }
+
+  const ownNetwork = optionsOf({ network: 1 });
+  const ghost = { run_as_username: "ghost", supplemental_groups_policy: 1 } as const;
+  const notUtf8 = { envs: [{ key: "KEY", value: Buffer.from([0x73, 0xff]) }] };
+  const kvm = { devices: [device({ host_path: "/dev/kvm" })] };
+  const problems: Context = {
+    inputs: { devices: new Map([["/dev/kvm", { kind: "invalid", reason: "does not exist" }]]) },
+  };
+  const noProfile = { inputs: { loadedAppArmorProfiles: new Set(["other"]) } };
+  const cannotLoad = /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/;
+  const utf8 = /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/;
   const refused: readonly (readonly [what: string, () => unknown, ErrorKind, RegExp])[] = [
-    [
-      "a network of its own",
-      () => secured(optionsOf({ network: 1 })),
-      "unsupported",
-      /namespace_options\.network "CONTAINER"/,
-    ],
-    ...["", "not json", "[]", "null", '"text"'].map(
-      (seccompProfile) =>
-        [
-          `the seccomp profile ${JSON.stringify(seccompProfile)}`,
-          () => secured({ seccomp: localhost }, { inputs: { seccompProfile } }),
-          "invalid",
-          /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/,
-        ] as const,
-    ),
+    ["its own network", () => secured(ownNetwork), "unsupported", /namespace_options\.network "CONTAINER"/],
+    ...["", "not json", "[]", "null", '"text"'].map((seccompProfile) => {
+      const plan = () => secured({ seccomp: localhost }, { inputs: { seccompProfile } });
+      return [`the seccomp profile ${JSON.stringify(seccompProfile)}`, plan, "invalid", cannotLoad] as const;
+    }),
     [
       "an AppArmor profile that is not loaded",
-      () => secured(appArmor, { inputs: { loadedAppArmorProfiles: new Set(["other"]) } }),
+      () => secured(appArmor, noProfile),
       "precondition",
       /apparmor\.localhost_ref "prof": no such AppArmor profile/,
     ],
-    [
-      "an AppArmor profile on an engine without AppArmor",
-      () => secured(appArmor, { facts: noAppArmor }),
-      "unsupported",
-      /runs without AppArmor/,
-    ],
-    [
-      "an unknown user that must be resolved",
-      () => secured({ run_as_username: "ghost", supplemental_groups_policy: 1 }),
-      "invalid",
-      /unable to find user "ghost"/,
-    ],
-    [
-      "an environment that is not UTF-8, without showing it",
-      () => body({ envs: [{ key: "KEY", value: Buffer.from([0x73, 0xff]) }] }),
-      "unsupported",
-      /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/,
-    ],
+    ["AppArmor where it is not", () => secured(appArmor, without), "unsupported", /runs without AppArmor/],
+    ["an unknown user that must be resolved", () => secured(ghost), "invalid", /unable to find user "ghost"/],
+    ["an environment that is not UTF-8, without showing it", () => body(notUtf8), "unsupported", utf8],
     [
       "a device with a problem",
-      () =>
-        body(
-          { devices: [device({ host_path: "/dev/kvm" })] },
-          { inputs: { devices: new Map([["/dev/kvm", { kind: "invalid", reason: "does not exist" }]]) } },
-        ),
+      () => body(kvm, problems),
       "invalid",
       /^config\.devices\[0\]\.host_path "\/dev\/kvm": does not exist$/,
     ],
-    ...["/", "/etc", "/dev/../etc", "/dev"].map(
-      (host_path) =>
-        [
-          `the device ${host_path} of a node that cannot be examined`,
-          () => body({ devices: [device({ host_path })] }),
-          "unsupported",
-          /^config\.devices\[0\]\.host_path "/,
-        ] as const,
-    ),
+    ...["/", "/etc", "/dev/../etc", "/dev"].map((host_path) => {
+      const plan = () => body({ devices: [device({ host_path })] });
+      return [
+        `the device ${host_path} of a node that cannot be examined`,
+        plan,
+        "unsupported",
+        /^config\.devices\[0\]\.host_path "/,
+      ] as const;
+    }),
   ];
   for (const [what, plan, kind, message] of refused) {
     test(`refuses ${what}`, () => {
@@ -251,15 +198,11 @@ describe("planContainer()", () => {
   const [user, group] = [{ run_as_user: { value: "1000" } }, { run_as_group: { value: "7" } }];
   const strict = { supplemental_groups_policy: 1 } as const;
   const added = { supplemental_groups: ["8"] };
+  const two = { supplemental_groups: ["8", "50"] };
   for (const [what, security, expected, groups] of [
     ["Merge: Docker does it all", { ...user, ...added }, "1000", ["8"]],
     ["Merge by name", { run_as_username: "app" }, "app", undefined],
-    [
-      "Merge with a group adds the image's memberships",
-      { ...user, ...group, supplemental_groups: ["8", "50"] },
-      "1000:7",
-      ["8", "50", "29"],
-    ],
+    ["Merge with a group adds more", { ...user, ...group, ...two }, "1000:7", ["8", "50", "29"]],
     ["Strict names the primary group", { ...user, ...strict }, "1000:1001", undefined],
     ["Strict with the image's user", { ...strict, ...added }, "1000:1001", ["8"]],
     ["Strict with a group needs nothing", { ...user, ...group, ...strict }, "1000:7", undefined],
@@ -288,10 +231,7 @@ describe("planContainer()", () => {
   });
 
   test("keeps order and duplicates of the environment, and names stop signals", () => {
-    const envs = [
-      { key: "A", value: Buffer.from("ü=1") },
-      { key: "A", value: Buffer.from("2") },
-    ];
+    const envs = ["ü=1", "2"].map((text) => ({ key: "A", value: Buffer.from(text) }));
     assert.deepEqual(body({ envs }).Env, ["A=ü=1", "A=2"]);
     assert.equal(body({ stop_signal: 38 }).StopSignal, "SIGRTMIN+3");
     assert.equal(body({ stop_signal: 19 }).StopSignal, "SIGSEGV");
@@ -361,10 +301,8 @@ describe("planContainer()", () => {
       "io.xy": "longer",
       other: "no",
     };
-    const request = createRequest(
-      { annotations: { "run.oci.a": "container", "run.oci.b": "b", runx: "no" } },
-      { annotations },
-    );
+    const own = { "run.oci.a": "container", "run.oci.b": "b", runx: "no" };
+    const request = createRequest({ annotations: own }, { annotations });
     const planned = (allowedAnnotations: readonly string[], apiMinor = 43) => {
       const context = { facts: nodeFacts({ apiMinor }), allowedAnnotations, oneContainerdShimPerPod: false };
       return planContainer(request, containerContext(context)).body.HostConfig;
@@ -381,10 +319,7 @@ describe("planContainer()", () => {
   describe("CDI", () => {
     const config = { CDI_devices: [{ name: "v.com/c=d" }] };
     const facts = nodeFacts({ apiMinor: 44, cdi: true });
-    const envs = [
-      { key: "A", value: Buffer.from("1") },
-      { key: "B", value: Buffer.from("2") },
-    ];
+    const envs = ["A", "B"].map((key, index) => ({ key, value: Buffer.from(`${index + 1}`) }));
 
     test("devices of the field and of annotations are the engine's where it can, their environment the container's", () => {
       const annotations = { "cdi.k8s.io/v": "v.com/c=e,v.com/c=d" };

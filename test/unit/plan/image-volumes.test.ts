@@ -30,13 +30,7 @@ describe("engineImageSource()", () => {
     ["and where they may be", engine("28.5.2", 51), longest, 1, short],
     ["nothing for a path that is too long there", engine("28.5.2", 51), `${longest}x`, 1, undefined],
     ["bytes are counted, not characters", engine("28.5.2", 51), `/${"ä".repeat(21)}`, 1, undefined],
-    [
-      "the containerd image store has no such limit",
-      engine("29.1.5", 51, "containerd"),
-      `${longest}x`,
-      2,
-      imageId,
-    ],
+    ["the containerd store has no limit", engine("29.1.5", 51, "containerd"), `${longest}x`, 2, imageId],
     ["nor have later engines", engine("29.2.0", 51), `${longest}x`, 2, imageId],
   ] as const) {
     test(what, () => assert.equal(engineImageSource(imageId, path, { times }, facts), expected));
@@ -62,11 +56,10 @@ describe("overlayOptions()", () => {
   const directory = (path: string, shortPath?: string) => ({ path, shortPath });
   /** So many directories that `lowerdir=` and their paths, of 100 bytes each, have `bytes` bytes. */
   function directories(bytes: number, shortPath?: string) {
-    const paths: string[] = [];
-    for (let left = bytes - "lowerdir=".length; left > 0; left -= 101) {
-      paths.push(`/${"d".repeat(Math.min(left, 100) - 1)}`);
-    }
-    return paths.map((path) => directory(path, shortPath));
+    const found: ReturnType<typeof directory>[] = [];
+    for (let left = bytes - "lowerdir=".length; left > 0; left -= 101)
+      found.push(directory(`/${"d".repeat(Math.min(left, 100) - 1)}`, shortPath));
+    return found;
   }
 
   test("merge several directories as they are, and a single one with the empty directory", () => {
@@ -107,9 +100,8 @@ test("imageVolumeNeeds() finds image volumes among the mounts, with normalized s
     mount({ image: imageSpec(""), container_path: "/b" }),
     mount({ image, host_path: "", container_path: "/m", image_sub_path: "./a//b/" }),
   ];
-  assert.deepEqual(imageVolumeNeeds(mounts), [
-    { index: 2, image: "model:1", subPath: "a/b", containerPath: "/m" },
-  ]);
+  const expected = { index: 2, image: "model:1", subPath: "a/b", containerPath: "/m" };
+  assert.deepEqual(imageVolumeNeeds(mounts), [expected]);
   const hidden = [mount({ image, host_path: "", container_path: "/a" }), mount({ container_path: "/a/" })];
   const [need, ...others] = imageVolumeNeeds([...hidden, mount({ image, host_path: "" })]);
   assert.deepEqual([need?.index, need?.containerPath, others], [2, "/data", []]);
@@ -121,10 +113,8 @@ test("imageVolumeMount() mounts volumes read-only, without copying what they hid
   const volume = { Type: "volume", Source: "v", Target: "/m", ReadOnly: true };
   const image = { Type: "image", Source: "abc", Target: "/m" };
   assert.deepEqual(of({ volume: "v" }), { ...volume, VolumeOptions: { NoCopy: true } });
-  assert.deepEqual(of({ volume: "v" }, "a/b"), {
-    ...volume,
-    VolumeOptions: { NoCopy: true, Subpath: "a/b" },
-  });
+  const VolumeOptions = { NoCopy: true, Subpath: "a/b" };
+  assert.deepEqual(of({ volume: "v" }, "a/b"), { ...volume, VolumeOptions });
   assert.deepEqual(of({ image: "abc" }), image);
   assert.deepEqual(of({ image: "abc" }, "a"), { ...image, ImageOptions: { Subpath: "a" } });
 });

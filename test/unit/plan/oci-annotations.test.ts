@@ -16,11 +16,7 @@ import {
 const group = "io.containerd.runc.v2.group";
 const facts = nodeFacts({ apiMinor: 43 });
 const inRuntime = (runtime: string): Partial<ContainerContext> => ({
-  sandbox: {
-    id: sandboxId,
-    hostNetwork: false,
-    snapshot: { pidMode: "", privileged: false, runtime },
-  },
+  sandbox: { id: sandboxId, hostNetwork: false, snapshot: { pidMode: "", privileged: false, runtime } },
 });
 
 function ofContainer(context: Partial<ContainerContext>, annotations: Labels = {}): Labels | undefined {
@@ -30,8 +26,8 @@ function ofContainer(context: Partial<ContainerContext>, annotations: Labels = {
 
 function ofSandbox(handler: string, annotations: Labels = {}, prefixes: readonly string[] = []) {
   const request = runRequest({ annotations, log_directory: "/var/log/pods/p" }, handler);
-  return planSandbox(request, sandboxContext({ facts, allowedAnnotations: prefixes })).body.HostConfig
-    .Annotations;
+  const { body } = planSandbox(request, sandboxContext({ facts, allowedAnnotations: prefixes }));
+  return body.HostConfig.Annotations;
 }
 
 describe("containerd's shim", () => {
@@ -81,10 +77,8 @@ describe("a runtime with a containerd shim of its own", () => {
 });
 
 test("a program other than runc below containerd's shim of runc, and an unknown runtime, get none", () => {
-  const other = nodeFacts({
-    apiMinor: 43,
-    runtimes: [{ name: "runsc", kind: "other", recursiveReadOnly: false }],
-  });
+  const runtimes = [{ name: "runsc", kind: "other", recursiveReadOnly: false }] as const;
+  const other = nodeFacts({ apiMinor: 43, runtimes });
   assert.equal(ofContainer({ ...inRuntime("runsc"), facts: other }), undefined);
   assert.equal(ofContainer(inRuntime("io.containerd.kata.v2")), undefined);
 });
@@ -103,10 +97,8 @@ describe("annotations of a request that name a pod", () => {
 
   test("never reach the OCI runtime, also when their keys are allowed", () => {
     assert.equal(ofSandbox("", foreign, prefixes), undefined);
-    assert.equal(
-      ofContainer({ allowedAnnotations: prefixes, oneContainerdShimPerPod: false }, foreign),
-      undefined,
-    );
+    const alone = { allowedAnnotations: prefixes, oneContainerdShimPerPod: false };
+    assert.equal(ofContainer(alone, foreign), undefined);
     assert.deepEqual(ofContainer({ allowedAnnotations: prefixes }, foreign), { [group]: sandboxId });
   });
 
@@ -117,11 +109,7 @@ describe("annotations of a request that name a pod", () => {
     };
     const context = { ...inRuntime("runsc"), allowedAnnotations: ["io.kubernetes."] };
     assert.deepEqual(ofContainer(context, { ...foreign, ...spoofed }), ofContainer(inRuntime("runsc")));
-    assert.deepEqual(
-      ofSandbox("runsc", { ...foreign, ...spoofed }, ["io.kubernetes.cri."])?.[
-        "io.kubernetes.cri.sandbox-name"
-      ],
-      "web-0",
-    );
+    const planned = ofSandbox("runsc", { ...foreign, ...spoofed }, ["io.kubernetes.cri."]);
+    assert.equal(planned?.["io.kubernetes.cri.sandbox-name"], "web-0");
   });
 });

@@ -1,4 +1,5 @@
 /** Requests for which the bodies of test/golden/create-bodies.json were recorded. */
+import type { LinuxPodSandboxConfig, NamespaceOption } from "../../../src/domain/cri.js";
 import { containerResources as resources, imageSpec } from "../../fakes/requests.js";
 import {
   containerConfig,
@@ -14,9 +15,7 @@ import {
 export const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
 
 /** "sandbox: full" */
-export function recordedLinux(
-  options: Parameters<typeof namespaces>[0] = {},
-): ReturnType<typeof sandboxLinux> {
+export function recordedLinux(options: Partial<NamespaceOption> = {}): LinuxPodSandboxConfig {
   return sandboxLinux({
     cgroup_parent: cgroupParent,
     sysctls: { "net.core.somaxconn": "1024" },
@@ -41,10 +40,7 @@ export const recordedContainer = (
     command: ["/bin/sh", "-c"],
     args: ["sleep 1"],
     working_dir: "/w",
-    envs: [
-      { key: "A", value: Buffer.from("b=c") },
-      { key: "E", value: Buffer.alloc(0) },
-    ],
+    envs: ["A=b=c", "E="].map((text) => ({ key: text.slice(0, 1), value: Buffer.from(text.slice(2)) })),
     mounts: [
       mount({ host_path: "/h", container_path: "/c" }),
       mount({

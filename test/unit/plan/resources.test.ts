@@ -4,7 +4,7 @@ import { cgroupSettings, needsCgroup, splitByNeed } from "../../../src/shim/plan
 import { createResources, planUpdate } from "../../../src/shim/plan/resources.js";
 import { containerResources as resources } from "../../fakes/requests.js";
 import { nodeFacts } from "./builders.js";
-import { refusal } from "./errors.js";
+import { refusal } from "../../support/refusals.js";
 import type { ResourceSnapshot } from "../../../src/domain/snapshot.js";
 import { noResources } from "../../fakes/snapshots.js";
 
@@ -24,23 +24,18 @@ describe("createResources()", () => {
   }
   test("refuses swap that Docker cannot limit", () => {
     const field = /^config\.linux\.resources\.memory_swap_limit_in_bytes: /;
-    assert.throws(
-      () => createResources(resources({ memory_swap_limit_in_bytes: "5" })),
-      refusal("unsupported", field),
-    );
+    const alone = resources({ memory_swap_limit_in_bytes: "5" });
+    assert.throws(() => createResources(alone), refusal("unsupported", field));
     const below = resources({ memory_limit_in_bytes: "9", memory_swap_limit_in_bytes: "5" });
     assert.throws(() => createResources(below), refusal("invalid", field));
   });
 });
 
-describe("cgroupSettings()", () => {
-  test("unified needs cgroup v2", () => {
-    const request = resources({ unified: { "memory.high": "1" } });
-    assert.throws(
-      () => cgroupSettings(request, nodeFacts(), "config.linux.resources"),
-      refusal("invalid", /^config\.linux\.resources\.unified\[memory\.high\]: the node has cgroup v1/),
-    );
-  });
+test("cgroupSettings() of unified needs cgroup v2", () => {
+  const request = resources({ unified: { "memory.high": "1" } });
+  const message = /^config\.linux\.resources\.unified\[memory\.high\]: the node has cgroup v1/;
+  const settings = () => cgroupSettings(request, nodeFacts(), "config.linux.resources");
+  assert.throws(settings, refusal("invalid", message));
 });
 
 test("needsCgroup() is false for the settings that kubelets send for every container", () => {
@@ -73,10 +68,8 @@ const unlimited = 2 ** 63 - 4096;
 
 describe("planUpdate()", () => {
   test("changes nothing for zero and empty fields, nor for the OOM score", () => {
-    assert.deepEqual(planUpdate(resources({ oom_score_adj: "500" }), current(10, 10), nodeFacts()), {
-      body: {},
-    });
-    assert.deepEqual(planUpdate(null, current(10, 10), nodeFacts()), { body: {} });
+    for (const request of [resources({ oom_score_adj: "500" }), null])
+      assert.deepEqual(planUpdate(request, current(10, 10), nodeFacts()), { body: {} });
   });
 
   for (const [what, memory, swap, before, expected] of [
@@ -88,34 +81,10 @@ describe("planUpdate()", () => {
     ["takes the swap that is given", "20", "30", current(10, 10), { Memory: 20, MemorySwap: 30 }],
     ["swap alone comes with the memory in force", "0", "30", current(10, 10), { Memory: 10, MemorySwap: 30 }],
     ["lifts the limit of swap", "0", "-1", current(10, 14), { Memory: 10, MemorySwap: unlimited }],
-    [
-      "keeps a lifted limit of swap",
-      "20",
-      "0",
-      current(10, unlimited),
-      { Memory: 20, MemorySwap: unlimited },
-    ],
-    [
-      "lifts a limit of a container without swap",
-      "-1",
-      "0",
-      current(10, 10),
-      { Memory: lifted, MemorySwap: lifted },
-    ],
-    [
-      "lifts a limit of one with unlimited swap",
-      "-1",
-      "0",
-      current(10, -1),
-      { Memory: lifted, MemorySwap: -1 },
-    ],
-    [
-      "lifts a limit, and that of swap",
-      "-1",
-      "-1",
-      current(10, 14),
-      { Memory: lifted, MemorySwap: unlimited },
-    ],
+    ["keeps lifted swap", "20", "0", current(10, unlimited), { Memory: 20, MemorySwap: unlimited }],
+    ["lifts a limit without swap", "-1", "0", current(10, 10), { Memory: lifted, MemorySwap: lifted }],
+    ["lifts a limit with unlimited swap", "-1", "0", current(10, -1), { Memory: lifted, MemorySwap: -1 }],
+    ["lifts both limits", "-1", "-1", current(10, 14), { Memory: lifted, MemorySwap: unlimited }],
     ["lifts a limit that was lifted: nothing to do", "-1", "0", current(lifted, lifted), {}],
     ["a limit after a lifted one", "20", "0", current(lifted, lifted), { Memory: 20, MemorySwap: 20 }],
     ["unlimited memory of an unlimited container is what it has", "-1", "0", current(0, 0), {}],

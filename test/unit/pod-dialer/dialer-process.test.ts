@@ -8,7 +8,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { after, before, describe, test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { textOf } from "../../fakes/fake-streaming.js";
 import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";

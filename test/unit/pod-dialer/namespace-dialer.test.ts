@@ -9,7 +9,7 @@ import { sandboxSnapshot } from "../../fakes/snapshots.js";
 import { turns } from "../../fakes/turns.js";
 import { NamespaceDialer } from "../../../src/shim/pod-dialer/namespace-dialer.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { until } from "../../support/wait.js";
 import { imageArchitecture, programPath } from "../../../src/shim/native/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";

@@ -11,7 +11,7 @@ import { imageArchitecture, programPath } from "../../../src/shim/native/program
 import { RelayStream } from "../../../src/shim/pod-dialer/relay-stream.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { textOf } from "../../fakes/fake-streaming.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { until } from "../../support/wait.js";
 
 function number(value: number): Buffer {

@@ -2,13 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import {
-  createContainer,
-  listedContainers,
-  rejectsWith,
-  runContainer,
-  runSandbox,
-} from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
 
@@ -18,17 +12,16 @@ const name = "k8s_main_web_default_uid-1_0";
 
 describe("createContainer() whose answer from the engine is lost", () => {
   test("finds what it made, and makes nothing twice", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.loseNextAnswer("createContainer");
-    const id = await createContainer(shim, sandbox);
+    const id = await shim.createContainer(sandbox);
     assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
     assert.equal(shim.engine.containers.get(id).name, name);
-    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.deepEqual(await shim.listedContainers(), { [id]: 0 });
   });
 
   test("leaves nothing when it is lost twice", async () => {
-    const sandbox = await runSandbox(shim);
-    shim.engine.loseNextAnswer("createContainer");
+    const sandbox = await shim.runSandbox();
     let lost = 0;
     const create = shim.engine.createContainer.bind(shim.engine);
     shim.engine.createContainer = async (...args) => {
@@ -36,7 +29,7 @@ describe("createContainer() whose answer from the engine is lost", () => {
       lost += 1;
       return create(...args);
     };
-    await rejectsWith(createContainer(shim, sandbox), "unavailable", /connection closed/);
+    await rejectsWith(shim.createContainer(sandbox), "unavailable", /connection closed/);
     assert.ok(lost > 1);
     await until("it is removed", () => shim.engine.containers.ids.length === 1);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
@@ -44,7 +37,7 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("removes what the engine made after the caller had left", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const goOn = await leaveDuringCreate(shim, sandbox);
     goOn();
     await until("it is made", () => shim.engine.containers.find(name) !== undefined);
@@ -53,9 +46,9 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("a repeated call takes over what the engine makes late", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const goOn = await leaveDuringCreate(shim, sandbox);
-    const again = createContainer(shim, sandbox);
+    const again = shim.createContainer(sandbox);
     goOn();
     const id = await again;
     await turns(20);
@@ -63,20 +56,20 @@ describe("createContainer() whose answer from the engine is lost", () => {
   });
 
   test("never removes a container of that name that another program created", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const create = shim.engine.createContainer.bind(shim.engine);
     shim.engine.createContainer = async (wanted, body, signal) => {
       await create(wanted, { ...body, Labels: {} }, signal);
       throw new ShimError("timeout", "the engine does not answer");
     };
-    await rejectsWith(createContainer(shim, sandbox), "timeout");
+    await rejectsWith(shim.createContainer(sandbox), "timeout");
     await turns(20);
     assert.ok(shim.engine.containers.find(name));
   });
 
   test("never removes one of that name that runs", async () => {
-    const sandbox = await runSandbox(shim);
-    const running = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const running = await shim.runContainer(sandbox);
     await leaveDuringCreate(shim, sandbox);
     await turns(20);
     assert.equal(shim.engine.containers.get(running).state.running, true);
@@ -85,17 +78,11 @@ describe("createContainer() whose answer from the engine is lost", () => {
 
 /** The engine hangs at the create, and the caller leaves; the engine goes on when the result is called. */
 async function leaveDuringCreate(shim: TestShim, sandbox: string): Promise<() => void> {
-  const creates = (): number => shim.world.journal.names("engine.createContainer").length;
-  const before = creates();
   const call = shim.call();
-  let slow = true;
-  shim.engine.hangs = (verb) => verb === "createContainer" && slow;
-  const creating = createContainer(shim, sandbox, {}, call);
-  await until("the create is under way", () => creates() > before);
+  const held = shim.holdRequests("createContainer");
+  const creating = shim.createContainer(sandbox, {}, call);
+  await held.begun();
   call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
   await rejectsWith(creating, "timeout");
-  return () => {
-    slow = false;
-    shim.engine.up();
-  };
+  return held.release;
 }

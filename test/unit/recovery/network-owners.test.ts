@@ -6,6 +6,7 @@ import { PodRecords, type PodRecord } from "../../../src/shim/state/pod-records.
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { MemoryCheckpoints } from "../../fakes/memory-checkpoints.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
@@ -18,16 +19,15 @@ function record(sandboxId: string, name: string, state: PodRecord["network"]["st
   };
 }
 
+interface Pod {
+  readonly runs: boolean;
+  readonly record?: PodRecord["network"]["state"];
+  readonly checkpoint?: boolean;
+  readonly hostNetwork?: true;
+}
+
 /** Pods by name: what is noted of them, and whether their container runs. */
-async function setUp(
-  path: string,
-  pods: Readonly<
-    Record<
-      string,
-      { runs: boolean; record?: PodRecord["network"]["state"]; checkpoint?: boolean; hostNetwork?: true }
-    >
-  >,
-) {
+async function setUp(path: string, pods: Readonly<Record<string, Pod>>) {
   const engine = new FakeEngine();
   engine.images.add({ tags: ["pause"] });
   const checkpoints = new MemoryCheckpoints();
@@ -58,8 +58,9 @@ describe("hostPortOwners()", () => {
     const found = await owners();
     assert.deepEqual(found.map(({ name }) => name).sort(), ["ready", "settingUp"]);
     assert.equal(found.find(({ name }) => name === "ready")?.portMappings[0]?.hostPort, 8001);
-    assert.ok(
-      !engine.calls.some(({ verb }) => verb === "engine.listContainers"),
+    assert.deepEqual(
+      engine.journal.names("engine.listContainers"),
+      [],
       "nothing is asked when all is recorded",
     );
   });
@@ -72,16 +73,11 @@ describe("hostPortOwners()", () => {
       host: { runs: true, hostNetwork: true },
       foreign: { runs: true, checkpoint: false },
     });
-    const found = await owners();
-    const seen = found.map(({ name }) => name);
-    assert.deepEqual(seen, ["running"]);
-    const wanted = {
-      ...{ sandboxId: "new", namespace: "kube", name: "new" },
-      portMappings: [{ protocol: "tcp", containerPort: 1, hostPort: 8001, hostIp: "" }],
-    } as const;
-    await assert.rejects(new HostPortClaims(owners).claim(wanted, never), {
-      kind: "conflict",
-      message: new RegExp(`host port 8001/tcp for pod "new_kube": taken by pod "running_default"`),
-    });
+    const found = (await owners()).map(({ name }) => name);
+    assert.deepEqual(found, ["running"]);
+    const port = { protocol: "tcp", containerPort: 1, hostPort: 8001, hostIp: "" } as const;
+    const wanted = { sandboxId: "new", namespace: "kube", name: "new", portMappings: [port] };
+    const taken = /host port 8001\/tcp for pod "new_kube": taken by pod "running_default"/;
+    await rejectsWith(new HostPortClaims(owners).claim(wanted, never), "conflict", taken);
   });
 });

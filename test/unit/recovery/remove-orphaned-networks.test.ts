@@ -3,7 +3,6 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { OrphanedNetworks } from "../../../src/network/orphans/orphaned-networks.js";
-import { isKind } from "../../../src/lib/errors.js";
 import {
   removeOrphanedNetworks,
   isKnownEngine,
@@ -12,16 +11,15 @@ import {
 } from "../../../src/shim/recovery/remove-orphaned-networks.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 
 test("isKnownEngine() remembers the first engine of a state directory and knows no other", async () => {
   await using at = await temporaryDirectory();
-  assert.equal(await isKnownEngine(at.path, "ONE"), true);
-  assert.equal(await isKnownEngine(at.path, "ONE"), true);
-  assert.equal(await isKnownEngine(at.path, "OTHER"), false);
-  assert.equal(await isKnownEngine(at.path, "ONE"), true);
+  for (const id of ["ONE", "ONE", "OTHER", "ONE"])
+    assert.equal(await isKnownEngine(at.path, id), id === "ONE");
 });
 
 describe("what a state directory knows of sandboxes", () => {
@@ -48,11 +46,8 @@ describe("what a state directory knows of sandboxes", () => {
     const { livingIds, ownIds } = await knownSandboxes(at.path, engine, never);
     assert.deepEqual([...livingIds], [container]);
     assert.deepEqual([...ownIds].sort(), [id("a"), id("b")]);
-    assert.equal(
-      await readFile(join(at.path, "sandbox", id("b")), "utf8"),
-      "whatever",
-      "nothing was tidied up",
-    );
+    const text = await readFile(join(at.path, "sandbox", id("b")), "utf8");
+    assert.equal(text, "whatever", "nothing was cleaned up");
   });
 
   test("sandboxesOfKnownEngine() tells nothing on another engine than before", async () => {
@@ -91,6 +86,6 @@ describe("what a state directory knows of sandboxes", () => {
       clean: async (known: () => Promise<unknown>) => (await known(), assert.fail("it was cleaned")),
     } as unknown as OrphanedNetworks;
     const cleaning = removeOrphanedNetworks(networks, at.path, engine, recordingLog(), never);
-    await assert.rejects(cleaning, (error) => isKind(error, "precondition"));
+    await rejectsWith(cleaning, "precondition");
   });
 });

@@ -4,7 +4,6 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
-import { listedSandboxes, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../fakes/services.js";
 
@@ -13,17 +12,17 @@ const shim = shimOfEachTest();
 /** A container whose log this program writes, to a directory of the test. */
 async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string; readonly id: string }> {
   const directory = { log_directory: `${shim.world.directory}/pod-logs` };
-  const sandbox = await runSandbox(shim, runRequest(directory));
+  const sandbox = await shim.runSandbox(runRequest(directory));
   const request = { ...createRequest(sandbox), sandbox_config: sandboxConfig(directory) };
   const { container_id: id = "" } = await shim.rpcs.CreateContainer(request, shim.call("CreateContainer"));
-  await startContainer(shim, id);
+  await shim.startContainer(id);
   return { sandbox, id };
 }
 
 describe("repairAfterStart()", () => {
   test("logs which log files have an unknown origin", async () => {
     const { host } = shim.world;
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     for (const link of host.links.keys()) host.logFiles.add(link);
     host.links.clear();
     await repairAfterStart(shim.services);
@@ -72,9 +71,9 @@ describe("repairAfterStart()", () => {
   });
 
   test("goes on when a log cannot be linked", async () => {
-    const sandbox = await runSandbox(shim);
-    await runContainer(shim, sandbox, "one");
-    const second = await runContainer(shim, sandbox, "two");
+    const sandbox = await shim.runSandbox();
+    await shim.runContainer(sandbox, "one");
+    const second = await shim.runContainer(sandbox, "two");
     shim.world.host.links.clear();
     shim.world.journal.failNext("host.restoreLogLink", new ShimError("unavailable", "disk full"));
     await repairAfterStart(shim.services);
@@ -85,8 +84,8 @@ describe("repairAfterStart()", () => {
     const { host } = shim.world;
     const { pods } = shim.services.records;
     const { sync } = shim.services.state;
-    const sandbox = await runSandbox(shim);
-    const ids = [await runContainer(shim, sandbox, "one"), await runContainer(shim, sandbox, "two")];
+    const sandbox = await shim.runSandbox();
+    const ids = [await shim.runContainer(sandbox, "one"), await shim.runContainer(sandbox, "two")];
     // Else the sweep of its log directory would come to them.
     await pods.remove(sandbox);
     host.links.clear();
@@ -104,9 +103,9 @@ describe("repairAfterStart()", () => {
 
   test("removes the log links of containers that were removed while the program did not run", async () => {
     await using first = await TestShim.start();
-    const sandbox = await runSandbox(first);
-    const gone = await runContainer(first, sandbox, "gone");
-    const kept = await runContainer(first, sandbox, "kept");
+    const sandbox = await first.runSandbox();
+    const gone = await first.runContainer(sandbox, "gone");
+    const kept = await first.runContainer(sandbox, "kept");
     const { links } = first.world.host;
     const foreign = "/var/log/pods/of-an-unknown-pod/main/0.log";
     links.set(foreign, gone);
@@ -130,15 +129,12 @@ describe("repairAfterStart()", () => {
     assert.deepEqual(containers.ids, [others, foreign]);
   });
 
-  test("goes on when one scratch container cannot be removed", async () => {
+  test("goes on when one scratch container cannot be removed, and when a step fails as a whole", async () => {
     const { containers } = shim.engine;
     const place = shim.world.directory.replaceAll("/", "-");
+    const Labels = { [scratchLabel]: `${place}/an-earlier-run` };
     const make = (name: string): string =>
-      containers.create(name, {
-        Image: "busybox",
-        Labels: { [scratchLabel]: `${place}/an-earlier-run` },
-        HostConfig: {},
-      });
+      containers.create(name, { Image: "busybox", Labels, HostConfig: {} });
     const stuck = make("dockershim-scratch-1");
     make("dockershim-scratch-2");
     await shim.services.records.containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
@@ -146,18 +142,15 @@ describe("repairAfterStart()", () => {
     await repairAfterStart(shim.services);
     assert.deepEqual(containers.ids, [stuck]);
     assert.deepEqual([...shim.services.records.containers.all()], []);
-  });
-
-  test("goes on when a step fails as a whole", async () => {
     await shim.services.records.containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
     shim.world.journal.failNext("engine.listContainers", new ShimError("unavailable", "too busy"));
     await repairAfterStart(shim.services);
-    assert.deepEqual([...shim.services.records.containers.all()], []);
+    assert.deepEqual([...shim.services.records.containers.all()], [], "the whole step fails");
   });
 
   test("forgets records of what is gone, but none that still has something to release", async () => {
     const { pods, containers } = shim.services.records;
-    const kept = await runSandbox(shim);
+    const kept = await shim.runSandbox();
     const record = pods.get(kept);
     assert.ok(record);
     const [released, unreleased, checkpointed] = ["a".repeat(64), "b".repeat(64), "c".repeat(64)];
@@ -165,23 +158,24 @@ describe("repairAfterStart()", () => {
     await pods.put({ ...record, sandboxId: released, network: tornDown });
     await pods.put({ ...record, sandboxId: unreleased });
     await pods.put({ ...record, sandboxId: checkpointed, network: tornDown });
-    shim.world.checkpoints.stored.set(checkpointed, { version: "v1", name: "x", namespace: "y", data: {} });
+    shim.addCheckpoint(checkpointed);
     await containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
-    const container = await runContainer(shim, kept);
+    const container = await shim.runContainer(kept);
     await containers.merge(container, { unified: {}, hugepages: [] });
     await repairAfterStart(shim.services);
     const found = [...pods.all()].map(({ sandboxId }) => sandboxId).sort();
     assert.deepEqual(found, [kept, unreleased, checkpointed].sort());
     // With it the kubelet sees the pod whose network is left, and removes it.
+    const { name, namespace } = record;
     assert.deepEqual(shim.world.checkpoints.stored.get(unreleased), {
       version: "v1",
-      name: record.name,
-      namespace: record.namespace,
+      name,
+      namespace,
       data: {},
     });
-    assert.ok(unreleased in (await listedSandboxes(shim)));
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: unreleased }, shim.call("StopPodSandbox"));
-    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: unreleased }, shim.call("RemovePodSandbox"));
+    assert.ok(unreleased in (await shim.listedSandboxes()));
+    await shim.stopSandbox(unreleased);
+    await shim.removeSandbox(unreleased);
     assert.equal(pods.get(unreleased), undefined);
     const seen = [...containers.all()].map(({ containerId }) => containerId);
     assert.deepEqual(seen, [container]);

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ValidRunPodSandbox } from "../../../src/domain/requests.js";
-import { runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
@@ -28,7 +27,7 @@ const isOurs = (shim: TestShim, id: string): boolean => shim.world.host.resolvCo
 
 describe("resolv.conf of a sandbox", () => {
   test("is written again when another program starts its container", async () => {
-    const id = await runSandbox(shim, withDns());
+    const id = await shim.runSandbox(withDns());
     assert.equal(writes(shim), 1);
     overwrite(shim, id);
     shim.engine.containers.restart(id);
@@ -38,7 +37,7 @@ describe("resolv.conf of a sandbox", () => {
 
   test("is written again by the next process after a start that no process saw", async () => {
     await using first = await TestShim.start();
-    const id = await runSandbox(first, withDns());
+    const id = await first.runSandbox(withDns());
     first.engine.events$.policy = () => [];
     overwrite(first, id);
     first.engine.containers.restart(id);
@@ -47,23 +46,23 @@ describe("resolv.conf of a sandbox", () => {
   });
 
   test("is written again after the engine was away, while its container ran on", async () => {
-    const id = await runSandbox(shim, withDns());
+    const id = await shim.runSandbox(withDns());
     overwrite(shim, id);
     shim.engine.events$.breakAll(new Error("the engine was started again"));
     await until("it is the pod's again", () => isOurs(shim, id));
   });
 
   test("is looked at once for each start, and not by the run that makes the sandbox", async () => {
-    const id = await runSandbox(shim, withDns());
+    const id = await shim.runSandbox(withDns());
     for (let count = 0; count < 5; count += 1) await shim.sync.refresh(id);
     assert.equal(writes(shim), 1);
   });
 
   test("is the engine's own where the pod asked for nothing, and left alone once the pod is stopped", async () => {
-    const without = await runSandbox(shim, runRequest({ dns_config: null }));
+    const without = await shim.runSandbox(runRequest({ dns_config: null }));
     const metadata = { name: "other", namespace: "default", uid: "other", attempt: 0 };
-    const stopped = await runSandbox(shim, { ...withDns(), config: { ...withDns().config, metadata } });
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: stopped }, shim.call("StopPodSandbox"));
+    const stopped = await shim.runSandbox({ ...withDns(), config: { ...withDns().config, metadata } });
+    await shim.stopSandbox(stopped);
     const before = writes(shim);
     for (const id of [without, stopped]) {
       shim.engine.containers.start(id);

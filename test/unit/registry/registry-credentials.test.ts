@@ -33,62 +33,42 @@ describe("normalizeRegistryKey()", () => {
 });
 
 describe("matchingEntries()", () => {
-  function match(keys: readonly string[], repository: string): readonly string[] {
-    return matchingEntries(
-      keys.map((key) => ({ key })),
-      repository,
-    ).map(({ key }) => key);
-  }
-
   for (const [name, keys, repository, expected] of [
     ["the registry", ["r.io", "s.io"], "r.io/a/b", ["r.io"]],
-    [
-      "longer paths come first",
-      ["r.io", "r.io/a", "r.io/a/b", "r.io/c"],
-      "r.io/a/b",
-      ["r.io/a/b", "r.io/a", "r.io"],
-    ],
+    ["the longest", ["r.io", "r.io/a", "r.io/a/b", "r.io/c"], "r.io/a/b", ["r.io/a/b", "r.io/a", "r.io"]],
     ["a glob stands for one part", ["*.r.io", "*.io", "*.*.io"], "x.r.io/a", ["*.r.io", "*.*.io"]],
-    [
-      "other globs",
-      ["r?g.io", "r[a-e]g.io", "r[x-z]g.io", "r[^x]g.io"],
-      "reg.io/a",
-      ["r[a-e]g.io", "r[^x]g.io", "r?g.io"],
-    ],
+    ["sets", ["r[a-e]g.io", "r[x-z]g.io", "r[^x]g.io"], "reg.io/a", ["r[a-e]g.io", "r[^x]g.io"]],
+    ["a question mark", ["r?g.io"], "reg.io/a", ["r?g.io"]],
     ["a broken glob matches nothing", ["r[.io", "r[z-a]g.io", "r(.io", "r+g.io"], "reg.io/a", []],
     ["ports must be the same", ["r.io:5000", "r.io"], "r.io:5000/a", ["r.io:5000"]],
     ["without a port", ["r.io:5000", "r.io"], "r.io/a", ["r.io"]],
     ["a dot is a dot", ["rxio.com"], "r.io.com/a", []],
     ["Docker Hub's own entry", ["index.docker.io", "r.io"], "docker.io/library/a", ["index.docker.io"]],
-    [
-      "an exact entry before Docker Hub's",
-      ["index.docker.io", "docker.io"],
-      "docker.io/library/a",
-      ["docker.io"],
-    ],
+    ["an exact entry before it", ["index.docker.io", "docker.io"], "docker.io/library/a", ["docker.io"]],
     ["Docker Hub's is for its images only", ["index.docker.io"], "r.io/a", []],
   ] as const) {
     test(name, () => {
-      assert.deepEqual(match(keys, repository), expected);
+      const entries = keys.map((key) => ({ key }));
+      const found = matchingEntries(entries, repository).map(({ key }) => key);
+      assert.deepEqual(found, expected);
     });
   }
 });
 
 describe("parseDockerConfig()", () => {
   test("reads auth, names and passwords, tokens and helpers", () => {
-    const config = parseDockerConfig(
-      JSON.stringify({
-        auths: {
-          "https://a.io/v1/": { auth: auth("user:pass:word"), username: "ignored", password: "ignored" },
-          "b.io": { username: "u", password: "p", email: "e" },
-          "c.io": { identitytoken: "t", auth: auth("<token>:") },
-          "stored.io": {},
-        },
-        credHelpers: { "https://h.io": "ecr-login" },
-        credsStore: "desktop",
-        HttpHeaders: { "User-Agent": "x" },
-      }),
-    );
+    const auths = {
+      "https://a.io/v1/": { auth: auth("user:pass:word"), username: "ignored", password: "ignored" },
+      "b.io": { username: "u", password: "p", email: "e" },
+      "c.io": { identitytoken: "t", auth: auth("<token>:") },
+      "stored.io": {},
+    };
+    const others = {
+      credHelpers: { "https://h.io": "ecr-login" },
+      credsStore: "desktop",
+      HttpHeaders: { A: "x" },
+    };
+    const config = parseDockerConfig(JSON.stringify({ auths, ...others }));
     assert.deepEqual(config.entries, [
       { key: "a.io", credentials: { username: "user", password: "pass:word" } },
       { key: "b.io", credentials: { username: "u", password: "p" } },
@@ -99,16 +79,10 @@ describe("parseDockerConfig()", () => {
   });
 
   test("auth may lack its padding and have NULs behind the password", () => {
-    const { entries } = parseLegacyDockerConfig(
-      JSON.stringify({
-        "a.io": { auth: auth("u:p1").replace(/=+$/, "") },
-        "b.io": { auth: auth("u:p\0\0") },
-      }),
-    );
-    assert.deepEqual(
-      entries.map(({ credentials }) => credentials.password),
-      ["p1", "p"],
-    );
+    const [a, b] = [{ auth: auth("u:p1").replace(/=+$/, "") }, { auth: auth("u:p\0\0") }];
+    const { entries } = parseLegacyDockerConfig(JSON.stringify({ "a.io": a, "b.io": b }));
+    const found = entries.map(({ credentials }) => credentials.password);
+    assert.deepEqual(found, ["p1", "p"]);
   });
 
   for (const text of [
@@ -120,12 +94,11 @@ describe("parseDockerConfig()", () => {
     '{"auths":{"a.io":{"auth":"%%hunter2"}}}',
   ]) {
     test(`a file such as ${text.slice(0, 25)} is bad as a whole, and not quoted`, () => {
+      const isQuoted = ({ message, cause }: Error) =>
+        /hunter2|aHVudGVyMg/.test(`${message} ${String(cause)}`);
       assert.throws(
         () => parseDockerConfig(text),
-        (error: Error) => {
-          assert.doesNotMatch(`${error.message} ${String(error.cause)}`, /hunter2|aHVudGVyMg/);
-          return true;
-        },
+        (error: Error) => !isQuoted(error),
       );
     });
   }
@@ -142,9 +115,8 @@ describe("RegistryCredentialStore", () => {
       homeDirectory: join(directory.path, "home"),
       log: { warn: log, debug: log },
     });
-    for (const name of ["own", "cwd", "home/.docker", "bin"]) {
+    for (const name of ["own", "cwd", "home/.docker", "bin"])
       await mkdir(join(directory.path, name), { recursive: true });
-    }
     return {
       store,
       logged,
@@ -216,10 +188,8 @@ describe("RegistryCredentialStore", () => {
       name: string,
       script: string,
     ): Promise<void> {
-      const path = await at.write(
-        `bin/docker-credential-${name}`,
-        `#!/bin/sh\nread -r server || true\n${script}\n`,
-      );
+      const text = `#!/bin/sh\nread -r server || true\n${script}\n`;
+      const path = await at.write(`bin/docker-credential-${name}`, text);
       await chmod(path, 0o755);
       const saved = process.env["PATH"] ?? "";
       process.env["PATH"] = `${join(path, "..")}:${saved}`;

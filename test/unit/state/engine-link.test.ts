@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { EngineLink } from "../../../src/shim/state/engine-link.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { turns } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { EngineLiveness } from "../../../src/shim/state/engine-liveness.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { turns } from "../../fakes/turns.js";
 
 /** An engine whose pings are answered when the test says so, and a clock. */

@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import { OwnChanges, type OwnChangesOptions } from "../../../src/shim/state/own-changes.js";
+import { OwnChanges } from "../../../src/shim/state/own-changes.js";
 import { turns, until } from "../../fakes/turns.js";
 import { Harness } from "./sync-harness.js";
 
 /** Starts the container as an RPC does. */
-async function startAsCall(harness: Harness, id: string, beforeRefresh?: () => void): Promise<void> {
+async function startAsCall(harness: Harness, id: string): Promise<void> {
   using _ = harness.sync.changing(nameOf(harness, id));
   await harness.engine.startContainer(id, new AbortController().signal);
   await turns(5);
-  beforeRefresh?.();
   await harness.sync.refresh(id);
 }
 
@@ -23,36 +22,29 @@ function inspectsOf({ engine }: Harness): number {
 }
 
 describe("a container that a call changes", () => {
-  test("is inspected once: its events wait for the refresh of the call", async () => {
-    await using harness = await Harness.with("created");
-    const { id } = harness;
-    const before = inspectsOf(harness);
-    await startAsCall(harness, id);
-    await turns(20);
-    assert.equal(inspectsOf(harness) - before, 1);
-    assert.equal(harness.statusOf(id), "running");
-  });
-
-  test("is inspected once when its event arrives after the refresh of the call", async () => {
-    await using harness = await Harness.with("created");
-    const { id } = harness;
-    const before = inspectsOf(harness);
-    harness.engine.events$.policy = () => [30];
-    await startAsCall(harness, id);
-    await turns(60);
-    assert.equal(inspectsOf(harness) - before, 1);
-  });
+  for (const [when, delay] of [
+    ["before", 0],
+    ["after", 30],
+  ] as const) {
+    test(`is inspected once when its events arrive ${when} the refresh of the call`, async () => {
+      await using harness = await Harness.with("created");
+      const { id } = harness;
+      const before = inspectsOf(harness);
+      harness.engine.events$.policy = () => [delay];
+      await startAsCall(harness, id);
+      await turns(60);
+      assert.equal(inspectsOf(harness) - before, 1);
+      assert.equal(harness.statusOf(id), "running");
+    });
+  }
 
   test("is inspected again when another program changes it during the call", async () => {
     await using harness = await Harness.with("created");
     const { id } = harness;
-    let inspected!: () => void;
-    const isInspected = new Promise<void>((resolve) => (inspected = resolve));
     {
       using _ = harness.sync.changing(nameOf(harness, id));
       await harness.engine.startContainer(id, new AbortController().signal);
-      await harness.sync.refresh(id).then(inspected);
-      await isInspected;
+      await harness.sync.refresh(id);
       harness.engine.containers.exit(id, 7);
       await turns(10);
       assert.equal(harness.statusOf(id), "running");
@@ -81,11 +73,8 @@ describe("a container that a call changes", () => {
   test("is inspected without the end of the call when that takes long", async () => {
     const refreshed: string[] = [];
     const model = { has: () => true, isStale: () => false, snapshot: () => undefined };
-    const options: OwnChangesOptions = { holdMs: 1, lingerMs: 1_000 };
-    const changes = new OwnChanges(
-      { model, refresh: (id) => refreshed.push(id), isRefreshing: () => false },
-      options,
-    );
+    const deps = { model, refresh: (id: string) => refreshed.push(id), isRefreshing: () => false };
+    const changes = new OwnChanges(deps, { holdMs: 1, lingerMs: 1_000 });
     using _ = changes.begin("web");
     const held = changes.takes({ type: "container", action: "die", id: "1", name: "web" });
     assert.equal(held, true);
@@ -94,10 +83,8 @@ describe("a container that a call changes", () => {
 
   test("takes no event of another container, nor one that comes long after the change", () => {
     const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
-    const changes = new OwnChanges(
-      { model, refresh: () => undefined, isRefreshing: () => false },
-      { holdMs: 1_000, lingerMs: -1 },
-    );
+    const deps = { model, refresh: () => undefined, isRefreshing: () => false };
+    const changes = new OwnChanges(deps, { holdMs: 1_000, lingerMs: -1 });
     const event = { type: "container", action: "destroy", id: "1", name: "web" } as const;
     {
       using _ = changes.begin("other");

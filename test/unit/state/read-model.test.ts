@@ -2,11 +2,15 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind, type ErrorKind } from "../../../src/lib/errors.js";
 import type { SandboxRecord } from "../../../src/domain/sandbox.js";
-import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { ReadModel, type Wanted } from "../../../src/shim/state/read-model.js";
 import { containerSnapshot, idOf, listedOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 
 const sandboxId = idOf("5a");
+
+const podRecord: SandboxRecord = {
+  ...{ namespace: "default", name: "my_pod", uid: "uid-1", attempt: 0, phase: "ready", runtimeHandler: "" },
+  namespaces: { network: 0, pid: 1, ipc: 0 },
+};
 
 function modelOf(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
   const model = new ReadModel(() => undefined);
@@ -58,11 +62,8 @@ describe("ReadModel contents", () => {
   });
 
   test("knows the containers of a sandbox, until they are deleted", () => {
-    const model = modelOf(
-      sandboxSnapshot(sandboxId),
-      containerSnapshot(idOf("c1"), sandboxId),
-      containerSnapshot(idOf("c2"), sandboxId),
-    );
+    const own = ["c1", "c2"].map((start) => containerSnapshot(idOf(start), sandboxId));
+    const model = modelOf(sandboxSnapshot(sandboxId), ...own);
     const ids = (): readonly string[] => model.containersOf(sandboxId).map(({ id }) => id);
     assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
     model.put(containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } }));
@@ -71,23 +72,14 @@ describe("ReadModel contents", () => {
     model.delete(idOf("c1"));
     assert.deepEqual(ids(), [idOf("c2")]);
     model.delete(sandboxId);
-    assert.deepEqual(ids(), [idOf("c2")], "a container outlives its sandbox");
-    assert.deepEqual(model.ids(), [idOf("c2")]);
+    assert.deepEqual([ids(), model.ids()], [[idOf("c2")], [idOf("c2")]], "a container outlives its sandbox");
   });
-
-  const underscored = (id: string): ReturnType<typeof snapshotOf> =>
-    containerSnapshot(id, sandboxId, {
-      name: "k8s_my_main_my_pod_default_uid-1_2",
-      labels: { "io.kubernetes.container.name": "wrong" },
-    });
-  const podRecord: SandboxRecord = {
-    ...{ namespace: "default", name: "my_pod", uid: "uid-1", attempt: 0, phase: "ready", runtimeHandler: "" },
-    namespaces: { network: 0, pid: 1, ipc: 0 },
-  };
 
   test("reads container names with underscores by the identity of the sandbox, also when that is known later", () => {
     const model = new ReadModel(() => podRecord);
-    model.put(underscored(idOf("c1")));
+    const name = "k8s_my_main_my_pod_default_uid-1_2";
+    const labels = { "io.kubernetes.container.name": "wrong" };
+    model.put(containerSnapshot(idOf("c1"), sandboxId, { name, labels }));
     assert.deepEqual(model.container("c1")?.identity, { name: "wrong", attempt: 2 });
     model.put(sandboxSnapshot(sandboxId));
     assert.deepEqual(model.container("c1")?.identity, { name: "my_main", attempt: 2 });
@@ -125,31 +117,23 @@ describe("ReadModel contents", () => {
 });
 
 describe("ReadModel, asked for what is wanted", () => {
-  const pods = [idOf("a1"), idOf("a2")];
-  const containers = [idOf("c1"), idOf("c2"), idOf("c3")];
-  const labelled = (snapshot: Snapshot, uid: string): Snapshot => ({
-    ...snapshot,
-    labels: { ...snapshot.labels, "io.kubernetes.pod.uid": uid },
-  });
-  const all = (): ReadModel =>
-    modelOf(
-      labelled(sandboxSnapshot(pods[0]!), "u1"),
-      labelled(sandboxSnapshot(pods[1]!), "u2"),
-      labelled(containerSnapshot(containers[0]!, pods[0]!), "u1"),
-      labelled(containerSnapshot(containers[1]!, pods[0]!), "u1"),
-      labelled(containerSnapshot(containers[2]!, pods[1]!), "u2"),
-    );
-  const uid = (value: string): Record<string, string> => ({ "io.kubernetes.pod.uid": value });
+  const [a1, a2, c1, c2, c3] = [idOf("a1"), idOf("a2"), idOf("c1"), idOf("c2"), idOf("c3")];
+  const uid = (value: string) => ({ "io.kubernetes.pod.uid": value });
+  const [u1, u2] = [{ labels: uid("u1") }, { labels: uid("u2") }];
+  const all = (): ReadModel => {
+    const own = [c1, c2].map((id) => containerSnapshot(id, a1, u1));
+    return modelOf(sandboxSnapshot(a1, u1), sandboxSnapshot(a2, u2), ...own, containerSnapshot(c3, a2, u2));
+  };
   const short = (found: Iterable<{ readonly id: string }>): string =>
     [...found].map(({ id }) => id.slice(0, 2)).join(" ");
 
   const cases: readonly (readonly [what: string, wanted: Wanted, sandboxes: string, containers: string])[] = [
     ["nothing in particular", { id: "", labels: {} }, "a1 a2", "c1 c2 c3"],
     ["a prefix", { id: "c", labels: {} }, "a1 a2", "c1 c2 c3"],
-    ["an id of a container", { id: containers[1]!, labels: {} }, "", "c2"],
-    ["an id of a sandbox", { id: pods[1]!, labels: {} }, "a2", ""],
+    ["an id of a container", { id: c2, labels: {} }, "", "c2"],
+    ["an id of a sandbox", { id: a2, labels: {} }, "a2", ""],
     ["an id that is not there", { id: idOf("ee"), labels: {} }, "", ""],
-    ["a sandbox", { id: "", sandboxId: pods[0]!, labels: {} }, "a1 a2", "c1 c2"],
+    ["a sandbox", { id: "", sandboxId: a1, labels: {} }, "a1 a2", "c1 c2"],
     ["a prefix of a sandbox", { id: "", sandboxId: "a1", labels: {} }, "a1 a2", "c1 c2 c3"],
     ["a pod's uid", { id: "", labels: uid("u2") }, "a2", "c3"],
     ["another label", { id: "", labels: { app: "x" } }, "a1 a2", "c1 c2 c3"],
@@ -165,15 +149,15 @@ describe("ReadModel, asked for what is wanted", () => {
 
   test("indexes forget what is gone and follow what is replaced", () => {
     const model = all();
-    model.delete(containers[0]!);
-    model.delete(pods[1]!);
-    const replaced = labelled(containerSnapshot(containers[1]!, pods[0]!), "u1");
+    model.delete(c1);
+    model.delete(a2);
+    const replaced = containerSnapshot(c2, a1, u1);
     model.put(replaced);
     assert.equal(short(model.sandboxEntries({ id: "", labels: uid("u2") })), "");
     const [container, ...others] = model.containers({ id: "", labels: uid("u1") });
     assert.equal(container?.snapshot, replaced);
     assert.deepEqual(others, []);
-    assert.equal(short(model.containersOf(pods[0]!)), "c2");
+    assert.equal(short(model.containersOf(a1)), "c2");
   });
 });
 
@@ -194,10 +178,8 @@ describe("ReadModel.hide()", () => {
   });
 
   test("leaves a sandbox visible that had the name before", () => {
-    const model = modelOf(
-      sandboxSnapshot(idOf("01d"), { name }),
-      sandboxSnapshot(idOf("01d2"), { name: `${name}_0badcafe` }),
-    );
+    const others = sandboxSnapshot(idOf("01d2"), { name: `${name}_0badcafe` });
+    const model = modelOf(sandboxSnapshot(idOf("01d"), { name }), others);
     using hidden = model.hide(name);
     model.put(sandboxSnapshot(idOf("01d"), { name }));
     model.put(sandboxSnapshot(sandboxId, { name: `${name}_deadbeef` }));
@@ -219,12 +201,11 @@ describe("ReadModel.hide()", () => {
 });
 
 describe("ReadModel with pending entries", () => {
-  const entries = (model: ReadModel): readonly string[] => [
-    ...[...model.sandboxEntries()].map(
-      ({ id, ready }) => `${id.slice(0, 2)} ${ready ? "ready" : "not ready"}`,
-    ),
-    ...[...model.containerEntries()].map(({ id, state }) => `${id.slice(0, 2)} ${state}`),
-  ];
+  const entries = (model: ReadModel): readonly string[] => {
+    const sandboxes = [...model.sandboxEntries()].map(({ id, ready }) => [id, ready ? "ready" : "not ready"]);
+    const containers = [...model.containerEntries()].map(({ id, state }) => [id, state]);
+    return [...sandboxes, ...containers].map(([id, state]) => `${String(id).slice(0, 2)} ${String(state)}`);
+  };
   const container = containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } });
 
   function pending(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
@@ -285,10 +266,7 @@ describe("ReadModel with pending entries", () => {
 
   test("lets the record of a sandbox speak, also when it changes", () => {
     let phase: SandboxRecord["phase"] = "ready";
-    const model = new ReadModel(() => ({
-      ...{ namespace: "default", name: "my_pod", uid: "u", attempt: 0, runtimeHandler: "", phase },
-      namespaces: { network: 0, pid: 1, ipc: 0 },
-    }));
+    const model = new ReadModel(() => ({ ...podRecord, phase }));
     model.expect(listedOf(sandboxSnapshot(sandboxId, { name: "k8s_POD_my_pod_default_u_0" })));
     assert.equal([...model.sandboxEntries()][0]?.pod.name, "my_pod");
     phase = "stopped";

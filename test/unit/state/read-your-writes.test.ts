@@ -4,7 +4,6 @@ import fc from "fast-check";
 import { isKind } from "../../../src/lib/errors.js";
 import { typeLabel } from "../../../src/domain/labels.js";
 import type { FakeEngine } from "../../fakes/fake-engine.js";
-import { createContainer, runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { turns, until } from "../../fakes/turns.js";
@@ -13,16 +12,7 @@ import { turns, until } from "../../fakes/turns.js";
 const steps = fc.array(
   fc.tuple(
     fc.constantFrom(
-      "run",
-      "create",
-      "start",
-      "stop",
-      "remove",
-      "stopPod",
-      "removePod",
-      "exits",
-      "isRemoved",
-      "wait",
+      ...["run", "create", "start", "stop", "remove", "stopPod", "removePod", "exits", "isRemoved", "wait"],
     ),
     fc.nat(5),
   ),
@@ -62,27 +52,26 @@ class Caller {
     this.#names += 1;
     if (action === "run") {
       const metadata = { name: `pod-${this.#names}`, namespace: "default", uid: "u", attempt: 0 };
-      sandboxes.push(await runSandbox(shim, runRequest({ metadata })));
+      sandboxes.push(await shim.runSandbox(runRequest({ metadata })));
       return sandboxes.slice(-1);
     }
     if (action === "create" && sandbox !== undefined) {
       const metadata = { name: `c-${this.#names}`, attempt: 0 };
-      containers.push(await createContainer(shim, sandbox, { metadata }));
+      containers.push(await shim.createContainer(sandbox, { metadata }));
       return containers.slice(-1);
     }
     if (action === "stopPod" && sandbox !== undefined) {
-      await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+      await shim.stopSandbox(sandbox);
       return [sandbox];
     }
     if (action === "removePod" && sandbox !== undefined) {
-      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+      await shim.removeSandbox(sandbox);
       return [sandbox];
     }
     if (container === undefined) return [];
-    if (action === "start") await shim.rpcs.StartContainer({ container_id: container }, shim.call());
-    else if (action === "stop")
-      await shim.rpcs.StopContainer({ container_id: container, timeout: "0" }, shim.call());
-    else if (action === "remove") await shim.rpcs.RemoveContainer({ container_id: container }, shim.call());
+    if (action === "start") await shim.startContainer(container);
+    else if (action === "stop") await shim.stopContainer(container);
+    else if (action === "remove") await shim.removeContainer(container);
     else return [];
     return [container];
   }

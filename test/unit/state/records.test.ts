@@ -16,7 +16,7 @@ import {
   type RecordDirectoryOptions,
 } from "../../../src/lib/files/record-directory.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
-import { rejectsWith } from "../../fakes/pods.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { podRecord as record, recordedId as id } from "../../fakes/pod-record.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";

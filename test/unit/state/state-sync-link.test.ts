@@ -1,24 +1,32 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/lib/errors.js";
+import type { NodeFacts } from "../../../src/domain/node-facts.js";
+import { ShimError } from "../../../src/lib/errors.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
+import { rejectsWith } from "../../support/refusals.js";
 import { turns, until } from "../../fakes/turns.js";
 import { Harness } from "./sync-harness.js";
 
 const never = new AbortController().signal;
 
+/** The phases that the link goes through from now on. */
+function phasesOf({ link }: Harness): readonly string[] {
+  const phases: string[] = [];
+  const set = link.set.bind(link);
+  link.set = (state) => {
+    phases.push(state.phase);
+    set(state);
+  };
+  return phases;
+}
+
 describe("StateSync when the link breaks", () => {
   test("a broken event stream makes the link recover, and what happened meanwhile is seen", async () => {
     await using harness = new Harness();
-    const { engine, link } = harness;
-    const phases: string[] = [];
+    const { engine } = harness;
     const [ended, removed, restarted] = [harness.sandbox("a"), harness.sandbox("b"), harness.sandbox("c")];
     await harness.start();
-    const set = link.set.bind(link);
-    link.set = (state) => {
-      phases.push(state.phase);
-      set(state);
-    };
+    const phases = phasesOf(harness);
     const pidBefore = harness.model.snapshot(restarted)?.state.pid;
     // No event will tell: only the comparison after the reconnect can.
     engine.events$.policy = () => [];
@@ -31,11 +39,7 @@ describe("StateSync when the link breaks", () => {
     assert.deepEqual(phases, ["recovering", "live"]);
     const found = [ended, removed, added].map((id) => harness.statusOf(id));
     assert.deepEqual(found, ["exited", undefined, "running"]);
-    assert.notEqual(
-      pidBefore,
-      harness.model.snapshot(restarted)?.state.pid,
-      "a container that runs again is another process",
-    );
+    assert.notEqual(pidBefore, harness.model.snapshot(restarted)?.state.pid, "it is another process");
   });
 
   test("a lost engine makes reads fail unavailable with the reason, until it is back", async () => {
@@ -45,10 +49,7 @@ describe("StateSync when the link breaks", () => {
     await harness.start();
     engine.down();
     await until("the engine is lost", () => link.state.phase === "lost");
-    await assert.rejects(
-      link.live(never),
-      (error) => isKind(error, "unavailable") && error.message.includes("connection refused"),
-    );
+    await rejectsWith(link.live(never), "unavailable", /connection refused/);
     engine.containers.exit(id, 1);
     engine.facts = nodeFacts({ engineVersion: "29.0.0" });
     engine.up();
@@ -157,20 +158,16 @@ describe("StateSync when the link breaks", () => {
   });
 });
 
-describe("StateSync and the connect", () => {
-  test("a subscriber that hangs at the connect is a failed connect, and what it does later is told so", async () => {
-    const signals: AbortSignal[] = [];
-    const engineConnected = (_facts: unknown, signal: AbortSignal): Promise<void> => {
-      signals.push(signal);
-      return signals.length === 1 ? new Promise<never>(() => undefined) : Promise.resolve();
-    };
-    await using harness = new Harness({ connectTimeoutMs: 300 }, { engineConnected });
-    harness.sync.start();
-    await until("the engine is lost", () => harness.link.state.phase === "lost");
-    assert.equal(signals[0]?.aborted, true);
-    await harness.live();
-    assert.deepEqual(harness.messages("error"), ["engine lost"]);
-  });
+test("a subscriber that hangs at the connect is a failed connect, and what it does later is told so", async () => {
+  const signals: AbortSignal[] = [];
+  const engineConnected = (_facts: unknown, signal: AbortSignal): Promise<void> =>
+    signals.push(signal) === 1 ? new Promise<never>(() => undefined) : Promise.resolve();
+  await using harness = new Harness({ connectTimeoutMs: 300 }, { engineConnected });
+  harness.sync.start();
+  await until("the engine is lost", () => harness.link.state.phase === "lost");
+  assert.equal(signals[0]?.aborted, true);
+  await harness.live();
+  assert.deepEqual(harness.messages("error"), ["engine lost"]);
 });
 
 describe("StateSync and events that say little", () => {
@@ -222,17 +219,9 @@ describe("StateSync when the engine reloads its configuration", () => {
 
   test("the facts are read again, and the link stays live", async () => {
     let connects = 0;
-    const engineConnected = (): Promise<void> => {
-      connects += 1;
-      return Promise.resolve();
-    };
+    const engineConnected = async (): Promise<void> => void (connects += 1);
     await using harness = await Harness.live({ retryMs: 1 }, { engineConnected });
-    const phases: string[] = [];
-    const set = harness.link.set.bind(harness.link);
-    harness.link.set = (state) => {
-      phases.push(state.phase);
-      set(state);
-    };
+    const phases = phasesOf(harness);
     harness.engine.facts = nodeFacts({ runtimes: [...nodeFacts().runtimes, runsc] });
     harness.engine.events$.emit(reload);
     await until("the runtime is known", () => harness.link.facts?.runtimes.length === 2);
@@ -242,16 +231,9 @@ describe("StateSync when the engine reloads its configuration", () => {
 
   test("an engine whose lasting facts are others is connected to anew", async () => {
     const drivers: string[] = [];
-    await using harness = new Harness(
-      { retryMs: 1 },
-      {
-        engineConnected: ({ cgroupDriver }) => {
-          drivers.push(cgroupDriver);
-          return Promise.resolve();
-        },
-      },
-    );
-    await harness.start();
+    const engineConnected = async ({ cgroupDriver }: NodeFacts): Promise<void> =>
+      void drivers.push(cgroupDriver);
+    await using harness = await Harness.live({ retryMs: 1 }, { engineConnected });
     harness.engine.facts = nodeFacts({ cgroupDriver: "systemd" });
     harness.engine.events$.emit(reload);
     await until("it is live with the other driver", () => harness.link.facts?.cgroupDriver === "systemd");
@@ -260,21 +242,19 @@ describe("StateSync when the engine reloads its configuration", () => {
   });
 });
 
-describe("StateSync and descriptions that are too large", () => {
-  test("says so once for each container, and treats it as any other", async () => {
-    await using harness = new Harness();
-    const [large, other] = [harness.sandbox("a"), harness.sandbox("b")];
-    const inspect = harness.engine.containers.inspect.bind(harness.engine.containers);
-    harness.engine.containers.inspect = (id) => {
-      const snapshot = inspect(id);
-      return snapshot === undefined || id !== large ? snapshot : { ...snapshot, isTrimmed: true };
-    };
-    await harness.start();
-    await harness.sync.refresh(large);
-    assert.deepEqual([harness.statusOf(large), harness.statusOf(other)], ["running", "running"]);
-    const text = "container description too large, labels and annotations are left out";
-    assert.deepEqual(harness.messages("warn"), [text]);
-  });
+test("a description that is too large is said once for each container, which is treated as any other", async () => {
+  await using harness = new Harness();
+  const [large, other] = [harness.sandbox("a"), harness.sandbox("b")];
+  const inspect = harness.engine.containers.inspect.bind(harness.engine.containers);
+  harness.engine.containers.inspect = (id) => {
+    const snapshot = inspect(id);
+    return snapshot === undefined || id !== large ? snapshot : { ...snapshot, isTrimmed: true };
+  };
+  await harness.start();
+  await harness.sync.refresh(large);
+  assert.deepEqual([harness.statusOf(large), harness.statusOf(other)], ["running", "running"]);
+  const text = "container description too large, labels and annotations are left out";
+  assert.deepEqual(harness.messages("warn"), [text]);
 });
 
 describe("StateSync.stop()", () => {

@@ -43,11 +43,7 @@ class Elsewhere implements StatsSource {
 }
 
 const nothing: ResourceReading = {
-  timestamp: 1n,
-  cpu: undefined,
-  nanoCores: undefined,
-  memory: undefined,
-  ioPressure: undefined,
+  ...{ timestamp: 1n, cpu: undefined, nanoCores: undefined, memory: undefined, ioPressure: undefined },
   tasks: 7,
 };
 
@@ -110,6 +106,10 @@ async function layOutPods(pods: readonly PodParts[]) {
     },
   };
 }
+
+/** Of each pod its id, its processes, and the containers that were read. */
+const shown = (readings: ReadonlyMap<string, PodReading>) =>
+  [...readings].map(([id, { resources, containers }]) => [id, resources?.tasks, [...containers.keys()]]);
 
 const descriptors = (): number => readdirSync("/proc/self/fd").length;
 
@@ -191,13 +191,14 @@ describe("CgroupStats", () => {
     await using laidOut = await layOutPods(pods);
     const { stats, located } = hostOf(laidOut.files);
     const containers = pods.flatMap((pod) => pod.containers);
-    for (const read of [
-      (own: AbortSignal) => stats.readPods(pods, light, own),
-      (own: AbortSignal) => stats.readContainers(containers, light, own),
-    ]) {
+    for (const read of ["readPods", "readContainers"] as const) {
       stats.forgetAllBut(() => false);
       const call = new AbortController();
-      const readings = read(call.signal)[Symbol.asyncIterator]();
+      const all =
+        read === "readPods"
+          ? stats[read](pods, light, call.signal)
+          : stats[read](containers, light, call.signal);
+      const readings: AsyncIterator<unknown> = all[Symbol.asyncIterator]();
       assert.equal((await readings.next()).done, false);
       const before = located.length;
       call.abort(new Error("cancelled"));
@@ -208,13 +209,8 @@ describe("CgroupStats", () => {
   });
 
   test("reads the other pods when one has ended, cannot be read, or was closed while one was waited for", async () => {
-    const [ended, broken, closed, good] = podsNamed("a", "b", "c", "d") as [
-      PodParts,
-      PodParts,
-      PodParts,
-      PodParts,
-    ];
-    const pods = [ended, broken, closed, good];
+    const pods = podsNamed("a", "b", "c", "d");
+    const [ended, broken, closed, good] = pods as [PodParts, PodParts, PodParts, PodParts];
     await using laidOut = await layOutPods(pods);
     await laidOut.end(ended.sandbox.id);
     await laidOut.spoil(idOf("cb"));
@@ -225,15 +221,12 @@ describe("CgroupStats", () => {
         read.set(id, reading);
         stats.forgetAllBut((known) => known !== closed.sandbox.id);
       }
-      assert.deepEqual(
-        [...read].map(([id, { resources, containers }]) => [id, resources?.tasks, [...containers.keys()]]),
-        [
-          [ended.sandbox.id, undefined, [idOf("ca")]],
-          [broken.sandbox.id, 5, []],
-          [closed.sandbox.id, 5, [idOf("cc")]],
-          [good.sandbox.id, 5, [idOf("cd")]],
-        ],
-      );
+      assert.deepEqual(shown(read), [
+        [ended.sandbox.id, undefined, [idOf("ca")]],
+        [broken.sandbox.id, 5, []],
+        [closed.sandbox.id, 5, [idOf("cc")]],
+        [good.sandbox.id, 5, [idOf("cd")]],
+      ]);
     }
     assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
     stats.close();
@@ -246,17 +239,14 @@ describe("CgroupStats", () => {
     await using laidOut = await layOutPods([...half, near]);
     for (const id of ["ec", "ed"]) laidOut.files.delete(idOf(id));
     const { stats, elsewhere } = hostOf(laidOut.files);
-    const [one, two] = [...far, ...half] as [PodParts, PodParts, ...PodParts[]];
-    const readings = await byId(stats.readPods([one, ...half, two, near], light, signal));
+    const [one, ...others] = far;
+    const readings = await byId(stats.readPods([one!, ...half, ...others, near], light, signal));
     assert.deepEqual(elsewhere.asked, [[idOf("ec"), idOf("ed")], far.map(({ sandbox }) => sandbox.id)]);
-    assert.deepEqual(
-      [...readings].map(([id, { resources, containers }]) => [id, resources?.tasks, [...containers.keys()]]),
-      [
-        [near.sandbox.id, 5, [idOf("ce")]],
-        ...half.map(({ sandbox, containers }) => [sandbox.id, 5, containers.map(({ id }) => id)]),
-        ...far.map(({ sandbox }) => [sandbox.id, 7, []]),
-      ],
-    );
+    assert.deepEqual(shown(readings), [
+      [near.sandbox.id, 5, [idOf("ce")]],
+      ...half.map(({ sandbox, containers }) => [sandbox.id, 5, containers.map(({ id }) => id)]),
+      ...far.map(({ sandbox }) => [sandbox.id, 7, []]),
+    ]);
     stats.close();
   });
 

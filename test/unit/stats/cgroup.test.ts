@@ -7,16 +7,12 @@ import type { ResourceReading } from "../../../src/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
-import { layOut, type LaidOut } from "./golden-cgroup.js";
+import { layOut, type LaidOut, readOnce } from "./golden-cgroup.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposable {
   const cgroup = new Cgroup(path, directories, new DescriptorCache(), startedAtMs);
-  return Object.assign(cgroup, {
-    [Symbol.dispose]: () => {
-      cgroup.close();
-    },
-  });
+  return Object.assign(cgroup, { [Symbol.dispose]: () => cgroup.close() });
 }
 
 const none = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
@@ -95,26 +91,15 @@ describe("Cgroup.read() of the recorded files", () => {
   test("details of version 1", async () => {
     await using files = await layOut("v1");
     using cgroup = open(files);
-    const reading = cgroup.read({ details: true });
-    assert.deepEqual(reading?.details, {
-      cgroupPath: files.path,
-      tasksLimit: 100,
-      hugepages: [],
-      blocks: [],
-      processes: undefined,
-    });
-    assert.equal(reading.cpu?.userNanoseconds, 1_100_000_000);
-    assert.equal(reading.cpu.systemNanoseconds, 30_000_000);
-    assert.equal(reading.cpu.periods, 58);
-    assert.equal(reading.cpu.throttledPeriods, 55);
-    assert.equal(reading.cpu.throttledNanoseconds, 4_366_604_020);
-    assert.equal(reading.memory?.cache, 8_192_000);
-    assert.equal(reading.memory.kernel, 663_552);
-    assert.equal(reading.memory.highestUsage, 9_674_752);
-    assert.equal(reading.memory.limitHits, 0);
-    assert.equal(reading.memory.ownPageFaults, 1389);
-    assert.equal(reading.memory.reservation, undefined, "the highest number stands for none");
-    assert.equal(reading.memory.oomKills, 0);
+    const { details, cpu, memory } = cgroup.read({ details: true }) ?? {};
+    const none = { hugepages: [], blocks: [], processes: undefined };
+    assert.deepEqual(details, { cgroupPath: files.path, tasksLimit: 100, ...none });
+    const times = [cpu?.userNanoseconds, cpu?.systemNanoseconds, cpu?.throttledNanoseconds];
+    assert.deepEqual(times, [1_100_000_000, 30_000_000, 4_366_604_020]);
+    assert.deepEqual([cpu?.periods, cpu?.throttledPeriods], [58, 55]);
+    assert.deepEqual([memory?.cache, memory?.kernel, memory?.highestUsage], [8_192_000, 663_552, 9_674_752]);
+    assert.deepEqual([memory?.limitHits, memory?.ownPageFaults, memory?.oomKills], [0, 1389, 0]);
+    assert.equal(memory?.reservation, undefined, "the highest number stands for none");
   });
 
   test("details of version 2", async () => {
@@ -123,28 +108,22 @@ describe("Cgroup.read() of the recorded files", () => {
     await writeFile(`${directory}/io.stat`, "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n7:0 \n");
     await appendFile(`${directory}/memory.low`, "");
     using cgroup = open(files);
-    const reading = cgroup.read({ details: true });
-    assert.equal(reading?.details?.tasksLimit, 100);
-    assert.deepEqual(reading.details.hugepages, [
-      { pageSize: "1GB", usage: 0, highestUsage: undefined },
-      { pageSize: "2MB", usage: 0, highestUsage: undefined },
-    ]);
+    const { details, cpu, memory } = cgroup.read({ details: true }) ?? {};
+    assert.equal(details?.tasksLimit, 100);
+    const unused = { usage: 0, highestUsage: undefined };
     assert.deepEqual(
-      reading.details.blocks.map(({ major, minor, operation, bytes, operations }) => [
-        ...[major, minor, operation, bytes, operations],
-      ]),
-      [
-        [8, 0, "Read", 1, 3],
-        [8, 0, "Write", 2, 4],
-        [8, 0, "Discard", 5, 6],
-      ],
+      details.hugepages,
+      ["1GB", "2MB"].map((pageSize) => ({ pageSize, ...unused })),
     );
-    assert.equal(reading.cpu?.userNanoseconds, 3_829_032_000);
-    assert.equal(reading.cpu.throttledNanoseconds, 17_274_045_000);
-    assert.equal(reading.memory?.cache, 8_192_000);
-    assert.equal(reading.memory.kernel, 430_080);
-    assert.equal(reading.memory.highestUsage, 11_272_192);
-    assert.equal(reading.memory.oomKills, 0);
+    const device = { device: "8:0", major: 8, minor: 0 };
+    assert.deepEqual(details.blocks, [
+      { ...device, operation: "Read", bytes: 1, operations: 3 },
+      { ...device, operation: "Write", bytes: 2, operations: 4 },
+      { ...device, operation: "Discard", bytes: 5, operations: 6 },
+    ]);
+    assert.deepEqual([cpu?.userNanoseconds, cpu?.throttledNanoseconds], [3_829_032_000, 17_274_045_000]);
+    const { cache, kernel, highestUsage, oomKills } = memory ?? {};
+    assert.deepEqual([cache, kernel, highestUsage, oomKills], [8_192_000, 430_080, 11_272_192, 0]);
   });
 
   for (const version of ["v1", "v2"] as const) {
@@ -162,9 +141,8 @@ describe("Cgroup.read() of the recorded files", () => {
         "pageFaults",
         "cache",
         "mappedFiles",
-      ] as const) {
+      ] as const)
         assert.equal(engine.memory?.[key], own.memory?.[key], key);
-      }
       assert.equal(engine.tasks, own.tasks);
       assert.equal(engine.details?.tasksLimit, own.details?.tasksLimit);
       // It went on a little between the two recordings.
@@ -175,14 +153,10 @@ describe("Cgroup.read() of the recorded files", () => {
 
   test("of the pod, with page faults of the containers below", async () => {
     await using files = await layOut("v1");
-    const parents = new Map([...files.directories].map(([name, path]) => [name, `${path}/..`]));
-    using pod = open({ ...files, directories: parents });
-    const reading = pod.read({ details: false });
-    assert.equal(reading?.cpu?.usageNanoseconds, 1_176_771_702);
-    assert.equal(reading.memory?.pageFaults, 2548);
-    assert.equal(reading.memory.limit, undefined);
-    assert.equal(reading.memory.swapLimit, undefined);
-    assert.equal(reading.tasks, 5);
+    const reading = readOnce(files, { ofPod: true });
+    assert.deepEqual([reading.cpu?.usageNanoseconds, reading.tasks], [1_176_771_702, 5]);
+    const { pageFaults, limit, swapLimit } = reading.memory ?? {};
+    assert.deepEqual([pageFaults, limit, swapLimit], [2548, undefined, undefined]);
   });
 
   test("is undefined once the cgroup is gone, and once it was closed", async () => {
@@ -199,18 +173,15 @@ describe("Cgroup.read() of the recorded files", () => {
   test("leaves out what a kernel lacks: swap accounting, pressure, fields of memory.stat", async () => {
     await using files = await layOut("v2");
     const directory = files.directories.get("") ?? "";
-    for (const name of ["cpu.pressure", "memory.swap.current", "memory.swap.max", "memory.peak"]) {
+    for (const name of ["cpu.pressure", "memory.swap.current", "memory.swap.max", "memory.peak"])
       await rm(`${directory}/${name}`);
-    }
     const stat = files.golden.container[""]?.["memory.stat"] ?? "";
     await writeFile(`${directory}/memory.stat`, stat.replace(/^kernel .*\n/m, "").replace(/^anon .*\n/m, ""));
     using cgroup = open(files);
-    const reading = cgroup.read({ details: true });
-    assert.equal(reading?.cpu?.pressure, undefined);
-    assert.equal(reading?.memory?.swap, undefined);
-    assert.equal(reading?.memory?.rss, undefined);
-    assert.equal(reading?.memory?.kernel, 65_536 + 81_920 + 144 + 175_856);
-    assert.equal(reading.memory.highestUsage, undefined);
+    const { cpu, memory } = cgroup.read({ details: true }) ?? {};
+    for (const lacking of [cpu?.pressure, memory?.swap, memory?.rss, memory?.highestUsage])
+      assert.equal(lacking, undefined);
+    assert.equal(memory?.kernel, 65_536 + 81_920 + 144 + 175_856);
   });
 
   test("lists its processes, those of other PID namespaces left out", async () => {

@@ -2,8 +2,12 @@
  * Recorded cgroups, laid out as files: of one pod with a pause container and one more, on a host of either
  * version.
  */
+import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { ResourceReading } from "../../../src/domain/resource-reading.js";
+import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
+import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { collect } from "../../../src/lib/streams.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -50,6 +54,20 @@ export async function layOut(version: "v1" | "v2", id = goldenId): Promise<LaidO
     directories.set(controller, join(pod, id));
   }
   return { golden, root, path, directories, [Symbol.asyncDispose]: () => temporary[Symbol.asyncDispose]() };
+}
+
+/** One reading, a millisecond after the start; of the pod above the container with `ofPod`. */
+export function readOnce(
+  { path, directories }: LaidOut,
+  { details = false, ofPod = false } = {},
+): ResourceReading {
+  const parents = [...directories].map(([name, directory]) => [name, `${directory}/..`] as const);
+  const places = ofPod ? new Map(parents) : directories;
+  const cgroup = new Cgroup(ofPod ? "/kubepods/pod1" : path, places, new DescriptorCache(), 0);
+  const reading = cgroup.read({ details }, 1);
+  cgroup.close();
+  assert.ok(reading);
+  return reading;
 }
 
 /** All readings of a source. */

@@ -30,12 +30,9 @@ describe("countProcesses()", () => {
   });
   after(() => end());
 
-  const looked = (left: number): { readonly looks: PodLooks; readonly taken: () => number } => {
+  const looked = (left: number) => {
     let taken = 0;
-    const looks = new PodLooks(left, (count) => {
-      taken += count;
-    });
-    return { looks, taken: () => taken };
+    return { looks: new PodLooks(left, (count) => void (taken += count)), taken: () => taken };
   };
 
   test("counts what processes have open, and takes no more looks than that", async () => {

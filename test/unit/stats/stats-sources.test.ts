@@ -12,12 +12,8 @@ test("StatsSources closes the files of ended containers also while a layer is be
   await using files = await layOut("v1");
   mock.timers.enable({ apis: ["setInterval"] });
   const log = recordingLog();
-  let end = (): void => undefined;
-  const layer = new Promise<undefined>((resolve) => {
-    end = () => {
-      resolve(undefined);
-    };
-  });
+  let end!: (layer: undefined) => void;
+  const layer = new Promise<undefined>((resolve) => (end = resolve));
   let stats: StatsSources | undefined;
   try {
     const container = containerSnapshot(goldenId, idOf("5a"));
@@ -46,7 +42,7 @@ test("StatsSources closes the files of ended containers also while a layer is be
     mock.timers.tick(10_000);
     assert.equal(stats.counts.keptFiles, 0);
   } finally {
-    end();
+    end(undefined);
     await stats?.stop();
     mock.timers.reset();
   }

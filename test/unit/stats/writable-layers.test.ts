@@ -1,21 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { orAbort } from "../../../src/lib/abort.js";
 import type { Snapshot } from "../../../src/domain/snapshot.js";
 import type { MeasuredLayer } from "../../../src/shim/stats/layer-measurement.js";
 import { WritableLayers } from "../../../src/shim/stats/writable-layers.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { turns } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 
 const a = snapshotOf({ id: idOf("a") });
 const b = snapshotOf({ id: idOf("b") });
 
-const layerOf = (usedBytes: number, inodes = 2, isPartial = false): MeasuredLayer => ({
-  timestamp: 1n,
-  usedBytes,
-  inodes,
-  isPartial,
-});
+const layerOf = (usedBytes: number, inodes = 2, isPartial = false): MeasuredLayer => {
+  return { timestamp: 1n, usedBytes, inodes, isPartial };
+};
 
 /** Layers under a clock; each measurement takes `tookMs` and answers `usage`. */
 class Harness {
@@ -56,10 +54,8 @@ describe("WritableLayers", () => {
     harness.running = [a, b];
     assert.equal(harness.layers.usageOf(a.id), undefined);
     await harness.layers.round();
-    assert.deepEqual(
-      harness.measured.map(({ id }) => id),
-      [a.id, b.id],
-    );
+    const found = harness.measured.map(({ id }) => id);
+    assert.deepEqual(found, [a.id, b.id]);
     assert.equal(harness.layers.usageOf(b.id)?.usedBytes, 100);
   });
 
@@ -91,10 +87,8 @@ describe("WritableLayers", () => {
   test("measures a layer every 30 seconds while its container uses CPU time", async () => {
     const harness = new Harness();
     await harness.run(95_000);
-    assert.deepEqual(
-      harness.measured.map(({ atMs }) => Math.round(atMs / 1000)),
-      [0, 30, 60, 90],
-    );
+    const found = harness.measured.map(({ atMs }) => Math.round(atMs / 1000));
+    assert.deepEqual(found, [0, 30, 60, 90]);
   });
 
   test("spends at most a hundredth of the time on a big one", async () => {
@@ -125,17 +119,11 @@ describe("WritableLayers", () => {
     assert.equal(harness.layers.usageOf(a.id), undefined);
   });
 
-  const least: readonly (readonly [
-    what: string,
-    before: number | undefined,
-    counted: number,
-    told: number,
-  ])[] = [
+  for (const [what, before, counted, told] of [
     ["the counted size without an earlier size", undefined, 50, 50],
     ["the last size if that is larger", 100, 50, 100],
     ["the counted size if that is larger", 100, 150, 150],
-  ];
-  for (const [what, before, counted, told] of least) {
+  ] as const) {
     test(`reports for an incompletely counted layer ${what}, and logs that once`, async () => {
       const harness = new Harness();
       harness.usage = before === undefined ? undefined : layerOf(before);
@@ -151,36 +139,21 @@ describe("WritableLayers", () => {
   }
 
   test("ends a measurement that is under way when it is stopped", async () => {
-    let begun = (): void => undefined;
-    const started = new Promise<void>((resolve) => {
-      begun = resolve;
-    });
-    const layers = new WritableLayers({
-      running: () => [a],
-      measure: (_, signal) =>
-        new Promise((_resolve, reject) => {
-          begun();
-          signal.addEventListener("abort", () => {
-            reject(new Error("stopped"));
-          });
-        }),
-      log: recordingLog(),
-    });
+    let isUnderWay = false;
+    const measure = (_: Snapshot, signal: AbortSignal): Promise<never> => {
+      isUnderWay = true;
+      return orAbort(new Promise<never>(() => undefined), signal);
+    };
+    const layers = new WritableLayers({ running: () => [a], measure, log: recordingLog() });
     layers.start();
-    await started;
+    await until("it is measured", () => isUnderWay);
     await layers.stop();
   });
 
   test("waits for a measurement that does not end, and stops all the same", async () => {
     const begun: string[] = [];
-    const layers = new WritableLayers({
-      running: () => [a, b],
-      measure: ({ id }) => {
-        begun.push(id);
-        return new Promise(() => undefined);
-      },
-      log: recordingLog(),
-    });
+    const measure = ({ id }: Snapshot): Promise<never> => new Promise(() => begun.push(id));
+    const layers = new WritableLayers({ running: () => [a, b], measure, log: recordingLog() });
     layers.start();
     await turns(5);
     await layers.stop();
@@ -193,9 +166,7 @@ describe("WritableLayers", () => {
     harness.running = [a, b];
     harness.nowMs = 3_600_000;
     await harness.layers.round();
-    assert.deepEqual(
-      harness.measured.map(({ id }) => id),
-      [a.id, b.id, a.id],
-    );
+    const found = harness.measured.map(({ id }) => id);
+    assert.deepEqual(found, [a.id, b.id, a.id]);
   });
 });

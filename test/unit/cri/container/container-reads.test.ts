@@ -9,14 +9,8 @@ import {
 import { ShimError } from "../../../../src/lib/errors.js";
 import { toContainer } from "../../../../src/domain/container.js";
 import { statusOf } from "../../../../src/shim/cri/container/container-status.js";
-import {
-  createContainer,
-  rejectsWith,
-  runContainer,
-  runSandbox,
-  startContainer,
-} from "../../../fakes/pods.js";
-import { containerSecurity, runRequest } from "../../../fakes/requests.js";
+import { rejectsWith } from "../../../support/refusals.js";
+import { containerSecurity, podMetadata, runRequest } from "../../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
 import { reopenContainerLog } from "../../../../src/shim/cri/container/reopen-container-log.js";
@@ -34,15 +28,12 @@ const status = async (shim: TestShim, id: string) => {
 
 describe("listContainers()", () => {
   test("filters by id, prefix, sandbox, state and labels, all at once", async () => {
-    const sandbox = await runSandbox(shim);
-    const metadata = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
-    const other = await runSandbox(shim, runRequest({ metadata }));
-    const a = await runContainer(shim, sandbox, "a");
-    const b = await createContainer(shim, sandbox, {
-      metadata: { name: "b", attempt: 0 },
-      labels: { tier: "back" },
-    });
-    const c = await runContainer(shim, other, "c");
+    const sandbox = await shim.runSandbox();
+    const other = await shim.runSandbox(runRequest({ metadata: podMetadata("db") }));
+    const a = await shim.runContainer(sandbox, "a");
+    const labels = { tier: "back" };
+    const b = await shim.createContainer(sandbox, { metadata: { name: "b", attempt: 0 }, labels });
+    const c = await shim.runContainer(other, "c");
     shim.engine.containers.create("foreign", { Image: "busybox", Labels: {}, HostConfig: {} });
     const table: readonly (readonly [Partial<ContainerFilter>, readonly string[]])[] = [
       [{}, [a, b, c]],
@@ -70,7 +61,7 @@ describe("listContainers()", () => {
 
 describe("containerStatus()", () => {
   test("of a running container", async () => {
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     const answer = await status(shim, id.slice(0, 12));
     assert.equal(answer.id, id);
     assert.deepEqual(answer.metadata, { name: "main", attempt: 0 });
@@ -86,23 +77,14 @@ describe("containerStatus()", () => {
     assert.deepEqual(answer.user?.linux, { uid: "0", gid: "0", supplemental_groups: ["0", "10"] });
   });
 
-  type Containers = TestShim["engine"]["containers"];
-  type Change = (containers: Containers, id: string) => unknown;
-  const started =
-    (change: Change) =>
-    async (shim: TestShim, id: string): Promise<void> => {
-      await startContainer(shim, id);
-      change(shim.engine.containers, id);
-    };
   const endings: readonly (readonly [string, (shim: TestShim, id: string) => unknown, object])[] = [
-    [
-      "created",
-      () => undefined,
-      { state: CONTAINER_CREATED, started_at: "0", finished_at: "0", exit_code: 0, reason: "" },
-    ],
+    ["created", () => undefined, { state: CONTAINER_CREATED, started_at: "0", finished_at: "0", reason: "" }],
     [
       "ended with code 3",
-      started((containers, id) => containers.exit(id, 3)),
+      async (shim, id) => {
+        await shim.startContainer(id);
+        shim.engine.containers.exit(id, 3);
+      },
       { state: CONTAINER_EXITED, exit_code: 3, reason: "Error" },
     ],
     [
@@ -110,15 +92,11 @@ describe("containerStatus()", () => {
       ({ engine }, id) => engine.containers.failStart(id, "no such file"),
       { state: CONTAINER_EXITED, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" },
     ],
-    [
-      "being removed",
-      ({ engine }, id) => engine.containers.setStatus(id, "removing"),
-      { state: CONTAINER_UNKNOWN },
-    ],
+    ["gone", ({ engine }, id) => engine.containers.setStatus(id, "removing"), { state: CONTAINER_UNKNOWN }],
   ];
   for (const [what, happen, expected] of endings) {
     test(`of a container that is ${what}`, async () => {
-      const id = await createContainer(shim, await runSandbox(shim));
+      const id = await shim.createContainer(await shim.runSandbox());
       await happen(shim, id);
       await shim.sync.refresh(id);
       const answer = await status(shim, id);
@@ -132,7 +110,7 @@ describe("containerStatus()", () => {
   }
 
   test("asks for the image once, and does without it when it is gone", async () => {
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     await status(shim, id);
     shim.world.journal.clear();
     await status(shim, id);
@@ -145,27 +123,26 @@ describe("containerStatus()", () => {
   });
 
   test("succeeds although the image cannot be inspected", async () => {
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     shim.services.images.cache.forget();
     shim.engine.failNext("inspectImage", new ShimError("unknown", "engine is confused"));
     assert.equal((await status(shim, id)).state, CONTAINER_RUNNING);
   });
 
   test("shows the user that the container runs as", async () => {
-    const security_context = containerSecurity({
+    const ids = {
       run_as_user: { value: "1000" },
       run_as_group: { value: "2000" },
       supplemental_groups: ["3000"],
-    });
-    const id = await createContainer(shim, await runSandbox(shim), {
-      linux: { resources: null, security_context },
-    });
+    };
+    const linux = { resources: null, security_context: containerSecurity(ids) };
+    const id = await shim.createContainer(await shim.runSandbox(), { linux });
     const { user } = await status(shim, id);
     assert.deepEqual(user?.linux, { uid: "1000", gid: "2000", supplemental_groups: ["2000", "3000"] });
   });
 
   test("is NOT_FOUND for unknown ids, sandboxes and foreign containers", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const foreign = shim.engine.containers.create("foreign", {
       Image: "busybox",
       Labels: {},
@@ -175,53 +152,41 @@ describe("containerStatus()", () => {
   });
 
   test("says more when it is asked to", async () => {
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const id = await shim.runContainer(sandbox);
     const { info } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: true }, shim.call());
     const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
-    assert.deepEqual(
-      [details["sandboxID"], details["pid"]],
-      [sandbox, shim.engine.containers.get(id).state.pid],
-    );
+    const { pid } = shim.engine.containers.get(id).state;
+    assert.deepEqual([details["sandboxID"], details["pid"]], [sandbox, pid]);
   });
 });
 
 test("statusOf() shows mounts by the paths of the request", () => {
-  const container = toContainer(
-    containerSnapshot(idOf("c1"), idOf("5a"), {
-      mounts: [
-        {
-          ...{ type: "bind", source: "/real/path", destination: "/data" },
-          ...{ readOnly: true, propagation: "rslave", name: "" },
-        },
-        {
-          ...{ type: "volume", source: "/docker/volumes/v/_data", destination: "/v" },
-          ...{ readOnly: false, propagation: "", name: "v" },
-        },
-      ],
-      requestedMounts: [
-        {
-          // Docker cleans the path of the mount, but not that of the request.
-          ...{ type: "bind", source: "/link/path", target: "/data/" },
-          ...{ readOnly: true, recursiveReadOnly: true, propagation: "rslave", imageSubPath: "" },
-        },
-      ],
-    }),
-    undefined,
-  );
+  const bind = { type: "bind", source: "/real/path", destination: "/data", readOnly: true };
+  const volume = { type: "volume", source: "/docker/volumes/v/_data", destination: "/v", readOnly: false };
+  const mounts = [
+    { ...bind, propagation: "rslave", name: "" },
+    { ...volume, propagation: "", name: "v" },
+  ];
+  // Docker cleans the path of the mount, but not that of the request.
+  const requested = { type: "bind", source: "/link/path", target: "/data/", readOnly: true };
+  const options = { recursiveReadOnly: true, propagation: "rslave", imageSubPath: "" };
+  const snapshot = containerSnapshot(idOf("c1"), idOf("5a"), {
+    mounts,
+    requestedMounts: [{ ...requested, ...options }],
+  });
+  const container = toContainer(snapshot, undefined);
   assert.ok(container);
   const records = { containers: { get: () => undefined } as never } as never;
-  const { mounts } = statusOf(container, { image: undefined, userFiles: undefined }, { records });
-  const { PROPAGATION_HOST_TO_CONTAINER, PROPAGATION_PRIVATE } = MountPropagation;
-  assert.deepEqual(mounts, [
-    {
-      ...{ container_path: "/data/", host_path: "/link/path", readonly: true },
-      ...{ propagation: PROPAGATION_HOST_TO_CONTAINER, recursive_read_only: true },
-    },
-    {
-      ...{ container_path: "/v", host_path: "/docker/volumes/v/_data", readonly: false },
-      ...{ propagation: PROPAGATION_PRIVATE, recursive_read_only: false },
-    },
+  const shown = statusOf(container, { image: undefined, userFiles: undefined }, { records }).mounts;
+  const { PROPAGATION_HOST_TO_CONTAINER: slave, PROPAGATION_PRIVATE: none } = MountPropagation;
+  const [data, v] = [
+    { container_path: "/data/", host_path: "/link/path", readonly: true },
+    { container_path: "/v", host_path: "/docker/volumes/v/_data", readonly: false },
+  ];
+  assert.deepEqual(shown, [
+    { ...data, propagation: slave, recursive_read_only: true },
+    { ...v, propagation: none, recursive_read_only: false },
   ]);
 });
 
@@ -247,14 +212,14 @@ async function reopen(shim: TestShim, id: string): Promise<readonly string[]> {
 describe("reopenContainerLog()", () => {
   test("never converts the log of a container of this program, also where it has no record", async () => {
     await using shim = await TestShim.start();
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     assert.deepEqual(await reopen(shim, id), [`reopen ${id}`]);
   });
 
   test("converts the log of a container that dockershim or cri-dockerd made", async () => {
     await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim);
-    const own = shim.engine.containers.get(await runContainer(shim, sandbox));
+    const sandbox = await shim.runSandbox();
+    const own = shim.engine.containers.get(await shim.runContainer(sandbox));
     // They give the same labels but this one.
     const { [madeKeysLabel]: _keys, ...labels } = own.body.Labels;
     const name = own.name.replace(/_main_/, "_legacy_");

@@ -9,24 +9,18 @@ import {
   type Mount,
 } from "../../../../src/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
-import {
-  createContainer,
-  holdRequests,
-  listedContainers,
-  rejectsWith,
-  runContainer,
-  runSandbox,
-  startContainer,
-} from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import {
   containerSecurity,
+  hugepages,
   imageSpec,
   namespaceOptions,
+  podMetadata,
   runRequest,
-  hugepages,
 } from "../../../fakes/requests.js";
 import { mount } from "../../plan/builders.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
+import { nodeFacts } from "../../../fakes/node-facts.js";
 import { turns, until } from "../../../fakes/turns.js";
 
 const shim = shimOfEachTest();
@@ -36,36 +30,30 @@ const name = "k8s_main_web_default_uid-1_0";
 describe("createContainer()", () => {
   test("makes a container that is in the list when the call returns", async () => {
     shim.engine.events$.policy = () => [];
-    const sandbox = await runSandbox(shim);
-    const id = await createContainer(shim, sandbox);
-    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    const sandbox = await shim.runSandbox();
+    const id = await shim.createContainer(sandbox);
+    assert.deepEqual(await shim.listedContainers(), { [id]: 0 });
     assert.equal(shim.engine.containers.get(id).name, name);
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
   });
 
-  const long = "names a program of more";
   for (const [what, config, changes, field] of [
-    ["argument", {}, { command: [], args: ["é".repeat(2048)] }, new RegExp(`config\\.args\\[0\\]: ${long}`)],
-    [
-      "image",
-      { Entrypoint: ["x".repeat(4096)] },
-      { command: [], args: ["a"] },
-      new RegExp(`config\\.image: ${long}`),
-    ],
+    ["argument", {}, { command: [], args: ["é".repeat(2048)] }, /config\.args\[0\]: names a program of/],
+    ["image", { Entrypoint: ["x".repeat(4096)] }, { command: [], args: ["a"] }, /config\.image: names a/],
   ] as const) {
     test(`refuses a program that the kernel does not start and the ${what} names, and leaves nothing behind`, async () => {
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       shim.engine.images.add({ tags: ["busybox:latest"], snapshot: { config } });
-      await rejectsWith(createContainer(shim, sandbox, changes), "invalid", field);
+      await rejectsWith(shim.createContainer(sandbox, changes), "invalid", field);
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-      assert.deepEqual(await listedContainers(shim), {});
+      assert.deepEqual(await shim.listedContainers(), {});
     });
   }
 
   test("takes an argument longer than a path that is not the program, and a prefix of the sandbox's id", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const config = { command: ["cat"], args: ["x".repeat(4096)] };
-    const id = await createContainer(shim, sandbox.slice(0, 12), config);
+    const id = await shim.createContainer(sandbox.slice(0, 12), config);
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
   });
 
@@ -75,8 +63,8 @@ describe("createContainer()", () => {
     const content = { kind: "v.com/gpu", devices: [{ name: "0", containerEdits: edits }] };
     const start = (facts: Partial<NodeFacts>) =>
       TestShim.start({
-        prepare: ({ engine, host }) => {
-          engine.facts = { ...engine.facts, ...facts };
+        facts,
+        prepare: ({ host }) => {
           host.cdiSpecs = [{ path: "/etc/cdi/v.json", priority: 0, content }];
         },
       });
@@ -87,9 +75,9 @@ describe("createContainer()", () => {
     ] as const) {
       test(`leaves it to the engine, and ${what}`, async () => {
         await using shim = await start({ apiMinor: 51, cdi: true });
-        const sandbox = await runSandbox(shim);
+        const sandbox = await shim.runSandbox();
         shim.world.host.local = local;
-        const id = await createContainer(shim, sandbox, device);
+        const id = await shim.createContainer(sandbox, device);
         const { Env = [], HostConfig } = shim.engine.containers.get(id).body;
         assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["v.com/gpu=0"] }]);
         assert.equal(HostConfig.Devices, undefined);
@@ -99,7 +87,7 @@ describe("createContainer()", () => {
 
     test("applies the whole of it where the engine injects none", async () => {
       await using shim = await start({ apiMinor: 43, cdi: false });
-      const id = await createContainer(shim, await runSandbox(shim), device);
+      const id = await shim.createContainer(await shim.runSandbox(), device);
       const { Env, HostConfig } = shim.engine.containers.get(id).body;
       assert.equal(HostConfig.Devices?.[0]?.PathOnHost, "/dev/g0");
       assert.ok(Env?.includes("GPU=0"));
@@ -108,25 +96,25 @@ describe("createContainer()", () => {
     for (const cdi of [true, false]) {
       test(`refuses what the node does not have, where the engine injects ${cdi ? "it" : "none"}`, async () => {
         await using shim = await start({ apiMinor: 51, cdi });
-        const sandbox = await runSandbox(shim);
+        const sandbox = await shim.runSandbox();
         const unknown = { CDI_devices: [{ name: "v.com/gpu=1" }] };
         const message = /CDI device "v\.com\/gpu=1": cannot be/;
-        await rejectsWith(createContainer(shim, sandbox, unknown), "precondition", message);
+        await rejectsWith(shim.createContainer(sandbox, unknown), "precondition", message);
         assert.deepEqual(shim.engine.containers.ids, [sandbox]);
       });
     }
   });
 
   test("joins the PID namespace only of a running container of its own pod, which counts at the start, too", async () => {
-    const sandbox = await runSandbox(shim);
-    const metadata = { ...runRequest().config.metadata, uid: "uid-2" };
-    const foreign = await runContainer(shim, await runSandbox(shim, runRequest({ metadata })));
-    const target = await runContainer(shim, sandbox, "target");
+    const sandbox = await shim.runSandbox();
+    const other = await shim.runSandbox(runRequest({ metadata: podMetadata("other") }));
+    const foreign = await shim.runContainer(other);
+    const target = await shim.runContainer(sandbox, "target");
     const joining = (name: string, target_id: string) => {
       const options = namespaceOptions({ pid: NamespaceMode.TARGET, target_id });
       const security_context = containerSecurity({ namespace_options: options });
       const linux = { resources: null, security_context };
-      return createContainer(shim, sandbox, { metadata: { name, attempt: 0 }, linux });
+      return shim.createContainer(sandbox, { metadata: { name, attempt: 0 }, linux });
     };
     const field = "config\\.linux\\.security_context\\.namespace_options\\.target_id";
     const message = new RegExp(`${field} "${foreign}": is .* another pod`);
@@ -134,48 +122,45 @@ describe("createContainer()", () => {
     await rejectsWith(joining("x", sandbox), "notFound");
     const first = await joining("first", target.slice(0, 12));
     assert.equal(shim.engine.containers.get(first).body.HostConfig.PidMode, `container:${target}`);
-    await startContainer(shim, first);
+    await shim.startContainer(first);
     const second = await joining("second", target);
     shim.engine.containers.exit(target, 0);
     await shim.services.state.sync.refresh(target);
     const refusal = new RegExp(`${field} .*: the container is exited`);
     await rejectsWith(joining("x", target), "precondition", refusal);
-    const startSecond = (): Promise<void> => startContainer(shim, second);
-    await rejectsWith(startSecond(), "precondition", /: join the PID namespace: .* is exited/);
-    await shim.rpcs.RemoveContainer({ container_id: target }, shim.call());
-    await rejectsWith(startSecond(), "precondition", /join the PID namespace: .* does not exist/);
+    await rejectsWith(shim.startContainer(second), "precondition", /: join the PID namespace: .* is exited/);
+    await shim.removeContainer(target);
+    await rejectsWith(
+      shim.startContainer(second),
+      "precondition",
+      /join the PID namespace: .* does not exist/,
+    );
   });
 
   describe("of an image with a large /etc/group", () => {
-    const line = (index: number): string => `group-${String(index)}:x:${String(index)}:other\n`;
-    const groups = (count: number): string =>
-      Array.from({ length: count }, (_, index) => line(index)).join("");
-    const files = (group: string) => ({
-      "/etc/passwd": "root:x:0:0::/:\napp:x:1000:1000::/:\n",
-      "/etc/group": `${group}staff:x:50:app\n`,
-    });
-    const start = async (group: string) => {
-      const shim = await TestShim.start();
-      shim.engine.images.add({ tags: ["site:1"], files: files(group) });
-      const sandbox = await runSandbox(shim);
-      const create = (changes: Partial<LinuxContainerSecurityContext>) => {
+    const withGroups = async (count: number) => {
+      const groups = Array.from({ length: count }, (_, index) => `group-${index}:x:${index}:other\n`);
+      const files = {
+        "/etc/passwd": "root:x:0:0::/:\napp:x:1000:1000::/:\n",
+        "/etc/group": `${groups.join("")}staff:x:50:app\n`,
+      };
+      shim.engine.images.add({ tags: ["site:1"], files });
+      const sandbox = await shim.runSandbox();
+      return (changes: Partial<LinuxContainerSecurityContext>) => {
         const security_context = containerSecurity({ run_as_user: { value: "1000" }, ...changes });
         const linux = { resources: null, security_context };
-        return createContainer(shim, sandbox, { image: imageSpec("site:1"), linux });
+        return shim.createContainer(sandbox, { image: imageSpec("site:1"), linux });
       };
-      return { shim, create };
     };
 
     test("reads it, and the groups behind the first 256 KiB", async () => {
-      const { shim, create } = await start(groups(14_000));
-      await using _ = shim;
+      const create = await withGroups(14_000);
       const { body } = shim.engine.containers.get(await create({ run_as_group: { value: "7" } }));
       assert.deepEqual([body.User, body.HostConfig.GroupAdd], ["1000:7", ["50"]]);
     });
 
     test("leaves one of more than 4 MiB to Docker, and says that Strict needs it", async () => {
-      const { shim, create } = await start(groups(190_000));
-      await using _ = shim;
+      const create = await withGroups(190_000);
       await rejectsWith(
         create({ supplemental_groups_policy: SupplementalGroupsPolicy.Strict }),
         "unsupported",
@@ -189,47 +174,41 @@ describe("createContainer()", () => {
   });
 
   test("refuses a sandbox that is not ready, an unknown one, and a container in its place", async () => {
-    const sandbox = await runSandbox(shim);
-    const container = await runContainer(shim, sandbox, "other");
-    for (const id of ["f".repeat(64), container]) await rejectsWith(createContainer(shim, id), "notFound");
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    const sandbox = await shim.runSandbox();
+    const container = await shim.runContainer(sandbox, "other");
+    for (const id of ["f".repeat(64), container]) await rejectsWith(shim.createContainer(id), "notFound");
+    await shim.stopSandbox(sandbox);
     const message = /^create container "main" in sandbox ".*": sandbox ".*" is not ready$/;
-    await rejectsWith(createContainer(shim, sandbox), "precondition", message);
+    await rejectsWith(shim.createContainer(sandbox), "precondition", message);
     assert.deepEqual(shim.engine.containers.ids, [sandbox, container]);
   });
 
   test("has the users of an image read once, and does without them when they cannot be read", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
     const { users } = shim.services.images;
     const imageOf = (id: string): string => shim.services.state.model.requireContainer(id).snapshot.imageId;
-    const first = await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
+    const first = await shim.createContainer(sandbox, { metadata: { name: "a", attempt: 0 } });
     assert.equal(await users.whatIsKnown(imageOf(first)), undefined);
     shim.world.journal.clear();
-    await createContainer(shim, sandbox, { metadata: { name: "b", attempt: 0 } });
-    await createContainer(shim, sandbox, { metadata: { name: "c", attempt: 0 } });
+    await shim.createContainer(sandbox, { metadata: { name: "b", attempt: 0 } });
+    await shim.createContainer(sandbox, { metadata: { name: "c", attempt: 0 } });
     assert.notEqual(await users.whatIsKnown(imageOf(first)), undefined);
-    assert.equal(shim.world.journal.names("engine.readContainerFile").length, 2, "passwd and group, once");
-  });
-
-  test("reads users from no container of a pod: its mounts and processes are not the image's word", async () => {
-    const sandbox = await runSandbox(shim);
-    const id = await createContainer(shim, sandbox);
-    await shim.services.images.users.whatIsKnown(
-      shim.services.state.model.requireContainer(id).snapshot.imageId,
-    );
-    const read = shim.world.journal.argsOf("engine.readContainerFile").map(([container]) => container);
-    assert.equal(read.length, 2);
-    assert.ok(!read.includes(id));
+    const read = shim.world.journal
+      .argsOf("engine.readContainerFile")
+      .map(([container]) => String(container));
+    assert.equal(read.length, 2, "passwd and group, once");
+    const isOfPod = read.some((id) => shim.services.state.model.has(id));
+    assert.equal(isOfPod, false, "the mounts and processes of a container are not the image's word");
   });
 
   for (const failure of [undefined, new ShimError("unknown", "no archive")]) {
     const what = failure === undefined ? "" : ", also when its files cannot be read";
     test(`looks a user up through a scratch container when the plan needs it, and removes that container${what}`, async () => {
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       if (failure !== undefined) shim.engine.failNext("readContainerFile", failure);
       const security_context = containerSecurity({ supplemental_groups_policy: 1 });
-      const creating = createContainer(shim, sandbox, { linux: { resources: null, security_context } });
+      const creating = shim.createContainer(sandbox, { linux: { resources: null, security_context } });
       const [result] = await Promise.allSettled([creating]);
       assert.equal(result.status, failure === undefined ? "fulfilled" : "rejected");
       const [first, ...others] = shim.engine.containers.ids;
@@ -243,7 +222,7 @@ describe("createContainer()", () => {
   test("keeps cgroup settings in a record of a container that the read model has", async () => {
     const { containers } = shim.services.records;
     const { model } = shim.services.state;
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const known: boolean[] = [];
     const put = containers.put.bind(containers);
     containers.put = (record) => {
@@ -252,7 +231,7 @@ describe("createContainer()", () => {
       return put(record);
     };
     shim.engine.events$.policy = () => [];
-    const id = await createContainer(shim, sandbox, hugepages);
+    const id = await shim.createContainer(sandbox, hugepages);
     assert.deepEqual(known, [true]);
     assert.deepEqual(containers.get(id)?.cgroup.hugepages, [{ pageSize: "2MB", limitBytes: 4_194_304n }]);
   });
@@ -260,82 +239,71 @@ describe("createContainer()", () => {
 
 describe("createContainer() leaves nothing behind", () => {
   test("when the sandbox was stopped while the engine created", async () => {
-    const sandbox = await runSandbox(shim);
-    const { pods } = shim.services.records;
-    const { model } = shim.services.state;
-    const held = holdRequests(shim, "createContainer");
-    const creating = createContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const held = shim.holdRequests("createContainer");
+    const creating = shim.createContainer(sandbox);
     creating.catch(() => undefined);
     await held.begun();
-    await pods.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
-    model.recordChanged(sandbox);
+    await shim.recordStopped(sandbox);
     held.release();
     await rejectsWith(creating, "precondition", /is not ready/);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
-  const cancelAfter = ["engine.createContainer", "engine.inspectContainer"];
-  for (const step of cancelAfter) {
+  for (const step of ["engine.createContainer", "engine.inspectContainer"]) {
     test(`when the caller leaves right after ${step}`, async () => {
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       const call = shim.call();
       shim.world.journal.afterStep = (done) => {
         if (nameOf(done) === step) call.abort(new ShimError("cancelled", "the caller left"));
       };
-      await rejectsWith(createContainer(shim, sandbox, hugepages, call), "cancelled");
+      await rejectsWith(shim.createContainer(sandbox, hugepages, call), "cancelled");
       shim.world.journal.afterStep = undefined;
-      await until(
-        "it is removed",
-        () => shim.services.state.model.ids().length + shim.engine.containers.ids.length === 2,
-      );
+      const { model } = shim.services.state;
+      await until("it is removed", () => model.ids().length + shim.engine.containers.ids.length === 2);
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-      assert.deepEqual(await listedContainers(shim), {});
+      assert.deepEqual(await shim.listedContainers(), {});
       assert.deepEqual([...shim.services.records.containers.all()], []);
     });
   }
 
+  const fault = new ShimError("unavailable", "planned fault");
   for (const [what, fail] of [
-    [
-      "the record cannot be written",
-      (shim: TestShim) => {
-        shim.services.records.containers.put = () =>
-          Promise.reject(new ShimError("unavailable", "planned fault"));
-      },
-    ],
+    ["the record fails", ({ services }) => (services.records.containers.put = () => Promise.reject(fault))],
     [
       "the new container cannot be inspected",
-      (shim: TestShim) => {
-        shim.engine.events$.policy = () => [];
-        shim.engine.failNext("inspectContainer", new ShimError("unavailable", "planned fault"));
+      ({ engine }) => {
+        engine.failNext("inspectContainer", fault);
       },
     ],
-  ] as const) {
+  ] as readonly (readonly [string, (shim: TestShim) => unknown])[]) {
     test(`when ${what}`, async () => {
-      const sandbox = await runSandbox(shim);
+      const sandbox = await shim.runSandbox();
       await turns(5);
+      shim.engine.events$.policy = () => [];
       fail(shim);
-      await rejectsWith(createContainer(shim, sandbox, hugepages), "unavailable", /planned fault/);
+      await rejectsWith(shim.createContainer(sandbox, hugepages), "unavailable", /planned fault/);
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-      assert.deepEqual(await listedContainers(shim), {});
+      assert.deepEqual(await shim.listedContainers(), {});
     });
   }
 });
 
 describe("createContainer() with a taken name", () => {
   test("removes a container of the pod that does not run, with its log link", async () => {
-    const sandbox = await runSandbox(shim);
-    const dead = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const dead = await shim.runContainer(sandbox);
     shim.engine.containers.exit(dead, 1);
-    const id = await createContainer(shim, sandbox);
+    const id = await shim.createContainer(sandbox);
     assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
-    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.deepEqual(await shim.listedContainers(), { [id]: 0 });
     assert.equal(shim.world.host.links.size, 0);
   });
 
   test("is a conflict when that container runs, which stays untouched", async () => {
-    const sandbox = await runSandbox(shim);
-    const running = await runContainer(shim, sandbox);
-    await rejectsWith(createContainer(shim, sandbox), "conflict", /a running container already has the name/);
+    const sandbox = await shim.runSandbox();
+    const running = await shim.runContainer(sandbox);
+    await rejectsWith(shim.createContainer(sandbox), "conflict", /a running container already has the name/);
     assert.equal(shim.engine.containers.get(running).state.running, true);
     const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
     assert.ok(!removed.includes(running));
@@ -344,13 +312,13 @@ describe("createContainer() with a taken name", () => {
   const bind = (host_path: string): Mount => mount({ host_path });
 
   test("makes a missing source of a mount, says so, and leaves it when the create fails", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     shim.engine.failNext("createContainer", new ShimError("unknown", "create fails"));
-    await rejectsWith(createContainer(shim, sandbox, { mounts: [bind("/srv/x")] }), "unknown");
+    await rejectsWith(shim.createContainer(sandbox, { mounts: [bind("/srv/x")] }), "unknown");
     assert.equal(shim.world.host.paths.get("/srv/x"), "directory");
     const said = shim.log.lines.filter(({ message }) => message.startsWith("created the missing"));
     assert.deepEqual([said.length, said[0]?.fields], [1, { path: "/srv/x" }]);
-    const id = await createContainer(shim, sandbox, { mounts: [bind("/srv/x")] });
+    const id = await shim.createContainer(sandbox, { mounts: [bind("/srv/x")] });
     const { Mounts } = shim.engine.containers.get(id).body.HostConfig;
     assert.deepEqual(Mounts, [{ Type: "bind", Source: "/srv/x", Target: "/data" }]);
   });
@@ -358,16 +326,16 @@ describe("createContainer() with a taken name", () => {
   test("makes no source that is to be rejected, however its path is written", async () => {
     const absentMountSourcesToReject = new Set(["/etc/hostname"]);
     await using shim = await TestShim.start({ settings: { absentMountSourcesToReject } });
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     for (const path of ["/etc/hostname", "/etc/./x/../hostname/"]) {
       await rejectsWith(
-        createContainer(shim, sandbox, { mounts: [bind(path)] }),
+        shim.createContainer(sandbox, { mounts: [bind(path)] }),
         "precondition",
         /config\.mounts\[0\]\.host_path ".*": no such path on the node, .*--absent-mount-sources-to-reject/,
       );
     }
     assert.equal(shim.world.host.paths.size, 0);
-    await createContainer(shim, sandbox, { mounts: [bind("/etc/hostname/below")] });
+    await shim.createContainer(sandbox, { mounts: [bind("/etc/hostname/below")] });
   });
 
   for (const [what, security] of [
@@ -375,23 +343,20 @@ describe("createContainer() with a taken name", () => {
     ["no root", { rootless: true }],
   ] as const) {
     test(`leaves it to an engine with ${what} to make a missing source, with the right owner`, async () => {
-      await using shim = await TestShim.start({
-        prepare: ({ engine }) => {
-          engine.facts = { ...engine.facts, security: { ...engine.facts.security, ...security } };
-        },
-      });
-      const id = await createContainer(shim, await runSandbox(shim), { mounts: [bind("/srv/x")] });
+      const facts = { security: { ...nodeFacts().security, ...security } };
+      await using shim = await TestShim.start({ facts });
+      const id = await shim.createContainer(await shim.runSandbox(), { mounts: [bind("/srv/x")] });
       assert.equal(shim.world.host.paths.size, 0);
       assert.deepEqual(shim.engine.containers.get(id).body.HostConfig.Binds, ["/srv/x:/data"]);
     });
   }
 
   test("fails by the path whose file system does not answer, and leaves no container", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const reason = "the file system does not answer (10s)";
     shim.world.host.pathProblems.set("/mnt/nfs", { kind: "timeout", reason });
     await rejectsWith(
-      createContainer(shim, sandbox, { mounts: [bind("/srv"), bind("/mnt/nfs")] }),
+      shim.createContainer(sandbox, { mounts: [bind("/srv"), bind("/mnt/nfs")] }),
       "timeout",
       /config\.mounts\[1\]\.host_path "\/mnt\/nfs": the file system does not answer \(10s\)$/,
     );
@@ -399,22 +364,19 @@ describe("createContainer() with a taken name", () => {
   });
 
   test("takes a random suffix when the dead container cannot be removed", async () => {
-    const sandbox = await runSandbox(shim);
-    const dead = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const dead = await shim.runContainer(sandbox);
     shim.engine.containers.exit(dead, 1);
     // The failure is for the dead container, not for the one through which the image's users were read.
     await until("only the pod is left", () => shim.engine.containers.ids.length === 2);
     shim.engine.failNext("removeContainer", new ShimError("precondition", "removal in progress"));
-    const id = await createContainer(shim, sandbox);
+    const id = await shim.createContainer(sandbox);
     assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);
   });
 
   test("concurrently for one name never ends with two containers", async () => {
-    const sandbox = await runSandbox(shim);
-    const results = await Promise.allSettled([
-      createContainer(shim, sandbox),
-      createContainer(shim, sandbox),
-    ]);
+    const sandbox = await shim.runSandbox();
+    const results = await Promise.allSettled([1, 2].map(() => shim.createContainer(sandbox)));
     assert.ok(results.some(({ status }) => status === "fulfilled"));
     assert.equal(shim.engine.containers.ids.length, 2);
   });

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { readOutput } from "../../../../src/shim/cri/container/exec-sync.js";
 import type { OutputChunk } from "../../../fakes/fake-execs.js";
-import { rejectsWith, runProcess } from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
@@ -20,26 +20,21 @@ const exec = (id: string, timeout = "0", call = shim.call()) =>
 describe("execSync()", () => {
   test("answers output and exit code, also one that is not zero", async () => {
     const output = [out("stdout", "a"), out("stderr", "oops"), out("stdout", "b")];
-    const id = await runProcess(shim, { output, exitCode: 3 });
+    const id = await shim.runProcess({ output, exitCode: 3 });
     const { stdout, stderr, exit_code } = await exec(id.slice(0, 12));
     assert.deepEqual([String(stdout), String(stderr), exit_code], ["ab", "oops", 3]);
-    assert.deepEqual(shim.world.journal.argsOf("engine.createExec")[0]?.[1], {
-      command: ["cat", "/x"],
-      tty: false,
-      stdin: false,
-      stdout: true,
-      stderr: true,
-    });
+    const options = { command: ["cat", "/x"], tty: false, stdin: false, stdout: true, stderr: true };
+    assert.deepEqual(shim.world.journal.argsOf("engine.createExec"), [[id, options]]);
     assert.equal(shim.engine.execs.openStreams, 0);
   });
 
   test("waits for the exit of a process whose output has ended", async () => {
-    const id = await runProcess(shim, { exitCode: 7, lingersForInspects: 1 });
+    const id = await shim.runProcess({ exitCode: 7, lingersForInspects: 1 });
     assert.equal((await exec(id, "60")).exit_code, 7);
   });
 
   test("says that the container was removed while the command ran", async (t) => {
-    const id = await runProcess(shim, { exitCode: 0 });
+    const id = await shim.runProcess({ exitCode: 0 });
     t.mock.method(shim.engine, "inspectExec", () => Promise.resolve(undefined));
     await rejectsWith(exec(id), "notFound", /its container was removed, or the engine restarted/);
   });
@@ -49,7 +44,7 @@ describe("execSync()", () => {
     const output = Array.from({ length: 20 }, (_, index) =>
       out(index % 2 === 0 ? "stdout" : "stderr", chunk),
     );
-    const id = await runProcess(shim, { output, exitCode: 0 });
+    const id = await shim.runProcess({ output, exitCode: 0 });
     const { stdout, stderr, exit_code } = await exec(id);
     const total = (stdout?.length ?? 0) + (stderr?.length ?? 0);
     assert.ok(total > 15 * 1024 * 1024 && total < 16 * 1024 * 1024, String(total));
@@ -66,14 +61,14 @@ describe("execSync()", () => {
         return memory;
       },
     }));
-    const id = await runProcess(shim, { output, exitCode: 0 });
+    const id = await shim.runProcess({ output, exitCode: 0 });
     const { stdout, stderr } = await exec(id);
     assert.equal(String(stdout), "02468".repeat(1000));
     assert.equal(String(stderr), "13579".repeat(1000));
   });
 
   test("that outlives its time limit is killed, and fails as timeout", async (t) => {
-    const id = await runProcess(shim, { output: [out("stdout", "begun")] });
+    const id = await shim.runProcess({ output: [out("stdout", "begun")] });
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const failed = rejectsWith(exec(id, "30"), "timeout", /exec in container ".*": not finished after 30s/);
     await until("the process runs", () => shim.engine.execs.running === 1);
@@ -83,12 +78,11 @@ describe("execSync()", () => {
     t.mock.timers.tick(1);
     await failed;
     assert.deepEqual(shim.world.journal.argsOf("host.killProcessTree"), [[id, 5000]]);
-    assert.equal(shim.engine.execs.running, 0);
-    assert.equal(shim.engine.execs.openStreams, 0);
+    assert.deepEqual([shim.engine.execs.running, shim.engine.execs.openStreams], [0, 0]);
   });
 
   test("answers soon after its time limit also when the engine has not started the process, and kills it when it appears", async (t) => {
-    const id = await runProcess(shim, {});
+    const id = await shim.runProcess({});
     shim.engine.hangs = (verb) => verb === "startExec";
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const failed = rejectsWith(exec(id, "1"), "timeout", /not finished after 1s/);
@@ -106,23 +100,17 @@ describe("execSync()", () => {
 
   for (const [what, prepare, running] of [
     ["is killed when its caller leaves", () => undefined, 0],
-    [
-      "reports that its caller left, and logs a process that is out of reach",
-      ({ world }: TestShim) => {
-        world.host.onKill = () => false;
-      },
-      1,
-    ],
+    ["leaves what is out of reach, and logs that", ({ world }) => (world.host.onKill = () => false), 1],
     [
       "reports that its caller left also when the kill fails",
-      ({ world }: TestShim) => {
+      ({ world }) => {
         world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails"));
       },
       1,
     ],
-  ] as const) {
+  ] as readonly (readonly [string, (shim: TestShim) => unknown, number])[]) {
     test(what, async () => {
-      const id = await runProcess(shim, {});
+      const id = await shim.runProcess({});
       prepare(shim);
       const call = shim.call();
       const pending = exec(id, "0", call);
@@ -136,11 +124,9 @@ describe("execSync()", () => {
   }
 
   test("kills nothing when the exec fails by itself", async () => {
-    const id = await runProcess(shim, { exitCode: 0 });
-    shim.engine.failNext(
-      "startExec",
-      new ShimError("invalid", 'exec: "nope": executable file not found in $PATH'),
-    );
+    const id = await shim.runProcess({ exitCode: 0 });
+    const absent = 'exec: "nope": executable file not found in $PATH';
+    shim.engine.failNext("startExec", new ShimError("invalid", absent));
     await rejectsWith(exec(id), "invalid", /executable file not found/);
     assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
   });
@@ -168,8 +154,6 @@ test("readOutput() makes a process wait once it has written more than fits into 
   };
   const { stdout, stderr } = await readOutput(streams, signal, pause);
   assert.equal(stdout.length + stderr.length, 16 * 1024 * 1024 - 64 * 1024);
-  assert.deepEqual(waits, [
-    ...Array.from({ length: 15 }, () => undefined),
-    ...Array.from({ length: 15 }, () => 20),
-  ]);
+  const expected = Array.from({ length: 30 }, (_, chunk) => (chunk < 15 ? undefined : 20));
+  assert.deepEqual(waits, expected);
 });

@@ -4,13 +4,7 @@ import { describe, test } from "node:test";
 import type { Labels } from "../../../../src/domain/labels.js";
 import { imageVolumeLabel } from "../../../../src/shim/images/image-volume-store.js";
 import { scratchLabel } from "../../../../src/shim/images/scratch-containers.js";
-import {
-  createContainer,
-  listedContainers,
-  listedSandboxes,
-  rejectsWith,
-  runSandbox,
-} from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import { imageSpec } from "../../../fakes/requests.js";
 import { TestShim, type World } from "../../../fakes/services.js";
 
@@ -25,22 +19,20 @@ const containerLabels = (sandboxId = "f".repeat(64)): Labels => ({
   "io.kubernetes.sandbox.id": sandboxId,
   "io.kubernetes.container.name": "main",
 });
-const imageMounts = JSON.stringify([
-  { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "" },
-]);
+const imageMount = { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "" };
+const imageMounts = JSON.stringify([imageMount]);
 
 function addImages(world: World, labels: Labels): void {
   world.engine.images.add({ id: modelId, tags: ["model:1"] });
   world.engine.images.add({ tags: ["labelled:1"], snapshot: { labels } });
 }
 
-async function start(labels: Labels): Promise<TestShim> {
-  return TestShim.start({
+const start = (labels: Labels): Promise<TestShim> =>
+  TestShim.start({
     prepare: (world) => {
       addImages(world, labels);
     },
   });
-}
 
 /** `docker run --name NAME labelled:1` */
 function dockerRun({ engine }: Pick<World, "engine">, name: string): string {
@@ -57,30 +49,23 @@ async function statusOf(shim: TestShim, id: string) {
 describe("a container of a pod", () => {
   test("has the labels and annotations of its request, and no others", async () => {
     await using shim = await start({ vendor: "x", app: "image", "annotation.note": "image" });
-    const id = await createContainer(shim, await runSandbox(shim), {
+    const own = { labels: { app: "request" }, annotations: { hash: "1" } };
+    const id = await shim.createContainer(await shim.runSandbox(), {
       image: imageSpec("labelled:1"),
-      labels: { app: "request" },
-      annotations: { hash: "1" },
+      ...own,
     });
     const status = await statusOf(shim, id);
-    assert.deepEqual(status?.labels, { app: "request" });
-    assert.deepEqual(status.annotations, { hash: "1" });
+    assert.deepEqual({ labels: status?.labels, annotations: status?.annotations }, own);
     const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
     const found = containers.map(({ labels, annotations }) => ({ labels, annotations }));
-    assert.deepEqual(found, [{ labels: { app: "request" }, annotations: { hash: "1" } }]);
-  });
-
-  test("is not found by a label of its image", async () => {
-    await using shim = await start({ vendor: "x" });
-    await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
+    assert.deepEqual(found, [own]);
     const filter = { id: "", pod_sandbox_id: "", state: null, label_selector: { vendor: "x" } };
-    const containers = await shim.rpcs.ListContainers({ filter }, shim.call());
-    assert.deepEqual(containers, []);
+    assert.deepEqual(await shim.rpcs.ListContainers({ filter }, shim.call()), []);
   });
 
   test("is no user of an image volume because its image says so", async () => {
     await using shim = await start({ "dockershim.image-mounts": imageMounts });
-    const id = await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
+    const id = await shim.createContainer(await shim.runSandbox(), { image: imageSpec("labelled:1") });
     assert.deepEqual((await statusOf(shim, id))?.mounts, []);
     await shim.rpcs.RemoveImage({ image: imageSpec("model:1") }, shim.call());
     assert.equal(shim.engine.images.find("model:1"), undefined);
@@ -90,16 +75,13 @@ describe("a container of a pod", () => {
     const keys = (sandbox: string): string =>
       JSON.stringify({ sandbox, keys: ["dockershim.image-mounts", "io.kubernetes.docker.type"] });
     for (const label of [keys(""), keys("f".repeat(64)), "{", "[]", "null", '{"sandbox":"x"}']) {
-      await using shim = await start({
-        vendor: "x",
-        "dockershim.image-mounts": imageMounts,
-        "dockershim.label-keys": label,
-      });
-      const sandbox = await runSandbox(shim);
+      const labels = { "dockershim.image-mounts": imageMounts, "dockershim.label-keys": label };
+      await using shim = await start({ vendor: "x", ...labels });
+      const sandbox = await shim.runSandbox();
       const Labels = { ...containerLabels(sandbox), "io.kubernetes.container.logpath": "/log" };
       const name = "k8s_main_web_default_uid-1_0";
       const id = shim.engine.containers.create(name, { Image: "labelled:1", Labels, HostConfig: {} });
-      await shim.services.state.sync.refresh(id);
+      await shim.sync.refresh(id);
       const status = await statusOf(shim, id);
       assert.deepEqual(status?.labels, { vendor: "x", "io.kubernetes.container.name": "main" }, label);
       assert.deepEqual([status.mounts, status.log_path], [[], "/log"]);
@@ -121,15 +103,13 @@ describe("a container of another program from an image with the labels of a", ()
         },
       });
       const late = dockerRun(shim, "happy_noether");
-      await shim.services.state.sync.refresh(late);
-      await shim.services.state.sync.refresh(early);
-      assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
-      await rejectsWith(
-        shim.rpcs.PodSandboxStatus({ pod_sandbox_id: late, verbose: false }, shim.call()),
-        "notFound",
-      );
-      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: early }, shim.call());
-      await shim.rpcs.RemoveContainer({ container_id: late }, shim.call());
+      await shim.sync.refresh(late);
+      await shim.sync.refresh(early);
+      assert.deepEqual([await shim.listedSandboxes(), await shim.listedContainers()], [{}, {}]);
+      const status = shim.rpcs.PodSandboxStatus({ pod_sandbox_id: late, verbose: false }, shim.call());
+      await rejectsWith(status, "notFound");
+      await shim.removeSandbox(early);
+      await shim.removeContainer(late);
       for (const id of [early, late]) assert.equal(shim.engine.containers.get(id).state.running, true);
     });
   }
@@ -156,7 +136,7 @@ test("a container of a pod that another program renamed stays listed", async () 
       id = world.engine.containers.create("renamed", body);
     },
   });
-  assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+  assert.deepEqual(await shim.listedContainers(), { [id]: 0 });
 });
 
 test("a scratch container is in no list, also with an image that has the labels of a sandbox", async () => {
@@ -164,8 +144,8 @@ test("a scratch container is in no list, also with an image that has the labels 
   const labels = { "io.kubernetes.docker.type": "podsandbox", ...podLabels };
   const imageId = shim.engine.images.add({ tags: ["posing:1"], snapshot: { labels } });
   await shim.services.images.scratch.use({ id: imageId, volumes: [] }, shim.call().signal, async (id) => {
-    await shim.services.state.sync.refresh(id);
-    assert.deepEqual(await listedSandboxes(shim), {});
+    await shim.sync.refresh(id);
+    assert.deepEqual(await shim.listedSandboxes(), {});
     assert.equal(shim.engine.containers.inspect(id)?.labels["io.kubernetes.docker.type"], "");
   });
 });

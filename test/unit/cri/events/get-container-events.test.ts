@@ -4,13 +4,7 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import type { Answer, ContainerEventResponse } from "../../../../src/domain/cri.js";
 import { ContainerState, PodSandboxState } from "../../../../src/domain/cri.js";
 import { sandboxIdLabel, typeLabel } from "../../../../src/domain/labels.js";
-import {
-  createContainer,
-  rejectsWith,
-  runContainer,
-  runSandbox,
-  startContainer,
-} from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
@@ -25,11 +19,12 @@ class Client implements AsyncDisposable {
   readonly events: Event[] = [];
   reads: () => Promise<void> = () => Promise.resolve();
   readonly ended: Promise<void>;
-  readonly #call: ReturnType<TestShim["call"]>;
 
-  constructor(shim: TestShim) {
-    this.#call = shim.call("GetContainerEvents");
-    this.ended = shim.rpcs.GetContainerEvents({}, this.#call, async (event) => {
+  constructor(
+    shim: TestShim,
+    private readonly call = shim.call("GetContainerEvents"),
+  ) {
+    this.ended = shim.rpcs.GetContainerEvents({}, call, async (event) => {
       await this.reads();
       this.events.push(event);
     });
@@ -58,7 +53,7 @@ class Client implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#call.abort(new ShimError("cancelled", "the client left"));
+    this.call.abort(new ShimError("cancelled", "the client left"));
     await this.ended.catch(() => undefined);
   }
 }
@@ -84,43 +79,34 @@ function createPending(shim: TestShim, sandboxId: string): string {
 describe("getContainerEvents()", () => {
   test("tells the life of a pod, in order, with the statuses of that moment", async () => {
     await using client = await Client.open(shim);
-    const sandbox = await runSandbox(shim);
-    const id = await createContainer(shim, sandbox);
-    await startContainer(shim, id);
-    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    const sandbox = await shim.runSandbox();
+    const id = await shim.createContainer(sandbox);
+    await shim.startContainer(id);
+    await shim.stopContainer(id);
+    await shim.removeSandbox(sandbox);
     assert.deepEqual(await client.received(8), [
-      "CREATED sandbox",
-      "STARTED sandbox",
-      "CREATED main",
-      "STARTED main",
-      "STOPPED main",
-      "STOPPED sandbox",
-      "DELETED container",
-      "DELETED sandbox",
+      ...["CREATED sandbox", "STARTED sandbox", "CREATED main", "STARTED main"],
+      ...["STOPPED main", "STOPPED sandbox", "DELETED container", "DELETED sandbox"],
     ]);
     const { SANDBOX_READY: ready, SANDBOX_NOTREADY: notReady } = PodSandboxState;
     const found = client.events.map(({ pod_sandbox_status: status }) => status?.state);
     assert.deepEqual(found, [ready, ready, ready, ready, ready, notReady, notReady, notReady]);
     const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED } = ContainerState;
-    assert.deepEqual(
-      client.events.map((event) => event.containers_statuses?.map(({ state }) => state)),
-      [[], [], [CONTAINER_CREATED], [CONTAINER_RUNNING], [CONTAINER_EXITED], [CONTAINER_EXITED], [], []],
-    );
+    const exited = [CONTAINER_EXITED];
+    const states = client.events.map((event) => event.containers_statuses?.map(({ state }) => state));
+    assert.deepEqual(states, [[], [], [CONTAINER_CREATED], [CONTAINER_RUNNING], exited, exited, [], []]);
     for (const { pod_sandbox_status: status } of client.events) {
       assert.deepEqual(status?.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
     }
-    assert.deepEqual(
-      client.events[1]?.pod_sandbox_status?.network,
-      client.events[3]?.pod_sandbox_status?.network,
-    );
-    assert.notEqual(client.events[3]?.pod_sandbox_status?.network?.ip ?? "", "");
+    const [, first, , last] = client.events.map(({ pod_sandbox_status: status }) => status?.network);
+    assert.deepEqual(first, last);
+    assert.notEqual(last?.ip ?? "", "");
   });
 
   test("shows each status as ContainerStatus and PodSandboxStatus do, in a time that orders both", async () => {
     await using client = await Client.open(shim);
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const id = await shim.runContainer(sandbox);
     await client.received(4);
     const last = client.events[3];
     const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
@@ -128,29 +114,27 @@ describe("getContainerEvents()", () => {
     assert.deepEqual(last?.containers_statuses, [status]);
     assert.deepEqual(pod.containers_statuses, [status]);
     assert.deepEqual(last.pod_sandbox_status, pod.status);
-    const times = [...client.events.map(({ created_at }) => created_at), pod.timestamp].map((time) =>
-      BigInt(time ?? 0),
+    const times = [...client.events.map(({ created_at }) => created_at), pod.timestamp].map(
+      (time = "0") => time,
     );
-    assert.deepEqual(
-      times,
-      [...new Set(times)].sort((a, b) => (a < b ? -1 : 1)),
-    );
+    const sorted = [...new Set(times)].sort((a, b) => (BigInt(a) < BigInt(b) ? -1 : 1));
+    assert.deepEqual(times, sorted);
   });
 
   test("says nothing of what was there before the client, or before the shim", async () => {
     await using earlier = await TestShim.start();
-    const sandbox = await runSandbox(earlier);
-    const id = await runContainer(earlier, sandbox);
+    const sandbox = await earlier.runSandbox();
+    const id = await earlier.runContainer(sandbox);
     await using shim = await earlier.restart();
     await using client = await Client.open(shim);
     await shim.services.state.sync.refresh(id);
     await shim.services.state.sync.refresh(sandbox);
-    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.stopContainer(id);
     assert.deepEqual(await client.received(1), ["STOPPED main"]);
   });
 
   test("loses no transition when the engine's events are late, doubled or lost", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await using client = await Client.open(shim);
     shim.engine.events$.policy = () => [];
     const id = createBehindTheShim(shim, sandbox, "short");
@@ -165,11 +149,9 @@ describe("getContainerEvents()", () => {
   });
 
   test("tells after a lost connection what has changed, and nothing else", async () => {
-    const sandbox = await runSandbox(shim);
-    const [stays, ends] = [
-      await runContainer(shim, sandbox, "stays"),
-      await runContainer(shim, sandbox, "ends"),
-    ];
+    const sandbox = await shim.runSandbox();
+    const stays = await shim.runContainer(sandbox, "stays");
+    const ends = await shim.runContainer(sandbox, "ends");
     await using client = await Client.open(shim);
     shim.engine.down();
     await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
@@ -186,12 +168,12 @@ describe("getContainerEvents()", () => {
   });
 
   test("holds the events of a pod back while one of its containers cannot be read", async () => {
-    const sandbox = await runSandbox(shim);
-    const known = await runContainer(shim, sandbox, "known");
+    const sandbox = await shim.runSandbox();
+    const known = await shim.runContainer(sandbox, "known");
     await using client = await Client.open(shim);
     shim.engine.events$.policy = () => [];
     const pending = createPending(shim, sandbox);
-    await shim.rpcs.StopContainer({ container_id: known, timeout: "0" }, shim.call());
+    await shim.stopContainer(known);
     await turns(10);
     assert.deepEqual(client.texts, []);
     await shim.services.state.sync.refresh(pending);
@@ -201,65 +183,52 @@ describe("getContainerEvents()", () => {
   test("shows a sandbox only when RunPodSandbox has ended, and one that was undone never", async () => {
     await using client = await Client.open(shim);
     shim.world.journal.failNext("network.setUpPod", new ShimError("unknown", "no address left"));
-    await rejectsWith(runSandbox(shim), "unknown", /no address left/);
+    await rejectsWith(shim.runSandbox(), "unknown", /no address left/);
     await turns(10);
     assert.deepEqual(client.texts, []);
-    let finishSetUp!: () => void;
-    const { network } = shim.world;
-    const setUpPod = network.setUpPod.bind(network);
-    network.setUpPod = async (request, signal) => {
-      await new Promise<void>((resolve) => (finishSetUp = resolve));
-      return setUpPod(request, signal);
-    };
-    const running = runSandbox(shim);
-    await until("the network is being set up", () => (finishSetUp as (() => void) | undefined) !== undefined);
+    const held = shim.holdRequests("startContainer");
+    const running = shim.runSandbox();
+    await held.begun();
     await turns(10);
     assert.deepEqual(client.texts, []);
-    finishSetUp();
+    held.release();
     await running;
     assert.deepEqual(await client.received(2), ["CREATED sandbox", "STARTED sandbox"]);
     assert.equal(client.events[0]?.pod_sandbox_status?.state, PodSandboxState.SANDBOX_READY);
   });
 
   test("tells of containers whose sandbox the engine has lost, as the last known sandbox", async () => {
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const id = await shim.runContainer(sandbox);
     await using client = await Client.open(shim);
     shim.engine.containers.remove(sandbox, { force: true });
     await shim.services.state.sync.refresh(sandbox);
     shim.engine.containers.remove(id, { force: true });
     await shim.services.state.sync.refresh(id);
     await client.received(3);
-    const last = client.events.at(-1);
-    assert.equal(last?.container_id, id);
-    assert.equal(last.pod_sandbox_status?.metadata?.uid, "uid-1");
-    assert.equal(last.pod_sandbox_status.state, PodSandboxState.SANDBOX_NOTREADY);
+    const { container_id, pod_sandbox_status: status } = client.events.at(-1) ?? {};
+    const shown = [container_id, status?.metadata?.uid, status?.state];
+    assert.deepEqual(shown, [id, "uid-1", PodSandboxState.SANDBOX_NOTREADY]);
   });
 
-  test("gives every client every event, described once, and asks nothing without clients", async () => {
-    let described = 0;
-    const { cache } = shim.services.images;
-    const get = cache.get.bind(cache);
-    cache.get = (id, signal) => {
-      described += 1;
-      return get(id, signal);
-    };
-    const sandbox = await runSandbox(shim);
-    await runContainer(shim, sandbox, "unheard");
-    assert.equal(described, 0);
+  test("gives every client every event, described once, and asks nothing without clients", async (t) => {
+    const { mock } = t.mock.method(shim.services.images.cache, "get");
+    const sandbox = await shim.runSandbox();
+    await shim.runContainer(sandbox, "unheard");
+    assert.equal(mock.callCount(), 0);
     await using one = await Client.open(shim);
     await using two = await Client.open(shim);
-    await createContainer(shim, sandbox, { metadata: { name: "heard", attempt: 0 } });
+    await shim.createContainer(sandbox, { metadata: { name: "heard", attempt: 0 } });
     await one.received(1);
     await two.received(1);
     assert.deepEqual(one.texts, ["CREATED heard"]);
     assert.equal(one.events[0], two.events[0]);
-    assert.equal(described, 2);
+    assert.equal(mock.callCount(), 2);
   });
 
   test("ends a client that does not keep up with exhausted, and no other", async () => {
-    const sandbox = await runSandbox(shim);
-    const id = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const id = await shim.runContainer(sandbox);
     await using slow = await Client.open(shim);
     await using quick = await Client.open(shim);
     let resume!: () => void;
@@ -286,18 +255,18 @@ describe("getContainerEvents()", () => {
   });
 
   test("ends the streams when a pod cannot be described, so that nothing is missed in silence", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await using client = await Client.open(shim);
     shim.services.images.cache.get = () => Promise.reject(new ShimError("unknown", "broken"));
-    await createContainer(shim, sandbox);
+    await shim.createContainer(sandbox);
     await rejectsWith(client.ended, "unknown", /broken/);
   });
 });
 
 describe("podSandboxStatus() for EventedPLEG", () => {
   test("leaves containers and time out while a container of the pod is pending", async () => {
-    const sandbox = await runSandbox(shim);
-    await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    await shim.runContainer(sandbox);
     shim.engine.events$.policy = () => [];
     const pending = createPending(shim, sandbox);
     const ask = () => shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
@@ -310,13 +279,13 @@ describe("podSandboxStatus() for EventedPLEG", () => {
   });
 
   test("shows the newest container first, as kubelets take the first one of a name", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await using client = await Client.open(shim);
-    const first = await runContainer(shim, sandbox, "main");
-    const other = await runContainer(shim, sandbox, "other");
+    const first = await shim.runContainer(sandbox, "main");
+    const other = await shim.runContainer(sandbox, "other");
     shim.engine.containers.exit(first, 1);
-    const second = await createContainer(shim, sandbox, { metadata: { name: "main", attempt: 1 } });
-    await startContainer(shim, second);
+    const second = await shim.createContainer(sandbox, { metadata: { name: "main", attempt: 1 } });
+    await shim.startContainer(second);
     const status = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     const found = status.containers_statuses?.map(({ id }) => id);
     assert.deepEqual(found, [second, other, first]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import type { NewImage } from "../../../fakes/fake-images.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import { imageSpec } from "../../../fakes/requests.js";
 import { pauseImage, shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
@@ -37,26 +37,23 @@ async function list(shim: TestShim, image: string | null): Promise<readonly (str
   return images.map((one) => one.id);
 }
 
-/** How an image may be named: by lists and statuses, by statuses alone, or not. */
-const names: readonly (readonly [string, { readonly list: boolean; readonly status: boolean }])[] = [
-  ...[
-    ...["app", "app:latest", "docker.io/library/app:latest", "index.docker.io/library/app"],
-    ...["registry.example:5000/app:1", `app@${digest}`, id, id.slice("sha256:".length)],
-  ].map((name) => [name, { list: true, status: true }] as const),
-  // Docker finds ids by a prefix; lists never do.
-  [id.slice("sha256:".length, "sha256:".length + 12), { list: false, status: true }],
-  ...[
-    // A name that merely looks like a prefix must not find another image.
-    ...["cafe", "app:2", "registry.example:5000/app", "other.example/app:latest", "APP"],
-    `app@sha256:${"e".repeat(64)}`,
-  ].map((name) => [name, { list: false, status: false }] as const),
+const names = [
+  ...["app", "app:latest", "docker.io/library/app:latest", "index.docker.io/library/app"],
+  ...["registry.example:5000/app:1", `app@${digest}`, id, id.slice("sha256:".length)],
+];
+/** Docker finds ids by a prefix; lists never do. */
+const prefix = id.slice("sha256:".length, "sha256:".length + 12);
+const others = [
+  // A name that merely looks like a prefix must not find another image.
+  ...["cafe", "app:2", "registry.example:5000/app", "other.example/app:latest", "APP"],
+  `app@sha256:${"e".repeat(64)}`,
 ];
 
 test("an image is found by its names, its digest and its id; a prefix of the id only by status", async () => {
   await using shim = await shimWithImage();
-  for (const [name, expected] of names) {
-    assert.equal((await status(shim, name)).image?.id, expected.status ? id : undefined, name);
-    assert.deepEqual(await list(shim, name), expected.list ? [id] : [], name);
+  for (const name of [...names, prefix, ...others]) {
+    assert.equal((await status(shim, name)).image?.id, others.includes(name) ? undefined : id, name);
+    assert.deepEqual(await list(shim, name), names.includes(name) ? [id] : [], name);
   }
 });
 
@@ -80,17 +77,14 @@ describe("imageStatus()", () => {
   });
 
   test("tells names, size, and whether garbage collection must leave it", async () => {
-    await using shim = await shimWithImage({
-      size: 12_345,
-      repoTags: ["app:latest"],
-      repoDigests: [`app@${digest}`],
-    });
+    const [repoTags, repoDigests] = [["app:latest"], [`app@${digest}`]];
+    await using shim = await shimWithImage({ size: 12_345, repoTags, repoDigests });
     const { image, info } = await status(shim, id);
+    const { repo_tags, repo_digests, size, pinned } = image ?? {};
     assert.deepEqual(
-      [image?.repo_tags, image?.repo_digests, image?.size, image?.pinned],
-      [["app:latest"], [`app@${digest}`], "12345", false],
+      [repo_tags, repo_digests, size, pinned, info],
+      [repoTags, repoDigests, "12345", false, {}],
     );
-    assert.deepEqual(info, {});
     assert.equal((await status(shim, pauseImage)).image?.pinned, true);
   });
 
@@ -102,13 +96,12 @@ describe("imageStatus()", () => {
   test("tells config and history, oldest first, when it is asked to", async () => {
     await using shim = await shimWithImage({ config: { Cmd: ["sh"] }, layers: ["sha256:1"] });
     const { info } = await status(shim, "app", true);
-    const details = JSON.parse(info?.["info"] ?? "") as {
+    const { imageSpec } = JSON.parse(info?.["info"] ?? "") as {
       imageSpec: { config: unknown; rootfs: unknown; history: { created_by: string }[] };
     };
-    assert.deepEqual(details.imageSpec.config, { Cmd: ["sh"] });
-    assert.deepEqual(details.imageSpec.rootfs, { type: "layers", diff_ids: ["sha256:1"] });
-    const found = details.imageSpec.history.map((entry) => entry.created_by);
-    assert.deepEqual(found, ["ADD rootfs", "CMD sh"]);
+    const created = imageSpec.history.map((entry) => entry.created_by);
+    const expected = [{ Cmd: ["sh"] }, { type: "layers", diff_ids: ["sha256:1"] }, ["ADD rootfs", "CMD sh"]];
+    assert.deepEqual([imageSpec.config, imageSpec.rootfs, created], expected);
   });
 });
 
@@ -127,11 +120,6 @@ describe("an image", () => {
     return listed;
   }
 
-  const ended = ({ engine: { containers } }: TestShim, container: string): string => {
-    containers.start(container);
-    containers.exit(container, 0);
-    return container;
-  };
   const ofPod = { "io.kubernetes.docker.type": "container" };
   const cases: Readonly<Record<string, [expected: boolean, (shim: TestShim) => unknown]>> = {
     "that was pulled": [false, (shim) => add(shim, pulled)],
@@ -140,11 +128,7 @@ describe("an image", () => {
     "that a build has left without a name": [false, (shim) => add(shim, {})],
     "without a name that a container outside of pods uses": [true, (shim) => [add(shim, {}), run(shim, id)]],
     "that a container outside of pods uses": [true, (shim) => [add(shim, pulled), run(shim, id)]],
-    "that an ended one uses": [true, (shim) => [add(shim, pulled), ended(shim, run(shim, id))]],
-    "that a container of another shim's pod uses": [
-      false,
-      (shim) => [add(shim, pulled), run(shim, id, ofPod, "k8s_a_b_c_d_0")],
-    ],
+    "of a pod of another shim": [false, (shim) => [add(shim, pulled), run(shim, id, ofPod, "k8s_a_b_c_d_0")]],
   };
   for (const [what, [expected, prepare]] of Object.entries(cases)) {
     test(`${what} is ${expected ? "" : "not "}pinned`, async () => {
@@ -159,6 +143,10 @@ describe("an image", () => {
     const container = run(shim, id);
     await turns(5);
     assert.equal(await pinned(shim), true);
+    shim.engine.containers.start(container);
+    shim.engine.containers.exit(container, 0);
+    await turns(5);
+    assert.equal(await pinned(shim), true, "also after its end");
     shim.engine.containers.remove(container, { force: true });
     await turns(5);
     assert.equal(await pinned(shim), false);
@@ -202,8 +190,8 @@ describe("listImages() and imageStatus()", () => {
   test("make no request for containers while none outside of pods comes or goes", async () => {
     await using shim = await shimWithImage();
     await list(shim, null);
-    const sandbox = await runSandbox(shim);
-    await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    await shim.runContainer(sandbox);
     await turns(5);
     shim.world.journal.clear();
     shim.services.images.cache.forget();
@@ -224,8 +212,7 @@ describe("listImages() and imageStatus()", () => {
     await status(shim, "app");
     await status(shim, id);
     assert.deepEqual(world.journal.names(), []);
-    const tags = ["app:3"];
-    engine.images.add({ id, tags });
+    engine.images.add({ id, tags: ["app:3"] });
     await turns(5);
     assert.deepEqual((await status(shim, id)).image?.repo_tags, ["app:3"]);
     assert.deepEqual(await list(shim, "app:latest"), []);
@@ -247,10 +234,10 @@ describe("listImages() and imageStatus()", () => {
 
   test("forget an image that a create did not find", async () => {
     await using shim = await shimWithImage();
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     await status(shim, "app");
     shim.engine.images.lose(id);
-    await rejectsWith(runContainer(shim, sandbox, "main", { image: imageSpec("app") }), "notFound");
+    await rejectsWith(shim.runContainer(sandbox, "main", { image: imageSpec("app") }), "notFound");
     assert.equal((await status(shim, "app")).image, null);
   });
 
@@ -298,25 +285,18 @@ describe("listImages() and imageStatus()", () => {
 });
 
 describe("removeImage()", () => {
-  test("removes the image with all its names, by each of them", async () => {
+  test("removes the image with all its names, by each of them, also twice", async () => {
     for (const name of ["app:latest", "registry.example:5000/app:1", `app@${digest}`, id, id.slice(7, 19)]) {
       await using shim = await shimWithImage();
+      await Promise.all([remove(shim, "app:latest"), remove(shim, name), remove(shim, "absent:1")]);
       await remove(shim, name);
       assert.equal(shim.engine.images.find(id), undefined, name);
       assert.equal((await status(shim, "registry.example:5000/app:1")).image, null, name);
     }
   });
 
-  test("succeeds twice, concurrently, and for an absent image", async () => {
-    await using shim = await shimWithImage();
-    await Promise.all([remove(shim, "app:latest"), remove(shim, id)]);
-    await remove(shim, "app:latest");
-    await remove(shim, "absent:1");
-    assert.equal(shim.engine.images.find(id), undefined);
-  });
-
   test("refuses an image that a container or a sandbox uses, before any name is gone", async () => {
-    const container = await runContainer(shim, await runSandbox(shim));
+    const container = await shim.runContainer();
     const message = new RegExp(`container "${container}" uses it`);
     await rejectsWith(remove(shim, "busybox"), "precondition", message);
     await rejectsWith(remove(shim, pauseImage), "precondition", /uses it/);
@@ -364,32 +344,34 @@ describe("imageFsInfo()", () => {
   });
 
   test("tells what containers have written, and inodes only when all were counted", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const used = async () => {
       const { container_filesystems: [fs] = [] } = await info(shim);
       return [fs?.used_bytes?.value, fs?.inodes_used?.value];
     };
     assert.deepEqual(await used(), ["0", "0"]);
-    for (const [name, inodes] of [
-      ["a", 3],
-      ["b", 4],
-      ["c", undefined],
+    for (const [inodes, expected] of [
+      [3, ["100", "3"]],
+      [4, ["200", "7"]],
+      [undefined, ["300", undefined]],
     ] as const) {
-      const container = await runContainer(shim, sandbox, name);
+      const container = await shim.runContainer(sandbox, `with-${inodes}`);
       shim.world.layers.set(container, { timestamp: 1n, usedBytes: 100, inodes });
-      if (name === "b") assert.deepEqual(await used(), ["200", "7"]);
+      assert.deepEqual(await used(), expected);
     }
-    assert.deepEqual(await used(), ["300", undefined]);
   });
 
   test("names the directory of the containerd image store, for containers too", async () => {
     shim.world.host.imageRoot = "/var/lib/containerd";
     const { image_filesystems: [images] = [], container_filesystems: [containers] = [] } = await info(shim);
-    assert.equal(images?.fs_id?.mountpoint, "/var/lib/containerd");
-    assert.equal(containers?.fs_id?.mountpoint, "/var/lib/containerd");
+    const [root, own] = [images?.fs_id?.mountpoint, containers?.fs_id?.mountpoint];
+    assert.deepEqual([root, own], ["/var/lib/containerd", "/var/lib/containerd"]);
   });
 
-  test("measures once for concurrent callers, and not again at once", async () => {
+  test("measures once for concurrent callers, and not again at once, unless it failed", async () => {
+    shim.engine.failNext("imageDiskUsage", new ShimError("timeout", "too slow"));
+    await rejectsWith(info(shim), "timeout");
+    shim.world.journal.clear();
     const [first, second] = await Promise.all([info(shim), info(shim)]);
     const third = await info(shim);
     // The other file system has the time of the call.
@@ -415,11 +397,5 @@ describe("imageFsInfo()", () => {
     shim.engine.imageDiskUsage = () => turns(1).then(() => undefined);
     const { image_filesystems: [fs] = [] } = await info(shim);
     assert.equal(fs?.used_bytes?.value, "5000");
-  });
-
-  test("does not keep a failed measurement", async () => {
-    shim.engine.failNext("imageDiskUsage", new ShimError("timeout", "too slow"));
-    await rejectsWith(info(shim), "timeout");
-    await info(shim);
   });
 });

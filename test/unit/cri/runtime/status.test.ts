@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CgroupDriver } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
+import type { NodeFacts } from "../../../../src/domain/node-facts.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
-import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
@@ -31,19 +32,17 @@ describe("status()", () => {
   });
 
   test("answers without an engine, and tells why the runtime is not ready, until the engine is back", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     shim.engine.down();
     await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     const { RuntimeReady } = await conditions(shim);
-    assert.match(
-      String(RuntimeReady),
-      /^DockerDaemonNotReady: docker: failed to reach the engine: .*connection refused$/,
-    );
-    await rejectsWith(listedSandboxes(shim), "unavailable", /connection refused/);
+    const reason = /^DockerDaemonNotReady: docker: failed to reach the engine: .*connection refused$/;
+    assert.match(String(RuntimeReady), reason);
+    await rejectsWith(shim.listedSandboxes(), "unavailable", /connection refused/);
     shim.engine.up();
     await until("the engine is back", () => shim.services.state.link.state.phase === "live");
     assert.deepEqual(await conditions(shim), { RuntimeReady: true, NetworkReady: true });
-    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+    assert.deepEqual(await shim.listedSandboxes(), { [id]: 0 });
   });
 
   test("is not ready while the read model is not live, although the engine answers", async () => {
@@ -75,17 +74,8 @@ describe("status()", () => {
   });
 
   test("names the handlers that requests may name, the default one first", async () => {
-    const facts = nodeFacts({
-      runtimes: [
-        { name: "runc", kind: "runc", recursiveReadOnly: true },
-        { name: "kata", kind: "ownShim", recursiveReadOnly: false },
-      ],
-    });
-    await using shim = await TestShim.start({
-      prepare: ({ engine }) => {
-        engine.facts = facts;
-      },
-    });
+    const kata = { name: "kata", kind: "ownShim", recursiveReadOnly: false } as const;
+    await using shim = await TestShim.start({ facts: { runtimes: [...nodeFacts().runtimes, kata] } });
     const { runtime_handlers = [], features } = await status(shim);
     const names = runtime_handlers.map(({ name }) => name);
     assert.equal(names[0], "");
@@ -96,10 +86,7 @@ describe("status()", () => {
   test("tells more when it is asked to", async () => {
     const { info } = await status(shim, true);
     assert.equal((JSON.parse(info?.["network"] ?? "") as Record<string, unknown>)["plugin"], "cni");
-    assert.equal(
-      (JSON.parse(info?.["engine"] ?? "") as Record<string, unknown>)["engineVersion"],
-      "20.10.24",
-    );
+    assert.equal((JSON.parse(info?.["engine"] ?? "") as NodeFacts).engineVersion, "20.10.24");
     assert.deepEqual(JSON.parse(info?.["reach"] ?? ""), fakeReach(true));
     assert.deepEqual((await status(shim)).info, {});
   });

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/domain/cri.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { rejectsWith } from "../../../support/refusals.js";
 import {
-  hostNetworkRequest,
-  runRequest,
-  createRequest,
-  sandboxConfig,
   containerResources,
+  createRequest,
+  hostNetworkRequest,
+  podMetadata,
+  runRequest,
+  sandboxConfig,
 } from "../../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
-import type { ValidCreateContainer } from "../../../../src/domain/requests.js";
 
 const shim = shimOfEachTest();
 
@@ -24,10 +24,9 @@ async function list(shim: TestShim, filter: Partial<PodSandboxFilter> | null): P
 
 describe("listPodSandbox()", () => {
   test("filters by id, prefix, state and labels, all at once", async () => {
-    const a = await runSandbox(shim);
-    const other = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
-    const b = await runSandbox(shim, runRequest({ metadata: other, labels: { app: "db" } }));
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: b }, shim.call());
+    const a = await shim.runSandbox();
+    const b = await shim.runSandbox(runRequest({ metadata: podMetadata("db"), labels: { app: "db" } }));
+    await shim.stopSandbox(b);
     const table: readonly (readonly [Partial<PodSandboxFilter> | null, readonly string[]])[] = [
       [null, [a, b]],
       [{ id: a }, [a]],
@@ -45,7 +44,7 @@ describe("listPodSandbox()", () => {
 
   test("shows sandboxes of a checkpoint only in the unfiltered list", async () => {
     const id = "e".repeat(64);
-    shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
+    shim.addCheckpoint(id);
     const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call());
     assert.deepEqual(items[0]?.metadata, { name: "old", namespace: "ns", uid: "", attempt: 0 });
     assert.equal(items[0].state, SANDBOX_NOTREADY);
@@ -53,8 +52,8 @@ describe("listPodSandbox()", () => {
   });
 
   test("shows no containers, and asks the engine nothing", async () => {
-    const id = await runSandbox(shim);
-    await runContainer(shim, id);
+    const id = await shim.runSandbox();
+    await shim.runContainer(id);
     shim.engine.containers.create("foreign", { Image: "busybox", Labels: {}, HostConfig: {} });
     shim.world.journal.clear();
     assert.deepEqual(await list(shim, null), [id]);
@@ -69,7 +68,7 @@ describe("podSandboxStatus()", () => {
     shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose }, shim.call());
 
   test("answers what the request asked for, with the plugin's addresses", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     const { status: answer, info } = await status(shim, id.slice(0, 12));
     assert.equal(answer?.id, id);
     assert.deepEqual(answer.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
@@ -83,45 +82,44 @@ describe("podSandboxStatus()", () => {
 
   test("answers only the first address where a node is not to have dual stack", async () => {
     await using shim = await TestShim.start({ settings: { allPodAddresses: false } });
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     assert.deepEqual((await status(shim, id)).status?.network, { ip: "10.1.0.5", additional_ips: [] });
   });
 
   test("answers Docker's address when the plugin leaves the network to Docker", async () => {
     shim.world.network.addresses = undefined;
     shim.world.network.dockerNetworkMode = "default";
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     assert.deepEqual((await status(shim, id)).status?.network, { ip: "172.17.0.2", additional_ips: [] });
   });
 
   test("answers the addresses of the set-up after a restart", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     await using second = await shim.restart();
     shim.world.network.addresses = ["10.9.9.9"];
     assert.equal((await status(second, id)).status?.network?.ip, "10.1.0.5");
   });
 
   test("has no address in the host's network, and none after the stop", async () => {
-    const host = await runSandbox(shim, hostNetworkRequest());
+    const host = await shim.runSandbox(hostNetworkRequest());
     const { status: answer } = await status(shim, host);
     assert.deepEqual(answer?.network, { ip: "", additional_ips: [] });
     assert.equal(answer.linux?.namespaces?.options?.network, NamespaceMode.NODE);
-    const metadata = { name: "two", namespace: "default", uid: "uid-2", attempt: 0 };
-    const pod = await runSandbox(shim, runRequest({ metadata }));
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: pod }, shim.call());
+    const pod = await shim.runSandbox(runRequest({ metadata: podMetadata("two") }));
+    await shim.stopSandbox(pod);
     const stopped = (await status(shim, pod)).status;
     assert.deepEqual([stopped?.state, stopped?.network?.ip], [SANDBOX_NOTREADY, ""]);
   });
 
   test("is NOT_FOUND for unknown ids, containers and sandboxes of a checkpoint alone", async () => {
-    const container = await runContainer(shim, await runSandbox(shim));
+    const container = await shim.runContainer();
     const checkpoint = "e".repeat(64);
-    shim.world.checkpoints.stored.set(checkpoint, { version: "v1", namespace: "ns", name: "old", data: {} });
+    shim.addCheckpoint(checkpoint);
     for (const id of ["f".repeat(64), container, checkpoint]) await rejectsWith(status(shim, id), "notFound");
   });
 
   test("says more when it is asked to", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     const { info } = await status(shim, id, true);
     const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
     assert.equal(details["pid"], shim.engine.containers.get(id).state.pid);
@@ -136,57 +134,44 @@ const underscored = { name: "a_b", namespace: "n_s", uid: "u_1", attempt: 0 };
 const lookalike = { name: "a.-b", namespace: "n.-s", uid: "u.-1", attempt: 0 };
 const containerMetadata = { name: "c_d", attempt: 3 };
 
-function createIn(sandboxId: string, metadata = underscored): ValidCreateContainer {
-  const request = createRequest(sandboxId, { metadata: containerMetadata });
-  return { ...request, sandbox_config: sandboxConfig({ metadata }) };
-}
-
-async function create(shim: TestShim, sandboxId: string): Promise<string> {
-  const request = createIn(sandboxId);
-  return String((await shim.rpcs.CreateContainer(request, shim.call("CreateContainer"))).container_id);
-}
-
-async function podsOf(shim: TestShim): Promise<readonly unknown[]> {
-  const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
+async function listedPods(): Promise<readonly unknown[]> {
+  const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call());
   return items.map(({ metadata }) => metadata);
-}
-
-async function containersOf(shim: TestShim): Promise<readonly unknown[]> {
-  const call = shim.call("ListContainers");
-  const containers = await shim.rpcs.ListContainers({ filter: null }, call);
-  return containers.map(({ metadata }) => metadata);
 }
 
 describe("a pod with underscores in its names", () => {
   test("is listed under the names of its request, also when its record is lost", async () => {
-    const sandbox = await runSandbox(shim, runRequest({ metadata: underscored }));
-    await create(shim, sandbox);
+    const sandbox = await shim.runSandbox(runRequest({ metadata: underscored }));
+    const request = createRequest(sandbox, { metadata: containerMetadata });
+    await shim.rpcs.CreateContainer(
+      { ...request, sandbox_config: sandboxConfig({ metadata: underscored }) },
+      shim.call(),
+    );
     assert.equal(shim.engine.containers.get(sandbox).name, "k8s_POD_a.-b_n.-s_u.-1_0_escaped");
-    assert.deepEqual(await podsOf(shim), [underscored]);
-    assert.deepEqual(await containersOf(shim), [containerMetadata]);
-    await shim.services.records.pods.remove(sandbox);
-    await shim.services.state.sync.refresh(sandbox);
-    assert.deepEqual(await podsOf(shim), [underscored]);
-    assert.deepEqual(await containersOf(shim), [containerMetadata]);
+    for (const isLost of [false, true]) {
+      if (isLost) await shim.services.records.pods.remove(sandbox);
+      await shim.sync.refresh(sandbox);
+      assert.deepEqual(await listedPods(), [underscored]);
+      const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
+      const found = containers.map(({ metadata }) => metadata);
+      assert.deepEqual(found, [containerMetadata]);
+    }
   });
 
   test("is kept apart from a pod whose names are its escaped ones", async () => {
-    await runSandbox(shim, runRequest({ metadata: underscored }));
-    await runSandbox(shim, runRequest({ metadata: lookalike }));
-    assert.deepEqual(new Set(await podsOf(shim)), new Set([underscored, lookalike]));
+    await shim.runSandbox(runRequest({ metadata: underscored }));
+    await shim.runSandbox(runRequest({ metadata: lookalike }));
+    assert.deepEqual(new Set(await listedPods()), new Set([underscored, lookalike]));
   });
 
   test("takes a random suffix when a foreign container has its name, and is found", async () => {
-    shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", {
-      Image: "busybox",
-      Labels: {},
-      HostConfig: {},
-    });
-    const id = await runSandbox(shim, runRequest({ metadata: underscored }));
+    const body = { Image: "busybox", Labels: {}, HostConfig: {} };
+    shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", body);
+    const id = await shim.runSandbox(runRequest({ metadata: underscored }));
     assert.match(shim.engine.containers.get(id).name, /_0_escaped_[0-9a-f]{8}$/);
     await shim.services.records.pods.remove(id);
-    await shim.services.state.sync.refresh(id);
-    assert.deepEqual(await podsOf(shim), [underscored]);
+    await shim.sync.refresh(id);
+    assert.deepEqual(await listedPods(), [underscored]);
   });
 });
 
@@ -203,7 +188,7 @@ describe("updatePodSandboxResources()", () => {
     await using first = await TestShim.start();
     const { linux } = sandboxConfig();
     assert.ok(linux);
-    const id = await runSandbox(first, runRequest({ linux: { ...linux, overhead } }));
+    const id = await first.runSandbox(runRequest({ linux: { ...linux, overhead } }));
     const before = await shown(first, id);
     assert.deepEqual([before["overhead"], before["resources"]], [overhead, null]);
     first.world.journal.clear();
@@ -217,7 +202,7 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("succeeds for a sandbox of another program, which has no record", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     await shim.services.records.pods.remove(id);
     const change = { pod_sandbox_id: id, overhead, resources };
     assert.deepEqual(await shim.rpcs.UpdatePodSandboxResources(change, shim.call()), {});
@@ -225,7 +210,7 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("is notFound for unknown ids and for containers", async () => {
-    const sandbox = await runSandbox(shim);
+    const sandbox = await shim.runSandbox();
     const { container_id = "" } = await shim.rpcs.CreateContainer(createRequest(sandbox), shim.call());
     for (const id of [container_id, "f".repeat(64)]) {
       const change = { pod_sandbox_id: id, overhead, resources };
@@ -234,15 +219,9 @@ describe("updatePodSandboxResources()", () => {
   });
 
   test("refuses what would make the record too large to be read again", async () => {
-    const id = await runSandbox(shim);
+    const id = await shim.runSandbox();
     const huge = containerResources({ unified: { "memory.high": "1".repeat(70_000) } });
-    await rejectsWith(
-      shim.rpcs.UpdatePodSandboxResources(
-        { pod_sandbox_id: id, overhead: null, resources: huge },
-        shim.call(),
-      ),
-      "invalid",
-      /^resources: /,
-    );
+    const change = { pod_sandbox_id: id, overhead: null, resources: huge };
+    await rejectsWith(shim.rpcs.UpdatePodSandboxResources(change, shim.call()), "invalid", /^resources: /);
   });
 });

@@ -9,16 +9,13 @@ import {
 } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
 import { criSample, takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
-import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
-import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { metricsPage } from "../../../../src/shim/cri/stats/metrics-page.js";
 import { parsePrometheusText } from "../../../support/prometheus-text.js";
-import { runRequest } from "../../../fakes/requests.js";
-import { runContainer, runSandbox } from "../../../fakes/pods.js";
+import { podMetadata, runRequest } from "../../../fakes/requests.js";
 import { collect } from "../../../../src/lib/streams.js";
 import { shimOfEachTest, type TestShim } from "../../../fakes/services.js";
-import { layOut } from "../../stats/golden-cgroup.js";
+import { layOut, readOnce } from "../../stats/golden-cgroup.js";
 
 const shim = shimOfEachTest();
 
@@ -46,54 +43,45 @@ const namesIn = (text: string): readonly string[] =>
     .split(/\s+/)
     .map((name) => `container_${name}`);
 
+const withSource = (source: Pick<StatsSource, "readPods">): TestShim["services"] => ({
+  ...shim.services,
+  stats: { ...shim.services.stats, source: () => source as StatsSource },
+});
+
 /** What `work` makes of a pod with one container, whose statistics are read from the recorded files. */
 async function withRecordedPod<Result>(
   version: "v1" | "v2",
-  work: (pod: {
-    readonly shim: TestShim;
-    readonly services: TestShim["services"];
-    readonly sandbox: string;
-    readonly container: string;
-  }) => Promise<Result>,
+  work: (pod: { services: TestShim["services"]; sandbox: string; container: string }) => Promise<Result>,
 ): Promise<Result> {
   await using files = await layOut(version);
-  const sandbox = await runSandbox(shim);
-  const container = await runContainer(shim, sandbox);
-  const read = (path: string, directories: ReadonlyMap<string, string>): ResourceReading => {
-    const cgroup = new Cgroup(path, directories, new DescriptorCache(), 0);
-    const reading = cgroup.read({ details: true }, 1);
-    cgroup.close();
-    assert.ok(reading?.details);
+  const sandbox = await shim.runSandbox();
+  const container = await shim.runContainer(sandbox);
+  const read = (ofPod: boolean): ResourceReading => {
+    const reading = readOnce(files, { details: true, ofPod });
+    assert.ok(reading.details);
     const processes = { processes: 4, fileDescriptors: 9, sockets: 1, openFilesLimit: 1024 };
     return { ...reading, details: { ...reading.details, processes } };
   };
-  const parents = new Map([...files.directories].map(([name, path]) => [name, `${path}/..`]));
   const stats: Pick<StatsSource, "readPods"> = {
     readPods: (pods, { details }) => {
       assert.equal(details, true);
       const found = pods.map(({ containers }) => containers.map(({ id }) => id));
       assert.deepEqual(found, [[container]]);
       const reading = {
-        resources: read("/kubepods/pod1", parents),
+        resources: read(true),
         interfaces: parseInterfaces(files.golden.netDev),
-        containers: new Map([[container, read(files.path, files.directories)]]),
+        containers: new Map([[container, read(false)]]),
       };
       return Readable.from([[sandbox, reading] as const]);
     },
   };
-  const services = {
-    ...shim.services,
-    stats: { ...shim.services.stats, source: () => stats as StatsSource },
-  };
-  return await work({ shim, services, sandbox, container });
+  const services = withSource(stats);
+  return await work({ services, sandbox, container });
 }
 
-function recordedMetrics(
-  version: "v1" | "v2",
-): Promise<{ readonly pod: readonly Answer<Metric>[]; readonly container: readonly Answer<Metric>[] }> {
-  return withRecordedPod(version, async ({ shim, services, sandbox, container }) => {
-    const pod_metrics = await collect(listPodSandboxMetrics({}, services, shim.call()));
-    const [only, ...others] = pod_metrics;
+function recordedMetrics(version: "v1" | "v2") {
+  return withRecordedPod(version, async ({ services, sandbox, container }) => {
+    const [only, ...others] = await collect(listPodSandboxMetrics({}, services, shim.call()));
     assert.ok(only !== undefined && others.length === 0);
     assert.equal(only.pod_sandbox_id, sandbox);
     const [own] = only.container_metrics ?? [];
@@ -138,14 +126,17 @@ describe("metrics", () => {
     const { pod, container } = await recordedMetrics("v2");
     const of = (metrics: readonly Answer<Metric>[], name: string): readonly (string | undefined)[] =>
       metrics.filter((metric) => metric.name === `container_${name}`).map(({ value }) => value?.value);
-    assert.deepEqual(of(container, "cpu_usage_seconds_total"), ["5"]);
-    assert.deepEqual(of(container, "cpu_cfs_throttled_seconds_total"), ["17"]);
-    assert.deepEqual(of(container, "memory_working_set_bytes"), ["8843264"]);
-    assert.deepEqual(of(container, "memory_failures_total"), ["1217", "0", "1217", "0"]);
-    assert.deepEqual(of(container, "threads_max"), ["100"]);
-    assert.deepEqual(of(container, "hugetlb_usage_bytes"), ["0", "0"]);
-    assert.deepEqual(of(container, "pressure_cpu_waiting_seconds_total"), ["14"]);
-    assert.deepEqual(of(container, "ulimits_soft"), ["1024"]);
+    for (const [name, ...values] of [
+      ["cpu_usage_seconds_total", "5"],
+      ["cpu_cfs_throttled_seconds_total", "17"],
+      ["memory_working_set_bytes", "8843264"],
+      ["memory_failures_total", "1217", "0", "1217", "0"],
+      ["threads_max", "100"],
+      ["hugetlb_usage_bytes", "0", "0"],
+      ["pressure_cpu_waiting_seconds_total", "14"],
+      ["ulimits_soft", "1024"],
+    ] as const)
+      assert.deepEqual(of(container, name), values, name);
     assert.deepEqual(of(pod, "network_receive_bytes_total"), ["1182"]);
     assert.deepEqual(of(pod, "memory_usage_bytes"), ["9187328"]);
     const labels = (metrics: readonly Answer<Metric>[], name: string): unknown =>
@@ -162,7 +153,7 @@ describe("metrics", () => {
 
 describe("metricsPage()", () => {
   test("is what Prometheus reads: each metric of the CRI, by the same labels, with fractions of seconds", async () => {
-    const { page, answered } = await withRecordedPod("v2", async ({ shim, services }) => ({
+    const { page, answered } = await withRecordedPod("v2", async ({ services }) => ({
       page: parsePrometheusText(await metricsPage(services, shim.call().signal)),
       answered: await collect(listPodSandboxMetrics({}, services, shim.call())),
     }));
@@ -193,10 +184,7 @@ describe("metricsPage()", () => {
   });
 
   test("writes what a tenant has in labels as text", async () => {
-    await runSandbox(
-      shim,
-      runRequest({ metadata: { name: 'a"\\\n', namespace: "default", uid: "u", attempt: 0 } }),
-    );
+    await shim.runSandbox(runRequest({ metadata: podMetadata('a"\\\n') }));
     const reading = {
       resources: undefined,
       interfaces: parseInterfaces("eth0: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n"),
@@ -205,10 +193,7 @@ describe("metricsPage()", () => {
     const stats: Pick<StatsSource, "readPods"> = {
       readPods: ([pod]) => Readable.from([[pod?.sandbox.id ?? "", reading] as const]),
     };
-    const services = {
-      ...shim.services,
-      stats: { ...shim.services.stats, source: () => stats as StatsSource },
-    };
+    const services = withSource(stats);
     const { samples } = parsePrometheusText(await metricsPage(services, shim.call().signal));
     assert.equal(samples[0]?.labels["pod"], 'a\\"\\\\\\n');
   });

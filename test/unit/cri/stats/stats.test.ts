@@ -1,31 +1,33 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import type { Answer, ContainerStats, PodSandboxStats } from "../../../../src/domain/cri.js";
+import type {
+  Answer,
+  ContainerStats,
+  ContainerStatsFilter,
+  PodSandboxStats,
+} from "../../../../src/domain/cri.js";
 import type { EngineReading, ResourceReading } from "../../../../src/domain/resource-reading.js";
 import { toContainer } from "../../../../src/domain/container.js";
 import { toSandbox } from "../../../../src/domain/sandbox.js";
 import { toEngineReading } from "../../../../src/shim/engine/stats.js";
 import { encodeEach } from "../../../../src/shim/grpc/codec/list-bytes.js";
-import type { StatsSource } from "../../../../src/shim/ports/stats.js";
+import type { LayerUsage, PodReading, StatsSource } from "../../../../src/shim/ports/stats.js";
 import { listContainerStats } from "../../../../src/shim/cri/stats/container-stats.js";
 import { listPodSandboxStats } from "../../../../src/shim/cri/stats/pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../../src/shim/cri/stats/stats-items.js";
-import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
-import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { sumReadings } from "../../../../src/shim/stats/sum-readings.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
-import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
+import { rejectsWith } from "../../../support/refusals.js";
+import { hostNetworkRequest, podMetadata, runRequest } from "../../../fakes/requests.js";
 import { shimOfEachTest } from "../../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";
-import { layOut, readGolden } from "../../stats/golden-cgroup.js";
+import { layOut, readGolden, readOnce } from "../../stats/golden-cgroup.js";
 import { runningPods } from "../../../../src/shim/cri/stats/pod-parts.js";
 import { ReadModel } from "../../../../src/shim/state/read-model.js";
 
 const shim = shimOfEachTest();
 
-const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
 const [sandboxId, containerId] = [idOf("5a"), idOf("c0")];
 const layer = { timestamp: 5n, usedBytes: 4096, inodes: 3 };
 
@@ -39,49 +41,40 @@ async function itemsFrom(source: "v1" | "v2" | "engine"): Promise<Items> {
   const sandbox = toSandbox(sandboxSnapshot(sandboxId), undefined);
   const container = toContainer(containerSnapshot(containerId, sandboxId), sandbox?.pod);
   assert.ok(sandbox !== undefined && container !== undefined);
+  const itemsOf = (
+    own: ResourceReading,
+    layerOfOwn: LayerUsage,
+    resources: ResourceReading,
+    interfaces: PodReading["interfaces"],
+  ) => {
+    const item = containerStatsItem(container, own, layerOfOwn, "/data");
+    return {
+      container: item,
+      pod: podSandboxStatsItem(sandbox, { resources, interfaces, containers: new Map() }, [item]),
+    };
+  };
   if (source === "engine") {
     const golden = await readGolden("v2");
-    const reading = toEngineReading(golden.engineStats);
+    const reading = toEngineReading(golden.engineStats)?.resources;
     const pause = toEngineReading(golden.pauseEngineStats);
     assert.ok(reading !== undefined && pause !== undefined);
-    const sum = sumReadings([reading.resources, pause.resources]);
+    const sum = sumReadings([reading, pause.resources]);
     assert.ok(sum);
-    const own = containerStatsItem(
-      container,
-      { ...reading.resources, nanoCores: 1 },
-      { ...layer, inodes: undefined },
-      "/data",
-    );
-    const resources = { ...sum, nanoCores: 1 };
-    const { interfaces } = pause;
-    return {
-      container: own,
-      pod: podSandboxStatsItem(sandbox, { resources, interfaces, containers: new Map() }, [own]),
-    };
+    const own = { ...reading, nanoCores: 1 };
+    return itemsOf(own, { ...layer, inodes: undefined }, { ...sum, nanoCores: 1 }, pause.interfaces);
   }
   await using files = await layOut(source);
-  const read = (directories: ReadonlyMap<string, string>): ResourceReading | undefined => {
-    const cgroup = new Cgroup(files.path, directories, new DescriptorCache(), 0);
-    try {
-      return cgroup.read({ details: false }, 1);
-    } finally {
-      cgroup.close();
-    }
-  };
-  const own = containerStatsItem(container, read(files.directories), layer, "/data");
-  const resources = read(new Map([...files.directories].map(([name, path]) => [name, `${path}/..`])));
-  const interfaces = parseInterfaces(files.golden.netDev);
-  return {
-    container: own,
-    pod: podSandboxStatsItem(sandbox, { resources, interfaces, containers: new Map() }, [own]),
-  };
+  return itemsOf(
+    readOnce(files),
+    layer,
+    readOnce(files, { ofPod: true }),
+    parseInterfaces(files.golden.netDev),
+  );
 }
 
-function valueAt(item: object, path: string): unknown {
-  return path
-    .split(".")
-    .reduce<unknown>((value, key) => (value as Readonly<Record<string, unknown>> | undefined)?.[key], item);
-}
+type Fields = Readonly<Record<string, unknown>> | undefined;
+const valueAt = (item: object, path: string): unknown =>
+  path.split(".").reduce<unknown>((value, key) => (value as Fields)?.[key], item);
 
 /** All paths to values that are no objects. */
 function leavesOf(value: unknown, path = ""): readonly string[] {
@@ -119,10 +112,8 @@ describe("docs/run/stats.md", async () => {
   test("leaves no field of a container out", async () => {
     const { container } = await itemsFrom("v2");
     const named = new Set(rows.filter(({ kind }) => kind === "container").map(({ path }) => path));
-    const unnamed = leavesOf(container).filter(
-      (path) =>
-        !named.has(path) && !/\.Avg\d+$|metadata\.attempt$/.test(path) && !path.startsWith("attributes."),
-    );
+    const others = /\.Avg\d+$|metadata\.attempt$|^attributes\./;
+    const unnamed = leavesOf(container).filter((path) => !named.has(path) && !others.test(path));
     assert.deepEqual(unnamed, []);
   });
 });
@@ -145,18 +136,14 @@ function engineReading(usage: number): EngineReading {
 
 describe("statistics of containers", () => {
   test("ListContainerStats has running ones that pass the filter, and leaves out what cannot be read", async () => {
-    const sandbox = await runSandbox(shim);
-    const [main, other, unreadable] = [
-      await runContainer(shim, sandbox, "main", { labels: { tier: "front" } }),
-      await runContainer(shim, sandbox, "other", { labels: { tier: "back" } }),
-      await runContainer(shim, sandbox, "unreadable"),
-    ];
-    const stopped = await runContainer(shim, sandbox, "stopped");
+    const sandbox = await shim.runSandbox();
+    const main = await shim.runContainer(sandbox, "main", { labels: { tier: "front" } });
+    const other = await shim.runContainer(sandbox, "other", { labels: { tier: "back" } });
+    await shim.runContainer(sandbox, "unreadable");
+    const stopped = await shim.runContainer(sandbox, "stopped");
     for (const id of [main, other, stopped]) shim.engine.readings.set(id, engineReading(1000));
-    await shim.rpcs.StopContainer({ container_id: stopped, timeout: "0" }, shim.call());
-    const list = async (
-      filter: { id?: string; pod_sandbox_id?: string; label_selector?: Record<string, string> } | null,
-    ): Promise<readonly (string | undefined)[]> => {
+    await shim.stopContainer(stopped);
+    const list = async (filter: Partial<ContainerStatsFilter> | null) => {
       const request = filter === null ? null : { id: "", pod_sandbox_id: "", label_selector: {}, ...filter };
       const stats = await shim.rpcs.ListContainerStats({ filter: request }, shim.call());
       return stats.map(({ attributes }) => attributes?.id);
@@ -166,17 +153,16 @@ describe("statistics of containers", () => {
     assert.deepEqual(await list({ id: main.slice(0, 12) }), [main]);
     assert.deepEqual(await list({ pod_sandbox_id: idOf("ff") }), []);
     assert.deepEqual(await list({ pod_sandbox_id: sandbox, label_selector: { tier: "back" } }), [other]);
-    assert.ok(unreadable);
   });
 
   test("ContainerStats of a stopped container tells what it has written, of an unknown one NOT_FOUND", async () => {
-    const id = await runContainer(shim, await runSandbox(shim));
+    const id = await shim.runContainer();
     shim.engine.readings.set(id, engineReading(1000));
     shim.world.layers.set(id, layer);
     const read = async (): Promise<Answer<ContainerStats> | null | undefined> =>
       (await shim.rpcs.ContainerStats({ container_id: id }, shim.call())).stats;
     assert.equal((await read())?.memory?.working_set_bytes?.value, "990");
-    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.stopContainer(id);
     const stopped = await read();
     assert.equal(stopped?.memory, undefined);
     assert.equal(stopped?.writable_layer?.used_bytes?.value, "4096");
@@ -187,27 +173,22 @@ describe("statistics of containers", () => {
 
 describe("statistics of pods", () => {
   test("ListPodSandboxStats has ready ones with their containers; the network is not the host's", async () => {
-    const sandbox = await runSandbox(shim);
-    const container = await runContainer(shim, sandbox);
+    const sandbox = await shim.runSandbox();
+    const container = await shim.runContainer(sandbox);
     const request = hostNetworkRequest();
-    const config = { ...request.config, metadata: metadata("host") };
-    const onHost = await runSandbox(shim, { ...request, config });
+    const config = { ...request.config, metadata: podMetadata("host") };
+    const onHost = await shim.runSandbox({ ...request, config });
     for (const id of [sandbox, container, onHost]) shim.engine.readings.set(id, engineReading(1000));
     const stats = await shim.rpcs.ListPodSandboxStats({ filter: null }, shim.call());
-    assert.deepEqual(
-      stats.map(({ attributes, linux }) => [
-        attributes?.id,
-        linux?.memory?.usage_bytes?.value,
-        linux?.process?.process_count?.value,
-        linux?.network?.default_interface?.name,
-        linux?.network?.interfaces?.map(({ name }) => name),
-        linux?.containers?.map((one) => one.attributes?.id),
-      ]),
-      [
-        [sandbox, "2000", "4", "eth0", ["eth1"], [container]],
-        [onHost, "1000", "2", undefined, undefined, []],
-      ],
-    );
+    const shown = stats.map(({ attributes, linux }) => [
+      ...[attributes?.id, linux?.memory?.usage_bytes?.value, linux?.process?.process_count?.value],
+      ...[linux?.network?.default_interface?.name, linux?.network?.interfaces?.map(({ name }) => name)],
+      linux?.containers?.map((one) => one.attributes?.id),
+    ]);
+    assert.deepEqual(shown, [
+      [sandbox, "2000", "4", "eth0", ["eth1"], [container]],
+      [onHost, "1000", "2", undefined, undefined, []],
+    ]);
     const filter = { id: "", label_selector: { app: "nothing" } };
     assert.deepEqual(await shim.rpcs.ListPodSandboxStats({ filter }, shim.call()), []);
   });
@@ -216,13 +197,13 @@ describe("statistics of pods", () => {
     test(`${rpc} encodes each item before the next one is read`, async () => {
       const [sandboxes, containers]: readonly [string[], string[]] = [[], []];
       for (const name of ["one", "two"]) {
-        const sandbox = await runSandbox(shim, runRequest({ metadata: metadata(name) }));
+        const sandbox = await shim.runSandbox(runRequest({ metadata: podMetadata(name) }));
         sandboxes.push(sandbox);
-        containers.push(await runContainer(shim, sandbox, name));
+        containers.push(await shim.runContainer(sandbox, name));
       }
       const steps: string[] = [];
-      const readEach = async function* <Reading>(items: Iterable<string>, reading: Reading) {
-        for (const id of items) {
+      const readEach = async function* <Reading>(ids: Iterable<string>, reading: Reading) {
+        for (const id of ids) {
           steps.push(`read ${id}`);
           yield await Promise.resolve([id, reading] as const);
         }
@@ -232,7 +213,7 @@ describe("statistics of pods", () => {
       const source: Pick<StatsSource, "readPods" | "readContainers"> = {
         readPods: (pods) =>
           readEach(
-            pods.map(({ sandbox }) => sandbox.id),
+            pods.map(({ sandbox: { id } }) => id),
             pod,
           ),
         readContainers: (snapshots) =>
@@ -254,27 +235,25 @@ describe("statistics of pods", () => {
         ? encodeEach(listContainerStats({ filter: null }, services, shim.call()), encode)
         : encodeEach(listPodSandboxStats({ filter: null }, services, shim.call()), encode));
       const ids = isOfContainers ? containers : sandboxes;
-      assert.deepEqual(
-        steps,
-        ids.flatMap((id) => [`read ${id}`, `encode ${id}`]),
-      );
+      const expected = ids.flatMap((id) => [`read ${id}`, `encode ${id}`]);
+      assert.deepEqual(steps, expected);
     });
   }
 
   test("PodSandboxStats of a ready one that cannot be read is UNAVAILABLE, and says why", async () => {
-    const sandbox = await runSandbox(shim, runRequest());
+    const sandbox = await shim.runSandbox(runRequest());
     shim.engine.containerStats = () => Promise.reject(new Error("out of breath"));
     const read = shim.rpcs.PodSandboxStats({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(read, "unavailable", /out of breath/);
   });
 
   test("PodSandboxStats of one that has stopped is FAILED_PRECONDITION, of an unknown one NOT_FOUND", async () => {
-    const sandbox = await runSandbox(shim, runRequest());
+    const sandbox = await shim.runSandbox(runRequest());
     shim.engine.readings.set(sandbox, engineReading(10));
     const read = (pod_sandbox_id: string): Promise<unknown> =>
       shim.rpcs.PodSandboxStats({ pod_sandbox_id }, shim.call());
     await read(sandbox.slice(0, 12));
-    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.stopSandbox(sandbox);
     await rejectsWith(read(sandbox), "precondition", /not ready/);
     await rejectsWith(read(idOf("ff")), "notFound");
   });

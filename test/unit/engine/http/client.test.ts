@@ -6,9 +6,10 @@ import { inspect, promisify } from "node:util";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { Agent, request } from "node:http";
+import { rejectsWith } from "../../../support/refusals.js";
 import { messageOf, ShimError } from "../../../../src/lib/errors.js";
 import { EngineClient, type EngineRequest } from "../../../../src/shim/engine/http/client.js";
-import { cut, hang, json, refuse, startFakeDocker } from "../fake-docker.js";
+import { cut, hang, json, refuse, type Respond, startFakeDocker } from "../fake-docker.js";
 import { unreachable } from "../../../../src/shim/engine/http/errors.js";
 import { limitConnecting } from "../../../../src/shim/engine/http/modem.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -21,59 +22,46 @@ const get: EngineRequest = {
 };
 const post: EngineRequest = { ...get, action: "change the thing", method: "POST" };
 
-function never(): AbortSignal {
-  return new AbortController().signal;
-}
+const never = new AbortController().signal;
 
 describe("EngineClient", () => {
   test("request() with readOnly sends GET, and refuses to send anything else", async () => {
     await using docker = await startFakeDocker({ "GET /thing": json({}), "POST /thing": json({}) });
     const client = docker.client({ readOnly: true });
-    await client.request(get, never());
+    await client.request(get, never);
     for (const method of ["POST", "PUT", "DELETE"] as const) {
-      await assert.rejects(client.request({ ...post, method }, never()), {
-        kind: "precondition",
-        message: "change the thing: this server only reads (--read-only)",
-      });
+      const message = "change the thing: this server only reads (--read-only)";
+      await rejectsWith(client.request({ ...post, method }, never), "precondition", message);
     }
     assert.equal(docker.requests.length, 1);
   });
 
   test("request() ends with its deadline when the engine is frozen, and lets go of the connection", async () => {
     await using docker = await startFakeDocker({ "GET /thing": hang });
-    await assert.rejects(docker.client({ shortTimeoutMs: 50 }).request(get, never()), {
-      kind: "timeout",
-      message: "read the thing: not finished after 50ms",
-    });
+    const message = "read the thing: not finished after 50ms";
+    await rejectsWith(docker.client({ shortTimeoutMs: 50 }).request(get, never), "timeout", message);
     while (docker.sockets.size > 0) await new Promise(setImmediate);
   });
 
-  test("request() ends when the caller leaves before the answer, and the engine sees it", async () => {
-    await using docker = await startFakeDocker({ "GET /thing": hang });
-    const caller = new AbortController();
-    const pending = docker.client().request(get, caller.signal);
-    await docker.until((requests) => requests.length === 1);
-    caller.abort(new ShimError("cancelled", "the kubelet left"));
-    await assert.rejects(pending, { kind: "cancelled", message: "the kubelet left" });
-    while (docker.sockets.size > 0) await new Promise(setImmediate);
-  });
-
-  test("request() ends when the caller leaves in the middle of the answer, and the engine sees it", async () => {
-    await using docker = await startFakeDocker();
-    const caller = new AbortController();
-    docker.answers.set("GET /thing", (_request, response) => {
-      response.write("{", () => setTimeout(() => caller.abort(), 5));
+  for (const [when, answer] of [
+    ["before the answer", hang],
+    ["in the middle of the answer", (_request, response) => response.write("{")],
+  ] as readonly (readonly [string, Respond])[]) {
+    test(`request() ends when the caller leaves ${when}, and the engine sees it`, async () => {
+      await using docker = await startFakeDocker({ "GET /thing": answer });
+      const caller = new AbortController();
+      const pending = docker.client().request(get, caller.signal);
+      await docker.until((requests) => requests.length === 1);
+      setTimeout(() => caller.abort(new ShimError("cancelled", "the kubelet left")), 5);
+      await rejectsWith(pending, "cancelled", "the kubelet left");
+      while (docker.sockets.size > 0) await new Promise(setImmediate);
     });
-    await assert.rejects(docker.client().request(get, caller.signal), { kind: "cancelled" });
-    while (docker.sockets.size > 0) await new Promise(setImmediate);
-  });
+  }
 
   test("request() fails at once when the answer is cut short", async () => {
     await using docker = await startFakeDocker({ "GET /thing": cut('{"half":') });
-    await assert.rejects(docker.client().request(get, never()), {
-      kind: "unavailable",
-      message: /^read the thing: .*broke in the middle of its answer$/,
-    });
+    const message = /^read the thing: .*broke in the middle of its answer$/;
+    await rejectsWith(docker.client().request(get, never), "unavailable", message);
   });
 
   test("request() refuses an answer beyond the limit without reading on", async () => {
@@ -85,60 +73,49 @@ describe("EngineClient", () => {
       response.on("drain", write);
       write();
     });
-    await assert.rejects(docker.client({ answerLimitBytes: 50_000 }).request(get, never()), {
-      kind: "exhausted",
-    });
+    await rejectsWith(docker.client({ answerLimitBytes: 50_000 }).request(get, never), "exhausted");
     while (docker.sockets.size > 0) await new Promise(setImmediate);
   });
 
   test("json() says that an answer is no JSON without quoting it", async () => {
-    await using docker = await startFakeDocker({
-      "GET /thing": (_request, response) => response.end("<html>secret"),
-    });
-    await assert.rejects(docker.client().json(get, never()), {
-      kind: "unknown",
-      message: "read the thing: the engine's answer is not JSON",
-    });
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", (_request, response) => response.end("<html>secret"));
+    const message = "read the thing: the engine's answer is not JSON";
+    await rejectsWith(docker.client().json(get, never), "unknown", message);
   });
 
   test("request() reports what is not HTTP as an engine that cannot be reached", async () => {
     await using docker = await startFakeDocker();
     docker.server.prependListener("connection", (socket) => socket.end("SSH-2.0-OpenSSH\r\n"));
-    await assert.rejects(docker.client().request(get, never()), {
-      kind: "unavailable",
-      message: `cannot reach the Docker Engine at unix://${docker.path}: the answer is not HTTP`,
-    });
+    const message = `cannot reach the Docker Engine at unix://${docker.path}: the answer is not HTTP`;
+    await rejectsWith(docker.client().request(get, never), "unavailable", message);
   });
 
   test("request() names the endpoint when there is no socket, or no listener on it", async () => {
-    const missing = new EngineClient({
-      endpoint: { kind: "unix", path: "/nonexistent/docker.sock" },
-      shortTimeoutMs: 1000,
-    });
-    await assert.rejects(missing.request(get, never()), {
-      kind: "unavailable",
-      message: "cannot reach the Docker Engine at unix:///nonexistent/docker.sock: no such socket",
-    });
+    const endpoint = { kind: "unix", path: "/nonexistent/docker.sock" } as const;
+    const missing = new EngineClient({ endpoint, shortTimeoutMs: 1000 });
+    const message = "cannot reach the Docker Engine at unix:///nonexistent/docker.sock: no such socket";
+    await rejectsWith(missing.request(get, never), "unavailable", message);
     await using docker = await startFakeDocker();
     const client = docker.client();
-    await client.request(get, never());
+    await client.request(get, never);
     docker.server.close();
     for (const socket of docker.sockets) socket.destroy();
     await once(docker.server, "close");
-    await assert.rejects(client.request(get, never()), { kind: "unavailable" });
+    await assert.rejects(client.request(get, never), { kind: "unavailable" });
   });
 
   test("a read is repeated when the engine has closed the kept connection", async () => {
     await using docker = await startFakeDocker({ "GET /thing": json("fine") });
     const client = docker.client();
-    await client.json(get, never());
+    await client.json(get, never);
     let first = true;
     docker.answers.set("GET /thing", (request, response, body) => {
       if (first) request.socket.destroy();
       else json("fine")(request, response, body);
       first = false;
     });
-    assert.equal(await client.json(get, never()), "fine");
+    assert.equal(await client.json(get, never), "fine");
   });
 
   test("a repeatable request is repeated once when its answer breaks off", async () => {
@@ -150,20 +127,20 @@ describe("EngineClient", () => {
         asked += 1;
         (asked === 1 ? cut("{") : json({ well: true }))(...args);
       });
-      assert.deepEqual(await docker.client().json(request, never()), { well: true });
+      assert.deepEqual(await docker.client().json(request, never), { well: true });
       docker.answers.set(target, (...args) => {
         asked += 1;
         cut("{")(...args);
       });
       asked = 0;
-      await assert.rejects(docker.client().json(request, never()), /broke in the middle of its answer/);
+      await assert.rejects(docker.client().json(request, never), /broke in the middle of its answer/);
       assert.equal(asked, 2);
     }
   });
 
   test("a write whose connection breaks is not repeated", async () => {
     await using docker = await startFakeDocker({ "POST /thing": (request) => request.socket.destroy() });
-    await assert.rejects(docker.client().request(post, never()), { kind: "unavailable" });
+    await rejectsWith(docker.client().request(post, never), "unavailable");
     assert.deepEqual(docker.requests, ["POST /thing"]);
   });
 
@@ -172,7 +149,7 @@ describe("EngineClient", () => {
     let connections = 0;
     docker.server.on("connection", () => (connections += 1));
     const client = docker.client();
-    for (let round = 0; round < 5; round += 1) await client.json(get, never());
+    for (let round = 0; round < 5; round += 1) await client.json(get, never);
     assert.equal(connections, 1);
   });
 
@@ -184,8 +161,8 @@ describe("EngineClient", () => {
     docker.answers.set("GET /thing", (_request, response) => waiting.push(() => response.end('{"a":1}')));
     docker.answers.set("GET /quiet", (_request, response) => response.write(" "));
     const client = docker.client({ idleConnectionMs: 50 });
-    const quiet = await client.open({ ...get, path: ["quiet"] }, never());
-    const burst = Promise.all(Array.from({ length: 20 }, () => client.json(get, never())));
+    const quiet = await client.open({ ...get, path: ["quiet"] }, never);
+    const burst = Promise.all(Array.from({ length: 20 }, () => client.json(get, never)));
     await docker.until((requests) => requests.length === 21);
     assert.ok(docker.sockets.size > 20);
     for (const answer of waiting.splice(0)) answer();
@@ -194,7 +171,7 @@ describe("EngineClient", () => {
     assert.equal(quiet.destroyed, false, "a stream may be silent for as long as it likes");
     quiet.destroy();
     docker.answers.set("GET /thing", json({ b: 2 }));
-    assert.deepEqual(await client.json(get, never()), { b: 2 });
+    assert.deepEqual(await client.json(get, never), { b: 2 });
   });
 
   test("requests that hang hold up no others, and let go of their connections with their callers", async () => {
@@ -204,14 +181,13 @@ describe("EngineClient", () => {
     });
     const client = docker.client();
     const hung = new AbortController();
-    const settled = Promise.allSettled(
-      [get, post].flatMap((request) =>
-        Array.from({ length: 64 }, async () => client.request({ ...request, path: ["hung"] }, hung.signal)),
-      ),
+    const requests = [get, post].flatMap((request) =>
+      Array.from({ length: 64 }, () => ({ ...request, path: ["hung"] })),
     );
+    const settled = Promise.allSettled(requests.map((request) => client.request(request, hung.signal)));
     await docker.until((requests) => requests.length === 128);
-    assert.equal(await client.json(get, never()), "read");
-    assert.equal(await client.json(post, never()), "written");
+    assert.equal(await client.json(get, never), "read");
+    assert.equal(await client.json(post, never), "written");
     hung.abort();
     for (const result of await settled) assert.equal(result.status, "rejected");
     while (docker.sockets.size > 2) await new Promise(setImmediate);
@@ -221,9 +197,9 @@ describe("EngineClient", () => {
     test(`the path part ${JSON.stringify(part.slice(0, 3))} names nothing and is not sent`, async () => {
       await using docker = await startFakeDocker();
       const client = docker.client();
-      const answer = await client.request({ ...get, path: ["images", part, "json"] }, never());
+      const answer = await client.request({ ...get, path: ["images", part, "json"] }, never);
       assert.equal(answer.status, 404);
-      await assert.rejects(client.open({ ...get, path: [part] }, never()), { kind: "notFound" });
+      await assert.rejects(client.open({ ...get, path: [part] }, never), { kind: "notFound" });
       assert.deepEqual(docker.requests, []);
     });
   }
@@ -231,20 +207,18 @@ describe("EngineClient", () => {
   test("path parts and query are encoded", async () => {
     await using docker = await startFakeDocker();
     const request = { ...get, path: ["a/../b?c", "json"], query: { q: "x&y=z" } };
-    await docker.client().request(request, never());
+    await docker.client().request(request, never);
     assert.deepEqual(docker.requests, ["GET /a%2F..%2Fb%3Fc/json?q=x%26y%3Dz"]);
   });
 
   test("a request before the version is negotiated is unavailable", async () => {
     await using docker = await startFakeDocker();
-    await assert.rejects(docker.client().request({ ...get, unversioned: false }, never()), {
-      kind: "unavailable",
-    });
+    await rejectsWith(docker.client().request({ ...get, unversioned: false }, never), "unavailable");
   });
 
   test("open() throws a refusal with the engine's words", async () => {
     await using docker = await startFakeDocker({ "GET /thing": refuse(409, "not now") });
-    await assert.rejects(docker.client().open(get, never()), { kind: "precondition", message: "not now" });
+    await rejectsWith(docker.client().open(get, never), "precondition", "not now");
   });
 
   for (const value of ["tcp://127.0.0.1:1", "garbage with spaces", "ssh://nowhere"]) {
@@ -256,7 +230,7 @@ describe("EngineClient", () => {
       });
       process.env["DOCKER_HOST"] = value;
       await using docker = await startFakeDocker({ "GET /thing": json("fine") });
-      assert.equal(await docker.client().json(get, never()), "fine");
+      assert.equal(await docker.client().json(get, never), "fine");
       assert.equal(process.env["DOCKER_HOST"], value);
     });
   }
@@ -290,7 +264,7 @@ describe("EngineClient", () => {
   test("errors say nothing of headers and bodies that were sent", async () => {
     await using docker = await startFakeDocker({ "POST /thing": cut("{") });
     const request = { ...post, headers: { "X-Registry-Auth": "hunter2" }, json: { Env: ["A=hunter3"] } };
-    await assert.rejects(docker.client().request(request, never()), (error) => {
+    await assert.rejects(docker.client().request(request, never), (error) => {
       assert.doesNotMatch(messageOf(error) + inspect(error, { depth: 1 }), /hunter/);
       return true;
     });
@@ -307,11 +281,8 @@ test("a connection that is never made is given up, and is no lost answer", async
   const alive = setInterval(() => undefined, 1000); // Neither the limit nor such a look-up keeps a process alive.
   const [error] = (await once(asked, "error").finally(() => clearInterval(alive))) as [Error];
   const problem = unreachable("tcp://engine.test:1", error);
-  assert.equal(
-    problem.message,
-    "cannot reach the Docker Engine at tcp://engine.test:1: no connection within 4 s",
-  );
-  assert.deepEqual(problem.fields, {});
+  const message = "cannot reach the Docker Engine at tcp://engine.test:1: no connection within 4 s";
+  assert.deepEqual([problem.message, problem.fields], [message, {}]);
 });
 
 test("a connection that is made stays, however long the answer takes", async () => {

@@ -8,6 +8,7 @@ import type { AddressInfo, Server } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
+import { rejectsWith } from "../../../support/refusals.js";
 import { EngineClient } from "../../../../src/shim/engine/http/client.js";
 import {
   type EngineEndpoint,
@@ -18,22 +19,14 @@ import {
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 test("formatEndpoint() writes endpoints as Docker does", () => {
-  const texts = (
-    [
-      { kind: "unix", path: "/var/run/docker.sock" },
-      { kind: "tcp", host: "engine.example", port: 2376 },
-      { kind: "tcp", host: "::1", port: 2375 },
-      { kind: "ssh", user: "root", host: "far", port: 22 },
-      { kind: "unix", path: "/x", context: "desktop" },
-    ] as const
-  ).map(formatEndpoint);
-  assert.deepEqual(texts, [
-    "unix:///var/run/docker.sock",
-    "tcp://engine.example:2376",
-    "tcp://[::1]:2375",
-    "ssh://root@far:22",
-    'unix:///x (context "desktop")',
-  ]);
+  for (const [endpoint, text] of [
+    [{ kind: "unix", path: "/var/run/docker.sock" }, "unix:///var/run/docker.sock"],
+    [{ kind: "tcp", host: "engine.example", port: 2376 }, "tcp://engine.example:2376"],
+    [{ kind: "tcp", host: "::1", port: 2375 }, "tcp://[::1]:2375"],
+    [{ kind: "ssh", user: "root", host: "far", port: 22 }, "ssh://root@far:22"],
+    [{ kind: "unix", path: "/x", context: "desktop" }, 'unix:///x (context "desktop")'],
+  ] as const)
+    assert.equal(formatEndpoint(endpoint), text);
 });
 
 describe("readContextTls()", () => {
@@ -47,10 +40,8 @@ describe("readContextTls()", () => {
     await using directory = await temporaryDirectory();
     const file = join(directory.path, "docker");
     await writeFile(file, "");
-    await assert.rejects(readContextTls(file, context), {
-      kind: "invalid",
-      message: /^Docker context "lab": read TLS files of ".*docker": ENOTDIR.*; "docker context/,
-    });
+    const message = /^Docker context "lab": read TLS files of ".*docker": ENOTDIR.*; "docker context/;
+    await rejectsWith(readContextTls(file, context), "invalid", message);
   });
 
   test("an authority alone checks the engine; a certificate without its key is refused, with the context's name", async () => {
@@ -58,10 +49,8 @@ describe("readContextTls()", () => {
     await writeFile(join(directory.path, "ca.pem"), "ca");
     assert.deepEqual(await readContextTls(directory.path, context), { ca: "ca", verify: true });
     await writeFile(join(directory.path, "cert.pem"), "cert");
-    await assert.rejects(readContextTls(directory.path, context), {
-      kind: "invalid",
-      message: /^Docker context "lab": read TLS file ".*\/key\.pem"/,
-    });
+    const message = /^Docker context "lab": read TLS file ".*\/key\.pem"/;
+    await rejectsWith(readContextTls(directory.path, context), "invalid", message);
   });
 });
 
@@ -72,53 +61,36 @@ describe("readTlsMaterial()", () => {
   }
 
   test("no variable, no TLS", async () => {
-    assert.equal(
-      await readTlsMaterial({ HOME: "/nonexistent", DOCKER_TLS_VERIFY: "", DOCKER_CERT_PATH: "" }),
-      undefined,
-    );
+    const empty = { HOME: "/nonexistent", DOCKER_TLS_VERIFY: "", DOCKER_CERT_PATH: "" };
+    assert.equal(await readTlsMaterial(empty), undefined);
   });
 
   test("the path switches TLS on, the other variable verification", async () => {
     await using directory = await temporaryDirectory();
     await writeMaterial(directory.path);
     const material = { ca: "ca", cert: "cert", key: "key" };
-    assert.deepEqual(await readTlsMaterial({ DOCKER_CERT_PATH: directory.path }), {
-      ...material,
-      verify: false,
-    });
-    assert.deepEqual(await readTlsMaterial({ DOCKER_CERT_PATH: directory.path, DOCKER_TLS_VERIFY: "1" }), {
-      ...material,
-      verify: true,
-    });
+    const environment = { DOCKER_CERT_PATH: directory.path };
+    assert.deepEqual(await readTlsMaterial(environment), { ...material, verify: false });
+    const verifying = await readTlsMaterial({ ...environment, DOCKER_TLS_VERIFY: "1" });
+    assert.deepEqual(verifying, { ...material, verify: true });
   });
 
-  test("verification without a path uses DOCKER_CONFIG, else ~/.docker", async () => {
+  test("verification without a path uses DOCKER_CONFIG, else ~/.docker; a missing file is refused", async () => {
     await using home = await temporaryDirectory();
     await writeMaterial(join(home.path, ".docker"));
     const environment = { HOME: home.path, DOCKER_TLS_VERIFY: "1" };
     assert.equal((await readTlsMaterial(environment))?.ca, "ca");
     assert.equal((await readTlsMaterial({ ...environment, DOCKER_CONFIG: "" }))?.ca, "ca");
-    await assert.rejects(readTlsMaterial({ ...environment, DOCKER_CONFIG: "/nonexistent" }), {
-      message: /^read TLS file "\/nonexistent\/ca\.pem": /,
-    });
-  });
-
-  test("a missing file is refused, not plain text", async () => {
-    await assert.rejects(readTlsMaterial({ DOCKER_CERT_PATH: "/nonexistent" }), {
-      kind: "invalid",
-      message: /^read TLS file "\/nonexistent\/ca\.pem": /,
-    });
+    for (const absent of [
+      { ...environment, DOCKER_CONFIG: "/nonexistent" },
+      { DOCKER_CERT_PATH: "/nonexistent" },
+    ])
+      await rejectsWith(readTlsMaterial(absent), "invalid", /^read TLS file "\/nonexistent\/ca\.pem": /);
   });
 });
 
 describe("EngineClient over TCP", () => {
-  const request = {
-    action: "ping",
-    method: "GET",
-    path: ["_ping"],
-    concurrency: "unlimited",
-    unversioned: true,
-  } as const;
+  const request = { action: "ping", method: "GET", path: ["_ping"], unversioned: true } as const;
   const never = new AbortController().signal;
 
   async function ping(endpoint: EngineEndpoint): Promise<string> {
@@ -169,25 +141,20 @@ describe("EngineClient over TCP", () => {
     }
     const read = async (name: string): Promise<string> => readFile(path(name), "utf8");
     const own = { cert: await read("engine.crt"), key: await read("engine.key") };
-    const server = createHttpsServer(
-      { ...own, ca: own.cert, requestCert: true, rejectUnauthorized: true },
-      (_, response) => response.end("secure"),
-    );
+    const options = { ...own, ca: own.cert, requestCert: true, rejectUnauthorized: true };
+    const server = createHttpsServer(options, (_, response) => response.end("secure"));
     context.after(() => server.close());
     const port = await listen(server, "127.0.0.1");
+    const at = { kind: "tcp", host: "127.0.0.1", port } as const;
     const endpoint = (ca: string, verify: boolean): EngineEndpoint => ({
-      kind: "tcp",
-      host: "127.0.0.1",
-      port,
+      ...at,
       tls: { ...own, ca, verify },
     });
     assert.equal(await ping(endpoint(own.cert, true)), "secure");
     const other = await read("other.crt");
-    await assert.rejects(ping(endpoint(other, true)), {
-      kind: "unavailable",
-      message: /^cannot reach the Docker Engine at tcp:\/\/127\.0\.0\.1:\d+: .*certificate/,
-    });
+    const message = /^cannot reach the Docker Engine at tcp:\/\/127\.0\.0\.1:\d+: .*certificate/;
+    await rejectsWith(ping(endpoint(other, true)), "unavailable", message);
     assert.equal(await ping(endpoint(other, false)), "secure");
-    await assert.rejects(ping({ kind: "tcp", host: "127.0.0.1", port }), { kind: "unavailable" });
+    await assert.rejects(ping(at), { kind: "unavailable" });
   });
 });

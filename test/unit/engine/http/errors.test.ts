@@ -6,15 +6,9 @@ const id = "3f2a".repeat(16);
 
 describe("parseNameConflict()", () => {
   for (const [text, conflicting] of [
-    [
-      `Conflict. The container name "/k8s_POD_a_b_c_0" is already in use by container "${id}". You have to remove (or rename) that container to be able to reuse that name.`,
-      id,
-    ],
+    [`Conflict. The container name "/k8s_a_b_c_0" is already in use by container "${id}". You have to`, id],
     [`Conflict. The name "/x" is already in use by container ${id}. You have to delete that container.`, id],
-    [
-      `Error response from daemon: Conflict. The container name "/x" is already in use by container "${id}".`,
-      id,
-    ],
+    [`Error response from daemon: Conflict. The name "/x" is already in use by container "${id}".`, id],
     [`Conflict. The container name "/x" is already in use by something`, undefined],
     ["You cannot remove a running container", undefined],
   ] as const) {
@@ -99,10 +93,8 @@ describe("refusal()", () => {
   }
 
   test("a name conflict has the conflicting container's id", () => {
-    const error = refusal(
-      409,
-      body(`Conflict. The container name "/x" is already in use by container "${id}".`),
-    );
+    const text = `Conflict. The container name "/x" is already in use by container "${id}".`;
+    const error = refusal(409, body(text));
     assert.deepEqual([error.kind, error.fields["conflictingId"]], ["conflict", id]);
   });
 

@@ -103,14 +103,12 @@ async function read(
   sizes: readonly number[] = [1000],
   onProgress?: () => void,
 ): Promise<readonly unknown[]> {
-  const essentials = { Id: true } as const;
-  const convert = (entry: unknown): unknown => entry;
-  return readList(streamOf(Buffer.from(text), sizes), {
+  const options = {
     action: "list things",
-    essentials,
-    convert,
-    onProgress,
-  });
+    essentials: { Id: true },
+    convert: (entry: unknown) => entry,
+  } as const;
+  return readList(streamOf(Buffer.from(text), sizes), { ...options, onProgress });
 }
 
 describe("readList()", () => {
@@ -141,11 +139,8 @@ describe("readList()", () => {
   }
 
   test("an entry that is no JSON is an error, also a large one", async () => {
-    for (const entry of [
-      "{x}",
-      `{"Id":x,"y":"${"y".repeat(entryLimitBytes)}"}`,
-      `{${"y".repeat(entryLimitBytes)}}`,
-    ])
+    const large = "y".repeat(entryLimitBytes);
+    for (const entry of ["{x}", `{"Id":x,"y":"${large}"}`, `{${large}}`])
       await assert.rejects(read(`[${entry}]`), { kind: "unknown" });
   });
 

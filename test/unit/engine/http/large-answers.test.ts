@@ -100,14 +100,11 @@ describe("containers with labels of any size", () => {
 
   test("a too large answer that is not JSON fails for that container", async () => {
     await using docker = await startFakeDocker();
-    docker.answers.set(`GET /containers/${id("1")}/json`, (_request, response) =>
-      response.end("x".repeat(descriptionLimitBytes + 1)),
-    );
-    const engine = await docker.engine();
-    const inspecting = engine.inspectContainer(id("1"), signal);
-    await assert.rejects(inspecting, {
-      message: `inspect container "${id("1")}": the engine's answer is not JSON`,
-    });
+    const large = "x".repeat(descriptionLimitBytes + 1);
+    docker.answers.set(`GET /containers/${id("1")}/json`, (_request, response) => response.end(large));
+    const inspecting = (await docker.engine()).inspectContainer(id("1"), signal);
+    const message = `inspect container "${id("1")}": the engine's answer is not JSON`;
+    await assert.rejects(inspecting, { message });
   });
 
   test("inspectExec() of a command of megabytes", async () => {
@@ -199,9 +196,8 @@ describe("events of any size", () => {
   test("a label or name cannot fake an id", async () => {
     const hostile = `"},"Actor":{"ID":"${id("9")}"},"x":{"`;
     const attributes = { [hostile]: hostile, ID: id("9"), name: huge(megabyte), ...podLabels };
-    assert.deepEqual(await eventsOf(event("container", "die", id("1"), attributes)), [
-      { type: "container", action: "die", id: id("1") },
-    ]);
+    const found = await eventsOf(event("container", "die", id("1"), attributes));
+    assert.deepEqual(found, [{ type: "container", action: "die", id: id("1") }]);
   });
 
   for (const [what, line] of [

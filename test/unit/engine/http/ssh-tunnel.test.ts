@@ -2,19 +2,14 @@ import assert from "node:assert/strict";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { rejectsWith } from "../../../support/refusals.js";
 import { EngineClient } from "../../../../src/shim/engine/http/client.js";
 import type { SshEndpoint } from "../../../../src/shim/engine/http/endpoint.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { json, startFakeDocker } from "../fake-docker.js";
 
 const { signal } = new AbortController();
-const get = {
-  action: "ask",
-  method: "GET",
-  path: ["thing"],
-  concurrency: "read",
-  unversioned: true,
-} as const;
+const get = { action: "ask", method: "GET", path: ["thing"], unversioned: true } as const;
 
 /** A program `ssh` for this test: its words go to a file, then it does what `body` says. */
 async function standIn(context: TestContext, directory: string, body: string): Promise<string> {
@@ -60,30 +55,23 @@ test("requests go through ssh and the other host's dial-stdio", async (context) 
 
 test("a refusal of ssh is the reason why the engine cannot be reached, and names the context", async (context) => {
   await using directory = await temporaryDirectory();
-  const words = await standIn(
-    context,
-    directory.path,
-    'process.stderr.write("noise\\nHost key verification failed.\\r\\n"); process.exit(255);',
-  );
+  const body = 'process.stderr.write("noise\\nHost key verification failed.\\r\\n"); process.exit(255);';
+  const words = await standIn(context, directory.path, body);
   using engine = client({ kind: "ssh", host: "far", context: "lab" });
-  await assert.rejects(engine.json(get, signal), {
-    kind: "unavailable",
-    message:
-      'cannot reach the Docker Engine at ssh://far (context "lab"): Host key verification failed; ' +
+  await rejectsWith(
+    engine.json(get, signal),
+    "unavailable",
+    'cannot reach the Docker Engine at ssh://far (context "lab"): Host key verification failed; ' +
       'try "ssh far docker version" in a terminal',
-  });
+  );
   const tries = (await readFile(words, "utf8")).trim().split("\n").length;
   assert.equal(tries, 1, "a second attempt doubles the wait");
 });
 
 test("a long banner of the other host does not hide the refusal", async (context) => {
   await using directory = await temporaryDirectory();
-  const banner = "Authorized users only.\\n".repeat(200);
-  await standIn(
-    context,
-    directory.path,
-    `process.stderr.write("${banner}root@far: Permission denied (publickey).\\r\\n"); process.exitCode = 255;`,
-  );
+  const text = `${"Authorized users only.\\n".repeat(200)}root@far: Permission denied (publickey).\\r\\n`;
+  await standIn(context, directory.path, `process.stderr.write("${text}"); process.exitCode = 255;`);
   using engine = client({ kind: "ssh", host: "far" });
   await assert.rejects(engine.json(get, signal), { message: /ssh:\/\/far: root@far: Permission denied/ });
 });
@@ -103,11 +91,9 @@ test("the end of the client ends ssh and removes its socket", async (context) =>
   await using directory = await temporaryDirectory();
   await using docker = await startFakeDocker({ "GET /thing": json("fine") });
   const ended = join(directory.path, "ended");
-  await standIn(
-    context,
-    directory.path,
-    `${relayTo(docker.path)}\nprocess.on("SIGTERM", () => { require("node:fs").writeFileSync(${JSON.stringify(ended)}, ""); process.exit(); });`,
-  );
+  const note = `require("node:fs").writeFileSync(${JSON.stringify(ended)}, "")`;
+  const body = `${relayTo(docker.path)}\nprocess.on("SIGTERM", () => { ${note}; process.exit(); });`;
+  await standIn(context, directory.path, body);
   const engine = client({ kind: "ssh", host: "far" });
   await engine.json(get, signal);
   engine.close();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { rejectsWith } from "../../../support/refusals.js";
 import { messageOf } from "../../../../src/lib/errors.js";
 import {
   kindOfRegistryError,
@@ -11,9 +12,7 @@ import { cut, refuse, type Respond, startFakeDocker } from "../fake-docker.js";
 
 const digest = `sha256:${"0f".repeat(32)}`;
 
-function never(): AbortSignal {
-  return new AbortController().signal;
-}
+const never = new AbortController().signal;
 
 describe("pullQuery()", () => {
   for (const [reference, fromImage, tag] of [
@@ -102,10 +101,8 @@ describe("kindOfRegistryError()", () => {
   }
 
   test("the code counts when the text says nothing", () => {
-    assert.deepEqual(
-      [401, 404, 503, 500].map((code) => kindOfRegistryError("x", code)),
-      ["denied", "notFound", "unavailable", "unknown"],
-    );
+    const found = [401, 404, 503, 500].map((code) => kindOfRegistryError("x", code));
+    assert.deepEqual(found, ["denied", "notFound", "unavailable", "unknown"]);
   });
 });
 
@@ -116,7 +113,7 @@ describe("DockerEngine.pullImage()", () => {
     onProgress: (progress: PullProgress) => void = () => undefined,
   ): Promise<readonly string[]> {
     await using docker = await startFakeDocker({ "POST /images/create": respond });
-    await (await docker.engine()).pullImage("reg.example/a:1", credentials, onProgress, never());
+    await (await docker.engine()).pullImage("reg.example/a:1", credentials, onProgress, never);
     return docker.requests;
   }
 
@@ -127,15 +124,13 @@ describe("DockerEngine.pullImage()", () => {
 
   test("each message is progress", async () => {
     const seen: PullProgress[] = [];
-    const requests = await pull(
-      lines(
-        { status: "Pulling from a", id: "1" },
-        { status: "Downloading", id: "f00", progressDetail: { current: 5, total: 9 }, progress: "[=>]" },
-        { status: "Digest: sha256:x" },
-      ),
-      undefined,
-      (progress) => seen.push(progress),
+    const progressDetail = { current: 5, total: 9 };
+    const messages = lines(
+      { status: "Pulling from a", id: "1" },
+      { status: "Downloading", id: "f00", progressDetail, progress: "[=>]" },
+      { status: "Digest: sha256:x" },
     );
+    const requests = await pull(messages, undefined, (progress) => seen.push(progress));
     assert.deepEqual(seen, [
       { layer: "1", status: "Pulling from a", current: 0, total: 0 },
       { layer: "f00", status: "Downloading", current: 5, total: 9 },
@@ -149,17 +144,14 @@ describe("DockerEngine.pullImage()", () => {
     ["error", { error: "manifest unknown" }],
   ] as const) {
     test(`"${name}" in the stream of a success is the call's error`, async () => {
-      await assert.rejects(pull(lines({ status: "Pulling" }, message)), {
-        kind: "notFound",
-        message: "manifest unknown",
-      });
+      await rejectsWith(pull(lines({ status: "Pulling" }, message)), "notFound", "manifest unknown");
     });
   }
 
   test("a refusal before the stream is classified by its text", async () => {
     const text = "Get https://reg.example/v2/: dial tcp: lookup reg.example: no such host";
-    await assert.rejects(pull(refuse(500, text)), { kind: "unavailable", message: text });
-    await assert.rejects(pull(refuse(500, "out of disk")), { kind: "unknown", message: "out of disk" });
+    await rejectsWith(pull(refuse(500, text)), "unavailable", text);
+    await rejectsWith(pull(refuse(500, "out of disk")), "unknown", "out of disk");
     await assert.rejects(pull(refuse(404, "whatever")), { kind: "notFound" });
   });
 
@@ -190,11 +182,9 @@ describe("DockerEngine.pullImage()", () => {
   });
 
   test("a throwing progress callback ends the pull with its error", async () => {
-    await assert.rejects(
-      pull(lines({ status: "x" }), undefined, () => {
-        throw new Error("callback");
-      }),
-      /callback/,
-    );
+    const pulling = pull(lines({ status: "x" }), undefined, () => {
+      throw new Error("callback");
+    });
+    await assert.rejects(pulling, /callback/);
   });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { checkBounds, maps } from "../../../../src/shim/grpc/validate/bounds.js";
-import { refusal } from "../../plan/errors.js";
+import { refusal } from "../../../support/refusals.js";
 
 const many = (count: number): Readonly<Record<string, string>> =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${String(index)}`, "v"]));

@@ -19,7 +19,7 @@ import {
   sandboxLinux,
   sandboxSecurity,
 } from "../../plan/builders.js";
-import { refusal } from "../../plan/errors.js";
+import { refusal } from "../../../support/refusals.js";
 
 /** A number that no version of the protocol knows, as the decoder hands it on. */
 const unknown = 99;
