@@ -7,9 +7,7 @@ import { ShimError } from "./errors.js";
 export function deadline(milliseconds: number, action: string): AbortSignal {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(
-      new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`),
-    );
+    controller.abort(overdue(action, milliseconds));
   }, milliseconds);
   timer.unref();
   return controller.signal;
@@ -27,9 +25,7 @@ export async function withDeadline<T>(
 ): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(
-      new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`),
-    );
+    controller.abort(overdue(action, milliseconds));
   }, milliseconds);
   using _ = linkAbort(parent, () => {
     controller.abort(parent?.reason);
@@ -44,6 +40,10 @@ export async function withDeadline<T>(
   } finally {
     clearTimeout(timer);
   }
+}
+
+function overdue(action: string, milliseconds: number): ShimError {
+  return new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`);
 }
 
 /** Waits, or throws the reason of `signal` when it aborts first. */
@@ -67,6 +67,11 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
   });
   using _ = linkAbort(signal, abort);
   return await Promise.race([promise, aborted]);
+}
+
+/** Waits for the end of something that is stopped, `timeoutMs` at most. */
+export function stopWithin(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {
+  return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
 }
 
 /**

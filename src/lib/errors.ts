@@ -69,12 +69,8 @@ export class ShimError extends Error {
    */
   within(action: string, fields: ErrorFields = {}): ShimError {
     const constant = criConstant.exec(this.message)?.[0] ?? "";
-    return new ShimError(
-      this.kind,
-      `${constant}${action}: ${this.message.slice(constant.length)}`,
-      { ...fields, ...this.fields },
-      { cause: this },
-    );
+    const message = `${constant}${action}: ${this.message.slice(constant.length)}`;
+    return new ShimError(this.kind, message, { ...fields, ...this.fields }, { cause: this });
   }
 }
 

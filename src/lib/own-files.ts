@@ -108,12 +108,8 @@ function extract(name: string, content: Buffer, directory: string): string {
     }
     for (const old of present) if (old !== file) rmSync(join(directory, old), { force: true });
   } catch (error) {
-    throw new ShimError(
-      "unsupported",
-      `write the program "${path}": ${messageOf(error)}`,
-      {},
-      { cause: error },
-    );
+    const message = `write the program "${path}": ${messageOf(error)}`;
+    throw new ShimError("unsupported", message, {}, { cause: error });
   }
   return path;
 }

@@ -20,6 +20,11 @@ export function nowNanoseconds(): Nanoseconds {
   return BigInt(Date.now()) * 1_000_000n;
 }
 
+/** As kubelets name rotated logs: `20060102-150405`, in UTC. */
+export function rotationTime(date: Date): string {
+  return date.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+}
+
 /** Above this the clocks were moved against each other; below, read one after the other. */
 const toleranceMs = 2;
 const lastMicrosecond = 0.999;

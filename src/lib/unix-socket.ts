@@ -6,7 +6,7 @@ import { connect, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { sleep } from "./abort.js";
 import { messageOf, ShimError } from "./errors.js";
-import { hasCode } from "./files/file-errors.js";
+import { hasCode, unlessMissing } from "./files/file-errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
 const longestPathBytes = 107;
@@ -133,18 +133,12 @@ async function removeStale(path: string, stale: FileIdentity): Promise<void> {
   await unlink(aside);
 }
 
-/**
- * The dead socket at `path`; undefined when nothing is there. Throws when a server answers, or it is no
- * socket.
- */
+/** The dead socket at `path`, if any. Throws when a server answers, or it is no socket. */
 async function staleSocketAt(
   path: string,
   isFree: BindOptions["isFree"] = () => Promise.resolve(false),
 ): Promise<FileIdentity | undefined> {
-  const present = await lstat(path).catch((error: unknown) => {
-    if (!hasCode(error, "ENOENT")) throw error;
-    return undefined;
-  });
+  const present = await lstat(path).catch(unlessMissing);
   if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
   if (!(await isFree(path)) && (await isServed(path)))
@@ -201,11 +195,7 @@ async function unlinkIfOurs(path: string, dev: number, ino: number): Promise<voi
 }
 
 function failure(path: string, error: unknown): ShimError {
-  if (error instanceof ShimError) return error.within(`listen on ${JSON.stringify(path)}`);
-  return new ShimError(
-    "precondition",
-    `listen on ${JSON.stringify(path)}: ${messageOf(error)}`,
-    {},
-    { cause: error },
-  );
+  const action = `listen on ${JSON.stringify(path)}`;
+  if (error instanceof ShimError) return error.within(action);
+  return new ShimError("precondition", `${action}: ${messageOf(error)}`, {}, { cause: error });
 }

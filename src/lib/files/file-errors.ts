@@ -26,18 +26,19 @@ export function fileError(action: string, path: string, error: unknown): ShimErr
   // Node words them as `ENOSPC: no space left on device, write`; system call and path are said by the prefix.
   const reason = /^[A-Z0-9]+: ([^,]+)/.exec(messageOf(error))?.[1] ?? messageOf(error);
   const kind = code !== undefined && passing.has(code) ? "unavailable" : "internal";
-  return new ShimError(
-    kind,
-    `${action} ${JSON.stringify(path)}: ${reason}`,
-    { path, errno: code },
-    { cause: error },
-  );
+  const message = `${action} ${JSON.stringify(path)}: ${reason}`;
+  return new ShimError(kind, message, { path, errno: code }, { cause: error });
 }
 
 /** Whether `error` is a system error with one of `codes`, as `ENOENT`. */
 export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
   const code = errorCode(error);
   return code !== undefined && codes.includes(code);
+}
+
+/** For `catch` of a promise: undefined when the file is missing. */
+export function unlessMissing(error: unknown): undefined {
+  if (!hasCode(error, "ENOENT")) throw error;
 }
 
 function errorCode(error: unknown): string | undefined {

@@ -32,9 +32,8 @@ export function hostPortChainNames(
   mapping: Omit<PortMapping, "containerPort">,
 ): readonly string[] {
   const { hostPort, protocol } = mapping;
-  return [
-    ...new Set([hostPortChainName(sandboxId, { hostPort, protocol }), hostPortChainName(sandboxId, mapping)]),
-  ];
+  const plain = hostPortChainName(sandboxId, { hostPort, protocol });
+  return [...new Set([plain, hostPortChainName(sandboxId, mapping)])];
 }
 
 /** RFC 4648, without padding. */

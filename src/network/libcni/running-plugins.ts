@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { sleep } from "../../lib/abort.js";
 import { createDirectory, namesIn } from "../../lib/files/directories.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { hasCode, unlessMissing } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { Logger } from "../../lib/log.js";
 import { bootId } from "../../lib/linux/network-namespaces.js";
@@ -169,9 +169,7 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
 
 /** As `rm` with `force`, which asks for the kind of the file first. */
 async function remove(path: string): Promise<void> {
-  await unlink(path).catch((error: unknown) => {
-    if (!hasCode(error, "ENOENT")) throw error;
-  });
+  await unlink(path).catch(unlessMissing);
 }
 
 /**

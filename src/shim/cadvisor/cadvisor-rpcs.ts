@@ -20,30 +20,18 @@ export interface CadvisorServices {
 
 export function cadvisorRpcs(services: CadvisorServices): Rpcs {
   const row = <Request>(
-    handle: (request: Request, call: Call) => Promise<object>,
+    handle: (request: Request, call: Call, services: CadvisorServices) => Promise<object>,
     idOf?: (request: Request) => string,
   ): Rpc => ({
-    handle: (request, call) => handle(request as Request, call),
+    handle: (request, call) => handle(request as Request, call, services),
     readOnly: true,
     subject:
       idOf === undefined ? ofNothing : (request) => ofContainer({ container_id: idOf(request as Request) }),
   });
   return new Map([
     ["GetVersion", row(() => Promise.resolve({ version: services.version, revision: "" }))],
-    [
-      "GetContainer",
-      row<ContainerRequest>(
-        (...given) => getContainer(...given, services),
-        ({ id }) => id,
-      ),
-    ],
-    [
-      "GetTask",
-      row<TaskRequest>(
-        (...given) => getTask(...given, services),
-        (request) => request.container_id,
-      ),
-    ],
+    ["GetContainer", row<ContainerRequest>(getContainer, ({ id }) => id)],
+    ["GetTask", row<TaskRequest>(getTask, (request) => request.container_id)],
   ]);
 }
 

@@ -7,7 +7,7 @@ import {
 } from "@grpc/grpc-js";
 import type { Http2Server, Http2Session } from "node:http2";
 import { createServer, type Server as NetServer, type Socket } from "node:net";
-import { orAbort, withDeadline } from "../../lib/abort.js";
+import { stopWithin } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
@@ -142,11 +142,11 @@ class RunningServer implements GrpcServer {
   async drain(timeoutMs: number): Promise<void> {
     this.#drained ??= this.#stopGracefully();
     try {
-      await within(timeoutMs, this.#drained);
+      await stopWithin(timeoutMs, this.#drained);
     } catch {
       const stopping = new ShimError("unavailable", "dockershim is stopping");
       this.#instrument.abort("all", stopping);
-      await within(cleanUpMs, this.#instrument.idle()).catch(() => {
+      await stopWithin(cleanUpMs, this.#instrument.idle()).catch(() => {
         this.#log.warn("closing the server with calls in progress");
       });
     }
@@ -154,7 +154,7 @@ class RunningServer implements GrpcServer {
     this.#grpc.forceShutdown();
     // However little patience there was: the file must not outlive the server. One that does is replaced at
     // the next start.
-    await within(cleanUpMs, this.#unlinked).catch(() => {
+    await stopWithin(cleanUpMs, this.#unlinked).catch(() => {
       this.#log.warn({ endpoint: this.endpoint }, "the socket file cannot be removed in time");
     });
   }
@@ -180,14 +180,9 @@ class RunningServer implements GrpcServer {
     ]);
     // tryShutdown() does not wait for sessions with Node.js 24: http2's server closes them before grpc-js
     // does, and an answer that is not written yet would be lost with its socket.
-    await Promise.all(
-      [...this.#sessions].map((session) => new Promise((resolve) => session.once("close", resolve))),
-    );
+    const closed = [...this.#sessions].map((each) => new Promise((done) => each.once("close", done)));
+    await Promise.all(closed);
   }
-}
-
-function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {
-  return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
 }
 
 /** A call without or with two messages: grpc-js would answer UNIMPLEMENTED, a missing feature to kubelets. */

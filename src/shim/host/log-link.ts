@@ -5,7 +5,8 @@ import { lstat, mkdir, readdir, readlink, rename, symlink, unlink } from "node:f
 import { basename, dirname, join } from "node:path";
 import { engineLogFile } from "../../lib/engine-log-file.js";
 import { ShimError } from "../../lib/errors.js";
-import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { fileError, hasCode, unlessMissing } from "../../lib/files/file-errors.js";
+import { rotationTime } from "../../lib/time.js";
 import type { LogLink } from "../ports/host.js";
 
 /**
@@ -82,7 +83,7 @@ async function isThere(link: string, target: string): Promise<boolean> {
   if (there.isSymbolicLink()) {
     if ((await readlink(link)) === target) return true;
   } else if (there.isFile()) {
-    await rename(link, await freeName(`${link}.${timestamp(new Date())}`));
+    await rename(link, await freeName(`${link}.${rotationTime(new Date())}`));
   } else {
     throw new ShimError("precondition", `"${link}" is in the way: it is no log file`, { path: link });
   }
@@ -116,14 +117,4 @@ async function freeName(wanted: string): Promise<string> {
     name = `${wanted}-${count}`;
   }
   return name;
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (hasCode(error, "ENOENT")) return undefined;
-  throw error;
-}
-
-/** `20060102-150405`, in UTC. */
-function timestamp(date: Date): string {
-  return date.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
 }

@@ -17,9 +17,8 @@ const socketsLimitBytes = 64 * 1024 * 1024;
 export async function listensOn(proc: ProcFiles, pid: number, socketPath: string): Promise<boolean> {
   const wanted = await stat(socketPath, { bigint: true }).catch(() => undefined);
   if (wanted === undefined) return false;
-  const held = new Set(
-    (await proc.openFiles(pid, mostOpenFiles)).filter((name) => name.startsWith("socket:")),
-  );
+  const names = await proc.openFiles(pid, mostOpenFiles);
+  const held = new Set(names.filter((name) => name.startsWith("socket:")));
   if (held.size === 0) return false;
   for await (const lines of proc.lines(pid, "net/unix", socketsLimitBytes)) {
     for (const { inode, path } of parseListeningSockets(lines)) {

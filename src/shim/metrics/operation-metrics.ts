@@ -45,7 +45,7 @@ export function createOperationMetrics(prometheus: PromClient, registry: Registr
     name: string,
     help: string,
     labelNames: readonly Label[],
-    buckets: readonly number[],
+    buckets: readonly number[] = dockershimBuckets,
   ): InstanceType<typeof prometheus.Histogram<Label>> =>
     new prometheus.Histogram({ name, help, labelNames, buckets: [...buckets], registers: [registry] });
 
@@ -72,7 +72,6 @@ export function createOperationMetrics(prometheus: PromClient, registry: Registr
     `${docker}_duration_seconds`,
     "Time that calls of the Docker Engine took; without events",
     operation,
-    dockershimBuckets,
   );
   const networkTotal = counter(`${network}_total`, "Operations of the network plugin", operation);
   const networkErrors = counter(
@@ -84,17 +83,11 @@ export function createOperationMetrics(prometheus: PromClient, registry: Registr
     `${network}_duration_seconds`,
     "Time that operations of the network plugin took, with the wait for other work on the same pod",
     operation,
-    dockershimBuckets,
   );
   const run = ["plugin", "command"] as const;
   const pluginTotal = counter(`${plugins}_total`, "Runs of CNI plugins", run);
   const pluginErrors = counter(`${plugins}_errors_total`, "Runs of CNI plugins that failed", run);
-  const pluginSeconds = histogram(
-    `${plugins}_duration_seconds`,
-    "Time that runs of CNI plugins took",
-    run,
-    dockershimBuckets,
-  );
+  const pluginSeconds = histogram(`${plugins}_duration_seconds`, "Time that runs of CNI plugins took", run);
   const unknownFields = counter(
     "dockershim_cri_unknown_fields_total",
     "Requests of the CRI with a field that this version does not know",

@@ -101,9 +101,10 @@ function podMetrics({ model, corruptCheckpoints }: PresentState): readonly Prese
       read: () => {
         const sandboxes = [...model.sandboxes()];
         const ready = sandboxes.filter((sandbox) => sandbox.ready).length;
+        const notReady = sandboxes.length - ready;
         return [
           { labels: ["ready"], value: ready },
-          { labels: ["notready"], value: sandboxes.length - ready },
+          { labels: ["notready"], value: notReady },
         ];
       },
     },

@@ -9,7 +9,7 @@ import { createServer as createHttpsServer, type Server as HttpsServer } from "n
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions } from "node:tls";
-import { orAbort, withDeadline } from "../../lib/abort.js";
+import { stopWithin } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
@@ -107,14 +107,8 @@ export class RunningStreamingServer implements StreamingServer {
     await new Promise<void>((resolve, reject) => {
       this.#http.once("error", (error) => {
         const where = requests.urlBase(bindAddress, scheme);
-        reject(
-          new ShimError(
-            "unavailable",
-            `listen on ${where} for streaming: ${error.message}`,
-            {},
-            { cause: error },
-          ),
-        );
+        const message = `listen on ${where} for streaming: ${error.message}`;
+        reject(new ShimError("unavailable", message, {}, { cause: error }));
       });
       this.#http.listen({ host: bindAddress.host, port: bindAddress.port }, resolve);
     });
@@ -147,10 +141,10 @@ export class RunningStreamingServer implements StreamingServer {
       while (this.#sessions.size > 0) await Promise.all(this.#sessions);
     };
     try {
-      await within(timeoutMs, ended());
+      await stopWithin(timeoutMs, ended());
     } catch {
       this.#endCommands.abort(stopping);
-      await within(cleanUpMs, ended()).catch(() => {
+      await stopWithin(cleanUpMs, ended()).catch(() => {
         this.#options.log.warn(
           { sessions: this.#sessions.size },
           "closing the streaming server with open sessions",
@@ -261,12 +255,8 @@ function createServer({
   try {
     return createHttpsServer({ ...limits, ...secureContextOf(tls), handshakeTimeout: timeoutMs });
   } catch (error) {
-    throw new ShimError(
-      "invalid",
-      `read the certificate and the key for streaming: ${messageOf(error)}`,
-      {},
-      { cause: error },
-    );
+    const message = `read the certificate and the key for streaming: ${messageOf(error)}`;
+    throw new ShimError("invalid", message, {}, { cause: error });
   }
 }
 
@@ -287,8 +277,4 @@ function logEnd(log: Logger, subject: Record<string, unknown>, failure: ShimErro
   }
   const { stack } = failure.cause instanceof Error ? failure.cause : failure;
   log.error({ ...fields, stack }, "streaming session failed by a bug of dockershim");
-}
-
-function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {
-  return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
 }

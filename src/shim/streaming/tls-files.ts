@@ -51,12 +51,8 @@ export class TlsFiles {
     try {
       return await readFile(path);
     } catch (error) {
-      throw new ShimError(
-        "invalid",
-        `--${flags[which]}: read ${JSON.stringify(path)}: ${messageOf(error)}`,
-        { path },
-        { cause: error },
-      );
+      const message = `--${flags[which]}: read ${JSON.stringify(path)}: ${messageOf(error)}`;
+      throw new ShimError("invalid", message, { path }, { cause: error });
     }
   }
 }

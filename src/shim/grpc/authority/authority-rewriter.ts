@@ -193,11 +193,8 @@ class ConnectionOpening {
 
   /** All that was read but answered PINGs and the acknowledgement of our SETTINGS. */
   get bytes(): Buffer {
-    return Buffer.concat([
-      ...(this.#frames.prefaceRead ? [preface] : []),
-      ...this.#kept,
-      this.#frames.incomplete,
-    ]);
+    const head = this.#frames.prefaceRead ? [preface] : [];
+    return Buffer.concat([...head, ...this.#kept, this.#frames.incomplete]);
   }
 
   #readFrame(frame: Frame): Buffer | undefined {

@@ -45,11 +45,8 @@ function sharedSecurityContext(
   context.supplemental_groups.forEach((group, index) => {
     integer(at(`${field}.supplemental_groups`, index), group, ids);
   });
-  enumValue(
-    `${field}.supplemental_groups_policy`,
-    context.supplemental_groups_policy,
-    SupplementalGroupsPolicy,
-  );
+  const policy = context.supplemental_groups_policy;
+  enumValue(`${field}.supplemental_groups_policy`, policy, SupplementalGroupsPolicy);
   for (const part of ["user", "role", "type", "level"] as const) {
     const value = context.selinux_options?.[part] ?? "";
     if (value !== "") word(`${field}.selinux_options.${part}`, value);

@@ -115,12 +115,8 @@ async function write(path: string, value: string): Promise<void> {
   try {
     await writeFile(path, value, { flag: "r+" });
   } catch (error) {
-    throw new ShimError(
-      "internal",
-      `write "${value}" to "${path}": ${messageOf(error)}`,
-      { path },
-      { cause: error },
-    );
+    const message = `write "${value}" to "${path}": ${messageOf(error)}`;
+    throw new ShimError("internal", message, { path }, { cause: error });
   }
 }
 

@@ -170,11 +170,7 @@ async function write(path: string, value: string): Promise<boolean> {
   } catch (error) {
     if (hasCode(error, "ENOENT")) return false;
     const kind = hasCode(error, "EROFS") ? "unsupported" : "invalid";
-    throw new ShimError(
-      kind,
-      `write "${value}" to "${path}": ${messageOf(error)}`,
-      { path },
-      { cause: error },
-    );
+    const message = `write "${value}" to "${path}": ${messageOf(error)}`;
+    throw new ShimError(kind, message, { path }, { cause: error });
   }
 }

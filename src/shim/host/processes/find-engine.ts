@@ -129,11 +129,8 @@ function textOf(value: unknown): string | undefined {
  * A pod in the host's PID namespace can call its processes what it likes, but cannot leave its cgroup.
  */
 async function isNodeService(proc: ProcFiles, pid: number): Promise<boolean> {
-  const [ownNamespace, namespace] = await Promise.all([
-    proc.link("self", "ns/pid"),
-    proc.link(pid, "ns/pid"),
-  ]);
-  if (ownNamespace === undefined || ownNamespace !== namespace) return false;
+  const [here, there] = await Promise.all([proc.link("self", "ns/pid"), proc.link(pid, "ns/pid")]);
+  if (here === undefined || here !== there) return false;
   const [ownCgroup, cgroup] = await Promise.all([proc.text("self", "cgroup"), proc.text(pid, "cgroup")]);
   if (cgroup === undefined) return false;
   const own = new Set(containersIn(ownCgroup ?? ""));

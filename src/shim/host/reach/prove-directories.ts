@@ -61,10 +61,8 @@ async function ask(
     const neverMade = join(open[0] ?? "", randomName());
     let missing: string | undefined;
     try {
-      missing = await engine.firstMissingPath(
-        [...open.map((directory) => join(directory, name)), neverMade],
-        signal,
-      );
+      const paths = [...open.map((directory) => join(directory, name)), neverMade];
+      missing = await engine.firstMissingPath(paths, signal);
     } catch (error) {
       signal.throwIfAborted();
       for (const directory of open) outcomes.set(directory, failed(messageOf(error)));

@@ -3,6 +3,7 @@ import { access, constants, open } from "node:fs/promises";
 import { sleep } from "../../../lib/abort.js";
 import { ShimError } from "../../../lib/errors.js";
 import { fileError } from "../../../lib/files/file-errors.js";
+import { rotationTime } from "../../../lib/time.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import type { ReaderPosition } from "../file/json-file-reader.js";
@@ -54,13 +55,8 @@ export async function convertedRecord(container: Snapshot, target: LogTarget): P
     ...newRecord(id, target),
     source: "file",
     position: { ...beginning, ...end },
-    history: { path: link === target.path ? `${link}.${timestamp(new Date())}` : link, ...end },
+    history: { path: link === target.path ? `${link}.${rotationTime(new Date())}` : link, ...end },
   };
-}
-
-/** As kubelets name rotated logs: `20060102-150405`, in UTC. */
-function timestamp(date: Date): string {
-  return date.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
 }
 
 const newline = 0x0a;

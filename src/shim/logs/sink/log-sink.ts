@@ -1,7 +1,8 @@
 /** The log file that kubelets and log agents read. */
-import { readdir, stat, type FileHandle } from "node:fs/promises";
+import { stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { fileError, hasCode } from "../../../lib/files/file-errors.js";
+import { namesIn } from "../../../lib/files/directories.js";
+import { fileError } from "../../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { openLogFile } from "./open-log-file.js";
 
@@ -146,11 +147,6 @@ export class LogSink {
 async function rotatedPaths(path: string): Promise<readonly string[]> {
   const directory = dirname(path);
   const prefix = `${basename(path)}.`;
-  try {
-    const names = await readdir(directory);
-    return names.filter((name) => name.startsWith(prefix)).map((name) => join(directory, name));
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
-    throw fileError("list", directory, error);
-  }
+  const names = await namesIn(directory);
+  return names.filter((name) => name.startsWith(prefix)).map((name) => join(directory, name));
 }

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
+import { orAbort } from "../../../../src/lib/abort.js";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { AddressFamily } from "../../../../src/network/iptables/iptables.js";
+import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
 import { masqueradeRule, NodeRules } from "../../../../src/network/kubenet/node-rules.js";
 import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -78,6 +80,25 @@ describe("NodeRules", () => {
     families.push("ipv6");
     assert.equal(await rules.ensureForwarding(never), true);
     assert.ok(run.ran.some(({ program, words }) => program === "ip6tables" && words.includes("-C")));
+  });
+
+  test("stop() ends a look that hangs, without a problem and without another one", async () => {
+    const log = recordingLog();
+    const clock = new ManualClock();
+    let running = 0;
+    const run: RunCommand = (_program, _words, { signal }) => {
+      running += 1;
+      return orAbort(new Promise(() => undefined), signal);
+    };
+    const iptables = new HostIptables({ mode: "auto", log, run });
+    const options = { iptables, log, clock, nonMasqueradeCidr: "10.0.0.0/8" };
+    const rules = new NodeRules({ ...options, families: () => new Set() });
+    const starting = rules.start(never);
+    await turns(1);
+    assert.equal(running, 1);
+    rules.stop();
+    await starting;
+    assert.deepEqual([rules.problem, clock.timers.size, log.lines.length], [undefined, 0, 0]);
   });
 
   test("takes a kernel without a filter for IPv6 for one that drops nothing", async () => {
