@@ -14,8 +14,7 @@ const defaultLimits: CloseLimits = { stepMs: 3_000, allMs: 5_000 };
 
 /**
  * What a program has opened, in order, with how each is closed. Closing goes backwards. A step that fails is
- * logged, and one that does not end in its time is logged and abandoned; neither keeps the others from
- * closing.
+ * logged, one that does not end in time also abandoned; neither stops the others.
  */
 export class Lifetime {
   readonly #steps: {

@@ -3,8 +3,7 @@ import { pino, type DestinationStream, type Logger as PinoLogger } from "pino";
 
 /**
  * One line per record on stderr. Standard keys: rpc, req, pod (namespace/name), sandboxId, containerId,
- * image, ms, code, err. An error is logged once, where it is handled. Never credentials, environment values
- * or exec output.
+ * image, ms, code, err. An error is logged once, where it is handled. Never secrets or exec output.
  */
 export interface Logger extends Pick<
   PinoLogger,

@@ -12,8 +12,7 @@ import { messageOf } from "./errors.js";
  *     rollback.commit();
  *
  * Without `commit` all steps run in reverse order, each under a fresh deadline of its own, because the
- * caller's is often the very thing that ended the action. A failing undo is logged and never replaces the
- * first error.
+ * caller's is often what ended the action. A failing undo is logged and never replaces the first error.
  */
 export class Rollback implements AsyncDisposable {
   #steps: { readonly name: string; readonly undo: (signal: AbortSignal) => Promise<unknown> }[] = [];

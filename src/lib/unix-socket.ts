@@ -60,8 +60,7 @@ export async function bindUnixSocket(
     const { dev, ino } = await lstat(temporary);
     await takeName(temporary, path, isFree);
     await unlink(temporary);
-    // A server that judged the stale socket at the same time may have moved this one away, and a third one
-    // come in.
+    // A server that judged the stale socket at the same time may have moved this one away.
     await sleep(settleMs);
     const named = await lstat(path).catch(() => undefined);
     if (named?.dev !== dev || named.ino !== ino)
@@ -93,11 +92,7 @@ const settleMs = 50;
 /** Several servers that start at once replace each other's remains this often at most. */
 const takeAttempts = 10;
 
-/**
- * Gives the bound socket its name. Of servers that start at the same time one gets it: `link` fails where a
- * name is taken, and a stale socket is moved away before it is removed, so that it is certain which one was
- * removed.
- */
+/** Gives the bound socket its name: `link` fails where one is taken. A stale one is moved away first. */
 async function takeName(temporary: string, path: string, isFree: BindOptions["isFree"]): Promise<void> {
   for (let attempt = 0; attempt < takeAttempts; attempt++) {
     try {

@@ -17,9 +17,8 @@ const modprobeTimeoutMs = 10_000;
 const defaultRoot = "/proc/sys";
 
 /**
- * Passes bridged traffic between pods through iptables, which the rules of Services need. Pods run without
- * it, too, so a failure is a warning; ip6tables is set only where the kernel has the setting. Throws only
- * when `signal` aborts.
+ * Passes bridged traffic between pods through iptables, for the rules of Services. A failure is a warning;
+ * ip6tables is set only where the kernel has the setting. Throws only when `signal` aborts.
  */
 export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: AbortSignal): Promise<void> {
   const { run = runCommand, log, sysctlRoot = defaultRoot } = options;

@@ -32,8 +32,7 @@ export interface LockedPluginOptions {
  * - the lock of the sandbox (RPCs): orders the calls for one sandbox, by name or by id;
  * - the lock of the pod (here): orders the sandboxes of one pod;
  * - the lock of the container id (`Attachments.alone`): against the clean-up, which knows no pod;
- * - the read lock of `Attachments`: GC, the only writer, must not run beside any ADD or DEL. It ends soon
- *   when a pod waits.
+ * - the read lock of `Attachments`: GC, the only writer, must not run beside ADD or DEL. It yields to pods.
  */
 export class LockedNetworkPlugin implements NetworkPlugin {
   readonly #locks = new KeyedMutex();

@@ -92,8 +92,7 @@ async function stage(
   { mode, temporaryPrefix, flush = "first" }: AtomicWriteOptions,
 ): Promise<StagedFile> {
   const temporary = join(dirname(path), temporaryPrefix + randomBytes(8).toString("hex"));
-  // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
-  // is left.
+  // What made the write fail often makes this fail too. The first error counts; the sweep is left.
   const discard = (): Promise<void> => rm(temporary, { force: true }).catch(() => undefined);
   // "wx" creates or fails: an existing link of this name is not followed.
   const file = await open(temporary, "wx", mode);

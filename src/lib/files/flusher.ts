@@ -42,8 +42,7 @@ class Directory {
  * Takes paths whose content is written and renamed already, which a kill of this process does not take back,
  * and makes them outlive a power cut. What comes for a directory while it is flushed is flushed together
  * afterwards, with one flush of the directory for all new names. Directories do not wait for each other.
- * Paths are opened again for it: a slow disk collects no descriptors, and a file that was replaced meanwhile
- * is flushed once.
+ * Paths are opened again for it: a slow disk collects no descriptors.
  */
 export class Flusher {
   readonly #directories = new Map<string, Directory>();

@@ -15,8 +15,7 @@ export type ReadResult =
 
 /**
  * Content of a regular file of at most `limitBytes`. Never follows a link in the last component and never
- * waits for the other end of a FIFO. Throws as `fileError` describes when the disk or the rights do not
- * permit to read.
+ * waits for the other end of a FIFO. Throws as `fileError` describes when it cannot be read.
  */
 export async function readRegularFile(path: string, limitBytes: number): Promise<ReadResult> {
   try {
@@ -51,9 +50,8 @@ export class FileLocks {
   constructor(private readonly timeoutMs = 30_000) {}
 
   /**
-   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error,
-   * although a write to a disk that hangs cannot be cancelled: the lock stays held until the write returns,
-   * and later callers time out, too.
+   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error, but a
+   * write to a disk that hangs goes on: the lock stays held until it returns, and later callers time out.
    */
   run<T>(key: string, action: string, work: () => Promise<T>): Promise<T> {
     return withDeadline(undefined, this.timeoutMs, action, (signal) =>

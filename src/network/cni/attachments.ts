@@ -189,8 +189,7 @@ export class Attachments {
   /**
    * GC of the list, while no other command runs. `validAttachments` is called under the lock, so that no pod
    * is created in between. Plugins remove all attachments of the network that it does not name, also those of
-   * other programs. `timeout` when it is ended for a pod that waits: what it has not removed stays until the
-   * next one.
+   * other programs. `timeout` when it is ended for a pod that waits: the rest stays until the next one.
    */
   async collectGarbage(
     list: NetworkList,
@@ -242,8 +241,7 @@ export class Attachments {
       } else {
         // An unfinished DEL must be marked: at the next one the bridge plugin does not find its rules.
         if (entry.phase === "added" && masquerades(list)) {
-          // A full disk must not keep pods from being removed. The mark is needed only after a crash of this
-          // process.
+          // A full disk must not keep pods from being removed. The mark is needed only after a crash.
           await cache.write({ ...entry, phase: "deleting" }).catch((error: unknown) => {
             log.warn(
               { sandboxId: entry.containerId, err: messageOf(error) },
@@ -282,8 +280,7 @@ export class Attachments {
       if (netns === "" || signal.aborted || this.#isThere(namespace)) throw error;
       await runner.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
-    // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if
-    // there are none.
+    // The bridge plugin finds its masquerade rules by the addresses on the interface, and else leaves them.
     if (masquerades(list) && (netns === "" || entry?.phase !== "added")) {
       await removeNatRules(natTables, new Set([containerId]), signal);
     }

@@ -15,8 +15,7 @@ const fileLimitBytes = 256 * 1024;
 /**
  * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no
  * process. That a pod has addresses does not prove that its set-up ever ended. Throws `precondition` when the
- * namespace is not the pod's, `exhausted` when it has more addresses or routes than any pod that a plugin has
- * set up.
+ * namespace is not the pod's, `exhausted` when it has more addresses or routes than any pod of a plugin.
  */
 export async function namespaceAddresses(
   namespaces: NetworkNamespaces,
@@ -56,8 +55,7 @@ export function hasLoopbackAddress(fibTrie: string): boolean {
 
 /**
  * fib_trie has all local addresses, but not of which interface. Those inside a range that is routed to this
- * interface are its own; when there is none, as with addresses that are routed one by one, a single address
- * must be.
+ * interface are its own; without one (addresses that are routed one by one) a single address must be.
  */
 export function ipv4Addresses(fibTrie: string, routes: string, ifName: string): readonly string[] {
   const local = new Set<string>();

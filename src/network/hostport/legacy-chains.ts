@@ -91,8 +91,7 @@ export function legacyChains(table: SavedTable): readonly LegacyChain[] {
  * some, host address. Where the mappings of the set-up are lost, they are read from the rules.
  *
  * The comment names only the pod, of which a newer sandbox may run: it decides only about chains that belong
- * to none of `otherSandboxIds`, all sandboxes that exist beside this one. Without that list it decides
- * nothing.
+ * to none of `otherSandboxIds`, all other sandboxes. Without that list it decides nothing.
  */
 export function chainsOfSandbox(
   chains: readonly LegacyChain[],
@@ -173,8 +172,7 @@ function isProtocol(text: string | undefined): text is PortProtocol {
  * is to be removed.
  *
  * Text for `iptables-restore --noflush`. Rules are deleted one by one, as they were printed, so that no rule
- * of another program is lost; when the table has changed meanwhile, the whole text is refused and can be made
- * again.
+ * of another program is lost; when the table has changed meanwhile, the whole text is refused.
  */
 export function removalText(table: SavedTable, targets: ReadonlySet<string>): string | undefined {
   const chains = table.chains.filter((chain) => targets.has(chain));

@@ -50,9 +50,8 @@ export class LegacyHostPorts {
   }
 
   /**
-   * Removes the chains of a sandbox, and the base chains with the last one. Others may change the table
-   * meanwhile, so a removal that does not fit any more is worked out anew. Throws when that does not help; a
-   * repeat is harmless.
+   * Removes the chains of a sandbox, and the base chains with the last one. A removal that does not fit the
+   * table any more is worked out anew. Throws when that does not help; may be repeated.
    */
   async remove(owner: ChainOwner, signal: AbortSignal, otherSandboxIds?: readonly string[]): Promise<void> {
     const places = this.#places ?? (await this.#search(signal));

@@ -45,8 +45,7 @@ export function masqueradeRule(
 
 /**
  * Docker sets the policy of FORWARD to DROP, which cuts pods off from other nodes and from clients of host
- * ports. The firewall plugin accepts only replies. These rules are appended: they override the policy, but no
- * rule of another program.
+ * ports. The firewall plugin accepts only replies. These rules are appended: they override no other rule.
  */
 export const forwardRules: readonly Rule[] = ["-i", "-o"].map((direction) => ({
   table: "filter",
@@ -87,8 +86,7 @@ export class NodeRules {
 
   /**
    * Whether the policy of FORWARD is DROP; the rules for pods are there when this returns. Pods that are set
-   * up at the same time, or within the next seconds, share one check: checks run one after the other, and
-   * take longer than the rest of a set-up.
+   * up at the same time, or within the next seconds, share one check: it is slow.
    */
   async ensureForwarding(signal: AbortSignal): Promise<boolean> {
     const families = addressFamilies.filter((each) => this.options.families().has(each));

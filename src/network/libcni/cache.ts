@@ -54,8 +54,7 @@ export class ResultCache {
   /** Makes the directory and removes what crashed writers left. */
   async open(): Promise<void> {
     await createDirectory(this.#ownDir, directoryMode);
-    // Another instance, with another state directory, may be writing here: it repeats a write whose file is
-    // gone.
+    // Another instance, with another state directory, may be writing here: it repeats a lost write.
     await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 

@@ -36,8 +36,7 @@ export class NetworkListRunner {
 
   /**
    * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes
-   * nothing: that is the task of `delete`. `beforeNext` is called with each result but the last, before the
-   * next plugin starts.
+   * nothing: `delete` does. `beforeNext` is called with each result but the last, before the next one.
    */
   async add(
     list: NetworkList,

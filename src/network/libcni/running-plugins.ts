@@ -174,8 +174,7 @@ async function remove(path: string): Promise<void> {
 
 /**
  * Processes of the plugin's group; empty unless it is proven to be that group: its leader is the recorded
- * process, or a member has the environment of the plugin. The kernel does not reuse the number of a group
- * that has members.
+ * process, or a member has the environment of the plugin. The number of a group with members is not reused.
  */
 async function provenMembers({ plugin, containerId, command }: RunRecord): Promise<readonly ProcessStat[]> {
   if (!groupLives(plugin.pid)) return [];

@@ -35,8 +35,7 @@ export async function openStores(
 ): Promise<Stores> {
   const { pods, containers, logs, ...directories } = await openStateDirectory(root);
   const claim = await claimStateDirectory(root);
-  // An abandoned task may still write: then the claim is kept until the process ends, before the next one
-  // starts.
+  // An abandoned task may still write: then the claim is kept until the process ends.
   lifetime.onClose("state directory", (abandoned) =>
     abandoned.length === 0 ? claim.release() : Promise.resolve(),
   );

@@ -133,8 +133,7 @@ function logFailure(call: Call, readOnly: boolean, error: ShimError, fields: Rec
     case "unsupported":
     case "unavailable":
     case "notFound":
-      // Kubelets probe for features, repeat their lists while the engine is away, and ask for what they had
-      // removed.
+      // Kubelets probe for features, repeat lists while the engine is away, and ask for what was removed.
       call.log[readOnly ? "debug" : "warn"](fields, "failed");
       break;
     default:

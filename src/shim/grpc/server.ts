@@ -37,10 +37,9 @@ export interface GrpcServer {
   /** As the flags write it. */
   readonly endpoint: string;
   /**
-   * Takes no more connections and calls, ends server streams, and waits up to `timeoutMs` for the other
-   * calls. Those that remain are aborted as `unavailable` and have a moment for their clean-up. Then every
-   * connection is closed and the socket file is gone. Never fails, and may be called again with a shorter
-   * limit.
+   * Takes no more calls, ends server streams, and waits up to `timeoutMs` for the other calls. Those that
+   * remain are aborted as `unavailable` and have a moment to clean up. Then every connection is closed and
+   * the socket file is gone. Never fails, and may be called again with a shorter limit.
    */
   drain(timeoutMs: number): Promise<void>;
   /** `drain` with a limit of 0. */
@@ -85,8 +84,7 @@ class RunningServer implements GrpcServer {
       "grpc.max_receive_message_length": largestMessageBytes,
       "grpc.max_send_message_length": largestMessageBytes,
       "grpc.max_concurrent_streams": largestConcurrency,
-      // Node neither reads nor writes any more for some clients that do not read, and does not notice when
-      // they leave.
+      // For some clients that do not read, Node neither reads nor writes any more, nor notices their end.
       "grpc.keepalive_time_ms": keepaliveMs,
       "grpc.keepalive_timeout_ms": keepaliveMs,
       "grpc.enable_channelz": 0,
@@ -152,8 +150,7 @@ class RunningServer implements GrpcServer {
     }
     for (const socket of this.#sockets) socket.destroy();
     this.#grpc.forceShutdown();
-    // However little patience there was: the file must not outlive the server. One that does is replaced at
-    // the next start.
+    // However little patience there was: the file must not outlive the server.
     await stopWithin(cleanUpMs, this.#unlinked).catch(() => {
       this.#log.warn({ endpoint: this.endpoint }, "the socket file cannot be removed in time");
     });

@@ -42,8 +42,7 @@ export async function layerDirectories(
 ): Promise<readonly LayerDirectory[] | undefined> {
   const directories: LayerDirectory[] = [];
   for (const layer of layers) {
-    // Parts of the path are looked up one by one: a whiteout of a parent hides as well as one of the
-    // directory.
+    // Parts of the path are looked up one by one: a whiteout of a parent hides, too.
     const kind = await lookUp(layer, path);
     if (kind === "directory") directories.push(await named(layer, path));
     else if (kind === "hides") break;

@@ -10,9 +10,8 @@ import { rotationTime } from "../../lib/time.js";
 import type { LogLink } from "../ports/host.js";
 
 /**
- * Makes `link` point to `target`, atomically. An older link is replaced, wherever it leads; a file that stands
- * there is moved aside under the name that kubelets give to rotated logs. `precondition` when something else
- * is in the way.
+ * Makes `link` point to `target`, atomically. An older link is replaced, wherever it leads; a file that
+ * stands there is moved aside as kubelets name rotated logs. `precondition` for anything else there.
  */
 export async function linkLog(link: string, target: string): Promise<void> {
   try {
@@ -24,8 +23,7 @@ export async function linkLog(link: string, target: string): Promise<void> {
 
 /**
  * Makes the link of a container that runs already, where nothing but an older link is. False when a file is
- * there, or was there and has been rotated: then the log is not a link, and it may be that another program
- * writes it.
+ * there, or was there and has been rotated: then the log is not a link, and another program may write it.
  */
 export async function restoreLogLink(link: string, target: string): Promise<boolean> {
   try {

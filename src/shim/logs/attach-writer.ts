@@ -124,8 +124,7 @@ export class AttachWriter implements LogWriter {
 
   /**
    * Whether it is attached now. It attaches to running containers only: the engine also accepts an ended
-   * container, whose streams never end. A container that was restarted before its end was noticed is found by
-   * the next check.
+   * container, whose streams never end. One that was restarted meanwhile is found by the next check.
    */
   async #attachAgain(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false;

@@ -321,8 +321,7 @@ export class ContainerLogWriters implements ContainerLogs {
   async #end(entry: LogEntry, container: Snapshot): Promise<void> {
     const ended = entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;
-      // The container ended while this program did not run. A log file that is gone is not made again: its
-      // pod may be about to be removed.
+      // The container ended while this program did not run: its pod may be about to be removed.
       if (entry.writer === undefined) {
         const create = !wasWritten(this.deps.records.get(container.id));
         await this.#open(entry, container, { create });

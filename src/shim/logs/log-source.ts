@@ -20,8 +20,7 @@ export interface LogWriter {
 
 /**
  * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read
- * back (since 20.10 these are all, by a cache that the engine keeps beside drivers that cannot); the output
- * itself for the rest.
+ * back (since 20.10 all, by a cache of the engine beside the others); the output itself for the rest.
  */
 export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" | "logOptions">): LogSource {
   switch (logDriver) {

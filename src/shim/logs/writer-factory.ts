@@ -31,7 +31,7 @@ export interface WriterFactoryDeps {
 export interface OpenedLog {
   /** Not started. */
   readonly writer: LogWriter;
-  /** Writer of the history of a converted log, if one is still to be written and can be read now. Not started. */
+  /** Writer of the history of a converted log, if one is to be written and can be read now. Not started. */
   readonly history: HistoryWriter | undefined;
 }
 
@@ -113,8 +113,7 @@ export class WriterFactory {
   async #continue(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
     const source = await this.#choose(container);
     const { source: former, position, finished } = output.record;
-    // A replay is compared with the last line, which is in the rotated file when the present one has no lines
-    // yet.
+    // A replay is compared with the last line: of the rotated file when the present one has none yet.
     const last = written.last ?? (source === "api" ? await output.lastBeforeReopening() : undefined);
     if (former === "file" && source === "api") {
       // The engine was local before, and is not any more.

@@ -65,8 +65,7 @@ export class MetricsServer {
     this.#http.on("request", (request, response) => {
       void this.#answer(request, response);
     });
-    // No listener of 'upgrade': without one, the offer of HTTP/2 (`curl --http2`) is ignored and the request
-    // answered.
+    // No listener of 'upgrade': then the offer of HTTP/2 (`curl --http2`) is ignored.
   }
 
   /** `http://127.0.0.1:9090` or `unix:///run/dockershim-metrics.sock`. */

@@ -62,8 +62,7 @@ export async function buildImageArchive(options: ImageArchiveOptions): Promise<B
         ...descriptor("application/vnd.oci.image.manifest.v1+json", manifest),
         platform: { architecture, os: "linux" },
         annotations: {
-          // containerd names the image by the first, which must be the full name; other tools read the
-          // second.
+          // containerd names the image by the first, the full name; other tools read the second.
           "io.containerd.image.name": normalizeReference(reference),
           "org.opencontainers.image.ref.name": tag.tag,
         },
@@ -91,8 +90,7 @@ function imageConfiguration(options: ImageArchiveOptions, layers: readonly Blob[
     created: epoch,
     architecture: options.architecture,
     os: "linux",
-    // The order of keys is part of the image id: that of this list, whatever order the caller wrote. JSON
-    // leaves out what is undefined.
+    // The order of keys is part of the image id. JSON leaves out what is undefined.
     config: {
       User,
       Env,

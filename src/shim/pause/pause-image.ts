@@ -196,14 +196,12 @@ export async function builtinPauseImage(architecture: string): Promise<BuiltinIm
       // orphans are handed to PID 1 as children whatever their user; signals come from root. A pod's
       // run_as_user overrides it.
       User: "65535:65535",
-      // No labels: Docker copies an image's labels to its containers, where they would look like labels of
-      // the pod.
+      // No labels: Docker copies an image's labels to its containers, as if they were the pod's.
     },
     layers: [
       [
         { path: "pause", type: "file", mode: 0o755, content: readProgram("pause", known) },
-        // Not used by the pause container itself: an exec in it is the way into a pod of an engine on another
-        // host.
+        // Not used by the pause container itself: an exec in it leads into a pod of a remote engine.
         portForwardEntry(known),
       ],
     ],

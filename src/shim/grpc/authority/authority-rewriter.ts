@@ -133,8 +133,7 @@ export function acceptConnection(
   socket.once("close", release);
   socket.once("end", onEnd);
   socket.on("data", onData);
-  // gRPC clients send no request before they have read the SETTINGS of the server. The library sends more
-  // later.
+  // gRPC clients send no request before the SETTINGS of the server. The library sends more later.
   socket.write(defaultSettings());
   return () => {
     release();

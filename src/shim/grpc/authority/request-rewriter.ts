@@ -40,10 +40,7 @@ function namesAuthority({ name }: HeaderField): boolean {
  * Rewrites what a client sends, as long as its connection lives. Every header block is decoded, its authority
  * replaced where it must be, and encoded again without tables. The first acknowledgement of SETTINGS is left
  * out: it answers the SETTINGS of `acceptConnection`, which the HTTP/2 library has not sent. Other frames
- * pass unchanged.
- *
- * Overwriting the value in place is no alternative: an authority that is empty or absent has no bytes to
- * overwrite.
+ * pass unchanged. Overwriting in place is no alternative: an empty or absent authority has no bytes.
  */
 export class RequestRewriter {
   readonly #frames = new FrameReader();

@@ -84,8 +84,7 @@ function writeDecimal(output: WireOutput, text: string): void {
   const isNegative = text.charCodeAt(0) === 0x2d;
   const first = isNegative ? 1 : 0;
   const digits = text.length - first;
-  // head · 10^9 + rest, in halves of 32 bits. The head is multiplied in two parts, which keeps all numbers
-  // below 2^53.
+  // head · 10^9 + rest, in halves of 32 bits. The head is multiplied in two parts, to stay below 2^53.
   const split = Math.max(first, text.length - 9);
   const head = readDigits(text, first, split);
   const rest = readDigits(text, split, text.length);

@@ -47,8 +47,7 @@ export class GuardedConnection extends Duplex {
     socket.once("close", () => {
       this.destroy();
     });
-    // A flood in the opening ends the connection before the library listens; while the server stops, it never
-    // does.
+    // A flood in the opening ends it before the library listens; while the server stops, it never does.
     this.on("error", () => undefined);
     this.#forward(opening);
     socket.resume();

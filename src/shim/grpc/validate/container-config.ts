@@ -94,8 +94,7 @@ function mount(field: string, given: Mount): void {
   // Kubelets of some versions send the message empty for mounts that are no image volumes.
   const isImage = given.image !== null && given.image.image !== "";
   if (isImage) imageVolume(field, given);
-  // `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there, also that of a path
-  // that has it already.
+  // `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there.
   else absolutePath(`${field}.host_path`, given.host_path);
   if (given.uidMappings.length > 0)
     throw unsupportedField(`${field}.uidMappings`, "Docker cannot map the ids of a mount");

@@ -21,8 +21,7 @@ const leastMemoryBytes = 150 * 1024 * 1024;
  * it is missing, with a memory limit of 70 % of the machine's (at least 150 MiB) and swap without limit. With
  * cgroup v1 these are all mounted controllers, but not the named hierarchy, which is systemd's own record of
  * its services; with v2 there is one. A hierarchy where the process is in `name` already is left as it is.
- * Answers whether anything was moved. A failure in one hierarchy does not keep it out of the others; all are
- * thrown together.
+ * Answers whether anything was moved. A failure in one hierarchy does not stop it; all are thrown.
  */
 export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string): Promise<boolean> {
   if (!/^\/[^/]/.test(name) || name.split("/").includes("..")) {

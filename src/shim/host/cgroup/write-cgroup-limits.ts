@@ -125,8 +125,7 @@ async function limitHugepages(
     if (await hasHugetlb(cgroup)) throw noController(`hugepages of "${pageSize}"`);
     return false;
   }
-  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may
-  // not use.
+  // Reservations count apart since Linux 5.7; without a limit they could take other pages.
   await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
   return true;
 }

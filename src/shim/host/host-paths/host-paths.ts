@@ -1,7 +1,4 @@
-/**
- * Paths that requests name may be on volumes whose servers do not answer: a helper process looks at them, for
- * the few threads of this one serve all pods.
- */
+/** A helper looks at paths of requests: their volumes' servers may hang, and threads are few. */
 import { posix } from "node:path";
 import { getSystemErrorMap } from "node:util";
 import { formatDuration, linkAbort } from "../../../lib/abort.js";
@@ -202,8 +199,7 @@ export class HostPaths {
 }
 
 function toEntry(task: PathTask, given: string): Entry {
-  // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the
-  // kernel does.
+  // The engine takes `..` out of sources of mounts as text; of devices it follows links first.
   const text = task === "devices" ? withoutLastSlashes(given) : posix.resolve("/", given);
   return { task, given, text };
 }

@@ -20,8 +20,7 @@ const defaultExecRoot = "/var/run/docker";
 
 /**
  * The dockerd that listens on `socketPath`; undefined when there is no proof for any process, or for several
- * and no pid file names one. Only services of this node are considered: nothing is read of processes of
- * containers, whatever their name.
+ * and no pid file names one. Only services of this node are considered, no processes of containers.
  */
 export async function findDockerd(
   proc: ProcFiles,
@@ -83,7 +82,7 @@ async function readPid(file: string): Promise<number> {
   return /^\d{1,10}$/.test(text.trim()) ? Number(text) : 0;
 }
 
-/** `own` is that of a containerd that dockerd starts or contains, `wanted` that of one that it is told to use. */
+/** `own` is of a containerd that dockerd starts or contains, `wanted` of one that it is told to use. */
 async function containerdSocketsOf(
   proc: ProcFiles,
   { pid }: EngineProcess,

@@ -31,8 +31,7 @@ const firstUserNamespace = "user:[4026531837]";
 
 /**
  * The errors of runc when it may not write the score: its first process dies without a reason, or the write
- * is refused. The whole text is matched, because authors of pods choose parts of other texts: commands,
- * paths, names of users.
+ * is refused. The whole text is matched, because authors of pods choose parts of other texts.
  */
 const failurePattern = new RegExp(
   [

@@ -22,9 +22,7 @@ const maxQuietScans = 20;
  * Kills `pid` and everything that it started: its descendants, and the members of its session (every exec
  * leads one), which finds children whose parent is gone. They are stopped first, and killed when all have
  * stopped and no new one appears, so that none can fork its way out; then this waits until they have ended.
- * What left the session and was adopted by the container's first process before the call is not found:
- * nothing tells it from the container's own.
- *
+ * What left the session and was adopted by the container's first process before the call is not found.
  * Only processes of the container are touched, by the proof of their cgroup: pids may be used again, and
  * those of an engine in another PID namespace mean something else here. Returns false when there is none. An
  * abort of `signal` ends the wait, but what was found by then is killed all the same. Throws when a process

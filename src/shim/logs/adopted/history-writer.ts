@@ -1,7 +1,6 @@
 /**
- * Writes the history of a converted log, which was a link to the engine's file: into a file beside it, in the
- * CRI's format, up to the entry where the log itself begins. One chunk at a time, in turn with the other
- * logs.
+ * Writes the history of a converted log, once a link to the engine's file: into a file beside it, in the
+ * CRI's format, up to where the log itself begins. One chunk at a time, in turn with other logs.
  */
 import { basename, dirname, join } from "node:path";
 import { messageOf } from "../../../lib/errors.js";

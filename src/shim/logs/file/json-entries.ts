@@ -130,8 +130,7 @@ function formatFast(input: Buffer, start: number, end: number, output: Buffer, b
     }
     if (from >= keyStart) return 0;
   }
-  // `"` is at `from`: `,"stream":"stdout"` or `…stderr"`, then the time, perhaps with attributes between
-  // them.
+  // `"` is at `from`: `,"stream":"stdout"` or `…stderr"`, then the time, perhaps after attributes.
   from += 1;
   if (!matches(input, from, streamKey)) return 0;
   from += streamKey.length;

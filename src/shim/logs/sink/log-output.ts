@@ -81,8 +81,7 @@ export class LogOutput {
     const mayHaveReturned = former !== null || history !== null;
     const present = mayHaveReturned ? await LogSink.open(this.target, { create: false }) : undefined;
     if (present !== undefined && former !== null && present.inode === former.inode) {
-      // The rename before the last reopening was undone. The new file is gone, with the lines that were
-      // written to it.
+      // The rename before the last reopening was undone. The new file is gone, with its lines.
       this.#sink = present;
       this.#record = {
         ...this.#record,

@@ -105,8 +105,7 @@ export async function logFileDirectory(
 
 /**
  * Runs `work` with a path to the open `directory`, which has no links: another program that replaces a
- * directory by a link meanwhile has no effect. Throws `unavailable` when one was replaced before it was
- * opened.
+ * directory by a link meanwhile has no effect. Throws `unavailable` when it was replaced before.
  */
 export async function withOpenDirectory<T>(
   directory: string,

@@ -63,8 +63,7 @@ export function openWebSocketCommand(
     streams,
     finish: async (status, signal) => {
       resizes.end();
-      // Some clients disconnect at the status: the output is sent first. Its end is not sent, so none closes
-      // before that.
+      // Some clients disconnect at the status: the output is sent first. Its end is not sent.
       await orAbort(Promise.all([endOf(streams.stdout), endOf(streams.stderr)]), signal);
       await orAbort(endOf(error, status), signal);
       await channels.close(signal);
