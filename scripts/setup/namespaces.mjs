@@ -26,8 +26,6 @@ const FIRST = [
   "mount -t proc proc /proc",
   "mount -t tmpfs tmpfs /run",
   `mkdir -p ${diskDirectory} /run/tmp /run/cgroup`,
-  // What tsx has compiled outside need not be compiled again.
-  'mkdir -p "$1/tsx-0" && ln -s "$1/tsx-0" /run/tmp',
   `mount --no-canonicalize --bind . ${diskDirectory}`,
   "cd /",
   "mount -t tmpfs tmpfs /var/lib",
@@ -39,6 +37,9 @@ const FIRST = [
   // As on a machine that has just started: an engine enables forwarding, and then drops what it does not forward itself.
   "echo 0 > /proc/sys/net/ipv4/ip_forward",
 ];
+
+/** What tsx has compiled outside need not be compiled again. */
+const SHARE = ['mkdir -p "$1/tsx-0" && ln -s "$1/tsx-0" /run/tmp'];
 
 /** Other directories where the tests have theirs: behind this, nothing that they make is seen inside. */
 const HIDE = [
@@ -69,7 +70,7 @@ export async function openNamespaces(
 ) {
   const directory = given ?? (await mkdtemp(join(diskPlace(), "dockershim-engine-")));
   const name = basename(directory);
-  const prepare = [...FIRST, ...(elsewhere ? HIDE : []), 'echo "pid $pid"'].join(" && ");
+  const prepare = [...FIRST, ...(elsewhere ? HIDE : SHARE), 'echo "pid $pid"'].join(" && ");
   const flags = "--net --mount --pid --fork --kill-child --propagation private".split(" ");
   // It ends when the standard input does, which is when this process ends, however that does.
   const first = ["sh", "-c", `${prepare} && cat > /dev/null; exit $?`, directory, tmpdir(), mounts];
