@@ -240,7 +240,7 @@ function hasSecret(value: unknown): boolean {
 }
 
 /** In the order of their begin, as far as a window of calls shows it. */
-export async function* byStart(calls: AsyncIterable<RecordedCall>): AsyncGenerator<RecordedCall> {
+async function* byStart(calls: AsyncIterable<RecordedCall>): AsyncGenerator<RecordedCall> {
   const window: RecordedCall[] = [];
   for await (const call of calls) {
     let index = window.length;

@@ -80,6 +80,10 @@ export function pod({
   ];
 }
 
+/** Pods of another program and of this one. */
+export const web = pod({ name: "web", id: "a1" });
+export const ownWeb = pod({ name: "web", id: "a1", isOurs: true });
+
 export const golden = {
   dockershim: new TextDecoder().decode(
     encodeCheckpoint({

@@ -10,7 +10,7 @@ import { ShimError } from "../../../src/lib/errors.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 import { judge } from "../../../src/migrate/judge/check-report.js";
 import { factsOf } from "./plan-bed.js";
-import { check, engineWith, idsOf, pod } from "./check-bed.js";
+import { check, engineWith, idsOf, pod, web } from "./check-bed.js";
 import { kubeadm130, makeNode, type NodeTree, ours } from "./nodes.js";
 
 /** /proc of a node on which these processes hold a socket that listens at `path`. */
@@ -77,7 +77,7 @@ describe("migrate check of engine and sockets", () => {
 
   test("a container whose inspect hangs is one finding, and the others are judged", async (t) => {
     const containers = [
-      ...pod({ name: "web", id: "a1" }),
+      ...web,
       ...pod({ name: "stuck", id: "a2" }),
       snapshotOf({ id: idOf("b1"), name: "cache" }),
     ];

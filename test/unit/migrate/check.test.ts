@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { renderPage } from "../../../src/migrate/judge/render-page.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
-import { type CheckRule, cached, check, engineWith, golden, idsOf, pod } from "./check-bed.js";
+import { type CheckRule, cached, check, engineWith, golden, idsOf, pod, ownWeb, web } from "./check-bed.js";
 import { type NodeTree, kubeadm123, kubeadm130, kubeadm134, kubenet123, noop123, ours } from "./nodes.js";
 
 function limitsRecord(id: string, cgroup: object): NodeTree {
@@ -18,7 +18,7 @@ describe("migrate check", () => {
       [`/var/lib/cri-dockerd/sandbox/${idOf("a1")}`]: golden.criDockerd,
       "/var/log/pods/web/0.log": { linkTo: "/var/lib/docker/x-json.log" },
     };
-    const report = await check(t, { tree, engine: engineWith(pod({ name: "web", id: "a1" })) });
+    const report = await check(t, { tree, engine: engineWith(web) });
     assert.deepEqual(report.summary.counts, { ok: 1, note: 5, change: 0, restart: 0, blocked: 0, lost: 0 });
     assert.equal(report.summary.exitCode, 0);
     const rows = report.pods.map(({ verdict, network, findings }) => [verdict, network, findings]);
@@ -127,11 +127,7 @@ describe("migrate check", () => {
 
   test("the way back counts logs that were converted, of any maker", async (t) => {
     const tree = { ...ours, ...cached("a1"), "/var/log/pods/web/0.log": "x\n" };
-    const report = await check(t, {
-      tree,
-      engine: engineWith(pod({ name: "web", id: "a1" })),
-      target: "cri-dockerd",
-    });
+    const report = await check(t, { tree, engine: engineWith(web), target: "cri-dockerd" });
     assert.ok(idsOf(report, "change").includes("way-back-log"));
   });
 
@@ -193,7 +189,7 @@ describe("migrate check", () => {
     });
 
   test("pods of this program, while the kubelet's files name another runtime, are half migrated", async (t) => {
-    const engine = engineWith(pod({ name: "web", id: "a1", isOurs: true }));
+    const engine = engineWith(ownWeb);
     assert.ok(idsOf(await check(t, { engine }), "change").includes("half-migrated-pods"));
     assert.ok(!idsOf(await check(t, { engine, tree: ours })).includes("half-migrated-pods"));
   });
@@ -201,11 +197,7 @@ describe("migrate check", () => {
   test("a corrupt checkpoint of a pod is a change of that pod, and names the file", async (t) => {
     const path = `/var/lib/dockershim/sandbox/${idOf("a1")}`;
     const tree = { ...kubeadm123, ...cached("a1"), [path]: golden.dockershim.replace("8080", "8081") };
-    const report = await check(t, {
-      tree,
-      engine: engineWith(pod({ name: "web", id: "a1" })),
-      version: "1.23.17",
-    });
+    const report = await check(t, { tree, engine: engineWith(web), version: "1.23.17" });
     const found = report.findings.find(({ id }) => id === "checkpoint-corrupt");
     assert.deepEqual([found?.level, found?.subject, found?.source], ["change", "pod ns/web", path]);
   });
@@ -222,7 +214,7 @@ describe("migrate check of nodes with other networks", () => {
       [`/var/lib/cni/cache/results/kubenet-${idOf("a1")}-eth0`]: "{}",
       [`/var/lib/dockershim/sandbox/${idOf("a1")}`]: golden.dockershim,
     };
-    const engine = engineWith(pod({ name: "web", id: "a1" }));
+    const engine = engineWith(web);
     const report = await check(t, { tree, engine, version: "1.23.17" });
     const rows = report.pods.map(({ maker, network, verdict }) => [maker, network, verdict]);
     assert.deepEqual(rows, [["dockershim", "kubenet", "adopted as it is"]]);
@@ -239,7 +231,7 @@ describe("migrate check of nodes with other networks", () => {
       [`/var/lib/dockershim/sandbox/${idOf("a1")}`]: golden.dockershim,
       [`/var/lib/dockershim/pods/${idOf("a1")}.json`]: '{"network":{"plugin":"kubenet"}}',
     };
-    const engine = engineWith(pod({ name: "web", id: "a1", isOurs: true }));
+    const engine = engineWith(ownWeb);
     const rule = { tree, engine, version: "1.23.17", target: "dockershim-in-tree" } as const;
     const ids = idsOf(await check(t, rule), "change");
     assert.ok(ids.includes("way-back-kubenet-ports"));
@@ -261,10 +253,7 @@ describe("migrate check of nodes with other networks", () => {
     for (const plugin of [7, {}, "cni\u001b[2J"]) {
       const record = JSON.stringify({ network: { plugin } });
       const tree = { ...ours, [`/var/lib/dockershim/pods/${idOf("a1")}.json`]: record };
-      const report = await check(t, {
-        tree,
-        engine: engineWith(pod({ name: "web", id: "a1", isOurs: true })),
-      });
+      const report = await check(t, { tree, engine: engineWith(ownWeb) });
       const page = renderPage(report);
       assert.match(page, /^ns\/web +this program +\S+ +running +\S/m);
       assert.ok(!page.includes("\u001b"));

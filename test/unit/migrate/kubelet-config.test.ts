@@ -50,18 +50,14 @@ describe("the configuration of a kubelet", () => {
       "/etc/kubelet.d": { linkTo: "/etc/other.d" },
       "/etc/other.d/1.conf": `${head}staticPodPath: /other\n`,
     };
-    assert.deepEqual(await settingsOf(t, tree), {
-      staticPodPath: "/config /var/lib/kubelet/config.yaml:3",
-    });
+    assert.deepEqual(await settingsOf(t, tree), { staticPodPath: "/config /var/lib/kubelet/config.yaml:3" });
   });
 
   test("of several YAML documents the first counts, also when the second is broken", async (t) => {
     const tree = {
       "/var/lib/kubelet/config.yaml": `# a comment\n---\n${head}staticPodPath: /first\n---\nstaticPodPath: /second\n---\na: [1\n`,
     };
-    assert.deepEqual(await settingsOf(t, tree), {
-      staticPodPath: "/first /var/lib/kubelet/config.yaml:5",
-    });
+    assert.deepEqual(await settingsOf(t, tree), { staticPodPath: "/first /var/lib/kubelet/config.yaml:5" });
     assert.ok(!idsOf(await check(t, { tree: { ...kubeadm130, ...tree } })).includes("kubelet-config-broken"));
   });
 

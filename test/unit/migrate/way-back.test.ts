@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { containerName, alternativeName, sandboxName } from "../../../src/domain/names.js";
-import { wayBack } from "../../../src/migrate/judge/way-back.js";
 import { oneMapping } from "../checkpoints/golden.js";
 import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";
 import { kubeadm123, ours } from "./nodes.js";
@@ -72,10 +71,4 @@ describe("names on the way back", () => {
     assert.ok((await findings(random)).includes("way-back-escaped-random"));
     assert.ok(!(await findings(sandboxName(web))).some((id) => id.startsWith("way-back-escaped")));
   });
-});
-
-test("rows that no fact of the node can show have no test, and are the only ones", () => {
-  const untested = wayBack.filter((row) => row.pod === undefined && row.container === undefined);
-  const ids = untested.map(({ id }) => id);
-  assert.deepEqual(ids, ["way-back-cdi-fields"]);
 });

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RecordedCall } from "../../../../src/compare/record/recording.js";
-import { byStart } from "../../../../src/compare/replay/replay.js";
-import { answering, fieldsOf, id, play, podCalls, type Server, server, stream } from "./replay-bed.js";
+import { answering, fieldsOf, id, play, podCalls, type Server, server } from "./replay-bed.js";
 
 test("replay() keeps the order of a pod's calls, maps ids and directories, and removes the pod", async (t) => {
   const endpoint = server();
@@ -78,11 +76,4 @@ test("replay() changes no pod that it has not made, also where the recorded call
   const rpcs = endpoint.asked.map(([rpc]) => rpc);
   assert.deepEqual(rpcs, ["ContainerStatus"]);
   assert.deepEqual(Object.values(replayed.notPlayed), [4]);
-});
-
-test("byStart() puts calls into the order of their begin", async () => {
-  const call = (at: number): RecordedCall => ({ at, ms: 1, rpc: "Version" });
-  const ordered: number[] = [];
-  for await (const { at } of byStart(stream([5, 1, 3, 2, 9, 4].map(call)))) ordered.push(at);
-  assert.deepEqual(ordered, [1, 2, 3, 4, 5, 9]);
 });

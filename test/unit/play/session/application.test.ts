@@ -501,21 +501,6 @@ describe("two plays of one pod", () => {
 });
 
 describe("removePods()", () => {
-  test("stops the containers with their grace, then removes the sandbox, logs and volumes", async () => {
-    const fixture = await runningPod();
-    const { key } = await podWith(spec);
-    const { failed } = await removePods([{ source: "f", key }], fixture.deps, signal);
-    assert.equal(failed, 0);
-    assert.deepEqual(fixture.cri.calls, [
-      "stopContainer b 4s",
-      "stopContainer a 4s",
-      "stopPodSandbox web",
-      "removePodSandbox web",
-    ]);
-    assert.deepEqual([...fixture.files.paths], []);
-    assert.equal(fixture.reports.at(-1), "default/web: removed");
-  });
-
   for (const uid of ["", "..", "../../etc"])
     test(`removes no files under the uid "${uid}" of a sandbox`, async () => {
       const fixture = fixtureWithInit();

@@ -7,7 +7,7 @@ import { namesOf } from "../../../../src/play/store/play-store.js";
 import { serverDirectories, serverId } from "../../../../src/play/pod-config/pod-paths.js";
 import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { until } from "../../../fakes/turns.js";
-import { FakeCri, makeFixture } from "../fake-cri.js";
+import { FakeCri, type Fixture, makeFixture } from "../fake-cri.js";
 
 const { signal } = new AbortController();
 const deployment = (replicas: number) => [
@@ -19,14 +19,16 @@ const deployment = (replicas: number) => [
   },
 ];
 
+/** By a play that has ended. */
+async function played(deps: Fixture["deps"], workloads: Parameters<Session["apply"]>[0]): Promise<void> {
+  await using session = new Session(deps);
+  await session.apply(workloads, { keep: false }, signal);
+}
+
 test("removePods() gives the grace period that is asked for, and says what it waits for when that takes long", async () => {
   const { cri, deps, clock, reports } = makeFixture();
   const { pods } = await readWorkloads(deployment(1));
-  {
-    await using session = new Session(deps);
-    await session.apply({ pods, jobs: [], cronJobs: [] }, { keep: false }, signal);
-    await clock.advance(0);
-  }
+  await played(deps, { pods, jobs: [], cronJobs: [] });
   let stop = (): void => undefined;
   const stopped = new Promise<void>((resolve) => (stop = resolve));
   const graces: number[] = [];
@@ -46,13 +48,9 @@ test("removePods() gives the grace period that is asked for, and says what it wa
 });
 
 test("removePods() removes sandboxes of the pod whose containers another program has removed", async () => {
-  const { cri, deps, clock } = makeFixture();
+  const { cri, deps } = makeFixture();
   const { pods } = await readWorkloads(deployment(1));
-  {
-    await using session = new Session(deps);
-    await session.apply({ pods, jobs: [], cronJobs: [] }, { keep: false }, signal);
-    await clock.advance(0);
-  }
+  await played(deps, { pods, jobs: [], cronJobs: [] });
   for (const name of ["d-0", "other"]) {
     const config = { metadata: { name, namespace: "default", uid: "" }, labels: {} };
     cri.sandboxes.push({ id: `lost ${name}`, config, state: PodSandboxState.SANDBOX_NOTREADY, createdAt: 0 });
@@ -65,11 +63,7 @@ test("removePods() removes sandboxes of the pod whose containers another program
 for (const fails of [false, true])
   test(`removeSurplus() ${fails ? "counts and reports pods that cannot be removed" : "removes pods of a workload that had more"}`, async () => {
     const { cri, deps, clock, reports } = makeFixture();
-    {
-      await using session = new Session(deps);
-      await session.apply(await readWorkloads(deployment(2)), { keep: false }, signal);
-      await clock.advance(0);
-    }
+    await played(deps, await readWorkloads(deployment(2)));
     if (fails) cri.failOn = "removePodSandbox d-1";
     const { pods } = await readWorkloads(deployment(1));
     const removal = removeSurplus(deployment(1), pods, deps, signal);
@@ -82,15 +76,11 @@ for (const fails of [false, true])
   });
 
 test("of pods whose containers are gone, the files are found and removed", async () => {
-  const { cri, files, deps, clock, reports } = makeFixture();
+  const { cri, files, deps, reports } = makeFixture();
   const pod =
     "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {containers: [{name: c, image: 'busybox:1'}]}}";
   const texts = [...deployment(2), { name: "p.yaml", text: pod }];
-  {
-    await using session = new Session(deps);
-    await session.apply(await readWorkloads(texts), { keep: false }, signal);
-    await clock.advance(0);
-  }
+  await played(deps, await readWorkloads(texts));
   cri.sandboxes.length = 0;
   cri.containers.length = 0;
   files.paths.add("/state/plays.d/x");
@@ -108,7 +98,7 @@ test("of pods whose containers are gone, the files are found and removed", async
 });
 
 test("files of a pod without containers here stay where another CRI server may have made them", async () => {
-  const { cri, files, deps, clock, reports } = makeFixture();
+  const { cri, files, deps, reports } = makeFixture();
   const shared = (sharedBy: string): typeof deps => ({
     ...deps,
     directories: { ...deps.directories, sharedBy },
@@ -116,11 +106,7 @@ test("files of a pod without containers here stay where another CRI server may h
   const pod =
     "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {containers: [{name: c, image: 'busybox:1'}]}}";
   const texts = [...deployment(1), { name: "p.yaml", text: pod }];
-  {
-    await using session = new Session(shared("one"));
-    await session.apply(await readWorkloads(texts), { keep: false }, signal);
-    await clock.advance(0);
-  }
+  await played(shared("one"), await readWorkloads(texts));
   cri.sandboxes.length = 0;
   cri.containers.length = 0;
   const before = [...files.paths];
@@ -215,10 +201,7 @@ test("pods of a socket that the node has no more go on at another one with their
     "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {volumes: [{name: v, emptyDir: {}}], containers: " +
     "[{name: c, image: 'busybox:1', volumeMounts: [{name: v, mountPath: /v}]}]}}";
   const texts = [{ name: "p.yaml", text }];
-  {
-    await using session = new Session(at("/run/cri-dockerd.sock"));
-    await session.apply(await readWorkloads(texts), { keep: false }, signal);
-  }
+  await played(at("/run/cri-dockerd.sock"), await readWorkloads(texts));
   const isThere = (): boolean =>
     [...files.paths].every((path) => path.includes(serverId("/run/cri-dockerd.sock")));
   assert.ok(isThere());
@@ -280,10 +263,7 @@ test("--down beside the first sandbox of another play waits until that is there,
 test("podsToRemove() reads each record once", async () => {
   const { files, deps } = makeFixture();
   const shared = { ...deps, directories: { ...deps.directories, sharedBy: "one" } };
-  {
-    await using session = new Session(shared);
-    await session.apply(await readWorkloads(deployment(2)), { keep: false }, signal);
-  }
+  await played(shared, await readWorkloads(deployment(2)));
   const read = files.readFile;
   const paths: string[] = [];
   Object.assign(files, { readFile: (path: string) => (paths.push(path), read(path)) });

@@ -209,20 +209,6 @@ test("without room for a pod beside the others, one lacks at a time, which is sa
   assert.match(other.reports[0] ?? "", /\(maxSurge\): each wants port 8080\/TCP of this host$/);
 });
 
-test("Recreate: no pod of the change starts before the last one of before is gone", async (t) => {
-  const fields = "strategy: {type: Recreate},";
-  const fixture = await played({ fields });
-  const session = await playedAgain(t, fixture, "v2", { fields });
-  let hasEnded = false;
-  void session.ended(signal).then(() => (hasEnded = true));
-  await fixture.clock.advance(10_000);
-  assert.equal(hasEnded, false);
-  const done = steps(fixture);
-  assert.deepEqual([...done.slice(0, 3)].sort(), ["-d-0", "-d-1", "-d-2"]);
-  assert.deepEqual([...done.slice(3)].sort(), ["+d-0", "+d-1", "+d-2"]);
-  assert.equal(running(fixture), "d-0:v2 d-1:v2 d-2:v2");
-});
-
 test("minReadySeconds holds up the next pod", async (t) => {
   const fields = `${one} minReadySeconds: 30,`;
   const fixture = await played({ fields });
@@ -231,18 +217,6 @@ test("minReadySeconds holds up the next pod", async (t) => {
   assert.deepEqual(steps(fixture), ["+d-surge-0"]);
   await fixture.clock.advance(6_000);
   assert.deepEqual(steps(fixture), ["+d-surge-0", "-d-2", "+d-2"]);
-});
-
-test("a stateful set goes from the highest ordinal to the lowest, each when the one before is ready", async (t) => {
-  const fixture = await played({ kind: "StatefulSet" });
-  const { handlers, clock } = fixture;
-  handlers.outcomes.set("v2 readiness", ["failure"]);
-  await playedAgain(t, fixture, "v2", { kind: "StatefulSet" });
-  await clock.advance(100_000);
-  assert.deepEqual(steps(fixture), ["-d-2", "+d-2"]);
-  handlers.outcomes.delete("v2 readiness");
-  await clock.advance(60_000);
-  assert.deepEqual(steps(fixture), ["-d-2", "+d-2", "-d-1", "+d-1", "-d-0", "+d-0"]);
 });
 
 for (const [fields, stay, says] of [
@@ -266,16 +240,3 @@ for (const [fields, stay, says] of [
     assert.match(fixture.reports.join("\n"), says);
     assert.deepEqual(session.unready(), []);
   });
-
-test("a daemon set has one pod, which is replaced, or stays", async (t) => {
-  for (const [type, is] of [
-    ["RollingUpdate", "d-0:v2"],
-    ["OnDelete", "d-0:v1"],
-  ] as const) {
-    const fields = { kind: "DaemonSet", fields: `updateStrategy: {type: ${type}},` };
-    const fixture = await played(fields);
-    await playedAgain(t, fixture, "v2", fields);
-    await fixture.clock.advance(10_000);
-    assert.equal(running(fixture), is);
-  }
-});

@@ -109,15 +109,6 @@ test("a job that a CronJob has started keeps its numbers when those of the CronJ
   assert.equal(startsIn(first), 1);
 });
 
-test("a job beyond its activeDeadlineSeconds fails, its pods are removed, and the session ends", async (t) => {
-  const { session, clock, cri, reports } = await started(t, job("activeDeadlineSeconds: 20, "));
-  const end = endOf(session);
-  await clock.advance(20_000);
-  assert.deepEqual(cri.sandboxes, []);
-  assert.ok(reports.includes("default/j: job failed (DeadlineExceeded)"));
-  assert.equal(end.answer, false);
-});
-
 test("a pod of an ended job that cannot be removed is reported, and removed later", async (t) => {
   const { session, clock, cri, reports } = await started(t, job("activeDeadlineSeconds: 20, "));
   const end = endOf(session);

@@ -303,18 +303,6 @@ test("the names of what is removed equal those of what was stored", async () => 
     assert.deepEqual(namesOf(await readWorkloads(files, { schedule })), expected);
 });
 
-test("supervise() takes back a pod that an attached play has left unchanged and failed", async (t) => {
-  const all = await supervised(t, [await playOf(pod("a"))]);
-  await until("it runs", () => started(all, "c-a") === 1);
-  await until("it is kept", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
-  // Nothing happens to the pod, so that the supervisor does not notice.
-  const claim = await attach(all, ["default Pod/a"]);
-  await claim.abandon();
-  await until("it is taken", () => all.files.texts.get(ownerOf(all)) === "supervised-1");
-  all.cri.end("c-a", 1);
-  await until("it is restarted", () => started(all, "c-a") === 2);
-});
-
 test("processes that release parts of one play at once bring nothing back", async () => {
   await using directory = await temporaryDirectory();
   const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
