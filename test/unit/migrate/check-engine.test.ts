@@ -28,18 +28,6 @@ function listening(path: string, ...processes: readonly string[]): NodeTree {
 }
 
 describe("migrate check of engine and sockets", () => {
-  test("an engine that does not answer blocks, names the socket, and the files are judged", async (t) => {
-    const error = new ShimError("unavailable", "cannot connect");
-    const engine = { ...engineWith([]), connect: () => Promise.reject(error) };
-    const report = await check(t, { engine });
-    assert.match(
-      report.findings[0]?.text ?? "",
-      /unix:\/\/\/run\/docker\.sock does not answer: cannot connect/,
-    );
-    assert.equal(report.kubelet.runtime, "cri-dockerd");
-    assert.equal(report.summary.exitCode, 2);
-  });
-
   test("an engine that only root may ask gets the advice to run the command as root", async (t) => {
     const error = new ShimError("unavailable", "connect EACCES /run/docker.sock");
     const engine = { ...engineWith([]), connect: () => Promise.reject(error) };

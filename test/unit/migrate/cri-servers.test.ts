@@ -31,16 +31,6 @@ for (const [unit, runtime] of [
     assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime);
   });
 
-test("the process of a socket is found among those of a busy node", async (t) => {
-  const others = "0000000000000000: 00000003 00000000 00000000 0001 03 12345678\n".repeat(20_000);
-  const root = await makeNode(t, {
-    ...goldenNode("old-socket-name-1.24").tree,
-    "/proc/net/unix": others + unixLine("99", "/run/dockershim.sock"),
-    ...processOf("relay.service", { "/proc/7/fd/3": { linkTo: "socket:[99]" } }),
-  });
-  assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, "unknown");
-});
-
 for (const [unit, id] of [
   ["kubelet.service", undefined],
   ["kubelet@blue.service", "kubelet-elsewhere"],

@@ -88,19 +88,6 @@ describe("makePlan()", () => {
       );
     });
 
-  test("a flag that is not understood is left alone and named", async (t) => {
-    const tree = {
-      ...kubeadm130,
-      [kubeadmFlags]:
-        'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock --v=2 --container-runtime-endpoint=unix:///run/cri-dockerd.sock"\n',
-    };
-    const root = await makeNode(t, tree);
-    const { edits, notUnderstood } = await planOf(root, "1.30.0");
-    const places = notUnderstood.map(({ place }) => place);
-    assert.deepEqual(places, [`${kubeadmFlags}:1`]);
-    assert.ok(!edits.some(({ path }) => path === kubeadmFlags));
-  });
-
   test("a later drop-in that would win is an error, and no plan", async (t) => {
     const tree = {
       ...plainUnits,

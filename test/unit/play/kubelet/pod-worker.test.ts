@@ -362,19 +362,6 @@ test("a container whose rule says so makes all start anew, with init containers,
   assert.deepEqual(found, ["1.log", "2.log"]);
 });
 
-test("the phase takes the restartPolicy of each container", async (t) => {
-  const ends = (fields: string) =>
-    `  restartPolicy: Always\n${withFields(`restartPolicy: Never, ${fields}`)}`;
-  const phaseAfter = async (fields: string, code: number): Promise<string> => {
-    const { status } = await start(t, ends(fields), ({ cri }) => cri.exitsInTurn.set("a", [code]));
-    return `${status().phase} ${status().containerStatuses[0]?.restartCount}`;
-  };
-  assert.equal(await phaseAfter("", 0), "Succeeded 0");
-  assert.equal(await phaseAfter("", 3), "Failed 0");
-  const restart = "restartPolicyRules: [{action: Restart, exitCodes: {operator: NotIn, values: [0]}}]";
-  assert.equal(await phaseAfter(restart, 3), "Running 1");
-});
-
 test("a pod that had ended and is made again has its probes again", async (t) => {
   const probed = `  restartPolicy: Never\n${probe("readiness")}`;
   const { clock, kubelet, status } = await start(t, probed, ({ cri }) => cri.exitsInTurn.set("a", [0]));

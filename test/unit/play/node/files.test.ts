@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { promisify } from "node:util";
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir, readFile, rename, stat, statfs, symlink, writeFile } from "node:fs/promises";
@@ -299,18 +298,6 @@ test("readTail() reads the end of a file, nothing of a directory, and waits for 
     );
     for (const path of [join(directory, "missing"), directory, join(directory, "pipe")])
       assert.equal(await nodeFiles.readTail(path, 3), "");
-  }));
-
-test("readBelow() opens nothing but files", () =>
-  inDirectory(async (directory) => {
-    // As a device without a driver, a socket cannot be opened.
-    const server = createServer().listen(join(directory, "socket"));
-    await once(server, "listening");
-    try {
-      await assert.rejects(nodeFiles.readBelow(directory, "socket", 9), /it is not a file/);
-    } finally {
-      server.close();
-    }
   }));
 
 test("readBelow() reads a text, also behind a link in the volume, and nothing outside of it", () =>

@@ -164,17 +164,6 @@ describe("the first application", () => {
       });
   }
 
-  test("removes prepared files when a volume cannot be prepared", async () => {
-    const fixture = makeFixture();
-    fixture.files.failOn = "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v";
-    await assert.rejects(up(fixture), /create the sandbox: the disk broke/);
-    assert.deepEqual(fixture.cri.calls, []);
-    assert.deepEqual(fixture.files.calls.slice(5), [
-      "removeTree /logs/default_web_uid-1",
-      "removeTree /state/uid-1",
-    ]);
-  });
-
   test("keeps what it has made with keep, and goes on from there the next time", async () => {
     const fixture = fixtureWithInit();
     fixture.cri.failOn = "startContainer a";
@@ -418,25 +407,6 @@ describe("two plays of one pod", () => {
     assert.deepEqual(found, ["startContainer init", ...again]);
   });
 
-  test("the earlier one does nothing to a pod that had ended and that the later one makes again", async () => {
-    const fixture = makeFixture();
-    const text = `  restartPolicy: Never\n  containers: [{name: a, ${image}}]`;
-    const manifest = await podWith(text);
-    fixture.cri.exits.set("a", 0);
-    await up(fixture, { text });
-    await using earlier = new Kubelet(fixture.deps);
-    await playUp([manifest], earlier, fixture.deps, { keep: false });
-    await removePods([{ source: "", key: manifest.key }], fixture.deps, signal);
-    fixture.cri.exits.clear();
-    const later = laterOf(fixture);
-    await using kubelet = new Kubelet(later);
-    await playUp([manifest], kubelet, later, { keep: false });
-    fixture.cri.calls.length = 0;
-    earlier.pod(manifest.key)?.wake();
-    await until("the earlier loop has ended", () => earlier.pod(manifest.key)?.isOver === true);
-    assert.deepEqual(fixture.cri.calls, []);
-  });
-
   test("the earlier one, which has just acted, removes nothing while the later one makes the pod again", async () => {
     const fixture = fixtureWithInit();
     const { cri } = fixture;
@@ -527,21 +497,6 @@ describe("removePods()", () => {
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
     assert.match(fixture.reports.at(-1) ?? "", /not removed/);
-  });
-
-  test("removes what an attached play has made meanwhile", async () => {
-    const fixture = fixtureWithInit();
-    await using kubelet = new Kubelet(fixture.deps);
-    const manifest = await podWith(spec);
-    const create = fixture.cri.runPodSandbox.bind(fixture.cri);
-    // The removal finds no sandbox yet: it is on its way.
-    fixture.cri.runPodSandbox = async (...request) => {
-      await fixture.files.removeTree("/state/uid-1/owner");
-      return create(...request);
-    };
-    const worker = kubelet.apply(manifest, { failFast: true });
-    await until("the loop has ended", () => worker.loss !== undefined);
-    await until("the sandbox is removed", () => fixture.cri.sandboxes.length === 0);
   });
 
   test("leaves no file of a pod that an attached play was about to start something of", async () => {

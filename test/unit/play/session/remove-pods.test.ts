@@ -259,15 +259,3 @@ test("--down beside the first sandbox of another play waits until that is there,
   assert.deepEqual(cri.sandboxes, []);
   assert.deepEqual([...files.paths], []);
 });
-
-test("podsToRemove() reads each record once", async () => {
-  const { files, deps } = makeFixture();
-  const shared = { ...deps, directories: { ...deps.directories, sharedBy: "one" } };
-  await played(shared, await readWorkloads(deployment(2)));
-  const read = files.readFile;
-  const paths: string[] = [];
-  Object.assign(files, { readFile: (path: string) => (paths.push(path), read(path)) });
-  await podsToRemove(await readRemoval(deployment(2)), shared, signal);
-  const found = paths.map((path) => path.split("/").at(-1));
-  assert.deepEqual(found, ["pod.json", "pod.json"]);
-});

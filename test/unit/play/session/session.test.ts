@@ -475,19 +475,6 @@ test("update() removes no pod that another play has taken", async (t) => {
   assert.deepEqual(sandboxNames({ cri }), ["a", "b"]);
 });
 
-test("update() tries again to remove a pod, and starts new jobs all the same", async (t) => {
-  const { session, cri, clock, reports } = await started(t, pod("a"));
-  cri.failOn = "removePodSandbox a";
-  const update = session.update(await read(job("")), { obsolete: "remove" }, signal);
-  await clock.advance(0);
-  assert.match(reports.join("\n"), /default\/a: cannot be removed, trying again: it broke/);
-  cri.failOn = "";
-  await clock.advance(10_000);
-  await update;
-  await clock.advance(0);
-  assert.deepEqual(sandboxNames({ cri }), ["j-0"]);
-});
-
 test("update() starts a new job when the server answers again", async (t) => {
   const { session, cri, clock, reports } = await started(t, pod("a"));
   const list = cri.listPodSandboxes.bind(cri);

@@ -158,18 +158,6 @@ test("supervise() takes a play that is stored while it runs, leaves what is rele
   assert.deepEqual(all.sandboxes(), ["a", "b"]);
 });
 
-test("supervise() keeps the rest of a play of which a part is released", async (t) => {
-  const all = await supervised(t, [await playOf(pod("a"), pod("b"))]);
-  await until("both run", () => started(all, "c-a") === 1 && started(all, "c-b") === 1);
-  await all.store.release(new Set(["default Pod/a"]), refuse);
-  const names = await all.store.list(refuse);
-  const found = names.map(({ workloads }) => workloads);
-  assert.deepEqual(found, [["default Pod/b"]]);
-  all.cri.end("c-b", 1);
-  await until("it is restarted", () => started(all, "c-b") === 2);
-  assert.deepEqual(all.sandboxes(), ["a", "b"]);
-});
-
 /** The pod is in the hands of an attached play. */
 async function attach(all: Supervised, claimed: readonly string[]): Promise<HeldClaim> {
   const claim = await holdClaim(all.store.directory, new Set(claimed));
