@@ -1,6 +1,6 @@
 /** The cgroups of pods on the engine's host: by their files, or by systemctl(1) where systemd makes cgroups. */
 import { constants } from "node:fs";
-import { access, mkdir, open, readFile, readdir, rm, rmdir } from "node:fs/promises";
+import { access, mkdir, open, readdir, rm, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { ShimError, messageOf } from "../../lib/errors.js";
@@ -8,6 +8,7 @@ import { hasCode } from "../../lib/files/file-errors.js";
 import { kernelFileLines } from "../../lib/linux/kernel-file.js";
 import type { CgroupDriverName } from "../cri/client.js";
 import { run } from "./mounts.js";
+import { isThere, readOrEmpty } from "./node-facts.js";
 import {
   type PodCgroup,
   cgroupOfPods,
@@ -57,7 +58,7 @@ const needed = ["cpu", "memory"] as const;
 export async function checkCgroups(driver: CgroupDriverName, host = thisHost): Promise<void> {
   const hierarchies = await readHierarchies(host);
   if (driver === "systemd") {
-    if (!(await exists(host.systemd))) throw unsupported("systemd does not run here");
+    if (!(await isThere(host.systemd))) throw unsupported("systemd does not run here");
     await host.systemctl(["show", "--property=Version"]);
     return;
   }
@@ -92,7 +93,7 @@ export async function removeCgroup(id: string, host = thisHost): Promise<void> {
   for (const driver of ["cgroupfs", "systemd"] as const) {
     const path = podCgroupPath(id, driver);
     const present = await Promise.all(
-      [...roots].map(async (root) => ((await exists(join(root, path))) ? [join(root, path)] : [])),
+      [...roots].map(async (root) => ((await isThere(join(root, path))) ? [join(root, path)] : [])),
     );
     const directories = present.flat();
     for (const directory of directories) await waitUntilEmpty(directory, path, host);
@@ -330,24 +331,6 @@ async function readMounts({ mountTable }: CgroupHost): Promise<readonly CgroupMo
 
 function words(text: string): readonly string[] {
   return text.split(/\s+/);
-}
-
-async function readOrEmpty(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENODEV")) return "";
-    throw error;
-  }
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await access(path, constants.F_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function unsupported(reason: string, cause?: unknown): ShimError {

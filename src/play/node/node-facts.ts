@@ -140,16 +140,17 @@ async function readDns(): Promise<DnsConfig> {
   return behind.servers.length === 0 ? own : behind;
 }
 
-async function readOrEmpty(path: string): Promise<string> {
+/** Empty for a file that is missing, as one of a cgroup that has just ended. */
+export async function readOrEmpty(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if (hasCode(error, "ENOENT")) return "";
+    if (hasCode(error, "ENOENT", "ENODEV")) return "";
     throw error;
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
+export async function isThere(path: string): Promise<boolean> {
   try {
     await access(path, constants.F_OK);
     return true;

@@ -4,15 +4,16 @@
  * served.
  */
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, readdir, rm } from "node:fs/promises";
+import { mkdir, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { ShimError } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { namesIn } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 import { type TypeOf, type Problem, list, mandatory, object, string } from "../manifests/schema.js";
-import { playPrefix } from "./play-store.js";
+import { forRootAlone, playPrefix } from "./play-store.js";
 
 export interface Claim {
   readonly id: string;
@@ -41,11 +42,7 @@ export async function holdClaim(directory: string, workloads: ReadonlySet<string
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const bound = await bindUnixSocket(server, socketOf(directory, id));
   const write = (names: ReadonlySet<string>): Promise<void> =>
-    writeFileAtomically(fileOf(directory, id), JSON.stringify({ workloads: [...names] }), {
-      mode: 0o600,
-      temporaryPrefix: ".play-",
-      directoryMode: 0o700,
-    });
+    writeFileAtomically(fileOf(directory, id), JSON.stringify({ workloads: [...names] }), forRootAlone);
   const close = async (): Promise<void> => {
     await bound.unlink();
     server.close();
@@ -91,15 +88,6 @@ export async function listClaims(directory: string): Promise<readonly Claim[]> {
 export async function removeClaim(directory: string, id: string): Promise<void> {
   await rm(fileOf(directory, id), { force: true });
   await rm(socketOf(directory, id), { force: true });
-}
-
-async function namesIn(directory: string): Promise<readonly string[]> {
-  try {
-    return await readdir(directory);
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return [];
-    throw error;
-  }
 }
 
 async function readWorkloads(path: string): Promise<readonly string[] | undefined> {

@@ -7,10 +7,11 @@
  * have, the play that was stored last counts.
  */
 import { createHash, randomUUID } from "node:crypto";
-import { readFile, readdir, rm, stat } from "node:fs/promises";
+import { readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { namesIn } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { ManifestFile } from "../manifests/documents.js";
 import {
@@ -44,6 +45,9 @@ const readPlay = object({
   workloads: mandatory(list(string())),
   storedAt: integer(0, Number.MAX_SAFE_INTEGER),
 });
+
+/** Secrets are in the files of plays. */
+export const forRootAlone = { mode: 0o600, temporaryPrefix: ".play-", directoryMode: 0o700 };
 
 /** Names of other files of the directory begin otherwise. */
 export const playPrefix = "play-";
@@ -151,7 +155,7 @@ export class PlayStore {
     // Another process may have taken the rest of a play.
     for (const { id, workloads } of await this.#all(() => undefined))
       if (workloads.length === 0) await rm(join(this.directory, id), { force: true });
-    const names = await this.#names();
+    const names = await namesIn(this.directory);
     for (const name of names) {
       const [, id] = /^(play-[0-9a-f-]{36})\.without-/.exec(name) ?? [];
       if (id !== undefined && !names.includes(`${id}.json`))
@@ -160,16 +164,12 @@ export class PlayStore {
   }
 
   async #write(name: string, text: string): Promise<void> {
-    await writeFileAtomically(join(this.directory, name), text, {
-      mode: 0o600,
-      temporaryPrefix: ".play-",
-      directoryMode: 0o700,
-    });
+    await writeFileAtomically(join(this.directory, name), text, forRootAlone);
   }
 
   /** The last one first; also those that have no workloads any more. */
   async #all(report: (line: string) => void): Promise<readonly DatedPlay[]> {
-    const names = await this.#names();
+    const names = await namesIn(this.directory);
     const released = new Set(names);
     const plays: DatedPlay[] = [];
     for (const id of names.filter((name) => /^play-[0-9a-f-]{36}\.json$/.test(name))) {
@@ -186,15 +186,6 @@ export class PlayStore {
       }
     }
     return plays.sort((left, right) => right.storedAt - left.storedAt || (left.id < right.id ? 1 : -1));
-  }
-
-  async #names(): Promise<readonly string[]> {
-    try {
-      return await readdir(this.directory);
-    } catch (error) {
-      if (hasCode(error, "ENOENT")) return [];
-      throw error;
-    }
   }
 
   async #read(path: string): Promise<Omit<DatedPlay, "id">> {
