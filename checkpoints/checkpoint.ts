@@ -26,10 +26,7 @@ export type DecodeResult =
 /** The flavours that are written: those of the programs that still read them. */
 export type WrittenFlavour = Extract<Flavour, "dockershim" | "criDockerd">;
 
-/**
- * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 or cri-dockerd writes it. Throws
- * `invalid` when a port is not a 32-bit integer or the file would be too large to be read again.
- */
+/** The file, byte for byte as the programs write it. Throws `invalid` for ports or sizes that cannot be read again. */
 export function encodeCheckpoint(
   checkpoint: PodSandboxCheckpoint,
   flavour: WrittenFlavour = "dockershim",

@@ -42,10 +42,7 @@ export function sandboxOf(snapshot: Snapshot): EngineSandbox | string {
   };
 }
 
-/**
- * dockershim and cri-dockerd give host ports to Docker in any case, this program only where Docker publishes
- * them: its sandboxes are known by their log driver.
- */
+/** Only this program, known by its log driver, gives host ports to Docker just where Docker publishes them. */
 function whyPortsAreUnknown({
   portBindings,
   networkMode,

@@ -44,10 +44,7 @@ export interface RepairedFile {
   readonly quarantined?: string;
 }
 
-/**
- * Rewrites corrupt checkpoints, and writes those that are missing for the engine's sandboxes into the first
- * directory. Every bad file is kept in the quarantine. Files that are right are not touched.
- */
+/** Rewrites corrupt checkpoints, which go to the quarantine, and writes those that are missing. */
 export async function repairFiles(
   directories: readonly string[],
   options: RepairOptions,

@@ -1,7 +1,4 @@
-/**
- * The format of recordings: one JSON object per line. The first is the header, the last says that the recording
- * is complete. Between them is one line per call, in the order in which the calls ended.
- */
+/** The format of recordings, one JSON object per line: a header, calls in the order of their ends, an end. */
 import { createReadStream } from "node:fs";
 import { ShimError } from "../../lib/errors.js";
 import { fileError } from "../../lib/files/file-errors.js";

@@ -1,7 +1,4 @@
-/**
- * Takes secrets out of messages of the CRI before they are written to a file. What is needed to make the pods
- * again stays: names, uids, labels, images, mounts, ports, resources, namespaces, commands.
- */
+/** Takes secrets out of messages of the CRI. What is needed to make the pods again stays. */
 import { createHmac, randomBytes } from "node:crypto";
 import { isIP } from "node:net";
 import { KnownValues } from "./known-values.js";
@@ -25,10 +22,7 @@ const manifestValue = /^\s*[{[][\s\S]*"(?:spec|env|data|stringData|auths)"\s*:/;
 /** A manifest in a form of its own, or a blob. */
 const largestAnnotation = 4096;
 
-/**
- * Secrets inside texts: commands, messages, annotations. Group 1 is kept, the rest of the match is the secret.
- * Repetitions behind a begin that may come often have limits, so that no text takes more than linear time.
- */
+/** Secrets inside texts: group 1 is kept, the rest is the secret. Limits keep the time linear. */
 const secretTexts: readonly RegExp[] = [
   // Keys and certificates.
   /()-----BEGIN [\s\S]*?(?:-----END [A-Z ]*-----|$)/g,

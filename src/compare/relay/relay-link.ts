@@ -1,7 +1,4 @@
-/**
- * The path that clients dial: a symbolic link, to the relay's socket while it runs and to the server's own
- * socket otherwise. It changes by rename, so a client finds one or the other at every moment.
- */
+/** The path that clients dial: a link to the relay's socket or to the server's. It changes by rename. */
 import { randomBytes } from "node:crypto";
 import { lstat, mkdir, readlink, realpath, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";

@@ -1,7 +1,4 @@
-/**
- * Relays the bytes of each connection on one unix socket to another socket, and back, unchanged. Both peers
- * see what they would see without it: the pace of the other (back-pressure), its half-close, its end.
- */
+/** Relays the bytes of each connection between two unix sockets unchanged, with pace, half-close and end. */
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";

@@ -3,10 +3,7 @@ import type { VolatileField } from "../answers/answer-shape.js";
 import type { RecordedCall } from "../record/recording.js";
 import { readOnlyRpcs } from "../shadow/shadow-comparison.js";
 
-/**
- * `play`: changes a pod, so only those that the replay made. `compare`: the whole answers are compared. `ask`:
- * the call is made, and whether both fail is compared: the answer is about the node, or a URL.
- */
+/** `play`: changes a pod of the replay. `compare`: whole answers. `ask`: whether both fail. */
 export type ReplayRule = "play" | "compare" | "ask";
 
 const changing: readonly string[] = [

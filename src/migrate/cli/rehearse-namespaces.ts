@@ -1,7 +1,4 @@
-/**
- * Namespaces of a rehearsal. Plugins of pod networks make bridges, rules and files that they never remove:
- * in a network namespace and in mounts of the rehearsal alone, these end with it, also after a kill.
- */
+/** Namespaces of a rehearsal: what plugins of pod networks never remove ends with them, also after a kill. */
 import { spawn } from "node:child_process";
 import { mkdir, readlink, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";

@@ -1,7 +1,4 @@
-/**
- * The files of a node below one root directory. Links are followed as on the node itself: an absolute target
- * begins at the root directory. Nothing is written.
- */
+/** The files of a node below a root directory; links are followed as on the node. Nothing is written. */
 import { constants, lstat, open, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { isAbsolute, join } from "node:path/posix";

@@ -1,7 +1,4 @@
-/**
- * What this program makes that dockershim (inside the kubelet) or cri-dockerd does not handle as this program
- * does. One row for each; `migrate check --to` applies the rows to each pod, docs/migrate/migrating.md shows them.
- */
+/** What this program makes that the others handle otherwise; docs/migrate/migrating.md shows the rows. */
 import type { ContainerFact, PodFact } from "../facts/facts.js";
 import type { Level } from "./finding.js";
 import { imageMountsLabel } from "../../domain/labels.js";

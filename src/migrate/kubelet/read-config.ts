@@ -39,10 +39,7 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
   return { path: file, text, values, problem };
 }
 
-/**
- * The files `*.conf` below a directory, in the order in which the kubelet merges them: by name, those of a
- * subdirectory at the place of its name. The directory itself must not be a link: then the kubelet reads none.
- */
+/** The files `*.conf` below a directory that is no link, in the order in which the kubelet merges them. */
 export async function readConfigDirectory(
   files: NodeFiles,
   directory: string,

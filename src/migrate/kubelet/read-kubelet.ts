@@ -75,10 +75,7 @@ async function wrapperOf(files: NodeFiles, service: ServiceFacts | undefined): P
 /** Where systemd looks for a program without a path. */
 const programDirectories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
-/**
- * Whether what is there has only the name of the program: a script, or a link to a launcher. It need not pass on its
- * arguments. False where nothing is there: files of another node may lack their programs.
- */
+/** Whether what is there is a script or a launcher, which need not pass on its arguments. */
 export async function isOtherProgram(files: NodeFiles, program: string): Promise<boolean> {
   const paths = program.includes("/") ? [program] : programDirectories.map((one) => join(one, program));
   for (const path of paths) {

@@ -4,10 +4,7 @@ import type { NodeFiles } from "../files/node-files.js";
 import { flagsOf, lastFlag } from "../kubelet/flags.js";
 import { defaultSockets, socketPath } from "../kubelet/target.js";
 
-/**
- * `none`: no process listens. `systemd`: systemd alone holds it, and would start a service. `unknown`: /proc does
- * not tell, as below another root directory, or in a network namespace of its own.
- */
+/** `systemd`: it alone holds the socket, and would start a service. `unknown`: /proc does not tell. */
 export type Listener = "none" | "systemd" | "program" | "unknown";
 
 const socketsPath = "/proc/net/unix";
@@ -43,10 +40,7 @@ export async function unitOfProcess(files: NodeFiles, process: string): Promise<
   return line?.split("/").findLast((part) => part.endsWith(".service")) ?? "";
 }
 
-/**
- * The sockets that may be the one at `path`, by inode, and whether they were bound to that name: cri-dockerd, this
- * program and others bind to a name of their own and rename the file. None also where the list cannot be read.
- */
+/** The sockets that may be the one at `path`, by inode, and whether they were bound to that name. */
 async function listeningSockets(files: NodeFiles, path: string): Promise<ReadonlyMap<string, boolean>> {
   const wanted = await resolved(files, path);
   const isThere = (await files.kindOf(wanted)) !== "absent";

@@ -38,10 +38,7 @@ interface Manifest {
   readonly directories: readonly string[];
 }
 
-/**
- * Writes all edits or none: each file must have the content that the plan saw. Answers the directory for
- * `undoPlan`. After an error the files that were written have their previous content again.
- */
+/** Writes all edits or none, if each file is as the plan saw it. Answers the directory for `undoPlan`. */
 export async function writePlan(root: string, edits: readonly FileEdit[]): Promise<string> {
   const directory = join(root, backupDirectory, `${stamp()}-${randomBytes(4).toString("hex")}`);
   const files: ManifestFile[] = [];

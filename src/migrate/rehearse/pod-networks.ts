@@ -1,7 +1,4 @@
-/**
- * Networks of rehearsed pods, as dockershim 1.20 and cri-dockerd 0.4 make and cache them. The rehearsal has
- * network and mount namespaces of its own: no other program sees its bridges, rules and files of plugins.
- */
+/** Networks of rehearsed pods, as dockershim 1.20 and cri-dockerd 0.4 make and cache them, in own namespaces. */
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { bandwidthOf, podArguments } from "../../network/cni/capability-arguments.js";

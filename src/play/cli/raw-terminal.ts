@@ -2,10 +2,7 @@
 import { spawnSync } from "node:child_process";
 import type { ReadStream } from "node:tty";
 
-/**
- * Gives every key to the command, also Ctrl-C, and its output to the terminal as it is, until the result is
- * disposed of or the process exits, which restores the terminal. `stdin`: that of this process.
- */
+/** Gives every key to the command, also Ctrl-C, until the result is disposed of or the process exits. */
 export function rawTerminal(stdin: ReadStream): Disposable {
   const before = stdin.isRaw;
   const restore = (): void => {

@@ -1,7 +1,4 @@
-/**
- * What is done next when a workload has changed: a pure decision from its strategy and its pods. The limits are those
- * of Kubernetes. Names of pods stay, so that the pods of maxSurge have names of their own, and go at the end.
- */
+/** What is done next when a workload has changed, by Kubernetes' limits; pods keep their names. Pure. */
 import type { UpdateStrategy } from "../manifests/manifest.js";
 
 export interface RollingPod {

@@ -10,10 +10,7 @@ export interface Address {
   readonly port: number;
 }
 
-/**
- * A connected TCP stream. Rejects with kind `unavailable` when nothing answers at the address, with
- * `unsupported` when addresses of pods cannot be reached from here at all, and when `signal` aborts.
- */
+/** Rejects with `unavailable` (no answer), `unsupported` (pods are out of reach), and when `signal` aborts. */
 export type Dial = (address: Address, signal: AbortSignal) => Promise<Duplex>;
 
 /** From this host, on which the pods run. */

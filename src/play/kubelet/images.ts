@@ -100,10 +100,7 @@ async function pull(
   throw aggregate(errors) ?? new ShimError("internal", "no credentials");
 }
 
-/**
- * The images of the volumes that the container mounts, without those in `known`. `ensure` finds or pulls them
- * one after the other. A volume that no container mounts needs no image, as with the kubelet.
- */
+/** The images of the volumes that the container mounts, without those in `known`; `ensure` pulls them. */
 export async function ensureVolumeImages(
   { volumeMounts = [] }: PodContainer,
   { volumes = [] }: PodSpec,

@@ -86,10 +86,7 @@ export class PodOwner {
     return hasWaited || (before !== undefined && before !== playId);
   }
 
-  /**
-   * `work` starts something. No play that has taken the pod meanwhile acts before its end. `isUnfinished`: the
-   * process before was killed while it started something, and the CRI server may be about to do that.
-   */
+  /** `work` starts something, before whose end no other play acts. `isUnfinished`: an earlier start may go on. */
   async starting<T>(
     key: Pick<PodKey, "uid">,
     { check, signal }: { readonly check: () => Promise<void>; readonly signal: AbortSignal },

@@ -73,10 +73,7 @@ export class ProbeCounter {
     if (!container.isRunning && !this.#isOnHold) this.#result = "failure";
   }
 
-  /**
-   * When to probe first, in milliseconds since 1970; undefined while the container needs no probe: it does
-   * not run, the startup probe decides first or is done, or a failure waits for the next container.
-   */
+  /** When to probe first, in milliseconds since 1970; undefined while the container needs no probe. */
   firstAt(container: ProbedContainer | undefined): number | undefined {
     if (container?.isRunning !== true || this.#isOnHold || container.id !== this.#containerId)
       return undefined;

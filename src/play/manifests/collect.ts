@@ -193,10 +193,7 @@ function localized(
   return { value: replaced, localClaims: claims };
 }
 
-/**
- * The spec of a pod, before it is read, with claims in place of volumes of storage systems. Volumes of the same
- * storage get the same claim, so that the pods of a file share them as they would share a disk.
- */
+/** The spec of a pod with claims in place of volumes of storage systems: one for each storage. */
 function withLocalVolumes(
   spec: unknown,
   path: string,

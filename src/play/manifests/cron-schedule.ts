@@ -1,7 +1,4 @@
-/**
- * Schedules of CronJobs: the five fields of cron, names of months and weekdays, and `@daily` and the like, as
- * Kubernetes reads them (robfig/cron, standard parser). `@every` counts from the epoch.
- */
+/** Schedules of CronJobs as Kubernetes reads them (robfig/cron). `@every` counts from the epoch. */
 
 export interface CronSchedule {
   /** Whether a job is due in the minute that begins at `minute`, in milliseconds since the epoch. */
@@ -72,10 +69,7 @@ export function parseSchedule(text: string, timeZone?: string): CronSchedule {
   };
 }
 
-/**
- * The last minute in (after, until] in which a job is due, in milliseconds; undefined when there is none. Looks
- * at no more than the last 100 days, because Kubernetes, too, gives up after many missed starts.
- */
+/** The last minute in (after, until] in which a job is due, within 100 days, in milliseconds. */
 export function lastDue(schedule: CronSchedule, after: number, until: number): number | undefined {
   const first = Math.max(after, until - 100 * 24 * 60 * minuteMs);
   for (let minute = Math.floor(until / minuteMs) * minuteMs; minute > first; minute -= minuteMs) {

@@ -1,7 +1,4 @@
-/**
- * Readers of untyped values (parsed YAML). A reader names every field that it knows and reports all others,
- * at any depth, so that no field is ignored silently. TypeScript infers the type of the result.
- */
+/** Readers of untyped values (parsed YAML). They report all fields that they do not know, at any depth. */
 
 /** One problem of a document. */
 export interface Problem {

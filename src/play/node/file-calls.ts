@@ -1,7 +1,4 @@
-/**
- * The calls of a file system that volumes are made with: of this host, or of an engine's host through a
- * helper container (../engine/helper-calls.ts). Failures have the `code` of the system, such as ENOENT.
- */
+/** The calls by which volumes are made. Failures have the `code` of the system, such as ENOENT. */
 import { type BigIntStats } from "node:fs";
 import {
   chmod,

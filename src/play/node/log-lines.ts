@@ -99,10 +99,7 @@ export class LogTail implements AsyncDisposable {
     private readonly files: Pick<HostFiles, "openFile">,
   ) {}
 
-  /**
-   * Gives the lines that were completed since the last call; of a container that writes faster than this reads,
-   * those until now. `pace` is awaited between pieces of the file. Answers whether there is a file yet.
-   */
+  /** Gives the lines that were completed until now; `pace` is awaited in between. Whether there is a file. */
   async read(take: (line: string) => void, pace?: () => Promise<void>): Promise<boolean> {
     const isNew = this.#file === undefined;
     this.#file ??= await this.files.openFile(this.path);

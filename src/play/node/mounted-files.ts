@@ -12,10 +12,7 @@ export interface MountedFiles {
   writeFile(path: string, text: string, mode: number): Promise<void>;
   /** Gives an existing file another text; its inode stays. Answers false when there is none. */
   rewriteFile(path: string, text: string): Promise<boolean>;
-  /**
-   * The text of a file of a volume that containers can write to. Links may stay within the volume. Throws `notFound`
-   * without one, `invalid` for what is not a file or not UTF-8, and `exhausted` when it is longer.
-   */
+  /** The text of a file of a volume of containers. Throws `notFound`, `invalid` or `exhausted`. */
   readBelow(volumePath: string, path: string, limitBytes: number): Promise<string>;
   /** The last `bytes` of a file; empty when there is none, and for a directory or a pipe. */
   readTail(path: string, bytes: number): Promise<string>;

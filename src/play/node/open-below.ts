@@ -33,10 +33,7 @@ async function makeChild(parent: FileHandle, name: string): Promise<boolean> {
   }
 }
 
-/**
- * The open `subPath` of a volume; the caller closes it. Makes missing directories, with the mode of the
- * volume, and with `owner`; in a set-group-id directory they have its group. Links may stay within the volume.
- */
+/** The open `subPath` of a volume; the caller closes it. Makes missing directories as the volume is. */
 export async function openSubPath(volumePath: string, subPath: string, owner?: Owner): Promise<FileHandle> {
   const action = `mount subPath "${subPath}" of "${volumePath}"`;
   try {
@@ -134,10 +131,7 @@ async function isThere(path: string): Promise<boolean> {
   }
 }
 
-/**
- * Gives all that is below `path` to `group`, which may then read and write, as the kubelet does for fsGroup.
- * New files belong to the group, too. With `trustRoot`, a root that is so already ends the work.
- */
+/** As the kubelet for fsGroup. With `trustRoot`, a root that is of the group already ends the work. */
 export async function giveToGroup(path: string, group: number, trustRoot: boolean): Promise<void> {
   const root = await open(path, placeOnly | constants.O_NOFOLLOW);
   try {

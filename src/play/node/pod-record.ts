@@ -1,7 +1,4 @@
-/**
- * What play keeps of a pod on disk, so that a supervisor needs no file of the user: the manifest with the
- * objects that it refers to. Secrets are in it, as a kubelet has them in memory: only root may read the file.
- */
+/** What play keeps of a pod on disk: the manifest with its objects. Secrets are in it: for root alone. */
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import { readPod } from "../manifests/pod-schema.js";

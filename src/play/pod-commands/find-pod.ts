@@ -158,10 +158,7 @@ interface KnownContainers {
   readonly initContainers?: readonly { readonly name: string }[] | undefined;
 }
 
-/**
- * The container of that name; without one the pod's default, else the first of the manifest, else the first that the
- * CRI does not show as an init container. `notice` says which one was taken of several, as kubectl. Throws `notFound`.
- */
+/** That of the name, else the default, else the first one; `notice` says which. Throws `notFound`. */
 export function chooseContainer(
   pod: FoundPod,
   name: string | undefined,

@@ -64,10 +64,7 @@ const loopback = [
   "fe00::2\tip6-allrouters",
 ];
 
-/**
- * On the host network the pod has the node's file, else one with the pod's own addresses and name. Names of
- * Services come last, without those that the file has otherwise: it would win over the DNS of a cluster, too.
- */
+/** The node's file, or one with the pod's addresses and name; then names of Services that are not in it. */
 export function hostsFile(
   spec: PodSpec,
   pod: { readonly hostname: string; readonly domain: string; readonly ips: readonly string[] },

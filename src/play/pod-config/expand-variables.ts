@@ -3,10 +3,7 @@ export interface Variables {
   get(name: string): string | undefined;
 }
 
-/**
- * `$(NAME)` in commands, arguments and environment values, by the rules of the kubelet: a known name is
- * replaced, an unknown reference stays as it is, `$$` is one `$`, and any other `$` is itself.
- */
+/** `$(NAME)` as the kubelet: an unknown reference stays, `$$` is one `$`, and any other `$` is itself. */
 export function expandVariables(text: string, variables: Variables): string {
   let result = "";
   let position = 0;

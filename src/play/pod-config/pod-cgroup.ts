@@ -56,10 +56,7 @@ export function podCgroupPath(id: string, driver: CgroupDriverName): string {
   return `${cgroupOfPods(driver)}/${driver === "cgroupfs" ? `pod${id}` : podSlice(id)}`;
 }
 
-/**
- * The CPU shares are the requests of the pod; CPU and memory are limited when the pod is, or all of its
- * containers are. Huge pages are limited by each container, so that only limits of the pod itself add to that.
- */
+/** Shares are the requests; CPU and memory are limited when the pod is, or all of its containers are. */
 export function podCgroup(
   id: string,
   spec: PodSpec,

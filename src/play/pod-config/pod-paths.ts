@@ -14,10 +14,7 @@ export interface Directories {
   readonly engineVolumes?: string;
   /** Tells pods of this CRI server from those of another one. Undefined for the server that needs no name. */
   readonly server?: string;
-  /**
-   * `serverId` of this CRI server, where the directories may also have pods of others: an earlier version had one
-   * directory for all. Records of pods name it.
-   */
+  /** `serverId` of this CRI server, where the directories may also have pods of others, as once all had. */
   readonly sharedBy?: string;
   /** By uid: of pods whose files are elsewhere, because a play at another socket has made them. See `notePlaces`. */
   readonly places?: Map<string, Directories>;
@@ -63,10 +60,7 @@ function directoriesOf(directories: Directories, server: string): Directories {
   };
 }
 
-/**
- * Takes from the sandbox of a pod where its files are. `server`: of the directories by which it was made; undefined for
- * those that have none. Two sockets may lead to the pods of one engine, at once or one after the other.
- */
+/** Takes from the sandbox of a pod where its files are. `server`: that by which it was made, if known. */
 export function notePlace(directories: Directories, uid: string, server: string | undefined): void {
   const { places, server: own, claims, sharedBy = own, ...rest } = directories;
   if (places === undefined || (server !== undefined && !/^[0-9a-f]{12}$/.test(server))) return;

@@ -94,10 +94,7 @@ export function isPodLimited(spec: PodSpec, name: string): boolean {
 
 const computeResources = ["cpu", "memory"] as const;
 
-/**
- * Guaranteed: all containers have limits of cpu and memory that equal their requests. BestEffort: neither
- * requests nor limits. Resources of the pod, when it has them, count in place of those of its containers.
- */
+/** Guaranteed: limits of cpu and memory equal requests. BestEffort: neither. Those of the pod come first. */
 export function qosClass(spec: PodSpec): QosClass {
   const { resources } = spec;
   const parts =

@@ -172,10 +172,7 @@ export interface VolumeMountsInput extends PodFacts {
   readonly recursiveReadOnly: boolean;
 }
 
-/**
- * The volume mounts of a container. With a sub path, `mount.host_path` is the path of the volume:
- * create-container.ts mounts the sub path just before the creation, because containers may make links.
- */
+/** The volume mounts of a container. Sub paths are mounted just before its creation. */
 export function volumeMounts(input: VolumeMountsInput): readonly PlannedMount[] {
   const { container, manifest, directories, images, node } = input;
   const volumes = new Map((manifest.pod.spec.volumes ?? []).map((volume) => [volume.name, volume]));

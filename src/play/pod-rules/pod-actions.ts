@@ -81,10 +81,7 @@ export function podActions(manifest: Manifest, observed: ObservedPod, probes: Pr
   };
 }
 
-/**
- * Whether a container has ended for good and is another one in the manifest: no restart would apply that.
- * `hasEnded`: nothing of the pod is started any more.
- */
+/** Whether a container has ended for good and is another one in the manifest. `hasEnded`: of the pod. */
 export function hasEndedChanged(
   spec: PodSpec,
   observed: ObservedPod,

@@ -100,10 +100,7 @@ export interface HttpAnswer {
 const followedStatuses: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const mostRequests = 10;
 
-/**
- * Requests `target` and follows redirects on the same host. Certificates are not checked. Rejects with
- * `unavailable` when there is no answer; with `unsupported` when pods cannot be reached from here.
- */
+/** Follows redirects on the same host. Rejects with `unavailable` or `unsupported` (out of reach). */
 export async function getFrom(target: HttpTarget, dial: Dial, signal: AbortSignal): Promise<HttpAnswer> {
   let next = target;
   for (let requests = 1; ; requests += 1) {

@@ -6,10 +6,7 @@ import { ShimError, messageOf } from "../../lib/errors.js";
 /** Either a file that holds the namespace, or a process in it. */
 export type NamespaceSource = { readonly path: string } | { readonly pid: number };
 
-/**
- * From the JSON of a verbose PodSandboxStatus: containerd and CRI-O name a file in the sandbox's OCI
- * configuration, dockershim and older servers the process of the sandbox. Undefined when there is neither.
- */
+/** From the JSON of a verbose PodSandboxStatus: the OCI configuration's file, else the process. */
 export function namespaceSource(info: Readonly<Record<string, string>>): NamespaceSource | undefined {
   let value: unknown;
   try {

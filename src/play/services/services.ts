@@ -1,7 +1,4 @@
-/**
- * The Services of a play: names in the /etc/hosts of all pods, which follow the pods' addresses, and ports
- * that lead to those of the pods. There is no program between the pods: connections go from pod to pod.
- */
+/** The Services of a play: names in the /etc/hosts of all pods, and ports that lead to those of the pods. */
 import { lookup } from "node:dns/promises";
 import { orAbort } from "../../lib/abort.js";
 import { ShimError, messageOf } from "../../lib/errors.js";

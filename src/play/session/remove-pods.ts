@@ -65,10 +65,7 @@ export async function podsToRemove(
 /** A removal that is faster says nothing on its way. */
 const quietMs = 3000;
 
-/**
- * Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. `left`: those that were
- * not removed because `signal` has aborted, which is reported; they count as failed.
- */
+/** With volumes and logs, no pods of other programs. `left`: not removed, because `signal` has aborted. */
 export async function removePods<T extends Pick<PodToRemove, "key"> & Partial<PodToRemove>>(
   pods: readonly T[],
   deps: PodAccess & Reports,

@@ -1,7 +1,4 @@
-/**
- * The client's side of SPDY/3.1: the streams of exec, attach and port-forward. Every CRI server speaks it, and
- * of the protocols that they all speak it is the only one in which the client can end its half of a stream.
- */
+/** The client's side of SPDY/3.1, which every CRI server speaks, and in which a stream can half-close. */
 import { Duplex } from "node:stream";
 import { ShimError } from "../../lib/errors.js";
 import { FrameParser } from "../../lib/spdy/frame-parser.js";

@@ -36,10 +36,8 @@ test("the help of the plugin has docker's names, also by docker help pod", async
   assert.match(out, /^Usage: docker pod play\|ps\|/);
   assert.match(out, /^ {2}play /m);
   assert.equal((await run("docker-cli-plugin help pod")).out, out);
-  assert.match(
-    (await run("docker-cli-plugin pod play --help")).out,
-    /^Usage: docker pod play \[flags\] file/,
-  );
+  const text = (await run("docker-cli-plugin pod play --help")).out;
+  assert.match(text, /^Usage: docker pod play \[flags\] file/);
 });
 
 test("the plugin never serves, and refuses flags of docker", async () => {

@@ -264,9 +264,7 @@ describe("migrate check of nodes with other networks", () => {
     const config = "x: &socket unix:///var/run/cri-dockerd.sock\ncontainerRuntimeEndpoint: *socket\n";
     const tree = { ...kubeadm134, "/var/lib/kubelet/config.yaml": config };
     const { kubelet } = await check(t, { tree, version: "1.34.0" });
-    assert.deepEqual(
-      [kubelet.runtime, kubelet.endpoint],
-      ["cri-dockerd", "unix:///var/run/cri-dockerd.sock"],
-    );
+    const found = [kubelet.runtime, kubelet.endpoint];
+    assert.deepEqual(found, ["cri-dockerd", "unix:///var/run/cri-dockerd.sock"]);
   });
 });

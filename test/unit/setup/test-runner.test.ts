@@ -49,21 +49,19 @@ const head = 'import { beforeEach, describe, test } from "node:test";\n';
 
 describe("runProcess()", () => {
   test("counts the tests of files that share a process, and names those that failed or were skipped", async () => {
-    assert.deepEqual(
-      await countsOf({
-        "a.test.mjs": `${head}beforeEach((t) => { if (t.name !== "a") throw t; }); test("a", () => { throw 1; });`,
-        "b.test.mjs": `${head}describe("b", () => { test("passes", () => {}); test("later", { todo: true }); });`,
-        "c.test.mjs": `${head}test("c", { skip: true }, () => {});`,
-        "d.test.mjs": "throw new Error('at import');",
-      }),
-      {
-        passed: 1,
-        failed: 2,
-        skipped: 2,
-        failedFiles: ["a.test.mjs", "d.test.mjs"],
-        skippedTests: ["b.test.mjs: later", "c.test.mjs: c"],
-      },
-    );
+    const found = await countsOf({
+      "a.test.mjs": `${head}beforeEach((t) => { if (t.name !== "a") throw t; }); test("a", () => { throw 1; });`,
+      "b.test.mjs": `${head}describe("b", () => { test("passes", () => {}); test("later", { todo: true }); });`,
+      "c.test.mjs": `${head}test("c", { skip: true }, () => {});`,
+      "d.test.mjs": "throw new Error('at import');",
+    });
+    assert.deepEqual(found, {
+      passed: 1,
+      failed: 2,
+      skipped: 2,
+      failedFiles: ["a.test.mjs", "d.test.mjs"],
+      skippedTests: ["b.test.mjs: later", "c.test.mjs: c"],
+    });
   });
 
   for (const [name, change] of Object.entries({

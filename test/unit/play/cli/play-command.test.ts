@@ -71,8 +71,6 @@ test("runPlay() shows no text that a terminal would act on", async () => {
 });
 
 test("runPlay() reads manifests from standard input", async () => {
-  assert.match(
-    await run({}, ["-"], "kind: Pod\n"),
-    /standard input, line 1: kind: kind and apiVersion must be given/,
-  );
+  const text = await run({}, ["-"], "kind: Pod\n");
+  assert.match(text, /standard input, line 1: kind: kind and apiVersion must be given/);
 });

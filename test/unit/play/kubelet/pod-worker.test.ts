@@ -377,10 +377,8 @@ test("a pull that fails is repeated after the back-off of images", async (t) => 
     "  containers: [{name: a, image: other:1}]",
     ({ cri }) => (cri.failOn = "pullImage other:1"),
   );
-  assert.match(
-    events.find(({ reason }) => reason === "Failed")?.message ?? "",
-    /: it broke \(after 0 ?m?s\)$/,
-  );
+  const message = events.find(({ reason }) => reason === "Failed")?.message ?? "";
+  assert.match(message, /: it broke \(after 0 ?m?s\)$/);
   const pulls = (): number => cri.calls.filter((call) => call === "pullImage other:1").length;
   assert.equal(pulls(), 1);
   assert.equal(stateOf(status()), "ImagePullBackOff 0");

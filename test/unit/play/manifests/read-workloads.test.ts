@@ -52,10 +52,8 @@ describe("readWorkloads() makes pods", () => {
       const spec = `spec: {accessModes: [${mode}], resources: {requests: {storage: 1Ki}}}`;
       const claim = object("PersistentVolumeClaim", spec, "data");
       const { update } = (await read(workload("Deployment", "", using) + claim)).pods[0] ?? {};
-      assert.deepEqual(
-        [update?.surge.length, update?.withoutSurge],
-        [without === undefined ? 1 : 0, without],
-      );
+      const found = [update?.surge.length, update?.withoutSurge];
+      assert.deepEqual(found, [without === undefined ? 1 : 0, without]);
     }
   });
 
@@ -173,10 +171,8 @@ describe("readWorkloads() follows references", () => {
       "{downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}}]";
     const text = pod(`containers: [${container}], ${volume}`);
     const { pods, notices } = await read(text);
-    assert.match(
-      String(pods[0]?.objects.configMaps.get("kube-root-ca.crt")?.["ca.crt"]),
-      /^# .* no API server/,
-    );
+    const said = String(pods[0]?.objects.configMaps.get("kube-root-ca.crt")?.["ca.crt"]);
+    assert.match(said, /^# .* no API server/);
     assert.deepEqual(summarizeNotices(notices), [
       "passed over in Pod web: spec.volumes[].projected.sources[].serviceAccountToken, " +
         "spec.volumes[].projected.sources[].configMap: the file stands for that of an API server, which play does not have",
@@ -278,10 +274,8 @@ describe("readWorkloads() refuses", () => {
     const text = `${pod(`nodeName: n, containers: [${container}]`)}---\napiVersion: networking.k8s.io/v1\nkind: Ingress\n`;
     const { notices } = await read(text);
     assert.deepEqual(summarizeNotices(notices).length, 2);
-    assert.equal(
-      summarizeNotices(notices)[0],
-      "passed over in Pod web: spec.nodeName: has no meaning on a single node",
-    );
+    const found = summarizeNotices(notices)[0];
+    assert.equal(found, "passed over in Pod web: spec.nodeName: has no meaning on a single node");
     await assert.rejects(read(text, { strict: true }), /2 problems[^]*spec\.nodeName: passed over: has no/);
   });
 

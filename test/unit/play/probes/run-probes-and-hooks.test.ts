@@ -197,10 +197,8 @@ describe("a probe by HTTP", () => {
     const httpHeaders = Object.entries(given).map(([name, value]) => ({ name, value }));
     await probe({ httpGet: { port: at.port, httpHeaders } });
     const { headers, url } = at.requests[0]!;
-    assert.deepEqual(
-      [headers["user-agent"], headers.accept, headers.host, url],
-      ["mine", undefined, "example.org", "/"],
-    );
+    const found = [headers["user-agent"], headers.accept, headers.host, url];
+    assert.deepEqual(found, ["mine", undefined, "example.org", "/"]);
     assert.equal(Buffer.from(String(headers["x-a"]), "latin1").toString(), "é€");
   });
 

@@ -80,10 +80,8 @@ describe("redirectPorts()", () => {
   test("looks for the jump that refuses only for own addresses of Services", async () => {
     const { made } = await calls(["10.0.0.1"], [], ["-C "], ["198.18.0.1"]);
     assert.equal(made[2], "iptables -t filter -C OUTPUT -j DOCKERSHIM-PLAY");
-    assert.match(
-      made[3] ?? "",
-      /-A OUTPUT -j DOCKERSHIM-PLAY\n-A DOCKERSHIM-PLAY -d 198\.18\.0\.1 -j REJECT/,
-    );
+    const text = made[3] ?? "";
+    assert.match(text, /-A OUTPUT -j DOCKERSHIM-PLAY\n-A DOCKERSHIM-PLAY -d 198\.18\.0\.1 -j REJECT/);
   });
 
   test("empties a chain of earlier, and makes none without rules", async () => {

@@ -98,10 +98,8 @@ describe("the first application", () => {
         "/dev/termination-log /state/uid-1/containers/a/termination-message-0",
       ],
     );
-    assert.match(
-      fixture.files.texts.get("/state/uid-1/etc-hosts") ?? "",
-      /^10\.1\.2\.3\tweb$\n^fd00::3\tweb$/m,
-    );
+    const text = fixture.files.texts.get("/state/uid-1/etc-hosts") ?? "";
+    assert.match(text, /^10\.1\.2\.3\tweb$\n^fd00::3\tweb$/m);
   });
 
   test("pulls the images of volumes before their container, once each, and mounts what was pulled", async () => {
@@ -246,10 +244,8 @@ describe("the first application", () => {
     fixture.cri.failOn = "startContainer a";
     fixture.cri.stopPodSandbox = () => Promise.reject(new Error("stuck"));
     await assert.rejects(up(fixture, { text: `  containers: [{name: a, ${image}}]` }), /it broke/);
-    assert.match(
-      fixture.reports.join("\n"),
-      /cannot remove pod "default\/web": stuck; remove it with "play --down"/,
-    );
+    const said = fixture.reports.join("\n");
+    assert.match(said, /cannot remove pod "default\/web": stuck; remove it with "play --down"/);
     assert.ok(fixture.files.paths.size > 0, "the files of containers that may still run are kept");
   });
 

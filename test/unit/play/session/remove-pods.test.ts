@@ -69,10 +69,8 @@ for (const fails of [false, true])
     const removal = removeSurplus(deployment(1), pods, deps, signal);
     await clock.advance(1000);
     assert.deepEqual(await removal, { failed: fails ? 1 : 0 });
-    assert.match(
-      reports.at(-1) ?? "",
-      fails ? /^default\/d-1: cannot be removed: / : /^default\/d-1: removed$/,
-    );
+    const text = reports.at(-1) ?? "";
+    assert.match(text, fails ? /^default\/d-1: cannot be removed: / : /^default\/d-1: removed$/);
   });
 
 test("of pods whose containers are gone, the files are found and removed", async () => {
@@ -112,10 +110,8 @@ test("files of a pod without containers here stay where another CRI server may h
   const before = [...files.paths];
   const removal = await readRemoval(texts);
   const other = await podsToRemove(removal, shared("other"), signal);
-  assert.deepEqual(
-    [other.pods.map(({ key }) => key.name), other.missing.map(({ name }) => name)],
-    [["p"], ["d"]],
-  );
+  const found = [other.pods.map(({ key }) => key.name), other.missing.map(({ name }) => name)];
+  assert.deepEqual(found, [["p"], ["d"]]);
   assert.deepEqual(await removePods(other.pods, shared("other"), signal), { failed: 1, left: [] });
   assert.deepEqual(reports.splice(0), [
     "default/p: not removed: /state/u-1: its containers are gone, or at another CRI server",

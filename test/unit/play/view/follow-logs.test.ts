@@ -81,9 +81,7 @@ test("LogFollower reports a log that cannot be read once, and goes on with other
   see("a=running b=running");
   await follower.read();
   assert.equal(reports.length, 1);
-  assert.match(
-    reports[0] ?? "",
-    /^default\/web: container a: its log cannot be read: read ".*": it is not a file/,
-  );
+  const text = reports[0] ?? "";
+  assert.match(text, /^default\/web: container a: its log cannot be read: read ".*": it is not a file/);
   assert.deepEqual(output, ["b: two"]);
 });

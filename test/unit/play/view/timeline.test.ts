@@ -42,10 +42,8 @@ test("Timeline has the steps of pod and containers, hooks and readiness", async 
 
 test("Timeline has ends, restarts and back-offs", async () => {
   const { rows, timeline } = await played(`  containers: [{name: a, ${image}}]`, { a: 3 }, 15);
-  assert.match(
-    rows[1] ?? "",
-    /^a: create 0-0, start 0-0, run 0-0, create 0-0, start 0-0.*wait 0-10, create 10-10/,
-  );
+  const text = rows[1] ?? "";
+  assert.match(text, /^a: create 0-0, start 0-0, run 0-0, create 0-0, start 0-0.*wait 0-10, create 10-10/);
   const marks = timeline.data.rows[1]?.marks.map(({ kind, title }) => `${kind}: ${title}`) ?? [];
   assert.ok(marks.includes("failure: a ended with exit code 3 (Error)"), marks.join("\n"));
   assert.ok(marks.some((mark) => mark.startsWith("failure: Back-off restarting failed container a")));
