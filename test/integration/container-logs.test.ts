@@ -2,17 +2,18 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
-import { lstat, mkdir, readFile, rename, symlink } from "node:fs/promises";
+import { lstat, mkdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { inspectContainer, removeContainer } from "../support/docker.js";
 import { needsEngineHost } from "../support/engine-host.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
-import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { lineText, outputOf } from "./log-support.js";
 
@@ -139,34 +140,106 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     assert.equal(shim.log.split("cannot write container log").length, 2);
   });
 
+  /** A pod of cri-dockerd with its link; answers when its container is in the list of `server`. */
+  async function adopt({ cri }: ShimProcess, script: string): Promise<{ id: string; log: string }> {
+    const { container: id, log } = await makeLegacyPod(bed, ["sh", "-c", script]);
+    await mkdir(dirname(log), { recursive: true });
+    await symlink((await inspectContainer(id))?.LogPath ?? "", log);
+    await untilListed(cri, id);
+    return { id, log };
+  }
+
+  const untilListed = (cri: ShimProcess["cri"], id: string): Promise<unknown> =>
+    until("the container in the list", async () => {
+      return (await cri.ListContainers({ filter: { id } })).containers.length === 1;
+    });
+  const linesOf = async (file: string): Promise<string> => outputOf(await readFile(file, "latin1"), "stdout");
+
   test(
     "--adopted-logs=convert: the first rotation of a log that Docker has makes it one of the CRI's",
     ofLinks,
     async () => {
       const script =
         "for i in 0 1 2; do echo $i; done; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo 3; sleep 1000";
-      const { container, log } = await makeLegacyPod(bed, ["sh", "-c", script]);
-      await mkdir(dirname(log), { recursive: true });
-      await symlink((await inspectContainer(container))?.LogPath ?? "", log);
-      const reopen = async ({ cri }: ShimProcess): Promise<unknown> => {
-        await until("the container in the list", async () => {
-          return (await cri.ListContainers({ filter: { id: container } })).containers.length === 1;
-        });
-        return cri.ReopenContainerLog({ container_id: container });
-      };
-      await assert.rejects(reopen(shim), {
+      const { id, log } = await adopt(shim, script);
+      await assert.rejects(shim.cri.ReopenContainerLog({ container_id: id }), {
         code: 9,
         message: /only the engine can rotate it.*--adopted-logs=convert/,
       });
       await using converting = await bed.startShim({ flags: ["--adopted-logs=convert"] });
+      await untilListed(converting.cri, id);
       await rename(log, `${log}.1`);
-      await reopen(converting);
-      await converting.cri.ExecSync({ container_id: container, cmd: ["touch", "/tmp/go"], timeout: "10" });
-      const linesOf = async (file: string): Promise<string> =>
-        outputOf(await readFile(file, "latin1"), "stdout");
+      await converting.cri.ReopenContainerLog({ container_id: id });
+      await converting.cri.ExecSync({ container_id: id, cmd: ["touch", "/tmp/go"], timeout: "10" });
       await until("the new line", async () => (await linesOf(log)) === "3\n");
       await until("the history", async () => (await linesOf(`${log}.1`)) === "0\n1\n2\n");
       for (const file of [log, `${log}.1`]) assert.ok((await lstat(file)).isFile(), file);
+    },
+  );
+
+  test(
+    "--adopted-logs=convert, killed at its steps, with a kubelet that tries again: every line once, in order",
+    ofLinks,
+    async (context) => {
+      const orders = await bed.newDirectory();
+      const options = {
+        directory: await bed.newDirectory(),
+        flags: ["--adopted-logs=convert"],
+        nodeFlags: ["--import", fileURLToPath(new URL("../support/kill-points.mjs", import.meta.url))],
+        environment: { DOCKERSHIM_TEST_KILL_POINTS: orders },
+      };
+      let converting = await bed.startShim(options);
+      // Most lines at once, the rest while the shim is killed and started.
+      const script =
+        "i=0; while [ $i -lt 1100 ]; do echo $i; i=$((i+1)); [ $i -gt 1000 ] && sleep 0.02; done";
+      const expected = Array.from({ length: 1100 }, (_, line) => `${line}\n`).join("");
+      let index = 0;
+      for (let isKilled = true; isKilled; index += long ? 1 : 10) {
+        isKilled = false;
+        const { id, log } = await adopt(converting, `${script}; sleep 1000`);
+        await writeFile(join(orders, "order"), `${index} ${id}`);
+        void converting.exited.then(() => (isKilled = true));
+        let rotations = 0;
+        /** As a kubelet does, which renames the file back when it is refused. */
+        const rotate = async (): Promise<boolean> => {
+          const rotated = `${log}.${rotations}`;
+          const isThere = await rename(log, rotated).then(
+            () => true,
+            () => false,
+          );
+          const isReopened = await converting.cri.ReopenContainerLog({ container_id: id }).then(
+            () => true,
+            () => false,
+          );
+          if (isReopened) rotations += 1;
+          else if (isThere) await rename(rotated, log).catch(() => undefined);
+          return isReopened;
+        };
+        const isConverted = async (): Promise<boolean> => {
+          const text = await readFile(join(converting.stateDirectory, "logs", `${id}.json`), "utf8").catch(
+            () => "{}",
+          );
+          return (JSON.parse(text) as { history?: unknown }).history === null;
+        };
+        await rotate();
+        await until("the conversion, or the kill", async () => isKilled || isConverted());
+        await rm(join(orders, "order"), { force: true });
+        if (isKilled) {
+          await converting.kill();
+          converting = await bed.startShim(options);
+          await untilListed(converting.cri, id);
+        }
+        while (rotations < 2) await until("the rotation", rotate);
+        await until("the conversion", isConverted);
+        const whole = async (): Promise<string> =>
+          (await Promise.all([`${log}.0`, `${log}.1`, log].map(linesOf))).join("");
+        await until("the last line", async () => (await whole()).includes("1099\n"));
+        assert.equal(await whole(), expected, `killed before step ${index}`);
+        assert.deepEqual(readdirSync(dirname(log)).sort(), ["0.log", "0.log.0", "0.log.1"]);
+        await removeContainer(id);
+      }
+      assert.ok(index > (long ? 5 : 10), "it was killed");
+      context.diagnostic(`killed up to step ${index}`);
     },
   );
 });

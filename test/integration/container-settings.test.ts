@@ -58,21 +58,28 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     assert.match(await readFile(log_path, "utf8"), /zero\|with space\|yes\|1 = 1\|grün\|\/tmp/);
   });
 
-  test("mounts: read-write and read-only, and the status names the paths of the request", async () => {
+  test("mounts: read-write and read-only, the last of a path, inner ones on outer ones; the status names the request's paths", async () => {
     const directory = await bed.newDirectory();
     const onEngine = onEngineHost(directory);
     await mkdir(join(onEngine, "data:with colon"), { recursive: true });
     // Root of a container may be another user on the host.
     await chmod(join(onEngine, "data:with colon"), 0o777);
     await writeFile(join(onEngine, "file"), "content");
+    for (const name of ["first", "last", "inner"]) {
+      await mkdir(join(onEngine, name, "in"), { recursive: true });
+      await writeFile(join(onEngine, name, "name"), name);
+    }
     const mounts = [
       { container_path: "/rw", host_path: join(directory, "data:with colon") },
       { container_path: "/ro", host_path: join(directory, "file"), readonly: true },
+      { container_path: "/m/in", host_path: join(directory, "inner") },
+      { container_path: "/m", host_path: join(directory, "first") },
+      { container_path: "/m/", host_path: join(directory, "last") },
     ];
     const id = await pod.start({ metadata: metadata(), mounts });
     await pod.shell(id, "echo written > /rw/out");
     assert.equal(await readFile(join(onEngine, "data:with colon", "out"), "utf8"), "written\n");
-    assert.equal(await pod.shell(id, "cat /ro"), "content");
+    assert.equal(await pod.shell(id, "cat /ro; cat /m/name /m/in/name"), "contentlastinner");
     assert.notEqual((await pod.exec(id, "sh", "-c", "echo x > /ro")).exitCode, 0);
     const status = await pod.containerStatus(id);
     const shown = status.mounts.map(({ container_path, host_path, readonly }) => [
@@ -85,6 +92,8 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
       [
         ["/rw", mounts[0]?.host_path, false],
         ["/ro", mounts[1]?.host_path, true],
+        ["/m/in", mounts[2]?.host_path, false],
+        ["/m/", mounts[4]?.host_path, false],
       ].sort(),
     );
   });

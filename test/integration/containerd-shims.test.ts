@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import {
   createContainer,
+  dockerJson,
   inspectContainer,
   pidOfContainer,
   reasonForNoAnnotations,
@@ -13,7 +14,7 @@ import {
 import { onEngineHost, signalOnEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import { containerdShimOf } from "../support/processes.js";
-import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const skip = (await reasonToSkip()) || (await reasonForNoAnnotations());
@@ -53,6 +54,11 @@ describe("containers of a pod", { skip }, () => {
     assert.equal((await execRuns).stdout, "still\n");
 
     const restarted = await pod.start(named("ends", 1));
+    // By the engine's own API, one by one.
+    await dockerJson("POST", `/containers/${restarted}/pause`);
+    await assertRuns(pod, stays, shim);
+    await dockerJson("POST", `/containers/${restarted}/unpause`);
+    await dockerJson("POST", `/containers/${restarted}/restart?t=1`);
     for (const id of [stays, restarted]) {
       await assertRuns(pod, id, shim);
       const { stats } = await bed.shim.cri.ContainerStats({ container_id: id });
@@ -62,6 +68,20 @@ describe("containers of a pod", { skip }, () => {
     assert.equal((await pod.containerStatus(stays)).exit_code, 0);
     await assertRuns(pod, restarted, shim);
     assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
+  });
+
+  test("that start and end at the same time all run, and leave its shim to the others", async () => {
+    await using pod = await bed.runPod(bed.shim.cri);
+    const shim = await containerdShimOf(pod.id);
+    const command = ["sh", "-c", "exit $((RANDOM % 2 + 4))"];
+    await Promise.all(
+      Array.from({ length: long ? 24 : 8 }, async (_, index) => {
+        const id = await pod.start({ ...named(`c${index}`), command });
+        assert.ok([4, 5].includes((await pod.untilExited(id)).exit_code));
+        await bed.shim.cri.RemoveContainer({ container_id: id });
+      }),
+    );
+    await assertRuns(pod, await pod.start(), shim);
   });
 
   test("go on when the sandbox ends first, and are removed with it in any order", async () => {

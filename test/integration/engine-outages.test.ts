@@ -4,7 +4,7 @@ import { before, describe, test } from "node:test";
 import type { StatusResponse } from "../../src/domain/cri.js";
 import { ContainerState, PodSandboxState } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectContainer } from "../support/docker.js";
+import { inspectContainer, pidOfContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import { long, TestBed } from "../support/test-bed.js";
@@ -36,12 +36,15 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       return runtimeReady(await bed.shim.cri.Status({}, { timeoutMs: statusTimeoutMs })) === true;
     }
 
-    test("frozen: every call ends by its deadline, no connection stays open, and all calls work after it resumes", async () => {
+    test("frozen: every call ends by its deadline, no connection stays open; resumed, all calls work, and what ended is seen", async () => {
       const { cri } = bed.shim;
       const created = await pod.create({ metadata: { name: "created", attempt: 0 } });
+      const dies = await pod.start({ metadata: { name: "dies", attempt: 0 } });
+      const pid = await pidOfContainer(dies);
       const config = bed.podConfig();
       const before = await openSockets(bed.shim.pid);
       engine.signal("SIGSTOP");
+      process.kill(pid, "SIGKILL");
       try {
         const calls = [
           () => cri.RunPodSandbox({ config }, shortDeadline),
@@ -96,7 +99,8 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       const { pod_sandbox_id: id } = await cri.RunPodSandbox({ config });
       await cri.StopPodSandbox({ pod_sandbox_id: id });
       await cri.RemovePodSandbox({ pod_sandbox_id: id });
-      await cri.RemoveContainer({ container_id: created });
+      assert.equal((await pod.untilExited(dies)).exit_code, 137);
+      for (const one of [created, dies]) await cri.RemoveContainer({ container_id: one });
     });
 
     for (const signal of long ? (["SIGKILL", "SIGTERM"] as const) : (["SIGKILL"] as const)) {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
@@ -52,6 +53,14 @@ describe("exec and attach", { skip: await reasonToSkip(), timeout: 300_000 }, ()
     assert.deepEqual(await outcomeOf(client), { stdout: "1000000\nlate\n", stderr: "", code: 0 });
   });
 
+  test("exec: input alone, without output", async () => {
+    const streams = { stdin: true, stdout: false, stderr: false };
+    const client = await sessions.exec(id, ["sh", "-c", "cat > /tmp/in"], streams);
+    client.stdin.end("only in");
+    assert.equal(await client.result, 0);
+    assert.equal(await pod.shell(id, "cat /tmp/in"), "only in");
+  });
+
   test("exec: large input and output are the same bytes", async () => {
     const data = randomBytes(20_000_000);
     const client = await sessions.exec(id, ["cat"], { stdin: true });
@@ -93,20 +102,27 @@ describe("exec and attach", { skip: await reasonToSkip(), timeout: 300_000 }, ()
     assert.equal(await client.result, 7);
   });
 
-  test("exec: a terminal passes on the keys with which Docker's client detaches", async () => {
-    const script = "stty raw -echo; echo ready; head -c 4 | od -An -tx1";
-    const client = await sessions.exec(id, ["sh", "-c", script], { tty: true, stdin: true, stderr: false });
-    const ready = once(client.stdout, "data");
-    const all = textOf(client.stdout);
-    await ready;
-    // Key by key, as they are typed: some engines look for the sequence in single bytes only.
-    for (const key of ["\x10", "\x11", "a", "b"]) {
-      client.stdin.write(key);
-      await delay(50);
-    }
-    assert.match(await all, /10 11 61 62/);
-    assert.equal(await client.result, 0);
-  });
+  for (const verb of ["exec", "attach"] as const) {
+    test(`${verb}: a terminal passes on the keys with which Docker's client detaches`, async () => {
+      const script =
+        "stty raw -echo; while :; do echo ready; sleep 0.1; done & head -c 4 | od -An -tx1; kill $!";
+      const streams = { tty: true, stdin: true, stderr: false };
+      const client =
+        verb === "exec"
+          ? await sessions.exec(id, ["sh", "-c", script], streams)
+          : await sessions.attach(await start(script, { stdin: true, tty: true }), streams);
+      const ready = once(client.stdout, "data");
+      const all = textOf(client.stdout);
+      await ready;
+      // Key by key, as they are typed: some engines look for the sequence in single bytes only.
+      for (const key of ["\x10", "\x11", "a", "b"]) {
+        client.stdin.write(key);
+        await delay(50);
+      }
+      assert.match(await all, /10 11 61 62/);
+      assert.equal(await client.result, 0);
+    });
+  }
 
   test("exec: a client that does not read stops the process, and loses nothing", async () => {
     const client = await sessions.exec(id, ["sh", "-c", "head -c 30000000 /dev/zero; echo x > /tmp/done"]);
@@ -157,13 +173,18 @@ describe("exec and attach", { skip: await reasonToSkip(), timeout: 300_000 }, ()
   });
   const withoutDots = (text: string): string => text.replaceAll(".\n", "");
 
-  test("attach: several watchers see the same, until the container ends; that is a success", async () => {
-    const id = await start(onDemand);
-    const clients = await Promise.all(Array.from({ length: 3 }, () => sessions.attach(id)));
+  test("attach: watchers see the same of the streams they ask for, none of what was before, until the container ends", async () => {
+    const id = await start(`echo before; ${onDemand}`);
+    await until("it has begun", async () =>
+      (await readFile((await pod.containerStatus(id)).log_path, "utf8")).includes("before"),
+    );
+    const outputAlone = await sessions.attach(id, { stderr: false });
+    const clients = [outputAlone, await sessions.attach(id), await sessions.attach(id)];
     const watches = clients.map(watch);
     await Promise.all(watches.map(({ attached }) => attached));
     await pod.shell(id, "touch /tmp/go");
-    for (const { all } of watches) assert.deepEqual((await all).map(withoutDots), ["a\n", "b\n"]);
+    const seen = (await Promise.all(watches.map(({ all }) => all))).map((texts) => texts.map(withoutDots));
+    assert.deepEqual(seen, [["a\n", ""], ...[1, 2].map(() => ["a\n", "b\n"])]);
     for (const client of clients) assert.equal(await client.result, 0);
   });
 
@@ -281,5 +302,19 @@ describe("exec and attach", { skip: await reasonToSkip(), timeout: 300_000 }, ()
     // docs/run/remote.md: nothing reaches the processes of an engine elsewhere.
     if (isEngineElsewhere) return;
     assert.deepEqual((await commandLines(id)).toSorted(), before.toSorted());
+  });
+
+  test("ExecSync: a caller that leaves ends the process with what it started, too", async () => {
+    const mark = `8${process.pid}`;
+    const leaver = new AbortController();
+    const cmd = ["sh", "-c", `setsid sleep ${mark} & sleep ${mark}`];
+    const call = bed.shim.cri.ExecSync({ container_id: id, cmd, timeout: "0" }, { signal: leaver.signal });
+    const running = async () =>
+      (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`)).length;
+    await until("both to run", async () => (await running()) === 2);
+    leaver.abort();
+    await rejectsWith(call, "CANCELLED");
+    if (isEngineElsewhere) return;
+    await until("both to be gone", async () => (await running()) === 0);
   });
 });

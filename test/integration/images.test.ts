@@ -85,9 +85,13 @@ describe("images", { skip: await reasonToSkip() }, () => {
     assert.equal(await inspectImage(id), undefined);
   });
 
-  test("labels of images, as pods have them, make no pod of a foreign container, started before the shim or afterwards", async () => {
+  test("labels of images, as pods have them, are none of a pod's container, and make no pod of a foreign one", async () => {
     const image = "dockershim.test/labelled:1";
     await bed.load({ reference: image, marker: "labelled", config: { Labels: forged } });
+    await using ofPod = await bed.runPod(bed.shim.cri);
+    const own = await ofPod.create({ image: { image }, labels: { app: "web" } });
+    assert.deepEqual((await ofPod.containerStatus(own)).labels, { app: "web", [runLabel]: bed.run });
+    // Started before the shim, and afterwards.
     const runIt = async (): Promise<string> => {
       const body = { Image: image, Labels: { [runLabel]: bed.run }, Cmd: ["sleep", "1000"] };
       const id = await createContainer(bed.newName("foreign"), body);

@@ -145,6 +145,8 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
       await five(() => pod.stop());
       await five(() => pod.remove());
       assert.deepEqual(await bed.ownContainers(), []);
+      for (const part of ["sandbox", "pods", "containers"])
+        assert.deepEqual(await readdir(join(bed.shim.stateDirectory, part)), [], part);
     }
   });
 

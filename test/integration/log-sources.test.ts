@@ -21,12 +21,15 @@ const script = [
   `x=0123456789abcdef; i=0; while [ $i -lt 2100 ]; do printf $x; i=$((i+1)); done; echo`,
   `i=0; while [ $i -lt 1024 ]; do printf $x; i=$((i+1)); done; echo`,
   "printf 'b\\001\\000\\377\\376\\303\\n'",
+  // A character of two bytes, of which Docker's first piece has one.
+  `head -c 16383 /dev/zero | tr '\\0' c; printf '\\303\\251\\n'`,
   "sleep 0.1",
   "printf unterminated",
 ].join("\n");
 const stdout = Buffer.concat([
   Buffer.from(`one\ntwo\n\nthree\n${long}\n${long.slice(0, 16_384)}\nb\x01\x00`),
   Buffer.from([0xff, 0xfe, 0xc3, 0x0a]),
+  Buffer.from(`${"c".repeat(16_383)}\u00e9\n`),
   Buffer.from("unterminated"),
 ]);
 
@@ -40,8 +43,8 @@ interface Case {
   readonly expectedOld?: Buffer;
 }
 
-/** json-file is text: bytes that are no UTF-8 are replaced when the engine writes them. */
-const asText = Buffer.from(stdout.toString("utf8"));
+/** json-file is text: bytes of a piece that are no UTF-8 are replaced when the engine writes them. */
+const asText = Buffer.from(stdout.toString("utf8").replace("\u00e9", "\ufffd\ufffd"));
 
 /** Docker 20.10 writes entries without text to the journal, and does not read them back: `docker logs` lacks them, too. */
 const withoutEmptyEntries = Buffer.from(
@@ -121,7 +124,9 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
   };
 
   /** Why the engine cannot log with that driver here, or false. */
-  const missing = async (driver: string): Promise<string | false> => {
+  const missing = async (driver: string, { tty }: { readonly tty: boolean }): Promise<string | false> => {
+    if (tty && driver === "local" && engine.facts.apiMinor < 45)
+      return "Docker before API 1.45 loses the end of long lines with this driver, and without frames it is unknown where";
     if (driver !== "journald") return false;
     await using container = await engine.container({
       Cmd: ["true"],
@@ -138,7 +143,7 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
   for (const { name, driver, local, expected, expectedOld } of cases) {
     test(`${name}: every byte that the driver keeps`, async (context) => {
       // Journald runs on few hosts, and an engine may be built without it: the reason names which.
-      const reason = await missing(driver);
+      const reason = await missing(driver, { tty: false });
       if (reason !== false) {
         context.skip(reason);
         return;
@@ -150,9 +155,14 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     });
   }
 
-  for (const driver of ["json-file", "none"]) {
-    test(`${driver}, with a terminal: one stream, with its carriage returns`, async () => {
-      const { pieces, lines } = await run({ driver, local: true, tty: true });
+  for (const { name, driver, local } of cases) {
+    test(`${name}, with a terminal: one stream, with its carriage returns`, async (context) => {
+      const reason = await missing(driver, { tty: true });
+      if (reason !== false) {
+        context.skip(reason);
+        return;
+      }
+      const { pieces, lines } = await run({ driver, local, tty: true });
       const text = pieces.get("stdout")?.toString("latin1") ?? "";
       assert.equal(pieces.get("stderr"), undefined);
       assert.match(text, /^one\r\ntwo\r\n\r\nthree\r\nerror\r\n/);

@@ -77,11 +77,12 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     );
   });
 
-  test("a pod in the host's namespaces has the node's interfaces and host name, and no IP of its own", async () => {
+  test("a pod in the host's namespaces has the node's interfaces and host name, no IP of its own, and the DNS that it asks for", async () => {
     const options = { network: NODE, pid: NODE, ipc: NODE };
     const linux = { security_context: { namespace_options: options } };
-    await using pod = await bed.runPod(bed.shim.cri, { linux });
+    await using pod = await bed.runPod(bed.shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
     const id = await pod.start({ linux });
+    assert.equal(await pod.shell(id, "grep ^nameserver /etc/resolv.conf"), "nameserver 10.96.0.10");
     for (const kind of ["net", "ipc", "pid"])
       assert.equal(await namespaceOf(id, kind), await hostNamespace(kind), kind);
     assert.equal(await pod.shell(id, "hostname"), hostname());

@@ -101,9 +101,17 @@ spec:
     assert.match(await fetchIn("client", `web-${run}:82`), /refused/);
   });
 
-  test("a pod reaches itself through its service", redirected, async () => {
-    assert.equal(await fetchIn("web", `public-${bed.run}:81`), "web");
-  });
+  test(
+    "a pod reaches itself through its services, of which each has its own ports alone",
+    redirected,
+    async () => {
+      assert.equal(await fetchIn("web", `public-${bed.run}:81`), "web");
+      for (const pod of ["client", "web"]) {
+        assert.equal(await fetchIn(pod, `second-${bed.run}:81`), "second");
+        assert.match(await fetchIn(pod, `second-${bed.run}`), /refused/);
+      }
+    },
+  );
 
   test("a headless service has the names of its pods", async () => {
     const { run } = bed;

@@ -3,7 +3,14 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectImage, removeImage } from "../support/docker.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
+import {
+  createContainer,
+  dockerJson,
+  inspectImage,
+  removeContainer,
+  removeImage,
+} from "../support/docker.js";
 import type { PushedImage } from "../support/registry.js";
 import {
   freePort,
@@ -15,6 +22,15 @@ import {
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
+import { until } from "../support/wait.js";
+
+/** Whether the engine tells what was never pulled: containerd's image store does from API 1.54 on. */
+async function tellsOrigins(): Promise<boolean> {
+  const { DriverStatus = [] } = (await dockerJson("GET", "/info")) as { DriverStatus?: [string, string][] };
+  const { ApiVersion } = (await dockerJson("GET", "/version")) as { ApiVersion: string };
+  const hasContainerdStore = DriverStatus.some(([, value]) => value.includes("containerd.snapshotter"));
+  return !hasContainerdStore || Number(ApiVersion.split(".")[1]) >= 54;
+}
 
 describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
   const bed = TestBed.ofSuite();
@@ -67,6 +83,46 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     assert.equal(status.image_ref, `docker-pullable://${repository}@${digest}`);
     const [listed] = (await cri.ListContainers({ filter: { id } })).containers;
     assert.equal(listed?.image_ref, image_ref);
+  });
+
+  test("what was pulled is not pinned; the pause image, what was made here, and what others use is", async () => {
+    const { cri } = shim;
+    const { reference } = await push(open);
+    const { image_ref: pulled } = await cri.PullImage({ image: { image: reference } });
+    await using _pod = await bed.runPod(cri);
+    /** Events of the engine arrive a little later. The list first: statuses on containerd's store go by it. */
+    const becomesPinned = async (image: string, expected: boolean): Promise<void> => {
+      await until(`${image} is ${expected ? "" : "not "}pinned`, async () => {
+        const id = (await inspectImage(image))?.Id;
+        const listed = (await cri.ListImages({})).images.find((one) => one.id === id);
+        const { image: status } = await cri.ImageStatus({ image: { image } });
+        return listed?.pinned === expected && status?.pinned === expected;
+      });
+    };
+    await becomesPinned(builtinPauseReference, true);
+    await becomesPinned(pulled, false);
+    const foreign = await createContainer(bed.newName("foreign"), { Image: reference });
+    try {
+      await becomesPinned(pulled, true);
+      if (await tellsOrigins()) {
+        await becomesPinned(bed.image, true);
+        const name = `dockershim.test/${bed.newName("built")}`;
+        const commit = async (): Promise<string> => {
+          const query = `container=${foreign}&repo=${encodeURIComponent(name)}&tag=1`;
+          const { Id } = (await dockerJson("POST", `/commit?${query}`, {})) as { Id: string };
+          bed.onClose(() => removeImage(Id));
+          return Id;
+        };
+        const first = await commit();
+        await becomesPinned(first, true);
+        // A later build of the name leaves it without one.
+        await becomesPinned(await commit(), true);
+        await becomesPinned(first, false);
+      }
+    } finally {
+      await removeContainer(foreign);
+    }
+    await becomesPinned(pulled, false);
   });
 
   test("by digest", async () => {

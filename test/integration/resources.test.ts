@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/domain/cri.js";
 import { NamespaceMode } from "../../src/domain/cri.js";
-import { inspectContainer } from "../support/docker.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer, podCgroup } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -160,6 +161,13 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.deepEqual([linux?.cpu_quota, linux?.cpuset_cpus], ["-1", online]);
   });
 
+  test("a container that needs more memory than its limit is killed, and the status says OOMKilled", async () => {
+    const command = ["sh", "-c", "exec tail /dev/zero"];
+    const id = await pod.start({ ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }), command });
+    const { exit_code, reason } = await pod.untilExited(id);
+    assert.deepEqual([exit_code, reason], [137, "OOMKilled"]);
+  });
+
   test("a child that needs too much memory is counted, and is not the reason of a later end", async () => {
     const id = await pod.start({
       ...settings({ memory_limit_in_bytes: String(16 * mebibyte) }),
@@ -195,5 +203,37 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     const lowest = Number(await readFile("/proc/self/oom_score_adj", "utf8"));
     const sandbox = await scoreOf(pod.id);
     assert.ok(sandbox === -998 || sandbox >= lowest, String(sandbox));
+  });
+
+  test("cgroup_parent is where sandbox and containers are, with limits of hugepages and unified ones", async (context) => {
+    const { parent, pathOf } = await podCgroup(bed.run);
+    await using inParent = await bed.runPod(shim.cri, { linux: { cgroup_parent: parent } });
+    const limit = String(4 * mebibyte);
+    const withHugepages = (value: string, unified = {}) =>
+      settings({ hugepage_limits: [{ page_size: "2MB", limit: value }], unified });
+    // Kubelets send a zero limit for each page size of the node: that must always work.
+    const plain = await inParent.start(withHugepages("0"));
+    for (const one of [inParent.id, plain]) {
+      const file = await cgroupFile(one, "memory", "x");
+      assert.ok(file.endsWith(`${pathOf(one)}/x`), file);
+    }
+    const high = { "memory.high": String(32 * mebibyte) };
+    if (!v2) await rejectsWith(inParent.start(settings({ unified: high })), "INVALID_ARGUMENT", /unified/);
+    if (isEngineElsewhere) {
+      const unreachable = /cgroup of the container is out of reach/;
+      await assert.rejects(inParent.start(withHugepages(limit)), unreachable);
+      if (v2) await rejectsWith(inParent.start(settings({ unified: high })), "UNIMPLEMENTED", unreachable);
+      return;
+    }
+    const id = await inParent.start(withHugepages(limit, v2 ? high : {}));
+    if (v2) assert.equal(await read(id, "memory", "memory.high"), high["memory.high"]);
+    // A host of version 1 may have the controller in either hierarchy.
+    const files = ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"];
+    const limits = await Promise.all(files.map((file) => read(id, "hugetlb", file).catch(() => undefined)));
+    if (limits.some((one) => one !== undefined)) assert.ok(limits.includes(limit), String(limits));
+    else {
+      context.diagnostic("no controller of hugepages");
+      assert.match(shim.log, /no limits of hugepages/);
+    }
   });
 });

@@ -76,7 +76,7 @@ describe("statistics", { skip: await reasonToSkip() }, () => {
     between(1, cpu?.usage_nano_cores?.value, 2e9, "nano cores");
   });
 
-  test("memory, limit and tasks are the engine's", async () => {
+  test("memory, limit and tasks are the engine's, and the network is the pod's", async () => {
     const engine = await engineStats(container);
     const { memory } = await containerStats();
     between(
@@ -89,6 +89,10 @@ describe("statistics", { skip: await reasonToSkip() }, () => {
     const available = Number(memory?.available_bytes?.value);
     assert.equal(available + Number(memory?.working_set_bytes?.value), 64 * mebibyte);
     const { linux } = await podStats();
+    const { name, rx_bytes, tx_bytes } = linux?.network?.default_interface ?? {};
+    assert.equal(name, "eth0");
+    // Of the pod alone: nothing is sent here but what each network says by itself.
+    for (const bytes of [rx_bytes, tx_bytes]) between(0, bytes?.value, mebibyte, "bytes");
     between(
       engine.pids_stats.current,
       linux?.process?.process_count?.value,

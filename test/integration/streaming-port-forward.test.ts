@@ -1,5 +1,6 @@
 /** Port-forward sessions, both ways into a pod: through its network namespace, and through the Docker API alone. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import type { Duplex } from "node:stream";
 import { before, describe, test } from "node:test";
@@ -17,7 +18,7 @@ import { openSessions, type Sessions } from "./session-support.js";
 
 const never = new AbortController().signal;
 
-/** What listens in each pod. 7001: echo. 7002: echo, ::1 only. 7003: counts, answers late. */
+/** What listens in each pod. 7001: echo. 7002: echo, ::1 only. 7003: counts, answers late. 7004: ends at once. */
 const servers = `const net = require("node:net");
 // Docker turns IPv6 off where it gives no address, also on the loopback.
 try { require("node:fs").writeFileSync("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "0"); } catch {}
@@ -34,6 +35,7 @@ Promise.all([
     socket.on("data", (chunk) => (bytes += chunk.length));
     socket.on("end", () => setTimeout(() => socket.end(String(bytes)), 1500));
   }),
+  serve(7004, "127.0.0.1", (socket) => { socket.end("bye"); socket.resume(); }),
   serve(7005, "0.0.0.0", echo),
 ]).then(() => console.log("ready"), (error) => { console.error(error); process.exit(1); });`;
 
@@ -88,6 +90,14 @@ for (const remote of isEngineElsewhere ? [true] : [false, true]) {
 
       test("an answer that comes long after the client's end arrives", async () => {
         assert.equal(await echo(await session.connect(7003, never), "x".repeat(300_000)), "300000");
+      });
+
+      test("the server's end arrives at once, and the client may still write", async () => {
+        const connection = await session.connect(7004, never);
+        assert.equal(await textOf(connection), "bye");
+        assert.equal(connection.writable, true);
+        connection.end("still here");
+        await once(connection, "close");
       });
 
       // Through the Docker API each is a process that the engine starts.
