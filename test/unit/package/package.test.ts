@@ -95,7 +95,11 @@ test("the image gets the libraries that a program needs and that these need, eac
 });
 
 /** Runs a script of the package dockershim-cri-dockerd on a root. `isOwned`: whether dpkg knows the files there. */
-async function exitOn(root: string, script: string, action = "", isOwned = false): Promise<number | null> {
+async function exitOn(
+  root: string,
+  script: string,
+  { action = "", isOwned = false }: { readonly action?: string; readonly isOwned?: boolean } = {},
+): Promise<number | null> {
   await using tools = await temporaryDirectory();
   const query = join(tools.path, "dpkg-query");
   await writeFile(query, `#!/bin/sh\nexit ${isOwned ? 0 : 1}\n`);
@@ -127,11 +131,11 @@ test("files of cri-dockerd that no package has wait aside, and return with the r
     readdirSync(root, { recursive: true, encoding: "utf8" }).filter((path) => path.includes("cri-docker"));
   writeTree(root, local);
   const before = names();
-  assert.equal(await exitOn(root, preinst, "install", true), 0);
+  assert.equal(await exitOn(root, preinst, { action: "install", isOwned: true }), 0);
   assert.deepEqual(names(), before);
-  assert.equal(await exitOn(root, preinst, "install"), 0);
+  assert.equal(await exitOn(root, preinst, { action: "install" }), 0);
   assert.deepEqual(names().sort(), before.map((path) => `${path}.replaced`).sort());
-  assert.equal(await exitOn(root, postrm, "remove"), 0);
+  assert.equal(await exitOn(root, postrm, { action: "remove" }), 0);
   assert.deepEqual(names().sort(), before.sort());
   assert.equal(readFileSync(join(root, "usr/bin/cri-dockerd"), "utf8"), "local");
 });
