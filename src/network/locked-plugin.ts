@@ -77,7 +77,8 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
     return this.#observed("setUpPod", () =>
       this.#locked("failed to set up", request, signal, async () => {
-        await this.options.claims?.claim(request, signal);
+        // Docker itself refuses a port that is taken, and knows when it is free.
+        if (!this.dockerPublishesPorts) await this.options.claims?.claim(request, signal);
         return this.plugin.setUpPod(request, signal);
       }),
     );

@@ -27,6 +27,11 @@ describe("selectNetworkPlugin()", () => {
     try {
       await mkdir(join(at.path, "net.d"));
       assert.deepEqual([plugin.notReadyReason(), plugin.dockerNetworkMode], [undefined, "default"]);
+      // Docker alone knows whether the host port of a dead pod is free.
+      const ports = [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }] as const;
+      const pod = { namespace: "default", uid: "u", netns: "/none", annotations: {}, portMappings: ports };
+      for (const name of ["a", "b"])
+        assert.equal(await plugin.setUpPod({ ...pod, name, sandboxId: name }, never), undefined);
       hasPods = false;
       assert.match(plugin.notReadyReason() ?? "", /being read|no networks found|uninitialized/);
       assert.deepEqual([plugin.name, plugin.dockerNetworkMode], ["cni", "none"]);
