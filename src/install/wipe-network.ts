@@ -1,6 +1,8 @@
 /** What this program made of the node's network beside its pods: kubenet's bridge and rules, the example's bridge. */
 import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
+import { sleep } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import { removeFile } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { readRegularFile } from "../lib/files/state-files.js";
@@ -23,6 +25,8 @@ export interface NetworkToWipe {
 const ruleComments = ["kubenet: SNAT for outbound traffic from cluster", "kubenet: pod traffic"];
 const dedupChain = "KUBE-DEDUP";
 const limitBytes = 1024 * 1024;
+const portLooks = 20;
+const portPauseMs = 100;
 
 /** Steps for what is there. */
 export async function networkSteps(
@@ -55,14 +59,8 @@ export async function networkSteps(
   const example = join(cniConfDir, exampleFileName);
   const bridges = [kubenetBridge, ...(await bridgesOf(example))];
   const links = await readLinks(run, signal).catch(() => []); // Without `ip` there was no kubenet.
-  for (const { name } of links) {
-    // With a port it is in use by pods of another program.
-    if (!bridges.includes(name) || links.some(({ master }) => master === name)) continue;
-    steps.push({
-      text: `remove  bridge ${name}`,
-      run: () => outputOf(run, "ip", ["link", "delete", name], { signal }),
-    });
-  }
+  for (const { name } of links.filter((link) => bridges.includes(link.name)))
+    steps.push({ text: `remove  bridge ${name}`, run: () => removeBridge(name, run, signal) });
   if ((await namesIn(cniConfDir)).includes(exampleFileName))
     steps.push({
       text: `remove  ${example}`,
@@ -73,6 +71,15 @@ export async function networkSteps(
       },
     });
   return steps;
+}
+
+/** Not while it has ports: those of removed pods go within a moment, others belong to pods of another program. */
+async function removeBridge(name: string, run: RunCommand, signal: AbortSignal): Promise<void> {
+  for (let look = 1; (await readLinks(run, signal)).some(({ master }) => master === name); look++) {
+    if (look === portLooks) throw new ShimError("precondition", "it has ports, of pods of another program");
+    await sleep(portPauseMs, signal);
+  }
+  await outputOf(run, "ip", ["link", "delete", name], { signal });
 }
 
 async function ruleSteps(
