@@ -10,10 +10,11 @@ const parse = (...chunks: string[]): unknown => {
 
 describe("ResizeParser", () => {
   const size = { columns: 80, rows: 24 };
+  const small = { columns: 1, rows: 2 };
   for (const [name, chunks, expected] of [
     ["an object", ['{"Width":80,"Height":24}\n'], [size]],
     ["field names in any case", ['{"width":80,"HEIGHT":24}'], [size]],
-    ["objects back to back", ['{"Width":80,"Height":24}{"Width":80,"Height":24}'], [size, size]],
+    ["objects back to back", ['{"Width":80,"Height":24}{"Width":1,"Height":2}'], [size, small]],
     ["an object in pieces", ['{"Wid', 'th":80,"Hei', 'ght":24', "}"], [size]],
     ["unknown fields", ['{"Width":80,"Height":24,"Depth":3}'], [size]],
     ["sides below 1 left out", ['{"Width":0,"Height":24}{"Width":80}{"Width":80,"Height":24}'], [size]],

@@ -200,6 +200,7 @@ test("a session that ignores its signal is ended by its streams, after the grace
   t.mock.timers.tick(9_999);
   assert.equal(destroyed, false);
   t.mock.timers.tick(1);
+  assert.equal(destroyed, true);
   await ended;
 });
 
