@@ -25,11 +25,7 @@ export interface ConvertedFile {
   readonly written: boolean;
 }
 
-/**
- * Writes every checkpoint of the directories in one flavour: the same content with another checksum, and in
- * the words of the program, so that keys that neither program knows are gone. Throws before anything is
- * written when a file is corrupt, or when a file that says something else has the name of a new one.
- */
+/** Writes every checkpoint in one flavour. Throws before that when one is corrupt or in the way. */
 export async function convertFiles(
   directories: readonly string[],
   { to, output }: ConvertOptions,

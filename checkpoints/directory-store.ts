@@ -84,11 +84,7 @@ export class CheckpointDirectory implements CheckpointStore {
     this.#names = this.#directories().map((directory) => [directory, new KnownNames(directory)]);
   }
 
-  /**
-   * Makes the directory where it is missing and removes what crashed writers left. Throws as `fileError`
-   * describes when it cannot be made; temporary files that cannot be removed (read-only disk) are only
-   * reported.
-   */
+  /** Makes the directory and removes what crashed writers left. Throws as `fileError` describes. */
   static async open(options: CheckpointDirectoryOptions): Promise<CheckpointDirectory> {
     const store = new CheckpointDirectory(options);
     await createDirectory(options.directory, directoryMode);
@@ -176,11 +172,7 @@ export class CheckpointDirectory implements CheckpointStore {
     });
   }
 
-  /**
-   * Ids in our directory, then those that only other programs have, without files that are known to be
-   * corrupt. The same array as long as nothing has changed. What others change is seen after five seconds at
-   * the latest.
-   */
+  /** Ids in our directory, then those of other programs alone, whose changes are seen after five seconds. */
   async list(): Promise<readonly string[]> {
     const { now = () => performance.now() } = this.options;
     const [atMs, changes] = [now(), this.#changes];

@@ -48,14 +48,9 @@ const lists: Readonly<Record<string, ListRule>> = {
   container_metrics: containers,
   images: { key: idOf, subject: imageSubject },
   // Pods or containers, which their ids distinguish well enough.
-  stats: {
-    key: idOf,
-    subject: (entry) => (isPodStats(entry) ? podSubject(entry) : containerSubject(entry)),
-  },
+  stats: { key: idOf, subject: (entry) => (isPodStats(entry) ? podSubject(entry) : containerSubject(entry)) },
   // A metric repeats with other labels, such as the device.
-  metrics: {
-    key: (entry) => [textAt(entry, "name"), ...textsAt(entry, "label_values")].join(","),
-  },
+  metrics: { key: (entry) => [textAt(entry, "name"), ...textsAt(entry, "label_values")].join(",") },
   descriptors: byName,
   interfaces: byName,
   runtime_handlers: byName,

@@ -1,8 +1,4 @@
-/**
- * What the processes beside the relay do when it has died: they point the clients' link at the server. One
- * of them, the link guard, does nothing else. So the link is kept while the observer hangs or waits for its
- * next start.
- */
+/** Processes beside the relay point the clients' link at the server when the relay has died. */
 import { messageOf } from "../../lib/errors.js";
 import { createLogger } from "../../lib/log.js";
 import { pointAtPrimary, type RelayPaths } from "./relay-link.js";

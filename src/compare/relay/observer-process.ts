@@ -1,8 +1,4 @@
-/**
- * A process beside the relay: the observer, which works on calls, or the link guard, which gets none. Its
- * CPU time, memory, faults and end are not the relay's: it is started again, and while it does not keep up,
- * calls are dropped and counted.
- */
+/** A process beside the relay, which is started again. Calls are dropped while it does not keep up. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";
 import { messageOf } from "../../lib/errors.js";

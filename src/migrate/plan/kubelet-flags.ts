@@ -81,9 +81,5 @@ export function kubeletChange(
   const inConfig = minor >= withoutRuntimeFlagMinor && hasConfig;
   if (flag !== undefined || !inConfig) change.set("container-runtime-endpoint", endpoint);
   const setsConfig = inConfig && (flag === undefined || hasConfigEndpoint);
-  return {
-    flags: change,
-    configEndpoint: setsConfig ? endpoint : undefined,
-    containerdFlag: ofCadvisor,
-  };
+  return { flags: change, configEndpoint: setsConfig ? endpoint : undefined, containerdFlag: ofCadvisor };
 }

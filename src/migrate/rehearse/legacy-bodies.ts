@@ -62,10 +62,7 @@ export function legacySandbox(config: PodSandboxConfig, node: LegacyNode): Legac
       Hostname: config.hostname === "" ? undefined : config.hostname,
       User: userOf(security?.run_as_user?.value, security?.run_as_group?.value),
       ExposedPorts,
-      Labels: dockerLabels(config, {
-        [typeLabel]: sandboxType,
-        [containerNameLabel]: sandboxContainerName,
-      }),
+      Labels: dockerLabels(config, { [typeLabel]: sandboxType, [containerNameLabel]: sandboxContainerName }),
       HostConfig: defined({
         IpcMode: options?.ipc === NamespaceMode.NODE ? "host" : "shareable",
         // Without `linux` the field stays empty: Docker's own network, also with cni.

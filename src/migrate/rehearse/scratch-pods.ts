@@ -79,11 +79,7 @@ export function flavourOf({ program }: LegacyNode): WrittenFlavour {
   return program === "dockershim" ? "dockershim" : "criDockerd";
 }
 
-/**
- * The body without what belongs to the recorded node: its images and what they run, files, devices, CPUs,
- * cgroups, profiles and other containers; and without OOM scores, which not every host may lower. All else is
- * as recorded.
- */
+/** Without what belongs to the recorded node: images, files, devices, CPUs, profiles, OOM scores. */
 export function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: string): CreateBody {
   const { Entrypoint: _entrypoint, Cmd: _command, User, HostConfig, ...rest } = body;
   const { Binds: _binds, Devices: _devices, CgroupParent: _parent, ...own } = HostConfig;

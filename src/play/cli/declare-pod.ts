@@ -269,11 +269,7 @@ export function addPodCommands({ addCommand, refuseServeFlags, run, io }: Comman
         "invalid",
         'command "pod down": a Service owns no pods: name their workload, or use --selector',
       );
-    return {
-      verb: "down",
-      selection,
-      graceSeconds: parseGrace(gracePeriod),
-    };
+    return { verb: "down", selection, graceSeconds: parseGrace(gracePeriod) };
   })
     .option("--all", "all of the namespace")
     .option("-f, --filename <file>", "those of the file, as play --down; may be repeated", repeated)

@@ -74,11 +74,7 @@ export async function playUp(context: PlayContext): Promise<number> {
   const read: Read = { texts, workloads: await readPlayed(texts, options, report) };
   const names = namesOf(read.workloads);
   const attached = new AttachedPlay({ ...context, report });
-  const progress: Progress = {
-    isApplied: false,
-    hasSurplus: false,
-    kept: () => Promise.resolve(new Set()),
-  };
+  const progress: Progress = { isApplied: false, hasSurplus: false, kept: () => Promise.resolve(new Set()) };
   try {
     const status = await server; // So that a missing server is the first error.
     const pulls = new PullProgress(client, systemClock);

@@ -1,8 +1,4 @@
-/**
- * Which pods have changed: by the events of the CRI server, or by a list each second. What was created,
- * or has ended and is removed, changes no pod, as in the kubelet; else a container that cannot be started would
- * be tried again at once, for ever.
- */
+/** Which pods have changed, by events or by a list each second. What is created changes none. */
 import { isKind, messageOf } from "../../lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import { type ContainerEventResponse, ContainerEventType, ContainerState } from "../../domain/cri.js";

@@ -93,11 +93,7 @@ function unfinished({ start, sandbox, observed }: StartInput): ObservedContainer
   return newest?.state === "created" && isWanted ? newest : undefined;
 }
 
-/**
- * Whether the start that the process before has asked for has come to its end, so that the next observation shows
- * a container that runs or has ended. It may be under way still: containerd undoes the start of a client that is
- * gone, and refuses another one meanwhile.
- */
+/** Whether the start of the process before has ended: containerd undoes that of a client that is gone. */
 async function isSettled(id: string, { client, clock }: PodDeps, signal: AbortSignal): Promise<boolean> {
   const deadline = clock.uptime() + settleMs;
   for (;;) {

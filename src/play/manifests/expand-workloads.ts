@@ -97,9 +97,7 @@ export function expandWorkloads(
 
   const replicated = (
     kind: string,
-    item: Item<{
-      readonly spec: { readonly replicas?: number; readonly template: ReadTemplate };
-    }>,
+    item: Item<{ readonly spec: { readonly replicas?: number; readonly template: ReadTemplate } }>,
     selector: Selector,
     count: number,
     updateOf: (template: PodTemplate, problems: Problem[]) => UpdateStrategy | undefined = () => undefined,

@@ -38,10 +38,7 @@ export function statefulPods(
       persistentVolumeClaim: { claimName: `${claim}-${name}` },
     }));
     const pod = { ...template.pod, spec: { ...template.pod.spec, volumes: [...others, ...own] } };
-    const labels = {
-      "statefulset.kubernetes.io/pod-name": name,
-      "apps.kubernetes.io/pod-index": index,
-    };
+    const labels = { "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": index };
     const made = makePod({ ...template, pod }, { name, labels, hostname: name });
     const stays = update.type === "OnDelete" || ordinal < partition;
     const staysBy = update.type === "OnDelete" ? "updateStrategy OnDelete" : `partition ${partition}`;

@@ -123,11 +123,7 @@ const volumeFields = object({
   projected: object({
     sources: list(
       object({
-        configMap: object({
-          name: mandatory(string(dnsSubdomain)),
-          items: keyPaths,
-          optional: boolean(),
-        }),
+        configMap: object({ name: mandatory(string(dnsSubdomain)), items: keyPaths, optional: boolean() }),
         secret: object({ name: mandatory(string(dnsSubdomain)), items: keyPaths, optional: boolean() }),
         downwardAPI: object({ items: downwardFiles }),
         serviceAccountToken,

@@ -152,12 +152,7 @@ export const cronJob = object({
       successfulJobsHistoryLimit: notNegative,
       failedJobsHistoryLimit: notNegative,
       suspend: boolean(),
-      jobTemplate: mandatory(
-        object({
-          metadata: templateMetadata,
-          spec: mandatory(jobSpec),
-        }),
-      ),
+      jobTemplate: mandatory(object({ metadata: templateMetadata, spec: mandatory(jobSpec) })),
     }),
   ),
 });

@@ -138,12 +138,7 @@ function settingsOf(cgroup: PodCgroup, version: 1 | 2): readonly Setting[] {
     file: string,
     value: bigint | undefined,
     unlimited: string,
-  ): Setting => ({
-    controller,
-    file,
-    value: String(value ?? unlimited),
-    isLimit: value !== undefined,
-  });
+  ): Setting => ({ controller, file, value: String(value ?? unlimited), isLimit: value !== undefined });
   if (version === 1)
     return [
       setting("cpu", "cpu.shares", cpuShares, ""),
@@ -225,11 +220,7 @@ async function hasController({ version, mounts }: Hierarchies, controller: strin
   return words(await readOrEmpty(join(root, "cgroup.controllers"))).includes(controller);
 }
 
-/**
- * Waits until no process is in the cgroup or below it. The server has none of the pod's containers any more, so what stays
- * in the cgroup of one is lost: containerd leaves a container there whose client went away while it started. A kubelet
- * kills it as well.
- */
+/** Waits until no process is in the cgroup or below it. Kills what a runtime has left in a container's. */
 async function waitUntilEmpty(directory: string, path: string, { pauseMs }: CgroupHost): Promise<void> {
   for (let look = 1; ; look += 1) {
     const { value: pid } = (await processesIn(directory).next()) as { value?: string };

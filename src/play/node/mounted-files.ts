@@ -18,11 +18,7 @@ export interface MountedFiles {
   readTail(path: string, bytes: number): Promise<string>;
   /** Can be repeated: it keeps data, and brings the files of objects up to date. */
   prepareVolume(volume: VolumePreparation): Promise<void>;
-  /**
-   * Mounts `subPath` of a volume at `target`, with its parents, unless that is mounted there. Makes a missing
-   * directory. Refuses links that leave the volume. Answers the path for the container: `target`, or where
-   * nothing can be mounted, the place in the volume.
-   */
+  /** Mounts `subPath` at `target`. Refuses links that leave the volume. Answers the path for the container. */
   mountSubPath(volumePath: string, subPath: string, target: string): Promise<string>;
   /** Bytes on disk of a directory, without other file systems below it. */
   diskUsage(path: string): Promise<bigint>;

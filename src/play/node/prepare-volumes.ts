@@ -11,11 +11,7 @@ export interface PrepareVolumesDeps {
   readonly directories: Directories;
 }
 
-/**
- * Makes the volumes before the sandbox, as the kubelet does. Can be repeated: it keeps data, mounts what a
- * reboot has unmounted, and writes the files of ConfigMaps and Secrets that have changed. Running containers
- * see the new files, except where they mount a subPath. Throws `notFound` for an object that is missing.
- */
+/** Makes the volumes, as the kubelet before the sandbox. Can be repeated. Throws `notFound` for an object. */
 export async function prepareVolumes(
   manifest: Manifest,
   { mounted, node, directories }: PrepareVolumesDeps,

@@ -11,11 +11,7 @@ export interface DnsConfig {
 /** The C library reads at most three. */
 const maxServers = 3;
 
-/**
- * The pod's DNS settings, from those of the node. Null when the node's are not known and the pod has none: the
- * engine's own count then, while an empty message means none. play knows no cluster DNS server, so
- * ClusterFirst is the same as Default, as with a kubelet without --cluster-dns.
- */
+/** The pod's DNS settings. Null where the engine's own count: the node's are unknown, the pod has none. */
 export function podDns(spec: PodSpec, node: DnsConfig | undefined): DnsConfig | null {
   const none = { servers: [], searches: [], options: [] };
   const base = spec.dnsPolicy === "None" ? none : (node ?? none);

@@ -1,11 +1,7 @@
 /** Files of variables (fileKeyRef), as the kubelet reads them (1.36). Pure. */
 import { ShimError } from "../../lib/errors.js";
 
-/**
- * The value of `key` in lines `NAME='VALUE'`; "" without such a line. Values may go over several lines, and nothing
- * in them is replaced. Lines behind that of `key` are not looked at. Throws `invalid` with the number of a line, and
- * without its content, which may be secret.
- */
+/** The value of `key` in lines `NAME='VALUE'`, else "". Throws `invalid` with the number of a line alone. */
 export function envFileValue(text: string, key: string): string {
   const lines = text.replace(/\n$/, "").split("\n");
   for (let at = 0; at < lines.length; at += 1) {

@@ -16,11 +16,7 @@ export interface EnvironmentInput extends PodFacts {
   readonly variableFiles?: ReadonlyMap<string, string>;
 }
 
-/**
- * First `envFrom`, then `env`, whose values may refer to all earlier variables and to those of Services; then
- * the variables of Services that nothing has replaced. Throws `notFound` for a ConfigMap, a Secret or a key
- * that is missing and not optional.
- */
+/** `envFrom`, `env`, then variables of Services that nothing has replaced. Throws `notFound`. */
 export function containerEnvironment(input: EnvironmentInput): ReadonlyMap<string, string> {
   const { container, manifest, serviceEnvironment: services = new Map<string, string>() } = input;
   const variables = new Map<string, string>();

@@ -85,11 +85,7 @@ export interface ResourceField {
   readonly divisor?: string | undefined;
 }
 
-/**
- * The value of a `resourceFieldRef`, in units of the divisor, rounded up. A container without a limit has the
- * pod's, and without that what the node can give. `own` is the container that asks, for environment
- * variables.
- */
+/** The value of a `resourceFieldRef`, rounded up; without a limit, that of the pod or of the node. */
 export function resourceField(field: ResourceField, facts: PodFacts, own?: PodContainer): string {
   const { spec } = facts.manifest.pod;
   const action = `read resource "${field.resource}"`;

@@ -210,11 +210,7 @@ export function cpuQuota(millis: bigint): bigint {
   return clamp((millis * cpuPeriodMicros) / 1000n, 1000n, 2n ** 62n);
 }
 
-/**
- * The kernel kills a Burstable container later if its request is a larger part of the node's memory. What
- * the pod requests beyond its containers is shared out among them. A sidecar is not killed before the
- * container with the smallest request.
- */
+/** As the kubelet: the kernel kills a Burstable container later whose request is a larger part of the memory. */
 function oomScoreAdj(container: PodContainer, spec: PodSpec, nodeBytes: bigint): bigint {
   const qos = qosClass(spec);
   if (qos === "Guaranteed" || spec.priorityClassName !== undefined) return -997n;

@@ -1,8 +1,4 @@
-/**
- * The helper container on an engine that lives elsewhere. It has the volumes of play, keeps them from being
- * pruned, and runs a program that writes files for each play that asks for it. It is made when it is needed
- * and can be made again at any time: what it mounts stays on the engine's host.
- */
+/** The helper container on an engine elsewhere: it holds the volumes of play, and can be made again. */
 import { posix } from "node:path";
 import { sleep } from "../../lib/abort.js";
 import { ShimError, isKind, messageOf } from "../../lib/errors.js";

@@ -121,11 +121,7 @@ export function publishPorts(pods: readonly Manifest[], services: readonly Servi
 }
 
 function wishOf(service: Service, one: ServicePort): Omit<Wish, "index"> {
-  return {
-    service,
-    one,
-    hostPort: one.nodePort ?? (service.type === "LoadBalancer" ? one.port : undefined),
-  };
+  return { service, one, hostPort: one.nodePort ?? (service.type === "LoadBalancer" ? one.port : undefined) };
 }
 
 function rank({ hostPort, one }: Pick<Wish, "hostPort" | "one">): number {

@@ -33,9 +33,7 @@ export class Application implements AsyncDisposable {
     private readonly options: { readonly keep: boolean },
     private readonly signal: AbortSignal,
   ) {
-    this.#listening = kubelet.listen({
-      onEvent: ({ key }) => this.#changed.add(nameOf(key)),
-    });
+    this.#listening = kubelet.listen({ onEvent: ({ key }) => this.#changed.add(nameOf(key)) });
   }
 
   /**

@@ -1,8 +1,4 @@
-/**
- * Which workloads attached plays have at the moment. The supervisor leaves those alone until the process of
- * the play ends, however it ends: the claim is a file, which is valid as long as the socket beside it is
- * served.
- */
+/** Which workloads attached plays have: a claim counts as long as the socket beside it is served. */
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";

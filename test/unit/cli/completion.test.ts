@@ -23,11 +23,7 @@ async function inShell(shell: string, code: string): Promise<readonly string[]> 
   const { stdout, stderr } = spawnSync(
     shell,
     ["-c", `${shell === "zsh" ? "compdef() { :; }; " : ""}. ./script; ${code}`],
-    {
-      cwd: temporary.path,
-      encoding: "utf8",
-      env: { ...process.env, HOME: temporary.path },
-    },
+    { cwd: temporary.path, encoding: "utf8", env: { ...process.env, HOME: temporary.path } },
   );
   assert.equal(stderr, "");
   return stdout.split("\n").filter((line) => line !== "");

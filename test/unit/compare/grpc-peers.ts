@@ -60,9 +60,7 @@ export async function startEchoServer(socket: string): Promise<{ stop(): void }>
       else reject(error);
     }),
   );
-  return {
-    stop: () => server.forceShutdown(),
-  };
+  return { stop: () => server.forceShutdown() };
 }
 
 export function connectClient(socket: string): Client {
@@ -157,9 +155,7 @@ export async function serveCri(
       else reject(error);
     }),
   );
-  return {
-    stop: () => server.forceShutdown(),
-  };
+  return { stop: () => server.forceShutdown() };
 }
 
 export function piped(

@@ -14,12 +14,7 @@ const runner = new URL("../../../scripts/setup/test-runner.mjs", import.meta.url
 async function startRun(directory: string, files: Readonly<Record<string, string>>) {
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const paths = Object.keys(files).map((name) => relative(repositoryRoot, join(directory, name)));
-  const options = {
-    root: repositoryRoot,
-    files: paths,
-    runnerFlags: [],
-    timeoutMs: 60_000,
-  };
+  const options = { root: repositoryRoot, files: paths, runnerFlags: [], timeoutMs: 60_000 };
   const program = `
     import { runProcess } from ${JSON.stringify(runner)};
     // Else node's runner takes itself for a part of the run that this test belongs to.
@@ -93,13 +88,7 @@ describe("runTestsAgainWhereFailed()", () => {
     flakyFiles: ["b.test.ts"],
   };
   const leftOut = "/b.test.ts:1:1: needs another engine";
-  const failed = {
-    passed: 5,
-    failed: 2,
-    skipped: 1,
-    failedFiles: ["b.test.ts"],
-    skippedTests: [leftOut],
-  };
+  const failed = { passed: 5, failed: 2, skipped: 1, failedFiles: ["b.test.ts"], skippedTests: [leftOut] };
   const passed = { ...noCounts, passed: 3 };
 
   async function outcome(

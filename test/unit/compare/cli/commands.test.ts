@@ -52,11 +52,7 @@ async function startShadow(t: TestContext, directory: string, version: CriVersio
   });
   const ended = runShadow(
     { primary, endpoint, listen, report },
-    {
-      writeOut: () => begun(),
-      signal: stop.signal,
-      self,
-    },
+    { writeOut: () => begun(), signal: stop.signal, self },
   );
   await Promise.race([beginning, ended]);
   const client = connectCri(listen, version);

@@ -46,21 +46,19 @@ async function ensured({ digests, pullError, ...wanted }: Case) {
 
 const broken = new ShimError("unknown", "it broke");
 const digests = ["x@sha256:0"];
+const never = { image: "x:1", imagePullPolicy: "Never" } as const;
+const gone = new ShimError("notFound", "gone");
 
 describe("ensureImage()", () => {
   const cases: readonly (readonly [string, Case, readonly string[] | RegExp])[] = [
     ["pulls with Always", { image: "x:1", imagePullPolicy: "Always", digests }, ["pullImage x:1"]],
     ["pulls a missing image", { image: "x:1", imagePullPolicy: "IfNotPresent" }, ["pullImage x:1"]],
     ["takes an image that is there", { image: "x:1", imagePullPolicy: "IfNotPresent", digests }, []],
-    ["takes it with Never", { image: "x:1", imagePullPolicy: "Never", digests }, []],
+    ["takes it with Never", { ...never, digests }, []],
+    ["refuses a missing image with Never", never, /not on this node, and imagePullPolicy is Never/],
     [
-      "refuses a missing image with Never",
-      { image: "x:1", imagePullPolicy: "Never" },
-      /not on this node, and imagePullPolicy is Never/,
-    ],
-    [
-      "names the policy of a volume as the manifest does",
-      { image: "x:1", imagePullPolicy: "Never", policyField: "pullPolicy" },
+      "names it as a volume does",
+      { ...never, policyField: "pullPolicy" },
       /not on this node, and pullPolicy is Never/,
     ],
     [
@@ -70,11 +68,7 @@ describe("ensureImage()", () => {
     ],
     ["says nothing of a node without it", { image: "x", pullError: broken }, /pull image "x": it broke$/],
     ["does not pull what was never in a registry", { image: "x", digests: [] }, ["use x"]],
-    [
-      "pulls it with Always",
-      { image: "x", imagePullPolicy: "Always", digests: [], pullError: new ShimError("notFound", "gone") },
-      /gone/,
-    ],
+    ["pulls it with Always", { image: "x", imagePullPolicy: "Always", digests: [], pullError: gone }, /gone/],
     ...(["notFound", "denied", "unavailable"] as const).map(
       (kind) =>
         [

@@ -7,31 +7,19 @@ const { signal } = new AbortController();
 const config = (auths: object) => Buffer.from(JSON.stringify(auths));
 const user = (name: string) => ({ auth: Buffer.from(`${name}:secret-of-${name}`).toString("base64") });
 
-const secrets = new Map([
-  [
-    "team",
-    {
-      type: "kubernetes.io/dockerconfigjson",
-      data: {
-        ".dockerconfigjson": config({
-          auths: { "*.example": user("any"), "registry.example/team": user("team") },
-        }),
-      },
-    },
-  ],
-  [
-    "old",
-    {
-      type: "kubernetes.io/dockercfg",
-      data: { ".dockercfg": config({ "https://registry.example": user("old") }) },
-    },
-  ],
-  ["opaque", { type: "Opaque", data: { password: Buffer.from("hush") } }],
-  [
-    "broken",
-    { type: "kubernetes.io/dockerconfigjson", data: { ".dockerconfigjson": Buffer.from('{"auths": hush') } },
-  ],
-]);
+const type = "kubernetes.io/dockerconfigjson";
+const dockerConfig = (text: Buffer) => ({ type, data: { ".dockerconfigjson": text } });
+const old = config({ "https://registry.example": user("old") });
+const secrets = new Map<string, { type: string; data: Record<string, Buffer> }>(
+  Object.entries({
+    team: dockerConfig(
+      config({ auths: { "*.example": user("any"), "registry.example/team": user("team") } }),
+    ),
+    old: { type: "kubernetes.io/dockercfg", data: { ".dockercfg": old } },
+    opaque: { type: "Opaque", data: { password: Buffer.from("hush") } },
+    broken: dockerConfig(Buffer.from('{"auths": hush')),
+  }),
+);
 
 async function usersFor(image: string, names: readonly string[], reports: string[] = []) {
   const list = names.map((name) => `{name: ${name}}`).join(", ");

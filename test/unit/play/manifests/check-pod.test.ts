@@ -20,7 +20,7 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
   [
     "an init container of that name",
     p("initContainers: [{name: c, image: x}]"),
-    /Containers\[0\]\.name.*twice/,
+    /containers\[0\]\.name.*twice/,
   ],
   ["a wrong header name", header('{name: "X Ü", value: v}'), /httpGet\.httpHeaders\[0\]\.name: must be/],
   ["a line end in a header", header('{name: X, value: "a\\nb"}'), /\[0\]\.value: must not contain control/],

@@ -30,13 +30,7 @@ const cases: readonly (readonly [
   ["a file that a link leads to", { names: ["link.yaml"], change: write("below/real.yaml") }],
   ["a new file in a directory", { names: ["below"], change: write("below/new.yaml") }],
   ["a new file far below", { names: ["."], recursive: true, change: write("below/deep/new.yaml") }],
-  [
-    "a file that comes back",
-    {
-      names: ["gone.yaml"],
-      change: write("gone.yaml"),
-    },
-  ],
+  ["a file that comes back", { names: ["gone.yaml"], change: write("gone.yaml") }],
 ];
 
 for (const [what, { names, recursive = false, change }] of cases)

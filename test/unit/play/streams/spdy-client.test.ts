@@ -12,10 +12,7 @@ function frame(streamId: number, data: Buffer): Buffer {
 }
 
 test("a stream that fills its buffer and ends in one chunk does not stop the others", async () => {
-  const transport = new Duplex({
-    read: () => undefined,
-    write: (_chunk, _encoding, done) => done(),
-  });
+  const transport = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
   const client = new SpdyClient(transport, Buffer.alloc(0));
   const [output, status] = [client.open({ streamtype: "stdout" }), client.open({ streamtype: "error" })];
   transport.push(frame(1, Buffer.alloc(200_000)));
