@@ -13,15 +13,13 @@ const ofImage = "{name: v, image: {reference: a}}";
 const mount = "name: v, mountPath: /v";
 const security = (fields: string): string =>
   c(`securityContext: {${fields}, allowPrivilegeEscalation: false}`);
+const s = (fields: string): string => p(`securityContext: {${fields}}`);
+const port5 = "containerPort: 1, hostPort: 5";
 const ports = (...entries: readonly string[]): string => c(`ports: [{${entries.join("}, {")}}]`);
 
 const refused: readonly (readonly [string, string, RegExp])[] = [
   ["containers of one name", `${c("").slice(0, -1)}, {name: c, image: x}]`, /containers\[1\]\.name.*twice/],
-  [
-    "an init container of that name",
-    p("initContainers: [{name: c, image: x}]"),
-    /containers\[0\]\.name.*twice/,
-  ],
+  ["one of init containers, too", p("initContainers: [{name: c, image: x}]"), /containers\[0\]\.name.*twice/],
   ["a wrong header name", header('{name: "X Ü", value: v}'), /httpGet\.httpHeaders\[0\]\.name: must be/],
   ["a line end in a header", header('{name: X, value: "a\\nb"}'), /\[0\]\.value: must not contain control/],
   ["two volumes of one name", p("volumes: [{name: v}, {name: v}]"), /volumes\[1\]\.name/],
@@ -61,36 +59,28 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
   ],
   ["privileged without escalation", security("privileged: true"), /cannot be false/],
   ["SYS_ADMIN without escalation", security("capabilities: {add: [SYS_ADMIN]}"), /cannot be false/],
-  [
-    "a Localhost profile without a name",
-    p("securityContext: {seccompProfile: {type: Localhost}}"),
-    /localhostProfile: is missing/,
-  ],
+  ["Localhost without a profile", s("seccompProfile: {type: Localhost}"), /localhostProfile: is missing/],
   [
     "a name for RuntimeDefault",
-    p("securityContext: {appArmorProfile: {type: RuntimeDefault, localhostProfile: x}}"),
+    s("appArmorProfile: {type: RuntimeDefault, localhostProfile: x}"),
     /only for the type Localhost/,
   ],
   [
     "a seccomp profile outside its directory",
-    p("securityContext: {seccompProfile: {type: Localhost, localhostProfile: ../x}}"),
+    s("seccompProfile: {type: Localhost, localhostProfile: ../x}"),
     /must not contain '\.\.'/,
   ],
   [
     "a host port used twice",
-    ports("containerPort: 1, hostPort: 5", "containerPort: 2, hostPort: 5"),
-    /ports\[1\]\.hostPort: 5 is used twice/,
+    ports(port5, "containerPort: 2, hostPort: 5"),
+    /\[1\]\.hostPort: 5 is used twice/,
   ],
   [
     "another host port on the host network",
-    `  hostNetwork: true\n${ports("containerPort: 1, hostPort: 5")}`,
+    `  hostNetwork: true\n${ports(port5)}`,
     /must be the containerPort/,
   ],
-  [
-    "hostPID with shareProcessNamespace",
-    p("hostPID: true\n  shareProcessNamespace: true"),
-    /cannot go with hostPID/,
-  ],
+  ["hostPID with a shared namespace", p("hostPID: true\n  shareProcessNamespace: true"), /go with hostPID/],
   ["dnsPolicy None without a server", p("dnsPolicy: None"), /must name a server/],
 ];
 

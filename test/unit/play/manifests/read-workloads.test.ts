@@ -201,7 +201,8 @@ describe("readWorkloads() refuses", () => {
   const c = (fields: string): string => pod(`containers: [{name: c, image: x, ${fields}}]`);
   const exec = "exec: {command: [a]}";
   const nodePort = "spec: {type: NodePort, ports: [{port: 1, nodePort: 30000}]}";
-  const never = workload("Deployment", "", `restartPolicy: Never, containers: [${container}]`);
+  const withPolicy = (policy: string): string => `restartPolicy: ${policy}, containers: [${container}]`;
+  const never = workload("Deployment", "", withPolicy("Never"));
   const cases: readonly (readonly [string, string, RegExp])[] = [
     [
       "a selector of other pods",
@@ -222,21 +223,13 @@ describe("readWorkloads() refuses", () => {
       ([rule, expected]) =>
         [
           `the rule ${rule} of a podFailurePolicy`,
-          workload(
-            "Job",
-            `podFailurePolicy: {rules: [${rule}]}, `,
-            `restartPolicy: Never, containers: [${container}]`,
-          ),
+          workload("Job", `podFailurePolicy: {rules: [${rule}]}, `, withPolicy("Never")),
           expected,
         ] as const,
     ),
     [
       "a podFailurePolicy with restarts",
-      workload(
-        "Job",
-        "podFailurePolicy: {rules: []}, ",
-        `restartPolicy: OnFailure, containers: [${container}]`,
-      ),
+      workload("Job", "podFailurePolicy: {rules: []}, ", withPolicy("OnFailure")),
       /podFailurePolicy: needs restartPolicy: Never/,
     ],
     [
