@@ -79,9 +79,8 @@ export class FakeContainers {
       throw new ShimError("conflict", message, { status: 409, conflictingId: conflicting.id });
     }
     const image = this.images().find(body.Image);
-    if (image === undefined) {
+    if (image === undefined)
       throw new ShimError("notFound", `No such image: ${body.Image}`, { status: 404, missing: "image" });
-    }
     this.#count += 1;
     const id = createHash("sha256").update(String(this.#count)).digest("hex");
     const created = this.#tick();
@@ -109,9 +108,8 @@ export class FakeContainers {
     const user = [...this.#containers.values()].find(({ body }) =>
       body.HostConfig.Mounts?.some((mount) => mount.Source === name),
     );
-    if (user !== undefined) {
+    if (user !== undefined)
       throw new ShimError("precondition", `remove ${name}: volume is in use - [${user.id}]`, { status: 409 });
-    }
     return this.volumes.delete(name) ? "removed" : "missing";
   }
 

@@ -63,15 +63,11 @@ export class FakeEngine implements Engine {
   constructor(readonly journal = new Journal()) {
     this.facts = nodeFacts();
     this.images = new FakeImages(
-      (event) => {
-        this.events$.emit(event);
-      },
+      (event) => this.events$.emit(event),
       (imageId) => this.containers.usesImage(imageId),
     );
     this.containers = new FakeContainers(
-      (event, labels) => {
-        this.events$.emit(event, labels);
-      },
+      (event, labels) => this.events$.emit(event, labels),
       () => this.images,
     );
   }
@@ -185,9 +181,7 @@ export class FakeEngine implements Engine {
     );
 
   updateContainer: Engine["updateContainer"] = (id, resources, signal) =>
-    this.#call("updateContainer", [id, resources], signal, () => {
-      this.containers.update(id, resources);
-    });
+    this.#call("updateContainer", [id, resources], signal, () => this.containers.update(id, resources));
 
   createCheckpoint: Engine["createCheckpoint"] = (id, to, signal) =>
     this.#call("createCheckpoint", [id, to], signal, () => {
@@ -235,9 +229,7 @@ export class FakeEngine implements Engine {
 
   async putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void> {
     const content = Buffer.isBuffer(tar) ? tar : Buffer.concat((await tar.toArray()) as Buffer[]);
-    await this.#call("putArchive", [id, path], signal, () => {
-      this.archives.set(`${id}:${path}`, content);
-    });
+    await this.#call("putArchive", [id, path], signal, () => this.archives.set(`${id}:${path}`, content));
   }
 
   copyDirectory: Engine["copyDirectory"] = (from, to, options, signal) =>
@@ -267,9 +259,8 @@ export class FakeEngine implements Engine {
 
   createExec: Engine["createExec"] = (containerId, options, signal) =>
     this.#call("createExec", [containerId, options], signal, () => {
-      if (!this.containers.require(containerId).state.running) {
+      if (!this.containers.require(containerId).state.running)
         throw new ShimError("precondition", `Container ${containerId} is not running`, { status: 409 });
-      }
       return this.execs.create(containerId, options);
     });
 
@@ -278,9 +269,7 @@ export class FakeEngine implements Engine {
   }
 
   resizeExec: Engine["resizeExec"] = (execId, size, signal) =>
-    this.#call("resizeExec", [execId, size], signal, () => {
-      this.execs.resize(execId, size);
-    });
+    this.#call("resizeExec", [execId, size], signal, () => this.execs.resize(execId, size));
 
   /** The first process is what `execs.script` says for the command `["attach"]`. */
   attachContainer: Engine["attachContainer"] = (id, options, signal) =>
@@ -347,9 +336,8 @@ export class FakeEngine implements Engine {
     this.#refuseWhenDown();
     // Every answer takes a turn, as over a socket.
     await orAbort(new Promise<void>((resolve) => setImmediate(resolve)), signal);
-    while (this.#isFrozen || this.hangs(verb, args)) {
+    while (this.#isFrozen || this.hangs(verb, args))
       await orAbort(new Promise<void>((wake) => this.#wakes.push(wake)), signal);
-    }
     this.#refuseWhenDown();
     const result = await work();
     if (this.#lostAnswers.delete(verb))

@@ -26,9 +26,7 @@ export class FakeEvents {
   /** Delivers to those who are subscribed at the time of delivery. */
   emit(event: EngineEvent, labels: Readonly<Record<string, string>> = {}): void {
     for (const delay of this.policy(event)) {
-      void turns(delay + 1).then(() => {
-        this.#deliver(event, labels);
-      });
+      void turns(delay + 1).then(() => this.#deliver(event, labels));
     }
   }
 

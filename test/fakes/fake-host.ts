@@ -24,9 +24,9 @@ export class FakeHost implements HostAccess {
   readonly nodeFiles = new Map<string, string>();
   readonly paths = new Map<string, "file" | "directory" | "other">();
   readonly pathProblems = new Map<string, PathProblem>();
-  /** Log path → container id. */
   /** Paths at which a log is a file, and not a link. */
   readonly logFiles = new Set<string>();
+  /** Log path → container id. */
   readonly links = new Map<string, string>();
   /** resolv.conf by sandbox id. */
   readonly resolvConfs = new Map<string, string>();
@@ -186,14 +186,8 @@ export class FakeHost implements HostAccess {
 
   fileSystemUsage: HostAccess["fileSystemUsage"] = (path) =>
     this.#do("fileSystemUsage", [path], undefined, () => ({
-      ...{
-        device: "/dev/sda1",
-        usedBytes: 5000,
-        usedInodes: 50,
-        totalBytes: 9000,
-        totalInodes: 90,
-        freeInodes: 40,
-      },
+      ...{ device: "/dev/sda1", usedBytes: 5000, usedInodes: 50 },
+      ...{ totalBytes: 9000, totalInodes: 90, freeInodes: 40 },
     }));
 
   #do<T>(

@@ -78,12 +78,10 @@ export class FakeImages {
     const names = [image.tags, image.digests];
     const wanted = normalizeReference(reference);
     const left = byId ? 0 : [...image.tags].filter((tag) => normalizeReference(tag) !== wanted).length;
-    if (left === 0 && this.isUsed(image.id)) {
+    if (left === 0 && this.isUsed(image.id))
       throw new ShimError("precondition", `conflict: unable to remove repository reference "${reference}"`);
-    }
-    if (byId && image.tags.size > 1) {
+    if (byId && image.tags.size > 1)
       throw new ShimError("precondition", `conflict: unable to delete ${reference} (must be forced)`);
-    }
     for (const set of names)
       for (const name of set) if (normalizeReference(name) === wanted) set.delete(name);
     this.emit({ type: "image", action: "untag", id: image.id });

@@ -94,9 +94,7 @@ export async function textOf(stream: Readable): Promise<string> {
   await new Promise((resolve, reject) => {
     stream.once("end", resolve);
     stream.once("error", reject);
-    stream.once("close", () => {
-      reject(new Error("closed before its end"));
-    });
+    stream.once("close", () => reject(new Error("closed before its end")));
   });
   return Buffer.concat(chunks).toString();
 }

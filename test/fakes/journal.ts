@@ -1,9 +1,6 @@
 import { ShimError } from "../../src/lib/errors.js";
 
-/**
- * One record of what all fakes of a test were asked for, in order, and the place where their faults are
- * planned.
- */
+/** One record of what all fakes of a test were asked for, in order, and the place where their faults are planned. */
 
 export interface Step {
   /** `engine`, `host`, `network`, `checkpoints`, `records` … */
@@ -38,10 +35,7 @@ export class Journal {
     this.afterStep?.(step);
   }
 
-  /**
-   * A call that is noted and done one turn later; throws what its signal was aborted with, and the planned
-   * fault.
-   */
+  /** A call that is noted and done one turn later; throws what its signal was aborted with, and the planned fault. */
   async do<T>(
     port: string,
     verb: string,

@@ -131,10 +131,7 @@ export class TestShim implements AsyncDisposable {
     this.rpcs = bindHandlers(services);
   }
 
-  /**
-   * Builds the services and waits until the read model is live. `earlier` is the world of a shim that has
-   * ended.
-   */
+  /** Builds the services and waits until the read model is live. `earlier` is the world of a shim that has ended. */
   static async start(
     options: {
       readonly earlier?: World;
@@ -233,14 +230,7 @@ export class TestShim implements AsyncDisposable {
   /** The context of one call; `abort` is the caller leaving. */
   call(rpc = "Test"): Call & { readonly abort: (reason: unknown) => void } {
     const controller = new AbortController();
-    return {
-      rpc,
-      signal: controller.signal,
-      log: this.log,
-      abort: (reason) => {
-        controller.abort(reason);
-      },
-    };
+    return { rpc, signal: controller.signal, log: this.log, abort: (reason) => controller.abort(reason) };
   }
 
   async runSandbox(

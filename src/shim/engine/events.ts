@@ -33,10 +33,7 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
 
 /** Fields read of an event: the action and its subject. Everything else is inspected. */
 function eventEssentials(labelKey: string): Essentials {
-  return {
-    ...members("Type", "Action"),
-    Actor: { ID: true, Attributes: members("name", labelKey) },
-  };
+  return { ...members("Type", "Action"), Actor: { ID: true, Attributes: members("name", labelKey) } };
 }
 
 /** The events in `chunks`; of containers without `labelKey` only those in `otherActions`. No event breaks the stream. */

@@ -42,12 +42,7 @@ export async function hostPortOwners(
     const checkpoint = await checkpoints.get(sandboxId);
     if (checkpoint === undefined || checkpoint.data.hostNetwork === true) continue;
     const { namespace, name } = checkpoint;
-    owners.push({
-      sandboxId,
-      namespace,
-      name,
-      portMappings: portMappingsIn(checkpoint),
-    });
+    owners.push({ sandboxId, namespace, name, portMappings: portMappingsIn(checkpoint) });
   }
   return owners;
 }

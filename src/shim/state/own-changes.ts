@@ -47,9 +47,7 @@ export class OwnChanges {
   /** A call begins to change the container of this Docker name; the change ends with `dispose`. */
   begin(name: string): Disposable {
     this.#running.set(name, (this.#running.get(name) ?? 0) + 1);
-    return {
-      [Symbol.dispose]: () => this.#end(name),
-    };
+    return { [Symbol.dispose]: () => this.#end(name) };
   }
 
   /** Whether the event needs no inspect now. When it needs one later, `refresh` is called. */

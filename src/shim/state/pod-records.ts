@@ -81,11 +81,7 @@ export const podRecordType: RecordType<PodRecord> = {
     attempt: isCount,
     phase: oneOf(phases),
     runtimeHandler: isString,
-    namespaces: {
-      network: isCount,
-      pid: isCount,
-      ipc: isCount,
-    } satisfies SchemaOf<PodRecord["namespaces"]>,
+    namespaces: { network: isCount, pid: isCount, ipc: isCount } satisfies SchemaOf<PodRecord["namespaces"]>,
     network: {
       plugin: isString,
       state: oneOf(networkStates),

@@ -51,9 +51,7 @@ class Reads {
     } else if (ts.isCallExpression(node) || ts.isNewExpression(node)) {
       for (const argument of node.arguments ?? []) this.#pass(argument);
     }
-    ts.forEachChild(node, (child) => {
-      this.visit(child);
-    });
+    ts.forEachChild(node, (child) => this.visit(child));
   }
 
   ofMessages(): ReadonlySet<string> {
@@ -63,9 +61,8 @@ class Reads {
     for (let declaration = queue.pop(); declaration !== undefined; declaration = queue.pop()) {
       const owner = declaration.parent;
       const isMessage = ts.isInterfaceDeclaration(owner) && owner.getSourceFile().fileName === messages;
-      if (isMessage && ts.isPropertySignature(declaration)) {
+      if (isMessage && ts.isPropertySignature(declaration))
         names.add(`${owner.name.text}.${declaration.name.getText()}`);
-      }
       for (const source of this.#passed.get(declaration) ?? []) {
         if (!seen.has(source)) queue.push(source);
         seen.add(source);

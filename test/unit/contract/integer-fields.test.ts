@@ -67,25 +67,39 @@ const imageUser = { uid: 7, gid: 7, supplementaryGroups: [], name: undefined, ho
 const users = ({ config }: Of<"CreateContainer"> | Of<"RunPodSandbox">): ReturnType<typeof userFields> =>
   userFields(config.linux?.security_context, imageUser);
 
+/** A row of one field; `Refused` in its outcomes stands for a refusal of `refused`. */
+function rowOf<Rpc extends keyof ValidRequests>(
+  rpc: Rpc,
+  field: string,
+  why: string,
+  request: (value: string) => object,
+  arrives: (request: Of<Rpc>) => Arrived,
+  outcomes: Row["outcomes"],
+  refused = "",
+): Row {
+  const named = Object.entries(outcomes).map(([value, one]) => [
+    value,
+    one === Refused ? new Refused(refused) : one,
+  ]);
+  return {
+    fields: [field],
+    why,
+    rpc,
+    request,
+    arrives,
+    outcomes: Object.fromEntries(named) as Row["outcomes"],
+  };
+}
+
 function resourceRow(
   name: string,
   why: string,
   outcomes: Row["outcomes"],
   arrives: (request: Of<"CreateContainer">) => Arrived,
 ): Row {
-  const field = new Refused(`config.linux.resources.${name}`);
-  const named = Object.entries(outcomes).map(([value, outcome]) => [
-    value,
-    outcome === Refused ? field : outcome,
-  ]);
-  return {
-    fields: [`LinuxContainerResources.${name}`],
-    why,
-    rpc: "CreateContainer",
-    request: (value) => resources({ [name]: value }),
-    arrives,
-    outcomes: Object.fromEntries(named) as Row["outcomes"],
-  };
+  const field = `config.linux.resources.${name}`;
+  const request = (value: string): object => resources({ [name]: value });
+  return rowOf("CreateContainer", `LinuxContainerResources.${name}`, why, request, arrives, outcomes, field);
 }
 
 function userRows(rpc: "RunPodSandbox" | "CreateContainer"): readonly Row[] {
@@ -93,32 +107,39 @@ function userRows(rpc: "RunPodSandbox" | "CreateContainer"): readonly Row[] {
   const request = (changes: object): object =>
     rpc === "RunPodSandbox" ? runLinux({ security_context: changes }) : createSecurity(changes);
   const why = "Docker takes user and group ids of 31 bits, and so does the API server";
-  const user = { value: "7" };
+  const row = (
+    name: string,
+    changes: (value: string) => object,
+    arrives: (given: Of<typeof rpc>) => Arrived,
+    at = name,
+  ) =>
+    rowOf(
+      rpc,
+      `${message}.${name}`,
+      why,
+      (value) => request(changes(value)),
+      arrives,
+      { "0": exact, others: Refused },
+      `${security}.${at}`,
+    );
+  const run_as_user = { value: "7" };
   return [
-    {
-      fields: [`${message}.run_as_user`],
-      why,
-      rpc,
-      request: (value) => request({ run_as_user: { value } }),
-      arrives: (given: Of<typeof rpc>) => users(given).User,
-      outcomes: { "0": exact, others: new Refused(`${security}.run_as_user`) },
-    },
-    {
-      fields: [`${message}.run_as_group`],
-      why,
-      rpc,
-      request: (value) => request({ run_as_user: user, run_as_group: { value } }),
-      arrives: (given: Of<typeof rpc>) => users(given).User?.slice(2),
-      outcomes: { "0": exact, others: new Refused(`${security}.run_as_group`) },
-    },
-    {
-      fields: [`${message}.supplemental_groups`],
-      why,
-      rpc,
-      request: (value) => request({ supplemental_groups: [value] }),
-      arrives: (given: Of<typeof rpc>) => users(given).GroupAdd?.[0],
-      outcomes: { "0": exact, others: new Refused(`${security}.supplemental_groups[0]`) },
-    },
+    row(
+      "run_as_user",
+      (value) => ({ run_as_user: { value } }),
+      (given) => users(given).User,
+    ),
+    row(
+      "run_as_group",
+      (value) => ({ run_as_user, run_as_group: { value } }),
+      (given) => users(given).User?.slice(2),
+    ),
+    row(
+      "supplemental_groups",
+      (value) => ({ supplemental_groups: [value] }),
+      (given) => users(given).GroupAdd?.[0],
+      "supplemental_groups[0]",
+    ),
   ];
 }
 
@@ -133,23 +154,22 @@ const rows: readonly Row[] = [
   })),
   ...userRows("RunPodSandbox"),
   ...userRows("CreateContainer"),
-  {
-    fields: ["PodSandboxMetadata.attempt"],
-    why: "part of the name",
-    rpc: "RunPodSandbox",
-    request: (value) => run({ metadata: { name: "a", namespace: "b", uid: "c", attempt: Number(value) } }),
-    arrives: ({ config }: Of<"RunPodSandbox">) => sandboxName(config.metadata).split("_").at(-1),
-    outcomes: { others: exact },
-  },
-  {
-    fields: ["ContainerMetadata.attempt"],
-    why: "part of the name",
-    rpc: "CreateContainer",
-    request: (value) => create({ metadata: { name: "a", attempt: Number(value) } }),
-    arrives: ({ config, sandbox_config }: Of<"CreateContainer">) =>
-      containerName(sandbox_config.metadata, config.metadata).split("_").at(-1),
-    outcomes: { others: exact },
-  },
+  rowOf(
+    "RunPodSandbox",
+    "PodSandboxMetadata.attempt",
+    "part of the name",
+    (value) => run({ metadata: { name: "a", namespace: "b", uid: "c", attempt: Number(value) } }),
+    ({ config }) => sandboxName(config.metadata).split("_").at(-1),
+    { others: exact },
+  ),
+  rowOf(
+    "CreateContainer",
+    "ContainerMetadata.attempt",
+    "part of the name",
+    (value) => create({ metadata: { name: "a", attempt: Number(value) } }),
+    ({ config, sandbox_config }) => containerName(sandbox_config.metadata, config.metadata).split("_").at(-1),
+    { others: exact },
+  ),
   resourceRow(
     "cpu_period",
     "the kernel takes a second at most",
@@ -209,11 +229,8 @@ const rows: readonly Row[] = [
     why: "those of the pod are kept as text and handed on; the kubelet sets the cgroup of the pod",
     rpc: "RunPodSandbox",
     request: (value) => runLinux({ resources: containerResources({ [name]: value }) }),
-    arrives: ({ config }: Of<"RunPodSandbox">) =>
-      (
-        (config.linux === null ? undefined : podResources(config.linux, ""))?.resources as
-          Record<string, string> | null | undefined
-      )?.[name],
+    arrives: ({ config: { linux } }: Of<"RunPodSandbox">) =>
+      (podResources(linux ?? assert.fail(), "")?.resources as Record<string, string> | null)?.[name],
     outcomes: { others: exact },
   })),
   ...["host_id", "container_id", "length"].map((name): Row => ({
@@ -241,38 +258,40 @@ const rows: readonly Row[] = [
     arrives: unused,
     outcomes: { others: new Refused("config.windows", "unsupported") },
   },
-  {
-    fields: ["StopContainerRequest.timeout"],
-    why: "the API server takes every grace period; a year is as good as the largest",
-    rpc: "StopContainer",
-    request: (value) => ({ container_id: "c", timeout: value }),
-    arrives: ({ timeout }: Of<"StopContainer">) => stopTimeoutSeconds(timeout),
-    outcomes: { [least]: "0", "-1": "0", "0": exact, others: "31536000" },
-  },
-  {
-    fields: ["ExecSyncRequest.timeout"],
-    why: "0 and less are no limit, as with containerd; longer than a timer can be is none, too",
-    rpc: "ExecSync",
-    request: (value) => ({ container_id: "c", cmd: ["x"], timeout: value }),
-    arrives: ({ timeout }: Of<"ExecSync">) => timeout,
-    outcomes: { others: exact },
-  },
-  {
-    fields: ["CheckpointContainerRequest.timeout"],
-    why: "the CRI has no meaning for a negative one; a long one is cut to the longest timer",
-    rpc: "CheckpointContainer",
-    request: (value) => ({ container_id: "c", location: "/c.tar", timeout: value }),
-    arrives: ({ timeout }: Of<"CheckpointContainer">) => timeout,
-    outcomes: { [least]: new Refused("timeout"), "-1": new Refused("timeout"), others: exact },
-  },
-  {
-    fields: ["PortForwardRequest.port"],
-    why: "ports have 16 bits, and nothing listens on 0",
-    rpc: "PortForward",
-    request: (value) => ({ pod_sandbox_id: "s", port: [Number(value)] }),
-    arrives: ({ port }: Of<"PortForward">) => port[0],
-    outcomes: { others: new Refused("port[0]") },
-  },
+  rowOf(
+    "StopContainer",
+    "StopContainerRequest.timeout",
+    "the API server takes every grace period; a year is as good as the largest",
+    (value) => ({ container_id: "c", timeout: value }),
+    ({ timeout }) => stopTimeoutSeconds(timeout),
+    { [least]: "0", "-1": "0", "0": exact, others: "31536000" },
+  ),
+  rowOf(
+    "ExecSync",
+    "ExecSyncRequest.timeout",
+    "0 and less are no limit, as with containerd; longer than a timer can be is none, too",
+    (value) => ({ container_id: "c", cmd: ["x"], timeout: value }),
+    ({ timeout }) => timeout,
+    { others: exact },
+  ),
+  rowOf(
+    "CheckpointContainer",
+    "CheckpointContainerRequest.timeout",
+    "the CRI has no meaning for a negative one; a long one is cut to the longest timer",
+    (value) => ({ container_id: "c", location: "/c.tar", timeout: value }),
+    ({ timeout }) => timeout,
+    { [least]: Refused, "-1": Refused, others: exact },
+    "timeout",
+  ),
+  rowOf(
+    "PortForward",
+    "PortForwardRequest.port",
+    "ports have 16 bits, and nothing listens on 0",
+    (value) => ({ pod_sandbox_id: "s", port: [Number(value)] }),
+    ({ port }) => port[0],
+    { others: Refused },
+    "port[0]",
+  ),
 ];
 
 /** Integer fields of the requests by name, with their type; those of wrappers count as one of their message. */

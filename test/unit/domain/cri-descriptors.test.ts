@@ -10,9 +10,8 @@ const root = new URL("../../../", import.meta.url);
 test("npm run generate makes exactly the files that are here", async () => {
   const script = new URL("scripts/generate-cri-types.mjs", root).href;
   const { generated } = (await import(script)) as { readonly generated: Readonly<Record<string, string>> };
-  for (const [path, text] of Object.entries(generated)) {
+  for (const [path, text] of Object.entries(generated))
     assert.equal(readFileSync(new URL(path, root), "utf8"), text, path);
-  }
 });
 
 interface Field {
@@ -36,9 +35,8 @@ function fieldText({ name, number, label, type, typeName }: Field, entries: read
     return one.typeName === "" ? kind : `${kind}:${one.typeName.split(".").at(-1) ?? ""}`;
   };
   const [key, value] = entries.find((entry) => entry.name === typeName)?.field ?? [];
-  if (key !== undefined && value !== undefined) {
+  if (key !== undefined && value !== undefined)
     return `${name}=${number} map ${typeText(key)} ${typeText(value)}`;
-  }
   const single = typeText({ name, number, label, type, typeName });
   return `${name}=${number} ${single}${label === "LABEL_REPEATED" ? "[]" : ""}`;
 }

@@ -106,11 +106,7 @@ export async function startFakeDocker(more: Readonly<Record<string, Respond>> = 
     answers,
     client,
     engine: async (options = {}) => {
-      const engine = dockerEngine({
-        endpoint: { kind: "unix", path },
-        shortTimeoutMs: 20_000,
-        ...options,
-      });
+      const engine = dockerEngine({ endpoint: { kind: "unix", path }, shortTimeoutMs: 20_000, ...options });
       closers.push(() => engine[Symbol.dispose]());
       await engine.connect(new AbortController().signal);
       requests.length = 0;

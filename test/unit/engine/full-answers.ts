@@ -75,13 +75,7 @@ export const fullContainer = {
   GraphDriver: { Name: "overlay2", Data: { UpperDir: "/up" } },
 };
 
-const config = {
-  User: "5",
-  StopSignal: "SIGINT",
-  Labels: { a: "b" },
-  Volumes: { "/data": {} },
-  Env: null,
-};
+const config = { User: "5", StopSignal: "SIGINT", Labels: { a: "b" }, Volumes: { "/data": {} }, Env: null };
 export const fullImage = {
   Id: "sha256:x",
   RepoTags: ["a:1"],

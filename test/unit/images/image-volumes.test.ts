@@ -25,9 +25,8 @@ function addModel(world: World): void {
       "/current": "-> /weights",
     },
   });
-  for (const path of ["/d/base/diff/weights", "/d/base/diff/both", "/d/top/diff/both"]) {
+  for (const path of ["/d/base/diff/weights", "/d/base/diff/both", "/d/top/diff/both"])
     world.host.paths.set(path, "directory");
-  }
 }
 
 async function start(prepare: (world: World) => void = () => undefined, limits = {}): Promise<TestShim> {
@@ -327,9 +326,8 @@ describe("a copied image volume", () => {
     await create(second, sandbox, "b");
     assert.equal(copies(shim).length, 1);
     // As a kill leaves it: pin and volume, and no container that has it.
-    for (const { id: user } of shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" })) {
+    for (const { id: user } of shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" }))
       shim.engine.containers.remove(user, { force: true });
-    }
     await until("it is known to be gone", () => second.services.state.model.container(id) === undefined);
     await using third = await second.restart();
     await create(third, sandbox, "c");

@@ -272,9 +272,8 @@ test("calls for a pod wait for no systemctl of others", async () => {
   host.unitsMark = "2";
   await until("two calls hang", () => hanging === 2);
   const free: string[] = [];
-  for (const id of ids) {
+  for (const id of ids)
     void shim.services.locks.containers.run(id, shim.call().signal, () => Promise.resolve(free.push(id)));
-  }
   await turns(100);
   assert.equal(free.length, 1);
   end();

@@ -47,9 +47,7 @@ const nothing: ResourceReading = {
   tasks: 7,
 };
 
-/**
- * Containers with these directories; all processes are this one, whose network is laid out below the root.
- */
+/** Containers with these directories; all processes are this one, whose network is laid out below the root. */
 function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number) {
   const log = recordingLog();
   const elsewhere = new Elsewhere(nothing);

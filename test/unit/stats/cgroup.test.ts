@@ -46,16 +46,8 @@ describe("Cgroup.read() of the recorded files", () => {
         },
       },
       nanoCores: 114_234_659,
-      memory: {
-        ...recordedMemory,
-        usage: 9_474_048,
-        workingSet: 9_474_048 - 8_146_944,
-        pageFaults: 1389,
-      },
-      ioPressure: {
-        some: { ...none, totalMicroseconds: 431 },
-        full: { ...none, totalMicroseconds: 431 },
-      },
+      memory: { ...recordedMemory, usage: 9_474_048, workingSet: 9_474_048 - 8_146_944, pageFaults: 1389 },
+      ioPressure: { some: { ...none, totalMicroseconds: 431 }, full: { ...none, totalMicroseconds: 431 } },
       tasks: 4,
     });
   });
@@ -77,12 +69,7 @@ describe("Cgroup.read() of the recorded files", () => {
         },
       },
       nanoCores: 526_329_000,
-      memory: {
-        ...recordedMemory,
-        usage: 8_843_264,
-        workingSet: 8_843_264 - 4_096_000,
-        pageFaults: 1217,
-      },
+      memory: { ...recordedMemory, usage: 8_843_264, workingSet: 8_843_264 - 4_096_000, pageFaults: 1217 },
       ioPressure: { some: none, full: none },
       tasks: 4,
     });

@@ -48,9 +48,8 @@ export async function layOut(version: "v1" | "v2", id = goldenId): Promise<LaidO
     const pod = join(root, controller === "" ? "unified" : controller, "kubepods/pod1");
     await mkdir(join(pod, id), { recursive: true });
     for (const [name, text] of Object.entries(files)) await writeFile(join(pod, id, name), text);
-    for (const [name, text] of Object.entries(golden.pod[controller] ?? {})) {
+    for (const [name, text] of Object.entries(golden.pod[controller] ?? {}))
       await writeFile(join(pod, name), text);
-    }
     directories.set(controller, join(pod, id));
   }
   return { golden, root, path, directories, [Symbol.asyncDispose]: () => temporary[Symbol.asyncDispose]() };

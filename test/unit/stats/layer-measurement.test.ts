@@ -92,9 +92,7 @@ describe("byHelper()", () => {
     const { path } = directory;
     await writeFile(`${elsewhere.path}/big`, Buffer.alloc(10_000_000, 1));
     for (let index = 0; index < 300; index += 1) await writeFile(`${path}/file-${index}`, "x");
-    dig(path, "d", 150, () => {
-      mkdirSync("side");
-    });
+    dig(path, "d", 150, () => mkdirSync("side"));
     const deep = `${path}/${"d/".repeat(100)}d`;
     let isOver = false;
     const moves = (async () => {

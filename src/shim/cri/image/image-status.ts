@@ -41,10 +41,7 @@ async function inspectVerbose(
   call: Call,
 ): Promise<{ readonly image: ImageSnapshot | undefined; readonly info: Record<string, string> }> {
   const image = await services.images.cache.inspect(name, call.signal);
-  return {
-    image,
-    info: image === undefined ? {} : { info: await verboseInfo(image, services, call) },
-  };
+  return { image, info: image === undefined ? {} : { info: await verboseInfo(image, services, call) } };
 }
 
 /** The form of cri-dockerd: labels, the OCI image config, and the history, oldest first. */

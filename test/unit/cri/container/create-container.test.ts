@@ -270,12 +270,7 @@ describe("createContainer() leaves nothing behind", () => {
   const fault = new ShimError("unavailable", "planned fault");
   for (const [what, fail] of [
     ["the record fails", ({ services }) => (services.records.containers.put = () => Promise.reject(fault))],
-    [
-      "the new container cannot be inspected",
-      ({ engine }) => {
-        engine.failNext("inspectContainer", fault);
-      },
-    ],
+    ["the new container cannot be inspected", ({ engine }) => engine.failNext("inspectContainer", fault)],
   ] as readonly (readonly [string, (shim: TestShim) => unknown])[]) {
     test(`when ${what}`, async () => {
       const sandbox = await shim.runSandbox();

@@ -103,9 +103,7 @@ describe("execSync()", () => {
     ["leaves what is out of reach, and logs that", ({ world }) => (world.host.onKill = () => false), 1],
     [
       "reports that its caller left also when the kill fails",
-      ({ world }) => {
-        world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails"));
-      },
+      ({ world }) => world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails")),
       1,
     ],
   ] as readonly (readonly [string, (shim: TestShim) => unknown, number])[]) {

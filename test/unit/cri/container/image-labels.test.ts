@@ -28,11 +28,7 @@ function addImages(world: World, labels: Labels): void {
 }
 
 const start = (labels: Labels): Promise<TestShim> =>
-  TestShim.start({
-    prepare: (world) => {
-      addImages(world, labels);
-    },
-  });
+  TestShim.start({ prepare: (world) => addImages(world, labels) });
 
 /** `docker run --name NAME labelled:1` */
 function dockerRun({ engine }: Pick<World, "engine">, name: string): string {

@@ -95,9 +95,8 @@ describe("getContainerEvents()", () => {
     const exited = [CONTAINER_EXITED];
     const states = client.events.map((event) => event.containers_statuses?.map(({ state }) => state));
     assert.deepEqual(states, [[], [], [CONTAINER_CREATED], [CONTAINER_RUNNING], exited, exited, [], []]);
-    for (const { pod_sandbox_status: status } of client.events) {
+    for (const { pod_sandbox_status: status } of client.events)
       assert.deepEqual(status?.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
-    }
     const [, first, , last] = client.events.map(({ pod_sandbox_status: status }) => status?.network);
     assert.deepEqual(first, last);
     assert.notEqual(last?.ip ?? "", "");
@@ -162,9 +161,8 @@ describe("getContainerEvents()", () => {
     assert.deepEqual(texts, ["CREATED fresh", "STOPPED ends"]);
     assert.ok(client.events.every(({ container_id: id }) => id !== stays && id !== sandbox));
     // Each shows the whole pod, also the container that was just being read when the other one was told of.
-    for (const { containers_statuses: statuses } of client.events) {
+    for (const { containers_statuses: statuses } of client.events)
       assert.deepEqual(statuses?.map(({ id }) => id).sort(), [stays, ends, fresh].sort());
-    }
   });
 
   test("holds the events of a pod back while one of its containers cannot be read", async () => {

@@ -110,18 +110,15 @@ function join(found: [string, string][], name: string, data: string): undefined 
   else found.push([name, data]);
 }
 
-/**
- * What comes out of `bytes` in pieces of the given sizes; `found` also when it throws.
- */
+/** What comes out of `bytes` in pieces of the given sizes; `found` also when it throws. */
 function read(
   bytes: Buffer,
   sizes: readonly number[],
   found: [string, string][] = [],
 ): readonly [string, string][] {
   const frames = new OutputFrames();
-  for (const piece of pieces(bytes, sizes)) {
+  for (const piece of pieces(bytes, sizes))
     void frames.push(piece, (name, data) => join(found, name, data.toString("latin1")));
-  }
   frames.end();
   return found;
 }
@@ -142,9 +139,8 @@ describe("OutputFrames", () => {
 
   test("an end within a header or a frame is a broken connection", () => {
     const bytes = frame(1, "hello");
-    for (const length of [3, 8, 10]) {
+    for (const length of [3, 8, 10])
       assert.throws(() => read(bytes.subarray(0, length), [100]), { kind: "unavailable" });
-    }
   });
 
   test("an error that the engine reports is thrown with its words, after the output before it", () => {

@@ -14,12 +14,7 @@ import { unreachable } from "../../../../src/shim/engine/http/errors.js";
 import { limitConnecting } from "../../../../src/shim/engine/http/modem.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
-const get: EngineRequest = {
-  action: "read the thing",
-  method: "GET",
-  path: ["thing"],
-  unversioned: true,
-};
+const get: EngineRequest = { action: "read the thing", method: "GET", path: ["thing"], unversioned: true };
 const post: EngineRequest = { ...get, action: "change the thing", method: "POST" };
 
 const never = new AbortController().signal;

@@ -57,14 +57,7 @@ export function takeSamples<Subject, Made>(
   return definitions.flatMap((definition) =>
     definition
       .samples(subject)
-      .map((sample) =>
-        make(
-          definition,
-          sample.labels === undefined ? common : [...common, ...sample.labels],
-          sample.value,
-          timestamp,
-        ),
-      ),
+      .map(({ labels: own = [], value }) => make(definition, [...common, ...own], value, timestamp)),
   );
 }
 
@@ -82,23 +75,16 @@ function wholeNumber(value: number): number {
   return Number.isNaN(value) ? 0 : Math.min(Math.max(Math.trunc(value), 0), Number.MAX_SAFE_INTEGER);
 }
 
-/** A counter with one sample; with none where the value is not known. */
-export function counter<Subject>(
-  name: string,
-  help: string,
-  value: (subject: Subject) => number | undefined,
-): MetricDefinition<Subject> {
-  return { name, help, type: MetricType.COUNTER, samples: (subject) => one(value(subject)) };
-}
-
-/** A gauge with one sample; with none where the value is not known. */
-export function gauge<Subject>(
-  name: string,
-  help: string,
-  value: (subject: Subject) => number | undefined,
-): MetricDefinition<Subject> {
-  return { name, help, type: MetricType.GAUGE, samples: (subject) => one(value(subject)) };
-}
+/** A metric with one sample; with none where the value is not known. */
+const single =
+  (type: MetricType) =>
+  <Subject>(
+    name: string,
+    help: string,
+    value: (subject: Subject) => number | undefined,
+  ): MetricDefinition<Subject> => ({ name, help, type, samples: (subject) => one(value(subject)) });
+export const counter = single(MetricType.COUNTER);
+export const gauge = single(MetricType.GAUGE);
 
 function one(value: number | undefined): readonly Sample[] {
   return value === undefined ? [] : [{ value }];
