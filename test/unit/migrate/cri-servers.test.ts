@@ -106,22 +106,6 @@ test("two enabled units at one socket leave the runtime unknown", async (t) => {
   assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, "unknown");
 });
 
-test("a listener in no service leaves the runtime unknown, and systemd's own does not", async (t) => {
-  for (const [name, runtime] of [
-    ["relay", "unknown"],
-    ["systemd", "cri-dockerd"],
-  ] as const) {
-    const root = await makeNode(t, {
-      ...goldenNode("old-socket-name-1.24").tree,
-      "/proc/net/unix": unixLine("99", "/run/dockershim.sock"),
-      "/proc/7/cgroup": "0::/user.slice/session-1.scope\n",
-      "/proc/7/comm": `${name}\n`,
-      "/proc/7/fd/3": { linkTo: "socket:[99]" },
-    });
-    assert.equal(configuredRuntime(await factsOf(root, "1.24.9")).runtime, runtime, name);
-  }
-});
-
 for (const [what, sockets, runtime] of [
   ["another file's name", [["cri-dockerd.service", "/run/1", ""]], "cri-dockerd"],
   ["no service", [["session-1.scope", "/run/1", ""]], "unknown"],

@@ -83,13 +83,3 @@ Intended differences (docs/understand/differences.md, by key):
     for (const line of text.split("\n")) assert.ok(line.length <= 100, line);
   });
 });
-
-test("diffReport() lists intended differences with `all` only, and counts them by key", () => {
-  const comparison = { differences: [intended, difference()], asked };
-  const report = diffReport(servers, comparison, { all: false });
-  assert.deepEqual(report.differences, [difference()]);
-  const found = report.intended.map(({ key, count }) => ({ key, count }));
-  assert.deepEqual(found, [{ key: "api-version", count: 1 }]);
-  assert.deepEqual(diffReport(servers, comparison, { all: true }).differences, [intended, difference()]);
-  assert.deepEqual(Object.keys(report), ["left", "right", "asked", "differences", "intended"]);
-});

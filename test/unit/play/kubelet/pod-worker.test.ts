@@ -4,7 +4,7 @@ import { PodSandboxState } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import type { PodStatus } from "../../../../src/play/pod-rules/status-types.js";
 import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
-import { type Fixture, makeFixture, podWith, readOnePod } from "../fake-cri.js";
+import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
 const image = "image: busybox:1";
 const { signal } = new AbortController();
@@ -315,25 +315,6 @@ test("a pod is evicted also when the disk that it has filled has no room for the
   const worker = next.apply(await podWith(withLimits), { failFast: false });
   await clock.advance(600_000);
   assert.equal(worker.status?.reason, "Evicted", "for the next play");
-});
-
-test("pods start side by side", async () => {
-  const { cri, kubelet } = makeFixture();
-  const run = cri.runPodSandbox.bind(cri);
-  const waiting: (() => void)[] = [];
-  cri.runPodSandbox = async (...args) => {
-    await new Promise<void>((resolve) => {
-      waiting.push(resolve);
-      if (waiting.length === 3) for (const go of waiting) go();
-    });
-    return run(...args);
-  };
-  const texts = ["a", "b", "c"].map((name) => `{apiVersion: v1, kind: Pod, metadata: {name: ${name}}, `);
-  const pods = await Promise.all(
-    texts.map((text) => readOnePod(`${text}spec: {containers: [{name: a, ${image}}]}}`)),
-  );
-  await Promise.all(pods.map((pod) => kubelet.apply(pod, { failFast: true }).applied));
-  await kubelet[Symbol.asyncDispose]();
 });
 
 test("a container whose rule says so makes all start anew, with init containers, and counts on", async (t) => {

@@ -61,14 +61,10 @@ spec:
     `${head}spec: {${rest}containers: [{name: c, image: x, ${container}}]}\n`;
   const named = (metadata: string): string => minimal.replace("name: web", metadata);
   const refused: readonly (readonly [string, string, RegExp])[] = [
-    [
-      "a version of the past",
-      "apiVersion: extensions/v1beta1\nkind: Deployment\n",
-      /line 2: kind: .* the apiVersion of a Deployment is apps\/v1/,
-    ],
     ...(
       [
         ["v1 Pot", "is not a kind that play knows: did you mean Pod?"],
+        ["extensions/v1beta1 Deployment", "the apiVersion of a Deployment is apps/v1"],
         ["v1 Deployment", "is not served by Kubernetes 1.36: the apiVersion of a Deployment is apps/v1"],
         ["app/v1 Deployment", "the apiVersion of a Deployment is apps/v1"],
         ["apps/v2 Deployment", "the apiVersion of a Deployment is apps/v1"],
