@@ -158,7 +158,7 @@ test("units of cri-dockerd are found in each of their places, by each of their n
 });
 
 const { stdout: systemd } = spawnSync("systemd-analyze", ["--version"], { encoding: "utf8" });
-const canAnalyze = Number(/^systemd (\d+)/.exec(systemd ?? "")?.[1] ?? 0) >= 250;
+const canAnalyze = Number(/^systemd (\d+)/.exec(systemd)?.[1] ?? 0) >= 250;
 
 test(
   "systemd knows each key of the units, and rates the service as confined as far as its work allows",
