@@ -3,6 +3,9 @@
 /** Longer lines are cut, as Docker and containerd do it. */
 export const longestPieceBytes = 16 * 1024;
 
+/** A piece of the driver json-file, which is text: Docker writes three bytes for each one that is not UTF-8. */
+const longestMessageBytes = 3 * longestPieceBytes;
+
 const newline = 0x0a;
 
 /** Collects lines until `take`. */
@@ -75,19 +78,25 @@ export class LineAssembler {
   }
 }
 
+export interface TimedOutput {
+  /** There are no frames: a message without a newline ends after 16 KiB. */
+  readonly tty: boolean;
+  /** Docker 20.10 gives the last piece of a long line of the driver `local` without its newline. */
+  readonly losesLineEnds: boolean;
+}
+
 /** The logs API with timestamps: each message is a time, a space, and a line or a piece of 16 KiB of one. */
 export class TimedLineAssembler {
   #time = "";
   readonly #header: Buffer[] = [];
-  readonly #held = Buffer.allocUnsafe(longestPieceBytes);
+  #held = Buffer.allocUnsafe(longestPieceBytes);
   #heldBytes = 0;
   #isContinued = false;
 
   constructor(
     private readonly stream: "stdout" | "stderr",
     private readonly lines: LineBuffer,
-    /** Docker 20.10 gives the last piece of a long line of the driver `local` without its newline. */
-    private readonly options: { readonly losesLineEnds: boolean } = { losesLineEnds: false },
+    private readonly options: TimedOutput,
   ) {}
 
   push(data: Buffer): void {
@@ -101,7 +110,7 @@ export class TimedLineAssembler {
         start = end + 1;
         continue;
       }
-      const limit = Math.min(data.length, start + longestPieceBytes - this.#heldBytes);
+      const limit = Math.min(data.length, start + this.#held.length - this.#heldBytes);
       const found = data.subarray(start, limit).indexOf(newline);
       if (found >= 0) {
         this.#emit("F", data.subarray(start, start + found));
@@ -109,7 +118,9 @@ export class TimedLineAssembler {
       } else {
         this.#heldBytes += data.copy(this.#held, this.#heldBytes, start, limit);
         start = limit;
-        if (this.#heldBytes === longestPieceBytes) this.#emit("P", nothing);
+        if (this.#heldBytes < this.#held.length) continue;
+        if (this.options.tty || this.#heldBytes === longestMessageBytes) this.#emit("P", nothing);
+        else this.#held = Buffer.concat([this.#held], longestMessageBytes);
       }
     }
   }
@@ -117,12 +128,13 @@ export class TimedLineAssembler {
   /** Without a newline it is a piece, the last line of a log, or see `losesLineEnds`. */
   end(): void {
     if (this.#time === "") return;
-    this.#emit(this.#isContinued && this.options.losesLineEnds ? "F" : "P", nothing);
+    const isLast = this.#isContinued && this.#heldBytes < longestPieceBytes;
+    this.#emit(isLast && this.options.losesLineEnds ? "F" : "P", nothing);
   }
 
   #emit(tag: "F" | "P", rest: Buffer): void {
     this.lines.add(this.#time, this.stream, tag, this.#held.subarray(0, this.#heldBytes), rest);
-    this.#isContinued = tag === "P" && this.#heldBytes === longestPieceBytes;
+    this.#isContinued = tag === "P" && this.#heldBytes >= longestPieceBytes;
     this.#heldBytes = 0;
     this.#time = "";
   }

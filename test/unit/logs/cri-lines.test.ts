@@ -67,7 +67,7 @@ describe("TimedLineAssembler", () => {
     test(`reads messages ${frames ? "in" : "without"} frames, in pieces of any size`, () => {
       for (let seed = 1; seed <= 20; seed += 1) {
         const lines = new LineBuffer();
-        const assembler = new TimedLineAssembler("stdout", lines);
+        const assembler = new TimedLineAssembler("stdout", lines, { tty: !frames, losesLineEnds: false });
         const random = randomOf(seed);
         for (const part of frames ? messages : [Buffer.concat(messages)]) {
           for (const piece of piecesOf(part, random)) assembler.push(piece);
@@ -78,10 +78,22 @@ describe("TimedLineAssembler", () => {
     });
   }
 
+  test("a piece is a whole frame, also where the engine has replaced bytes that are no UTF-8", () => {
+    const lines = new LineBuffer();
+    const assembler = new TimedLineAssembler("stdout", lines, { tty: false, losesLineEnds: false });
+    const texts = ["\ufffd".repeat(16_384), `${"y".repeat(16_383)}\ufffd`, "\ufffdend"];
+    for (const [index, text] of texts.entries()) {
+      assembler.push(Buffer.from(`${time} ${text}${index === 2 ? "\n" : ""}`));
+      assembler.end();
+    }
+    const written = texts.map((text, index) => `${time} stdout ${index === 2 ? "F" : "P"} ${text}\n`);
+    assert.equal(lines.take().toString(), written.join(""));
+  });
+
   test("the end of a message ends a long line when the engine loses its newline", () => {
     const lines = new LineBuffer();
-    const assembler = new TimedLineAssembler("stdout", lines, { losesLineEnds: true });
-    for (const text of ["y".repeat(16_384), "rest", "last"]) {
+    const assembler = new TimedLineAssembler("stdout", lines, { tty: false, losesLineEnds: true });
+    for (const text of ["y".repeat(16_384), "y".repeat(16_384), "rest", "last"]) {
       assembler.push(Buffer.from(`${time} ${text}`));
       assembler.end();
     }
@@ -91,6 +103,6 @@ describe("TimedLineAssembler", () => {
       .trimEnd()
       .split("\n")
       .map((line) => line.slice(time.length + 8).replace(/y+/, "y"));
-    assert.deepEqual(tags, ["P y", "F rest", "P last"]);
+    assert.deepEqual(tags, ["P y", "P y", "F rest", "P last"]);
   });
 });

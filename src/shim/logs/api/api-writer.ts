@@ -201,7 +201,7 @@ export class ApiWriter implements LogWriter {
     const options = { sinceSeconds: this.#since, follow, tty };
     const stream = await engine.containerLogs(containerId, options, signal);
     try {
-      await readLines(stream, { losesLineEnds: logDriver === "local" }, async (lines) => {
+      await readLines(stream, { tty, losesLineEnds: logDriver === "local" }, async (lines) => {
         const fresh = replay.hasResumed ? lines : this.#skipIn(lines, replay, caughtUp);
         if (!follow) for (const line of linesIn(fresh)) replay.add(line);
         if (fresh.length > 0) await this.#write(fresh, signal);

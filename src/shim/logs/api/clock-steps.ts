@@ -57,7 +57,7 @@ export async function lacksNewest(
   const stream = await engine.containerLogs(containerId, options, signal);
   const seen = { newest: 0, last: 0, isLacking: false };
   try {
-    await readLines(stream, { losesLineEnds: false }, (lines) => {
+    await readLines(stream, { tty, losesLineEnds: false }, (lines) => {
       for (const line of linesIn(lines)) {
         seen.last = secondIn(line);
         seen.isLacking ||= seen.last < since && seen.last < seen.newest - marginSeconds;

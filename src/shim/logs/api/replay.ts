@@ -1,6 +1,6 @@
 /** A log can only be read again from a second onwards: the line that was written last is searched for. */
 import type { Engine, LogStream } from "../../ports/engine.js";
-import { LineBuffer, OutputBatch, TimedLineAssembler } from "../cri-lines.js";
+import { LineBuffer, OutputBatch, TimedLineAssembler, type TimedOutput } from "../cri-lines.js";
 
 const newline = 0x0a;
 /** `2026-01-02T15:04:05`; the fraction follows. */
@@ -66,13 +66,13 @@ export interface ApiSource extends ApiLog {
 /** Passes whole lines to `take`, several at a time, until `stream` ends. They are valid during the call. */
 export async function readLines(
   stream: LogStream,
-  quirks: { readonly losesLineEnds: boolean },
+  output: TimedOutput,
   take: (lines: Buffer) => Promise<void>,
 ): Promise<void> {
   const lines = new LineBuffer();
   const assemblers = {
-    stdout: new TimedLineAssembler("stdout", lines, quirks),
-    stderr: new TimedLineAssembler("stderr", lines, quirks),
+    stdout: new TimedLineAssembler("stdout", lines, output),
+    stderr: new TimedLineAssembler("stderr", lines, output),
   };
   const batch = new OutputBatch(() => take(lines.take()));
   await stream.readOutput((name, data, endsMessage) => {
