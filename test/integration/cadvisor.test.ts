@@ -128,9 +128,9 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("--read-only tells the names of another runtime's containers, and changes nothing", async () => {
-    const directory = await bed.newDirectory();
-    await using shim = await bed.startShim({ directory, flags: ["--read-only"] });
+  test("--read-only tells the names of another runtime's containers, to the same client also after a kill", async () => {
+    const options = { directory: await bed.newDirectory(), flags: ["--read-only"] };
+    const shim = await bed.startShim(options);
     const pod = await makeLegacyPod(bed);
     using client = new CadvisorClient(shim.cadvisorSocket);
     for (const id of [pod.sandbox, pod.container]) {
@@ -139,7 +139,12 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
       );
       assert.equal(handled.container.labels["io.kubernetes.pod.name"], pod.name);
     }
-    assert.equal((await client.container(pod.container)).image, normalizeReference(bed.image));
+    await shim.kill();
+    await using _next = await bed.startShim(options);
+    const { image } = await until("the next process", () =>
+      client.container(pod.container).catch(() => undefined),
+    );
+    assert.equal(image, normalizeReference(bed.image));
     await removeContainer(pod.container);
     await until("the container to be gone", async () =>
       client.container(pod.container).then(

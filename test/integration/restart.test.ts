@@ -2,25 +2,31 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { lstat, stat } from "node:fs/promises";
+import { lstat, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { ContainerState } from "../../src/domain/cri.js";
 import { inspectContainer } from "../support/docker.js";
 import { runProgram } from "../support/shim-process.js";
 import { onEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
+import { outputOf } from "./log-support.js";
 
 describe("restart", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
 
-  test("SIGTERM lets calls in flight end, leaves containers running, and a new shim sees the same", async () => {
+  test("SIGTERM lets calls in flight end, leaves containers running, and a new shim sees the same, and what has ended", async () => {
     const directory = await bed.newDirectory();
     const first = await bed.startShim({ directory });
     const pod = await bed.runPod(first.cri, { annotations: { a: "b" } });
     const id = await pod.start();
+    const script = "echo one; until [ -e /tmp/go ]; do sleep 0.1; done; echo two";
+    const ends = await pod.start({ metadata: { name: "ends" }, command: ["sh", "-c", script] });
+    const rootOf = async (container: string): Promise<string> =>
+      onEngineHost(`/proc/${(await inspectContainer(container))?.State.Pid ?? 0}/root`);
     const filter = { label_selector: { [runLabel]: bed.run } };
     const seen = [
       await first.cri.ListPodSandbox({ filter }),
@@ -34,8 +40,7 @@ describe("restart", { skip: await reasonToSkip() }, () => {
     first.signal("SIGHUP"); // As unit files of dockershim do on reload. It changes nothing.
     first.signal("SIGTERM");
     await first.untilLogged(/"msg":"stopping; containers keep running"/);
-    const pid = (await inspectContainer(id))?.State.Pid ?? 0;
-    const gate = onEngineHost(`/proc/${String(pid)}/root/tmp/gate`);
+    const gate = `${await rootOf(id)}/tmp/gate`;
     assert.equal(spawnSync("sh", ["-c", `echo let go > ${gate}`], { timeout: 10_000 }).status, 0);
     assert.deepEqual(await inFlight, { stdout: "let go\n", stderr: "", exitCode: 0 });
     const exit = await first.exited;
@@ -43,7 +48,14 @@ describe("restart", { skip: await reasonToSkip() }, () => {
     await assert.rejects(lstat(first.socket), { code: "ENOENT" });
     assert.equal((await inspectContainer(id))?.State.Running, true);
 
+    await writeFile(`${await rootOf(ends)}/tmp/go`, "");
+    await until("its end", async () => (await inspectContainer(ends))?.State.Running === false);
+
     const second = await bed.startShim({ directory });
+    const { state, log_path } = await pod.through(second.cri).containerStatus(ends);
+    assert.equal(state, ContainerState.CONTAINER_EXITED);
+    // Complete before the end is shown.
+    assert.equal(outputOf(await readFile(log_path, "utf8"), "stdout"), "one\ntwo\n");
     // The image's user database is read again in the background.
     await until("the container's user", async () => {
       const { status } = await second.cri.ContainerStatus({ container_id: id });
