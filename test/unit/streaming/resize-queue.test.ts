@@ -40,6 +40,14 @@ describe("ResizeParser", () => {
       }),
     );
   });
+
+  test("reads any text without throwing, however it is cut", () => {
+    const chunk = fc.oneof(
+      fc.string(),
+      sides.map((value) => JSON.stringify(value)),
+    );
+    fc.assert(fc.property(fc.array(chunk), (chunks) => void parse(...chunks)));
+  });
 });
 
 describe("ResizeQueue", () => {

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { constants, createDeflate } from "node:zlib";
 import { FrameParser } from "../../../../src/lib/spdy/frame-parser.js";
 import {
   EmptyHeaderBlocks,
   HeaderBlockReader,
+  headerDictionary,
   headerDictionaryId,
 } from "../../../../src/shim/streaming/spdy/header-block.js";
 import { defaultSpdyLimits } from "../../../../src/shim/streaming/spdy/limits.js";
@@ -39,6 +41,21 @@ describe("a header block reader", () => {
       { x: "first" },
       { y: "z" },
     ]);
+  });
+
+  test("reads the blocks of one stream that zlib itself writes, far beyond its window", async () => {
+    const deflate = createDeflate({ dictionary: headerDictionary });
+    const reader = new HeaderBlockReader(limits);
+    for (let requestid = 0; requestid < 2_000; requestid += 1) {
+      const headers = {
+        streamtype: requestid % 2 === 0 ? "error" : "data",
+        port: "8080",
+        requestid: `${requestid}`,
+      };
+      deflate.write(plainBlock(Object.entries(headers)));
+      await new Promise<void>((resolve) => deflate.flush(constants.Z_SYNC_FLUSH, resolve));
+      assert.deepEqual(Object.fromEntries(reader.read(deflate.read() as Buffer)), headers);
+    }
   });
 
   test("reads a stream that names no dictionary", () => {

@@ -13,6 +13,10 @@ for (const [name, codec] of Object.entries({ binaryCodec, base64Codec })) {
       );
     });
 
+    test("decodes any bytes without throwing", () => {
+      fc.assert(fc.property(fc.uint8Array(), (bytes) => void codec.decode(Buffer.from(bytes))));
+    });
+
     test("ignores an empty message", () => assert.equal(codec.decode(Buffer.alloc(0)), undefined));
 
     test("encodes a part of a larger buffer alone", () => {
