@@ -6,7 +6,7 @@ import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/domain/cri.js";
 import { NamespaceMode } from "../../src/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { inspectContainer, podCgroup } from "../support/docker.js";
+import { dockerJson, inspectContainer, podCgroup } from "../support/docker.js";
 import { isEngineElsewhere, onEngineHost } from "../support/engine-host.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -205,7 +205,7 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.ok(sandbox === -998 || sandbox >= lowest, String(sandbox));
   });
 
-  test("cgroup_parent is where sandbox and containers are, with limits of hugepages and unified ones", async (context) => {
+  test("cgroup_parent is where sandbox and containers are, with limits of hugepages and unified ones, over a restart by others", async () => {
     const { parent, pathOf } = await podCgroup(bed.run);
     await using inParent = await bed.runPod(shim.cri, { linux: { cgroup_parent: parent } });
     const limit = String(4 * mebibyte);
@@ -226,14 +226,21 @@ describe("resources", { skip: await reasonToSkip() }, () => {
       return;
     }
     const id = await inParent.start(withHugepages(limit, v2 ? high : {}));
-    if (v2) assert.equal(await read(id, "memory", "memory.high"), high["memory.high"]);
     // A host of version 1 may have the controller in either hierarchy.
-    const files = ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"];
-    const limits = await Promise.all(files.map((file) => read(id, "hugetlb", file).catch(() => undefined)));
-    if (limits.some((one) => one !== undefined)) assert.ok(limits.includes(limit), String(limits));
-    else {
-      context.diagnostic("no controller of hugepages");
-      assert.match(shim.log, /no limits of hugepages/);
-    }
+    const names = ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"];
+    const inForce = (): Promise<readonly string[]> =>
+      Promise.all([
+        ...names.map((name) => read(id, "hugetlb", name).catch(() => "none")),
+        ...(v2 ? [read(id, "memory", "memory.high")] : []),
+      ]);
+    const limits = await inForce();
+    if (v2) assert.equal(limits.at(-1), high["memory.high"]);
+    if (limits[0] !== "none" || limits[1] !== "none") assert.ok(limits.includes(limit), String(limits));
+    else assert.match(shim.log, /no limits of hugepages/);
+    await dockerJson("POST", `/containers/${id}/restart?t=0`);
+    await until(
+      "they are those of the next process, too",
+      async () => String(await inForce()) === String(limits),
+    );
   });
 });
