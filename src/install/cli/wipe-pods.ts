@@ -15,6 +15,8 @@ import { parseName } from "../../domain/names.js";
 import { type ListedContainer, listedName } from "../../domain/snapshot.js";
 import { isTable } from "../../lib/files/record-directory.js";
 import { shownText } from "../../lib/shown-text.js";
+import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
+import { scratchLabel } from "../../shim/images/scratch-containers.js";
 import type { Engine } from "../../shim/ports/engine.js";
 
 export interface PodToWipe {
@@ -36,7 +38,7 @@ export interface FoundPods {
 
 /** As the kubelet has them. */
 const usualLogs = "/var/log/pods";
-const ownLabel = /^dockershim\./;
+const ownLabels = [imageVolumeLabel, scratchLabel];
 
 export async function findPods(
   engine: Pick<Engine, "listContainers">,
@@ -67,7 +69,7 @@ export async function findPods(
   }
   const orphans = containers.filter(({ labels }) => !ids.has(labels[sandboxIdLabel] ?? ""));
   const others = all.filter(
-    ({ labels }) => labels[typeLabel] === undefined && !Object.keys(labels).some((key) => ownLabel.test(key)),
+    ({ labels }) => labels[typeLabel] === undefined && !ownLabels.some((key) => Object.hasOwn(labels, key)),
   );
   return {
     pods,
