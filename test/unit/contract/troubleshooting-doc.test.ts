@@ -7,13 +7,17 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 
-/** Said by others: the kubelet, crictl, the Docker Engine and Node.js. */
+/** Said by others: the kubelet, crictl, the Docker Engine, Node.js, the kernel and its loader. */
 const foreign: ReadonlySet<string> = new Set([
   "validate service connection: … DeadlineExceeded",
   "port is already allocated",
   "removing log file …: no such file or directory",
   "Failed to rotate container logs",
   "failed to reopen container log",
+  "cannot execute binary file: Exec format error",
+  "libatomic.so.1: cannot open shared object file",
+  "No such file or directory",
+  "Permission denied",
 ]);
 
 /** What the sources say, with a mark in the place of each value. */
