@@ -8,8 +8,10 @@ import type { Step } from "./steps.js";
 export interface FilesToWipe {
   /** State directories: that of the configuration, and the one where play and the set-up have their files. */
   readonly stateDirectories: readonly string[];
-  /** Sockets that were served, and directories of its own. */
-  readonly others: readonly string[];
+  /** Paths that an option may have named: nothing else than a socket is removed there. */
+  readonly sockets: readonly string[];
+  /** Of its own. */
+  readonly directories: readonly string[];
   readonly keepClaims: boolean;
   /** Unmounts all below it first. */
   readonly removeTree: (path: string) => Promise<void>;
@@ -48,17 +50,17 @@ export interface WipedFiles {
 }
 
 export async function fileSteps(files: FilesToWipe): Promise<WipedFiles> {
-  const { stateDirectories, others } = files;
+  const { stateDirectories, sockets, directories } = files;
   const steps: Step[] = [];
   const kept: string[] = [];
-  for (const path of others) {
+  for (const path of sockets) {
     const status = await lstat(path).catch(() => undefined);
-    if (status === undefined) continue;
-    if (status.isSocket() && (await isServed(path).catch(() => false))) {
-      steps.push({ text: `remove  ${path}`, run: () => removeSocket(path) });
-      continue;
-    }
-    steps.push({ text: `remove  ${path}`, run: () => rm(path, { recursive: true, force: true }) });
+    if (status?.isSocket() === true) steps.push({ text: `remove  ${path}`, run: () => removeSocket(path) });
+    else if (status !== undefined) kept.push(`keep    ${path}: it is no socket`);
+  }
+  for (const path of directories) {
+    if ((await lstat(path).catch(() => undefined)) !== undefined)
+      steps.push({ text: `remove  ${path}`, run: () => rm(path, { recursive: true, force: true }) });
   }
   for (const directory of new Set(stateDirectories)) {
     const names = await namesIn(directory);
@@ -70,7 +72,7 @@ export async function fileSteps(files: FilesToWipe): Promise<WipedFiles> {
   return { steps, kept };
 }
 
-/** That of a server that has been stopped since the plan was made. */
+/** A server may have been stopped since the plan was made. */
 async function removeSocket(path: string): Promise<void> {
   if (await isServed(path).catch(() => false)) throw new Error("a program still serves it");
   await rm(path, { force: true });

@@ -109,10 +109,10 @@ async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: No
   });
   const systemd = await findSystemd("/");
   const units = await activeUnits(systemd);
-  const sockets = socketsOf(config);
   const filesToWipe: FilesToWipe = {
     stateDirectories: [config.stateDir, usualStateDirectory],
-    others: [...sockets, ownDirectory, join(config.cniCacheDir, "dockershim-running")],
+    sockets: socketsOf(config),
+    directories: [ownDirectory, join(config.cniCacheDir, "dockershim-running")],
     keepClaims: !claims,
     removeTree: (path) => removeMountedTree(path, hostFileCalls),
   };

@@ -82,7 +82,8 @@ describe("fileSteps()", () => {
       await writeFile(join(state, path), "");
     }
     const files = {
-      ...{ stateDirectories: [state, state], others: [join(directory.path, "none")], keepClaims: true },
+      ...{ stateDirectories: [state, state], keepClaims: true },
+      ...{ sockets: [join(directory.path, "none")], directories: [] },
       removeTree: (path: string) => rm(path, { recursive: true }),
     };
     return { path: state, files, [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose]() };
@@ -111,6 +112,15 @@ describe("fileSteps()", () => {
     const all = await fileSteps({ ...state.files, keepClaims: false });
     for (const { run } of all.steps) await run();
     assert.deepEqual((await readdir(state.path)).sort(), ["mine.txt", "setup.json"]);
+  });
+
+  test("keeps what is no socket at the path of a socket, and names it", async () => {
+    await using state = await stateWith(["data/file"]);
+    const data = join(state.path, "data");
+    const { steps, kept } = await fileSteps({ ...state.files, stateDirectories: [], sockets: [data] });
+    for (const { run } of steps) await run();
+    assert.ok(existsSync(join(data, "file")));
+    assert.deepEqual(kept, [`keep    ${data}: it is no socket`]);
   });
 });
 
