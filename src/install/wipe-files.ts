@@ -1,5 +1,5 @@
 /** The directories and sockets that this program has on a node. */
-import { lstat, rm, rmdir } from "node:fs/promises";
+import { lstat, readdir, rm, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { namesIn } from "../lib/files/directories.js";
 import { isServed } from "../lib/unix-socket.js";
@@ -43,6 +43,23 @@ export function isOwnEntry(name: string): boolean {
 /** What `npm start` has installed, and how to undo it: the only place that knows it. */
 const setupFiles = ["setup.json", "setup-packages.log", "dockerd.log"];
 const claims = "claims.d";
+
+/** Directories of files alone. Docker, kubelets, Podman and others have directories of these names that hold other things. */
+const fileNames: Readonly<Record<string, RegExp>> = {
+  ...{ sandbox: /^/, quarantine: /^/, programs: /^/ },
+  ...{ pods: /\.json$/, containers: /\.json$/, logs: /\.json$/ },
+};
+
+async function isOwn(directory: string, name: string): Promise<boolean> {
+  const form = fileNames[name];
+  if (!isOwnEntry(name) || form === undefined) return isOwnEntry(name);
+  const path = join(directory, name);
+  const entries = await readdir(path, { withFileTypes: true }).catch(() => undefined);
+  return (
+    entries?.every((entry) => entry.isFile() && (form.test(entry.name) || temporary.test(entry.name))) ===
+    true
+  );
+}
 
 export interface WipedFiles {
   readonly steps: readonly Step[];
@@ -89,6 +106,8 @@ async function keptNames(
   { keepClaims }: FilesToWipe,
 ): Promise<readonly KeptName[]> {
   const hasClaims = keepClaims && (await namesIn(join(directory, "play", claims))).length > 0;
+  const others: string[] = [];
+  for (const name of names) if (name !== "lost+found" && !(await isOwn(directory, name))) others.push(name);
   return [
     ...(hasClaims
       ? [{ path: join(directory, "play", claims), reason: "data of claims of play; --claims removes it" }]
@@ -99,9 +118,7 @@ async function keptNames(
         path: join(directory, name),
         reason: "of npm start, which says there how to undo it",
       })),
-    ...names
-      .filter((name) => !isOwnEntry(name) && name !== "lost+found")
-      .map((name) => ({ path: join(directory, name), reason: "of another program" })),
+    ...others.map((name) => ({ path: join(directory, name), reason: "of another program" })),
   ];
 }
 
@@ -110,7 +127,7 @@ async function removeState(directory: string, files: FilesToWipe): Promise<void>
   const play = join(directory, "play");
   const hasClaims = keepClaims && (await namesIn(join(play, claims))).length > 0;
   for (const name of await namesIn(directory)) {
-    if (!isOwnEntry(name) || setupFiles.includes(name)) continue;
+    if (setupFiles.includes(name) || !(await isOwn(directory, name))) continue;
     if (name !== "play" || !hasClaims) await removeTree(join(directory, name));
     else for (const one of await namesIn(play)) if (one !== claims) await removeTree(join(play, one));
   }

@@ -114,6 +114,16 @@ describe("fileSteps()", () => {
     assert.deepEqual((await readdir(state.path)).sort(), ["mine.txt", "setup.json"]);
   });
 
+  test("keeps directories of its names that hold other things, as those of Docker and of kubelets", async () => {
+    const others = ["containers/0a/config.v2.json", "pods/UID/etc-hosts", "logs/web.log"];
+    await using state = await stateWith([...others, "sandbox/a", "engine-id"]);
+    const { steps, kept } = await fileSteps(state.files);
+    for (const { run } of steps) await run();
+    for (const path of others) assert.ok(existsSync(join(state.path, path)), path);
+    assert.deepEqual((await readdir(state.path)).sort(), ["containers", "logs", "pods"]);
+    assert.equal(kept.filter((line) => line.endsWith(": of another program")).length, 3);
+  });
+
   test("keeps what is no socket at the path of a socket, and names it", async () => {
     await using state = await stateWith(["data/file"]);
     const data = join(state.path, "data");
