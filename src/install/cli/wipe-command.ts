@@ -142,7 +142,7 @@ async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: No
       "precondition",
       `wipe the node: ${running} pods run; drain the node first, or use --force (nothing is changed)`,
     );
-  await refuseOthers(config, units);
+  await refuseOthers(filesToWipe.stateDirectories, units);
   const failures: string[] = [];
   const attempt = async ({ text, run }: Step): Promise<void> => {
     signal.throwIfAborted();
@@ -211,7 +211,10 @@ async function stopSteps(systemd: Systemd, units: readonly string[]): Promise<re
 }
 
 /** Throws `conflict` for a server that no unit of this program runs: it would go on making pods. */
-async function refuseOthers(config: Config, units: readonly string[]): Promise<void> {
+export async function refuseOthers(
+  stateDirectories: readonly string[],
+  units: readonly string[],
+): Promise<void> {
   const refuse = (program: string): ShimError =>
     new ShimError(
       "conflict",
@@ -219,8 +222,9 @@ async function refuseOthers(config: Config, units: readonly string[]): Promise<v
     );
   const criDockerd = await servingProgram(criDockerdCheckpoints);
   if (criDockerd !== undefined) throw refuse(criDockerd);
-  if (units.length === 0 && (await isStateDirectoryClaimed(config.stateDir)))
-    throw refuse(`another dockershim, on "${config.stateDir}",`);
+  if (units.length > 0) return;
+  for (const directory of stateDirectories)
+    if (await isStateDirectoryClaimed(directory)) throw refuse(`another dockershim, on "${directory}",`);
 }
 
 function socketsOf({ containerRuntimeEndpoint: endpoint, cadvisorSocket }: Config): readonly string[] {

@@ -3,11 +3,13 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
+import { refuseOthers } from "../../../src/install/cli/wipe-command.js";
 import { findPods } from "../../../src/install/cli/wipe-pods.js";
 import { fileSteps, type FilesToWipe } from "../../../src/install/wipe-files.js";
 import { networkSteps } from "../../../src/install/wipe-network.js";
 import { addressFamilies, Iptables } from "../../../src/network/iptables/iptables.js";
 import type { ListedContainer } from "../../../src/domain/snapshot.js";
+import { claimStateDirectory } from "../../../src/shim/state/state-directory.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const signal = new AbortController().signal;
@@ -132,6 +134,19 @@ describe("fileSteps()", () => {
     assert.ok(existsSync(join(data, "file")));
     assert.deepEqual(kept, [`keep    ${data}: it is no socket`]);
   });
+});
+
+test("a server on any of the state directories that are to go is refused, but for one that a unit runs", async () => {
+  await using directory = await temporaryDirectory();
+  const directories = [join(directory.path, "none"), directory.path];
+  const claim = await claimStateDirectory(directory.path);
+  await assert.rejects(
+    refuseOthers(directories, []),
+    /another dockershim, on ".*", serves pods.*stop it first/,
+  );
+  await refuseOthers(directories, ["dockershim.service"]);
+  await claim.release();
+  await refuseOthers(directories, []);
 });
 
 test("of the node's network, kubenet's rules and bridges without ports go, and no others", async () => {
