@@ -6,7 +6,7 @@ import { ShimError } from "../lib/errors.js";
 import { removeFile } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { readRegularFile } from "../lib/files/state-files.js";
-import { exampleFileName } from "../network/example/example-conflist.js";
+import { exampleBridges, exampleFileName } from "../network/example/example-conflist.js";
 import type { HostIptables } from "../network/iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables } from "../network/iptables/iptables.js";
 import { outputOf, type RunCommand } from "../network/iptables/run-command.js";
@@ -101,7 +101,7 @@ async function ruleSteps(
   ];
 }
 
-/** Of the example list, if it is there. */
+/** Of the example list, if it is there; another name is an edit, and the bridge perhaps Docker's or the host's. */
 async function bridgesOf(example: string): Promise<readonly string[]> {
   const reading = await readRegularFile(example, limitBytes);
   if (reading.kind !== "read") return [];
@@ -109,7 +109,8 @@ async function bridgesOf(example: string): Promise<readonly string[]> {
     const { plugins = [] } = JSON.parse(Buffer.from(reading.bytes).toString()) as {
       plugins?: readonly { readonly type?: string; readonly bridge?: string }[];
     };
-    return plugins.flatMap(({ type, bridge }) => (type === "bridge" && bridge !== undefined ? [bridge] : []));
+    const named = plugins.flatMap(({ type, bridge }) => (type === "bridge" ? [bridge] : []));
+    return exampleBridges.filter((bridge) => named.includes(bridge));
   } catch {
     return []; // Edited to something else: it is removed all the same.
   }

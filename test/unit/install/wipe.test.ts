@@ -151,7 +151,9 @@ test("a server on any of the state directories that are to go is refused, but fo
 
 test("of the node's network, kubenet's rules and bridges without ports go, and no others", async () => {
   await using directory = await temporaryDirectory();
-  const list = { plugins: [{ type: "bridge", bridge: "cni0" }] };
+  // An edit, by which pods share Docker's bridge.
+  const edited = { type: "bridge", bridge: "docker0" };
+  const list = { plugins: [{ type: "bridge", bridge: "cni0" }, edited] };
   await writeFile(join(directory.path, "10-dockershim.conflist"), JSON.stringify(list));
   const done: string[] = [];
   const run = (program: string, words: readonly string[], { input = "" }: { readonly input?: string }) => {
@@ -161,6 +163,7 @@ test("of the node's network, kubenet's rules and bridges without ports go, and n
     const links = [
       { ifname: "cbr0", mtu: 1500, flags: [] },
       { ifname: "cni0", mtu: 1500, flags: [] },
+      { ifname: "docker0", mtu: 1500, flags: [] },
       { ifname: "veth1", mtu: 1500, flags: [], master: "cni0" },
     ];
     if (/-save|-L|show/.test(call)) {
