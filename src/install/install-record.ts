@@ -1,10 +1,10 @@
 /** What `dockershim install` has written: its own files are found by it, and an edit of one is seen. */
-import { createHash } from "node:crypto";
 import { join } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { removeFile, writeFileAtomically } from "../lib/files/atomic-file.js";
 import { fits, formatRecord, isString, isTable, parseRecord } from "../lib/files/record-directory.js";
 import { readRegularFile } from "../lib/files/state-files.js";
+import { localPath } from "./node-paths.js";
 
 export const recordDirectory = "/var/lib/dockershim-install";
 const recordPath = join(recordDirectory, "record.json");
@@ -47,7 +47,7 @@ const schema = {
 
 /** Undefined where nothing was installed. Throws `precondition` for the record of a newer version, and for a damaged one. */
 export async function readInstallRecord(root: string): Promise<InstallRecord | undefined> {
-  const path = join(root, recordPath);
+  const path = await localPath(root, recordPath);
   const reading = await readRegularFile(path, limitBytes);
   if (reading.kind === "absent") return undefined;
   const refuse = (reason: string): ShimError =>
@@ -65,7 +65,7 @@ export async function readInstallRecord(root: string): Promise<InstallRecord | u
 }
 
 export async function writeInstallRecord(root: string, record: InstallRecord): Promise<void> {
-  await writeFileAtomically(join(root, recordPath), formatRecord(record), {
+  await writeFileAtomically(await localPath(root, recordPath), formatRecord(record), {
     mode: 0o600,
     temporaryPrefix: ".dockershim-",
     directoryMode: 0o700,
@@ -73,9 +73,5 @@ export async function writeInstallRecord(root: string, record: InstallRecord): P
 }
 
 export async function removeInstallRecord(root: string): Promise<void> {
-  await removeFile(join(root, recordPath));
-}
-
-export function sha256(content: Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
+  await removeFile(await localPath(root, recordPath));
 }

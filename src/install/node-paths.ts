@@ -1,9 +1,9 @@
 /** Files of the node below its root directory, as an installation finds and changes them. */
+import { createHash } from "node:crypto";
 import { lstat, rmdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path/posix";
 import { readRegularFile } from "../lib/files/state-files.js";
 import { NodeFiles } from "../migrate/files/node-files.js";
-import { sha256 } from "./install-record.js";
 
 /** An executable has a tenth of it. */
 const limitBytes = 1024 ** 3;
@@ -21,11 +21,23 @@ export async function presentDigest(root: string, path: string): Promise<string>
   return reading.kind === "absent" ? "absent" : "other";
 }
 
-/** Directories of these files that are missing on the node, parents first. */
+/** Of a file, or of what a link on the node leads to. */
+export async function readText(root: string, path: string): Promise<string> {
+  const reading = await new NodeFiles(root).read(path);
+  if (reading.kind === "read") return reading.text;
+  throw new Error(reading.kind === "absent" ? "the link leads to no file" : reading.reason);
+}
+
+export function sha256(content: Uint8Array): string {
+  return createHash("sha256").update(content).digest("hex");
+}
+
+/** Directories of these files that are missing on the node, after links, parents first. */
 export async function missingDirectories(root: string, paths: readonly string[]): Promise<readonly string[]> {
   const missing = new Set<string>();
   for (const path of paths) {
-    for (let one = dirname(path); one !== "/" && !(await isThere(root, one)); one = dirname(one))
+    const directory = await new NodeFiles(root).resolve(dirname(path));
+    for (let one = directory; one !== "/" && !(await isThere(root, one)); one = dirname(one))
       missing.add(one);
   }
   return [...missing].sort();
@@ -33,9 +45,10 @@ export async function missingDirectories(root: string, paths: readonly string[])
 
 /** The nearest directory above the file that is there, on this machine. */
 export async function nearestDirectory(root: string, path: string): Promise<string> {
-  let one = dirname(path);
+  const files = new NodeFiles(root);
+  let one = await files.resolve(dirname(path));
   while (one !== "/" && !(await isThere(root, one))) one = dirname(one);
-  return localPath(root, one);
+  return files.local(one);
 }
 
 export async function isThere(root: string, path: string): Promise<boolean> {

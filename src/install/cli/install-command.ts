@@ -9,8 +9,8 @@ import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
 import { listensAt } from "../../shim/serve/serving-programs.js";
 import { checkNode, checkPlaces } from "../check-node.js";
-import { readInstallRecord, sha256 } from "../install-record.js";
-import { localPath } from "../node-paths.js";
+import { readInstallRecord } from "../install-record.js";
+import { readText, sha256 } from "../node-paths.js";
 import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
 import { alone, installSocket, planLines, runSteps, type Step } from "../steps.js";
 import { findSystemd, type Systemd } from "../systemd.js";
@@ -122,7 +122,7 @@ async function effectiveConfig(root: string, files: readonly PlannedFile[]): Pro
   const read = async (path: string): Promise<string> => {
     if (path !== configurationPath) throw new Error("no file is named");
     if (file?.change !== "keep") return file?.content.toString() ?? "";
-    return readFile(await localPath(root, configurationPath), "utf8");
+    return readText(root, path);
   };
   try {
     return (await resolveConfig([{ name: "config", text: configurationPath }], {}, read)).config;

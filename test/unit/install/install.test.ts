@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
+import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -53,6 +54,41 @@ test("with --prefix the unit starts the program there", async () => {
   await bed.install("1.0.0", { prefix: "/opt/dockershim" });
   assert.equal(await bed.read("opt/dockershim/bin/dockershim"), "program 1.0.0");
   assert.match(await bed.read(unit), /^ExecStart=\/opt\/dockershim\/bin\/dockershim /m);
+});
+
+describe("links of another root directory lead to places below it", () => {
+  test("of directories, also of the record's and of such as are missing", async () => {
+    await using bed = await InstallBed.open();
+    // Below an absolute path that the test may write, too: where the kernel would follow the links to.
+    const outside = join(bed.directory.path, "outside");
+    await mkdir(outside);
+    for (const name of ["var/lib", "usr/bin"]) {
+      await mkdir(join(bed.root, outside, name), { recursive: true });
+      await rename(join(bed.root, name), join(bed.root, `${name}.old`));
+      await symlink(join(outside, name), join(bed.root, name));
+    }
+    await symlink(join(outside, "etc"), join(bed.root, "etc/dockershim"));
+    await bed.install();
+    assert.deepEqual(readdirSync(outside), []);
+    assert.equal(await bed.read(join(outside, "usr/bin/dockershim")), "program 1.0.0");
+    assert.deepEqual(readdirSync(join(bed.root, outside)), ["etc", "usr", "var"]);
+    await bed.install();
+    assert.match(bed.out, /all is in place/);
+    await bed.uninstall();
+    assert.deepEqual(readdirSync(join(bed.root, outside)), ["usr", "var"]);
+    assert.deepEqual(readdirSync(join(bed.root, outside, "var/lib")), []);
+  });
+
+  test("of the configuration", async () => {
+    await using bed = await InstallBed.open();
+    const secret = join(bed.directory.path, "secret");
+    await writeFile(secret, "secret: 1\n");
+    await bed.write(secret, "log-level: debug\n");
+    await mkdir(join(bed.root, "etc/dockershim"));
+    await symlink(secret, join(bed.root, configuration));
+    await bed.install();
+    assert.match(bed.out, /^ {2}keep {4}\/etc\/dockershim\/config\.yaml: it was there/m);
+  });
 });
 
 test("where units of cri-dockerd are, the unit is written, and neither enabled nor started", async () => {
