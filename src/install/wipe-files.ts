@@ -6,8 +6,10 @@ import { isServed } from "../lib/unix-socket.js";
 import type { Step } from "./steps.js";
 
 export interface FilesToWipe {
-  /** State directories: that of the configuration, and the one where play and the set-up have their files. */
+  /** That of the configuration, and `playIn`. */
   readonly stateDirectories: readonly string[];
+  /** The state directory where play has its files, in a directory `play`. In another one that is not this program's. */
+  readonly playIn: string;
   /** Paths that an option may have named: nothing else than a socket is removed there. */
   readonly sockets: readonly string[];
   /** Of its own. */
@@ -50,7 +52,8 @@ const fileNames: Readonly<Record<string, RegExp>> = {
   ...{ pods: /\.json$/, containers: /\.json$/, logs: /\.json$/ },
 };
 
-async function isOwn(directory: string, name: string): Promise<boolean> {
+async function isOwn(directory: string, name: string, { playIn }: FilesToWipe): Promise<boolean> {
+  if (name === "play") return directory === playIn;
   const form = fileNames[name];
   if (!isOwnEntry(name) || form === undefined) return isOwnEntry(name);
   const path = join(directory, name);
@@ -103,11 +106,14 @@ interface KeptName {
 async function keptNames(
   directory: string,
   names: readonly string[],
-  { keepClaims }: FilesToWipe,
+  files: FilesToWipe,
 ): Promise<readonly KeptName[]> {
-  const hasClaims = keepClaims && (await namesIn(join(directory, "play", claims))).length > 0;
+  const { keepClaims, playIn } = files;
+  const hasClaims =
+    keepClaims && directory === playIn && (await namesIn(join(directory, "play", claims))).length > 0;
   const others: string[] = [];
-  for (const name of names) if (name !== "lost+found" && !(await isOwn(directory, name))) others.push(name);
+  for (const name of names)
+    if (name !== "lost+found" && !(await isOwn(directory, name, files))) others.push(name);
   return [
     ...(hasClaims
       ? [{ path: join(directory, "play", claims), reason: "data of claims of play; --claims removes it" }]
@@ -127,7 +133,7 @@ async function removeState(directory: string, files: FilesToWipe): Promise<void>
   const play = join(directory, "play");
   const hasClaims = keepClaims && (await namesIn(join(play, claims))).length > 0;
   for (const name of await namesIn(directory)) {
-    if (setupFiles.includes(name) || !(await isOwn(directory, name))) continue;
+    if (setupFiles.includes(name) || !(await isOwn(directory, name, files))) continue;
     if (name !== "play" || !hasClaims) await removeTree(join(directory, name));
     else for (const one of await namesIn(play)) if (one !== claims) await removeTree(join(play, one));
   }

@@ -111,6 +111,7 @@ async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: No
   const units = await activeUnits(systemd);
   const filesToWipe: FilesToWipe = {
     stateDirectories: [config.stateDir, usualStateDirectory],
+    playIn: usualStateDirectory,
     sockets: socketsOf(config),
     directories: [ownDirectory, join(config.cniCacheDir, "dockershim-running")],
     keepClaims: !claims,

@@ -84,7 +84,7 @@ describe("fileSteps()", () => {
       await writeFile(join(state, path), "");
     }
     const files = {
-      ...{ stateDirectories: [state, state], keepClaims: true },
+      ...{ stateDirectories: [state, state], playIn: state, keepClaims: true },
       ...{ sockets: [join(directory.path, "none")], directories: [] },
       removeTree: (path: string) => rm(path, { recursive: true }),
     };
@@ -124,6 +124,14 @@ describe("fileSteps()", () => {
     for (const path of others) assert.ok(existsSync(join(state.path, path)), path);
     assert.deepEqual((await readdir(state.path)).sort(), ["containers", "logs", "pods"]);
     assert.equal(kept.filter((line) => line.endsWith(": of another program")).length, 3);
+  });
+
+  test("keeps a directory play elsewhere than where play has its files", async () => {
+    await using state = await stateWith(["play/score.txt", "engine-id"]);
+    const { steps, kept } = await fileSteps({ ...state.files, playIn: "/elsewhere" });
+    for (const { run } of steps) await run();
+    assert.ok(existsSync(join(state.path, "play/score.txt")));
+    assert.deepEqual(kept, [`keep    ${join(state.path, "play")}: of another program`]);
   });
 
   test("keeps what is no socket at the path of a socket, and names it", async () => {
