@@ -117,7 +117,7 @@ export async function planInstall(
     : [
         note,
         ...written.map((file) => writeStep(root, file)),
-        ...unitSteps(systemd, isTaken ? [] : enabled, { isEnabled }),
+        ...unitSteps(systemd, isTaken ? [] : enabled, { isEnabled, isFirst: before === undefined }),
         finish,
       ];
   const kept = files.flatMap(keptLine);
@@ -153,19 +153,21 @@ function writeStep(root: string, { path, content, mode, change }: PlannedFile): 
 function unitSteps(
   systemd: Systemd,
   units: readonly string[],
-  { isEnabled }: { readonly isEnabled: boolean },
+  { isEnabled, isFirst }: { readonly isEnabled: boolean; readonly isFirst: boolean },
 ): readonly Step[] {
   const step = (...words: readonly string[]): Step => ({
     text: `run     systemctl ${words.join(" ")}`,
     run: () => systemd.run(...words),
   });
   if (systemd.kind === "none") return [];
+  const isRunning = systemd.kind === "running";
+  const enable =
+    isEnabled || units.length === 0 ? [] : [["enable", ...(isRunning ? ["--now"] : []), ...units]];
   // Pods keep running, and sockets stay. What the administrator has disabled or stopped stays so.
-  const change = isEnabled ? ["try-restart"] : ["enable", ...(systemd.kind === "running" ? ["--now"] : [])];
-  const subjects = units.filter((unit) => !isEnabled || unit.endsWith(".service"));
-  const changed = subjects.length === 0 ? [] : [step(...change, ...subjects)];
-  if (systemd.kind === "offline") return isEnabled ? [] : changed;
-  return [step("daemon-reload"), ...changed];
+  // A killed install may have started the service of another version.
+  const services = isFirst ? [] : units.filter((unit) => unit.endsWith(".service"));
+  const restart = services.length === 0 ? [] : [["try-restart", ...services]];
+  return (isRunning ? [["daemon-reload"], ...restart, ...enable] : enable).map((words) => step(...words));
 }
 
 function keptLine({ path, change, role, recorded }: PlannedFile): readonly string[] {

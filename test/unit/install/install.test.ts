@@ -157,6 +157,16 @@ describe("killed after each step", () => {
     });
   }
 
+  test("an upgrade after an install that was killed once the service ran restarts it", async () => {
+    await atEachStep(nothing, install1, async (bed) => {
+      const { active } = bed;
+      bed.systemctl.length = 0;
+      await bed.install("2.0.0");
+      const isRestarted = bed.systemctl.includes("try-restart dockershim.service");
+      assert.ok(!active || isRestarted, bed.systemctl.join());
+    });
+  });
+
   test("a removal is completed by the next one, and undone by install", async () => {
     await atEachStep(install1, uninstall, async (bed, step) => {
       if (bed.files()[record] !== undefined) await bed.uninstall();
