@@ -7,6 +7,9 @@ import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
 import { packageVersion, units, writeTree } from "./tree.mjs";
 
+/** Is there while the package is removed, and not purged: its postinst gets a version then, as at an update. */
+const removedMark = "/var/lib/systemd/deb-systemd-helper-masked/dockershim.service";
+
 const TIMEOUT_MS = 10 * 60_000;
 
 /**
@@ -14,11 +17,11 @@ const TIMEOUT_MS = 10 * 60_000;
  * administrator left them afterwards, also over a removal, and the service is restarted by an update: pods keep running, and its
  * sockets stay, or come with it. A service that does not start does not make the installation fail.
  */
-const scripts = {
+export const scripts = {
   postinst: `#!/bin/sh
 set -e
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
-    if [ -z "$2" ] && ${hasCriDockerd}; then
+    if { [ -z "$2" ] || [ -e ${removedMark} ]; } && ${hasCriDockerd}; then
         echo "dockershim: cri-dockerd serves this node's pods, dockershim.service is not enabled"
         isWanted=
     else isWanted=yes
@@ -27,7 +30,9 @@ if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
         deb-systemd-helper unmask $unit >/dev/null || true
         if [ -n "$isWanted" ] && deb-systemd-helper --quiet was-enabled $unit; then
             deb-systemd-helper enable $unit >/dev/null || true
-        else deb-systemd-helper update-state $unit >/dev/null || true
+        else
+            if [ -z "$isWanted" ] && [ -n "$2" ]; then deb-systemd-helper disable $unit >/dev/null || true; fi
+            deb-systemd-helper update-state $unit >/dev/null || true
         fi
     done
     if [ -d /run/systemd/system ]; then

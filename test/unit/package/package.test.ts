@@ -8,6 +8,7 @@ import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs"
 import { thisArchitecture } from "../../../scripts/package/executable.mjs";
 import { librariesOf } from "../../../scripts/package/image.mjs";
 import { criDockerdFiles, debAbout, hasCriDockerd } from "../../../scripts/package/cri-dockerd.mjs";
+import { scripts as debScripts } from "../../../scripts/package/deb.mjs";
 import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
 import { units, writeTree } from "../../../scripts/package/tree.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -94,19 +95,30 @@ test("the image gets the libraries that a program needs and that these need, eac
   assert.throws(() => librariesOf([Buffer.from("no program")], thisArchitecture), /not a 64-bit ELF program/);
 });
 
-/** Runs a script of the package dockershim-cri-dockerd on a root. `isOwned`: whether dpkg knows the files there. */
+/** Runs a script of a package on a root. `isOwned`: whether dpkg knows the files there. */
 async function exitOn(
   root: string,
   script: string,
-  { action = "", isOwned = false }: { readonly action?: string; readonly isOwned?: boolean } = {},
+  {
+    action = "",
+    version = "",
+    isOwned = false,
+  }: { readonly action?: string; readonly version?: string; readonly isOwned?: boolean } = {},
 ): Promise<number | null> {
   await using tools = await temporaryDirectory();
   const query = join(tools.path, "dpkg-query");
   await writeFile(query, `#!/bin/sh\nexit ${isOwned ? 0 : 1}\n`);
   await chmod(query, 0o755);
-  const there = script.replaceAll(/ (\/(?:usr|lib|etc)\/)/g, ` ${root}$1`);
+  // What it is told of units, one line each.
+  const helper = join(tools.path, "deb-systemd-helper");
+  await writeFile(helper, `#!/bin/sh\necho "$*" >>${root}/helper\n`);
+  await chmod(helper, 0o755);
+  const there = script.replaceAll(/ (\/(?:usr|lib|etc|var|run)\/)/g, ` ${root}$1`);
   const env = { PATH: `${tools.path}:/usr/bin:/bin` };
-  const { status, stderr } = spawnSync("sh", ["-ec", there, "script", action], { env, encoding: "utf8" });
+  const { status, stderr } = spawnSync("sh", ["-ec", there, "script", action, version], {
+    env,
+    encoding: "utf8",
+  });
   assert.equal(stderr, "");
   return status;
 }
@@ -153,6 +165,33 @@ test("units of cri-dockerd are found in each of their places, by each of their n
     assert.equal(
       await exitOn(root, `if ${hasCriDockerd}; then exit 0; else exit 3; fi`),
       path === "" ? 3 : 0,
+    );
+  }
+});
+
+test("the .deb enables its units where cri-dockerd is when it is updated, and not when it is installed, again or first", async () => {
+  const criDockerd = "lib/systemd/system/cri-docker.service";
+  const removed = "var/lib/systemd/deb-systemd-helper-masked/dockershim.service";
+  const cases: readonly (readonly [readonly string[], string, string | undefined])[] = [
+    [[], "", "enable"],
+    [[removed], "1.0.0", "enable"],
+    [[criDockerd], "1.0.0", "enable"],
+    [[criDockerd], "", undefined],
+    [[criDockerd, removed], "1.0.0", "disable"],
+  ];
+  for (const [present, version, verb] of cases) {
+    await using directory = await temporaryDirectory();
+    const root = directory.path;
+    writeTree(
+      root,
+      present.map((path) => ({ path, mode: 0o644, content: Buffer.from("") })),
+    );
+    assert.equal(await exitOn(root, debScripts.postinst, { action: "configure", version }), 0);
+    const told = readFileSync(join(root, "helper"), "utf8").split("\n");
+    assert.deepEqual(
+      told.filter((line) => /^(en|dis)able/.test(line)),
+      verb === undefined ? [] : units.map((unit) => `${verb} ${unit}`),
+      present.join(),
     );
   }
 });
