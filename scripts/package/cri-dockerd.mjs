@@ -159,7 +159,10 @@ if [ -e ${first} ]; then
 fi
 
 %preun
-if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now ${units} || true; fi
+if [ "$1" = 0 ]; then
+    systemctl --no-reload disable ${units} || true
+    if [ -d /run/systemd/system ]; then systemctl stop ${units} || true; fi
+fi
 
 %postun
 if [ "$1" = 0 ]; then

@@ -16,7 +16,7 @@ const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
  */
 
 /** @type {RpmPackage} */
-const main = {
+export const main = {
   name: "dockershim",
   summary: "Kubernetes Container Runtime Interface on a Docker Engine",
   tags: [
@@ -37,7 +37,10 @@ if [ -d /run/systemd/system ]; then
 fi
 
 %preun
-if [ "$1" = 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now ${units.join(" ")} || true; fi
+if [ "$1" = 0 ]; then
+    systemctl --no-reload disable ${units.join(" ")} || true
+    if [ -d /run/systemd/system ]; then systemctl stop ${units.join(" ")} || true; fi
+fi
 
 %postun
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi

@@ -7,9 +7,10 @@ import { test } from "node:test";
 import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
 import { thisArchitecture } from "../../../scripts/package/executable.mjs";
 import { librariesOf } from "../../../scripts/package/image.mjs";
-import { criDockerdFiles, debAbout, hasCriDockerd } from "../../../scripts/package/cri-dockerd.mjs";
+import { criDockerdFiles, debAbout, hasCriDockerd, rpmAbout } from "../../../scripts/package/cri-dockerd.mjs";
 import { scripts as debScripts } from "../../../scripts/package/deb.mjs";
 import { neededLibraries, withoutSections } from "../../../scripts/package/node-binary.mjs";
+import { main as mainRpm } from "../../../scripts/package/rpm.mjs";
 import { units, writeTree } from "../../../scripts/package/tree.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -109,10 +110,11 @@ async function exitOn(
   const query = join(tools.path, "dpkg-query");
   await writeFile(query, `#!/bin/sh\nexit ${isOwned ? 0 : 1}\n`);
   await chmod(query, 0o755);
-  // What it is told of units, one line each.
-  const helper = join(tools.path, "deb-systemd-helper");
-  await writeFile(helper, `#!/bin/sh\necho "$*" >>${root}/helper\n`);
-  await chmod(helper, 0o755);
+  // What they are told of units, one line each.
+  for (const name of ["deb-systemd-helper", "systemctl"]) {
+    await writeFile(join(tools.path, name), `#!/bin/sh\necho "$*" >>${root}/told\n`);
+    await chmod(join(tools.path, name), 0o755);
+  }
   const there = script.replaceAll(/ (\/(?:usr|lib|etc|var|run)\/)/g, ` ${root}$1`);
   const env = { PATH: `${tools.path}:/usr/bin:/bin` };
   const { status, stderr } = spawnSync("sh", ["-ec", there, "script", action, version], {
@@ -187,12 +189,26 @@ test("the .deb enables its units where cri-dockerd is when it is updated, and no
       present.map((path) => ({ path, mode: 0o644, content: Buffer.from("") })),
     );
     assert.equal(await exitOn(root, debScripts.postinst, { action: "configure", version }), 0);
-    const told = readFileSync(join(root, "helper"), "utf8").split("\n");
+    const told = readFileSync(join(root, "told"), "utf8").split("\n");
     assert.deepEqual(
       told.filter((line) => /^(en|dis)able/.test(line)),
       verb === undefined ? [] : units.map((unit) => `${verb} ${unit}`),
       present.join(),
     );
+  }
+});
+
+test("what the .rpm enables in the root of an image, where systemd does not run, a removal disables there", async () => {
+  for (const { name, sections } of [mainRpm, rpmAbout("1.2.3")]) {
+    const preun = /^%preun\n([^]*?)\n\n%/m.exec(sections)?.[1] ?? "";
+    await using directory = await temporaryDirectory();
+    const toldAt = async (left: string): Promise<string> => {
+      await writeFile(join(directory.path, "told"), "");
+      assert.equal(await exitOn(directory.path, preun, { action: left }), 0);
+      return readFileSync(join(directory.path, "told"), "utf8");
+    };
+    assert.match(await toldAt("0"), /^--no-reload disable \S*\.s\w+ [^\n]*\n$/, name);
+    assert.equal(await toldAt("1"), "", name);
   }
 });
 
