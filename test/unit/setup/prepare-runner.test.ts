@@ -62,6 +62,7 @@ test("the package of a release is that of this architecture, with its sums", asy
 for (const [args, reason] of [
   [[], /give a package, or a repository and a version/],
   [["--dry-run", "none.deb"], /no such package: none\.deb/],
+  [["--dry-run", "own/er", ""], /give a package, or a repository and a version/],
 ] as const) {
   test(`is refused: prepare-runner ${args.join(" ")}`, async () => {
     const { status, lines, stderr } = await dryRun(...args);
