@@ -69,6 +69,11 @@ export async function install(options: InstallOptions, io: InstallIo, deps: Inst
       "unsupported",
       `command "install": only the executable of a release installs itself, and this is "${own.directory}"; docs/run/install.md tells how a checkout is installed`,
     );
+  if (!/^[\w/.,:@+-]+$/.test(prefix))
+    throw new ShimError(
+      "invalid",
+      `command "install": --prefix ${JSON.stringify(prefix)} has characters that mean something else in a unit; choose another path (nothing is changed)`,
+    );
   await checkNode({ root, ...deps });
   const work = async (): Promise<number> => {
     const record = await readInstallRecord(root);

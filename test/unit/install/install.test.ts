@@ -232,6 +232,15 @@ describe("refuses, and changes nothing", () => {
       /only the executable of a release installs itself, and this is "\/src"; docs\/run\/install\.md/,
       (bed) => void (bed.deps = { own: { self: ["/x"], read: () => Buffer.alloc(0), directory: "/src" } }),
     ],
+    ...["/opt/my dir", "/opt/50%", "/opt/$&", "/opt/a\nUser=b"].map(
+      (prefix) =>
+        [
+          `the prefix ${JSON.stringify(prefix)}`,
+          /--prefix.*has characters that mean something else in a unit; choose another path/,
+          () => undefined,
+          { prefix },
+        ] as const,
+    ),
     ["a user", /run it as root/, (bed) => void (bed.deps = { isRoot: false }), place],
     [
       "an old kernel",
