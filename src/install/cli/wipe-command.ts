@@ -103,10 +103,12 @@ interface Node {
 async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: Node): Promise<number> {
   const { config, engine } = node;
   const { signal, writeOut } = io;
-  const found = await withDeadline(signal, engineTimeoutMs, "ask the engine for its pods", async (own) => {
-    await engine.connect(own);
-    return findPods(engine, config.stateDir, own);
-  });
+  const look = (): Promise<FoundPods> =>
+    withDeadline(signal, engineTimeoutMs, "ask the engine for its pods", (own) =>
+      findPods(engine, config.stateDir, own),
+    );
+  await withDeadline(signal, engineTimeoutMs, "connect to the engine", (own) => engine.connect(own));
+  const found = await look();
   const systemd = await findSystemd("/");
   const units = await activeUnits(systemd);
   const filesToWipe: FilesToWipe = {
@@ -152,7 +154,16 @@ async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: No
     });
   };
   for (const step of stop) await step.run();
-  if (found.pods.length + found.orphans.length > 0) await removePods(found, io, config, attempt);
+  const again =
+    units.length === 0 ? "" : ` The units are stopped; to start again: systemctl start ${units.join(" ")}`;
+  // A kubelet can make pods until the server stops.
+  const left = await look();
+  if (left.running > 0 && !force)
+    throw new ShimError(
+      "precondition",
+      `wipe the node: ${left.running} pods were started meanwhile; stop the kubelet first, or use --force.${again}`,
+    );
+  if (left.pods.length + left.orphans.length > 0) await removePods(left, io, config, attempt);
   if (failures.length === 0) {
     const images = await imageSteps(engine, config, signal, (line) => {
       writeOut(`  ${line}\n`);
@@ -164,11 +175,9 @@ async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: No
   }
   for (const failure of failures) writeOut(`not removed: ${failure}\n`);
   if (failures.length > 0) {
-    writeOut("Not all could be removed. Repair it, then: dockershim wipe\n");
+    writeOut(`Not all could be removed. Repair it, then: dockershim wipe.${again}\n`);
     return 2;
   }
-  const again =
-    units.length === 0 ? "" : ` The units are stopped; to start again: systemctl start ${units.join(" ")}`;
   writeOut(`Done. It cannot be undone.${again}\n`);
   return 0;
 }
