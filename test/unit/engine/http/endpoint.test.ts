@@ -103,7 +103,9 @@ describe("EngineClient over TCP", () => {
   }
 
   async function listen(server: Server, host: string): Promise<number> {
-    server.listen(0, host);
+    // A name may have other addresses the next time that it is asked for: all are listened on.
+    if (host === "localhost") server.listen(0);
+    else server.listen(0, host);
     await once(server, "listening");
     return (server.address() as AddressInfo).port;
   }
