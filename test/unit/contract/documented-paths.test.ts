@@ -46,9 +46,8 @@ test("an installation by hand copies what the package has", () => {
   };
   const needed = files.filter((name) => !name.startsWith("!")).map((name) => name.split("/")[0] ?? "");
   const wanted = [...new Set([...needed, "package.json"])].toSorted();
-  for (const document of ["README.md", "docs/run/install.md"]) {
-    const copied = [...readFileSync(join(root, document), "utf8").matchAll(/ cp -r (.*) \/opt\/dockershim/g)];
-    assert.ok(copied.length > 0, document);
-    for (const [, names = ""] of copied) assert.deepEqual(names.split(" ").toSorted(), wanted, document);
-  }
+  const document = readFileSync(join(root, "docs/run/install.md"), "utf8");
+  const copied = [...document.matchAll(/ cp -r (.*) \/opt\/dockershim/g)];
+  assert.ok(copied.length > 0);
+  for (const [, names = ""] of copied) assert.deepEqual(names.split(" ").toSorted(), wanted);
 });
