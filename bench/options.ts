@@ -24,7 +24,7 @@ export const usage = `npm run bench -- [flags]
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
   --play            only what play adds to the calls of the CRI, with --starts N rounds
-  --program CMD     only size, start, memory and CPU of a command that serves, as "node dist/dockershim.js" or an executable, in
+  --program CMD     only size, start, memory and CPU of a command that serves, as "node dist/launch.cjs" or an executable, in
                     --rounds N; may be repeated
   --flag=FLAG       of the shim, not with --logs; may be repeated
   --json            JSON instead of a table
