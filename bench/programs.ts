@@ -3,9 +3,9 @@ import { spawn, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp } from "node:fs/promises";
 import { readFileSync, statSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { accepts } from "../scripts/setup/relay.mjs";
 import type { ShimProcess } from "../test/support/shim-process.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { startPod, stopPod, type RunningPod } from "./lifecycle.js";
@@ -27,6 +27,7 @@ const stayingPods = 17;
 const burst = { pods: 20, width: 10 };
 const settleMs = 10_000;
 const pollMs = 2;
+const startTimeoutMs = 60_000;
 
 export async function benchPrograms({ programs, rounds, flags }: ProgramOptions, bed: TestBed) {
   const before = loadNow();
@@ -104,8 +105,12 @@ async function timeToSocket(bed: TestBed, [program = "", ...words]: readonly str
   const startMs = performance.now();
   const child = spawn(program, [...words, ...flags], { stdio: "ignore" });
   const exited = once(child, "exit");
-  while (!(await accepts(socket))) {
+  while (!(await accepts({ path: socket }))) {
     if (child.exitCode !== null) throw new Error(`${program} ended`);
+    if (performance.now() - startMs > startTimeoutMs) {
+      child.kill("SIGKILL");
+      throw new Error(`${program} does not serve`);
+    }
     await sleep(pollMs);
   }
   const wallMs = performance.now() - startMs;
@@ -113,18 +118,6 @@ async function timeToSocket(bed: TestBed, [program = "", ...words]: readonly str
   child.kill("SIGTERM");
   await exited;
   return { wallMs, cpuSeconds };
-}
-
-async function accepts(path: string): Promise<boolean> {
-  const socket = connect(path);
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
 }
 
 /** The shell knows the CPU time of its children. */

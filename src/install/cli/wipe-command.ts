@@ -1,10 +1,8 @@
 /** `dockershim wipe`: pods of this engine's kubelets, and what they and this program left on the node. */
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProcessIo } from "../../cli/process-io.js";
-import { connectCri } from "../../client/cri-connection.js";
-import { orAbort, withDeadline } from "../../lib/abort.js";
+import { withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { namesIn } from "../../lib/files/directories.js";
 import { Lifetime } from "../../lib/lifetime.js";
@@ -14,13 +12,9 @@ import { runCommand } from "../../network/iptables/run-command.js";
 import { hostFileCalls } from "../../play/node/file-calls.js";
 import { removeMountedTree } from "../../play/node/mounted-files.js";
 import { createEngine, engineEndpoint } from "../../shim/app/open-engine.js";
-import { placeOf, startShim } from "../../shim/app/start-shim.js";
 import { type Config, type GivenFlag, resolveConfig } from "../../shim/config/resolve.js";
 import type { ProgramName } from "../../shim/config/option.js";
 import { options as table } from "../../shim/config/options.js";
-import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
-import { builtinPauseReference } from "../../shim/pause/pause-image.js";
-import { playFilesReference } from "../../shim/pause/play-files-image.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import { servingProgram } from "../../shim/serve/serving-programs.js";
 import { criDockerdCheckpoints, isStateDirectoryClaimed } from "../../shim/state/state-directory.js";
@@ -29,7 +23,9 @@ import { findSystemd, type Systemd } from "../systemd.js";
 import { configurationPath, unitNames } from "../wanted-files.js";
 import { fileSteps, type FilesToWipe } from "../wipe-files.js";
 import { networkSteps } from "../wipe-network.js";
-import { findPods, type FoundPods, type PodToWipe } from "./wipe-pods.js";
+import { removePods } from "./remove-pods.js";
+import { imageSteps, presentImages } from "./wipe-images.js";
+import { findPods, type FoundPods } from "./wipe-pods.js";
 
 export interface WipeOptions {
   /** cri-dockerd has another state directory. */
@@ -45,9 +41,6 @@ export interface WipeOptions {
 type WipeIo = Pick<ProcessIo, "environment" | "version" | "writeOut" | "readFile" | "isSocket" | "signal">;
 
 const engineTimeoutMs = 60_000;
-/** Of a call for one pod: a network plugin may take 220 s, twice. */
-const podTimeoutMs = 600_000;
-const demoImage = "dockershim.local/busybox:1";
 /** Of `play` and of the set-up, whatever `--state-dir` is. */
 const usualStateDirectory = table.stateDir.default;
 const ownDirectory = "/run/dockershim";
@@ -241,113 +234,6 @@ function socketsOf({ containerRuntimeEndpoint: endpoint, cadvisorSocket }: Confi
   return [endpoint, cadvisorSocket].flatMap((one) =>
     one?.kind !== "unix" || dirname(one.path) === ownDirectory ? [] : [one.path],
   );
-}
-
-/** By a server of its own, which undoes what any server of this program, dockershim or cri-dockerd has made of a pod. */
-async function removePods(
-  { pods, orphans }: FoundPods,
-  io: WipeIo,
-  config: Config,
-  attempt: (step: Step) => Promise<void>,
-): Promise<void> {
-  const { signal } = io;
-  const directory = await mkdtemp(join(tmpdir(), "dockershim-wipe-"));
-  const path = join(directory, "cri.sock");
-  const shim = await startShim(ownConfig(config, path), silentLogger(), io).catch(async (error: unknown) => {
-    await rm(directory, { recursive: true, force: true });
-    throw error;
-  });
-  const client = connectCri(path);
-  try {
-    await withDeadline(signal, engineTimeoutMs, "wait for the engine", (own) =>
-      orAbort(Promise.race([shim.firstLive, shim.failed]), own),
-    );
-    const call = { signal, timeoutMs: podTimeoutMs };
-    for (const pod of pods) {
-      const id = { pod_sandbox_id: pod.id };
-      const run = async (): Promise<void> => {
-        await client.call("StopPodSandbox", id, call);
-        // Before the pod: a next try knows no more where its logs are.
-        await removeLogs(pod);
-        await client.call("RemovePodSandbox", id, call);
-      };
-      await attempt({ text: pod.text, run });
-    }
-    for (const { id, text } of orphans) {
-      const run = (): Promise<unknown> => client.call("RemoveContainer", { container_id: id }, call);
-      await attempt({ text, run });
-    }
-  } finally {
-    client.close();
-    await shim.stop(0);
-    await rm(directory, { recursive: true, force: true });
-  }
-}
-
-/** The server of the node, on another socket, and with nothing else open. */
-function ownConfig(config: Config, path: string): Config {
-  return {
-    ...config,
-    containerRuntimeEndpoint: { kind: "unix", path },
-    cadvisorSocket: undefined,
-    cadvisorSocketRequired: false,
-    metricsBindAddress: undefined,
-    metricsContainers: false,
-    streamingBindAddress: { host: "127.0.0.1", port: 0 },
-    // Each pod is released by the plugin that made its network; kubenet would write its rules again.
-    networkPlugin: config.networkPlugin === "kubenet" ? "cni" : config.networkPlugin,
-  };
-}
-
-async function removeLogs({ logDirectories }: PodToWipe): Promise<void> {
-  for (const directory of logDirectories) await rm(directory, { recursive: true, force: true });
-}
-
-function ownImages({ pauseImage }: Config): readonly string[] {
-  return [...new Set([builtinPauseReference, demoImage, playFilesReference, pauseImage])];
-}
-
-async function presentImages(
-  engine: Pick<Engine, "inspectImage">,
-  config: Config,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const present: string[] = [];
-  for (const reference of ownImages(config))
-    if ((await engine.inspectImage(reference, signal)) !== undefined) present.push(reference);
-  return present;
-}
-
-/** What is left of image volumes, then the images. One that a container of another program has is kept, and named. */
-async function imageSteps(
-  engine: Engine,
-  config: Config,
-  signal: AbortSignal,
-  report: (line: string) => void,
-): Promise<readonly Step[]> {
-  const label = { key: imageVolumeLabel, value: placeOf(config.stateDir) };
-  const filter = { labelKey: label.key, labelValue: label.value };
-  const pins = await engine.listContainers(filter, signal);
-  const volumes = await engine.listVolumes(label, signal);
-  const images = await presentImages(engine, config, signal);
-  return [
-    ...pins.map(({ id }) => ({
-      text: `remove  container ${id}`,
-      run: () => engine.removeContainer(id, { force: true }, signal),
-    })),
-    ...volumes.map((name) => ({
-      text: `remove  volume ${name}`,
-      run: () => engine.removeVolume(name, signal),
-    })),
-    ...images.map((reference) => ({
-      text: `remove  image ${reference}`,
-      run: async () => {
-        await engine.removeImage(reference, signal).catch((error: unknown) => {
-          report(`keep    image ${reference}: ${messageOf(error)}`);
-        });
-      },
-    })),
-  ];
 }
 
 function keptOfOthers({ others }: FoundPods): readonly string[] {
