@@ -34,7 +34,7 @@ export interface AttachmentsOptions {
 /** How long a pod waits for GC, which is then ended: a plugin that hangs there must not stop all pods. */
 const garbagePatienceMs = 1000;
 
-/** All but the id count only where the cache has no data. `netns` is absent when none is known. */
+/** An attachment to remove. All but the id is used only where the cache has no data. `netns` is absent when unknown. */
 export interface Removal extends Partial<PodNamespace> {
   readonly containerId: string;
   readonly ifName: string;
@@ -157,7 +157,10 @@ export class Attachments {
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 
-  /** Its network by the cache, and whether the list is cached; undefined without an entry but loopback. */
+  /**
+   * The network of the container by the cache, and whether its list is cached, too. Undefined when the cache has no
+   * entry, or one of loopback alone.
+   */
   async cachedNetwork(
     containerId: string,
   ): Promise<{ readonly name: string; readonly hasList: boolean } | undefined> {
@@ -172,7 +175,10 @@ export class Attachments {
     return entries.some((entry) => !isLoopback(entry) && entry.phase !== undefined);
   }
 
-  /** Throws the error of a plugin. False when none was run: no CHECK, foreign, or half set up. */
+  /**
+   * CHECK of a cached attachment; throws the error of a plugin. False when no plugin was run: the list has no CHECK, or
+   * another program set the pod up, or it was not set up to the end.
+   */
   async check(entry: CacheEntry, signal: AbortSignal): Promise<boolean> {
     const { containerId, ifName, netns, netnsIdentity, cniArgs: args, capabilityArgs } = entry;
     if (isLoopback(entry) || entry.phase !== "added" || netns === undefined || netnsIdentity === undefined) {
@@ -343,7 +349,7 @@ function rememberedRemoval(entry: CacheEntry): Removal {
   return { containerId, ifName, args, capabilityArgs, subject: `sandbox ${JSON.stringify(containerId)}` };
 }
 
-/** dockershim and cri-dockerd wrote an empty list of mappings when they had lost them. */
+/** dockershim and cri-dockerd wrote an empty list of mappings when they had lost them: those of the caller are used. */
 function offeredAtAdd({ capabilityArgs }: CacheEntry): JsonObject {
   const { portMappings, ...others } = capabilityArgs;
   const known = Array.isArray(portMappings) && portMappings.length > 0;

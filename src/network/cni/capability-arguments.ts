@@ -32,7 +32,10 @@ export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgum
   throw new ShimError("invalid", `CNI argument ${bad[0]}=${JSON.stringify(bad[1])}: contains ";"`);
 }
 
-/** Values for an ADD, those in `declared`. Bad bandwidths are `invalid`, used or not, as in dockershim. */
+/**
+ * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no plugin uses
+ * them, as in dockershim.
+ */
 export function podCapabilities(
   pod: PodNetworkRequest,
   podCidrs: readonly string[],
@@ -68,7 +71,7 @@ export function portMappingsCapability(mappings: readonly PortMapping[]): JsonOb
   return entries.length === 0 ? {} : { portMappings: entries };
 }
 
-/** One range set per CIDR: a pod gets an address of each. Dual-stack ones may be joined by a comma. */
+/** One range set per CIDR, so that a pod gets an address of each. Dual-stack CIDRs may be joined by a comma. */
 function ipRanges(podCidrs: readonly string[]): Json | undefined {
   const cidrs = splitCidrs(podCidrs);
   return cidrs.length === 0 ? undefined : cidrs.map((subnet) => [{ subnet }]);
