@@ -63,6 +63,16 @@ export function wordsPattern(words) {
 }
 
 /**
+ * Those whose letters a text has anywhere: few, and a pattern of few words is ten times as fast as one of all.
+ * @param {readonly string[]} words lower case
+ * @param {string} text
+ */
+export function wordsWithin(words, text) {
+  const lowerCase = text.toLowerCase();
+  return words.filter((word) => word.split(/[\s-]+/).every((part) => lowerCase.includes(part)));
+}
+
+/**
  * @param {string} path relative to the repository
  * @param {string} text
  * @param {RegExp} pattern
@@ -93,11 +103,13 @@ export function findings(path, text, pattern) {
 
 function main() {
   const words = replacedWords(readFileSync(join(repositoryRoot, "CONTRIBUTING.md"), "utf8"));
-  const pattern = wordsPattern(words);
   const files = [...folders.flatMap((folder) => filesBelow(repositoryRoot, folder)), ...documents];
   const found = files
     .filter((path) => !exempt.test(path))
-    .flatMap((path) => findings(path, readFileSync(join(repositoryRoot, path), "utf8"), pattern));
+    .flatMap((path) => {
+      const text = readFileSync(join(repositoryRoot, path), "utf8");
+      return findings(path, text, wordsPattern(wordsWithin(words, `${path}\n${text}`)));
+    });
   // These speak about the words, or about what was.
   for (const path of ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASING.md"])
     found.push(...findings(path, readFileSync(join(repositoryRoot, path), "utf8"), wordsPattern([])));

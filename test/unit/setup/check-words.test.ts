@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { findings, replacedWords, wordsPattern } from "../../../scripts/check-words.mjs";
+import { findings, replacedWords, wordsPattern, wordsWithin } from "../../../scripts/check-words.mjs";
 
 test("replacedWords() reads the left column of the section's table, and of no other", () => {
   const row = (left: string, right: string) => `| ${left} | ${right} |`;
@@ -16,8 +16,9 @@ test("replacedWords() reads the left column of the section's table, and of no ot
 });
 
 describe("findings()", () => {
-  const pattern = wordsPattern(["gizmo", "odd little thing"]);
-  const found = (text: string, path = "src/a.ts") => findings(path, text, pattern).length;
+  const words = ["gizmo", "odd little thing"];
+  const found = (text: string, path = "src/a.ts") =>
+    findings(path, text, wordsPattern(wordsWithin(words, path + text))).length;
 
   const identifiers =
     "Gizmo GIZMO gizmoOf sandboxGizmo sandboxGizmoOf SANDBOX_GIZMO a-gizmo-b oddLittleThing";
