@@ -5,6 +5,7 @@ import { type Add, judgeBoot, judgeDependencies, judgeServices, judgeUnitFlags }
 import {
   cadvisorPath,
   firstMinorWithoutDocker,
+  firstMinorWithoutFlag,
   lacksContainerdFlag,
   shimFlags,
 } from "../kubelet/containerd-flag.js";
@@ -251,15 +252,28 @@ function judgeContainerdFlag(facts: MigrationFacts, target: Target, add: Add): v
   if (target !== "dockershim" || path === undefined || service === undefined) return;
   if (unknownStart(facts) !== undefined) return;
   if (version === undefined || version.minor < firstMinorWithoutDocker) return;
-  if (!lacksContainerdFlag(service.flags, path)) return;
-  add({
-    id: "container-metrics",
-    level: "note",
-    source: service.unit.path,
-    text: `the kubelet lacks --containerd=${path}: its container metrics have no names`,
-    reason: "from 1.24 on kubelets ask containerd for them, never Docker",
-    next: "dockershim migrate plan --to dockershim (docs/run/container-metrics.md)",
-  });
+  const isFlagKnown = version.minor < firstMinorWithoutFlag;
+  const lacks = lacksContainerdFlag(service.flags, path);
+  const about = { id: "container-metrics", source: service.unit.path } as const;
+  const plan = "dockershim migrate plan --to dockershim (docs/run/container-metrics.md)";
+  if (!isFlagKnown && !lacks)
+    add({
+      ...about,
+      level: "change",
+      text: `the kubelet has the flag --containerd=${path}: it does not start with it`,
+      reason: "kubelets from 1.37 on have no flags of cAdvisor any more",
+      next: plan,
+    });
+  else if (lacks)
+    add({
+      ...about,
+      level: "note",
+      text: isFlagKnown
+        ? `the kubelet lacks --containerd=${path}: its container metrics have no names`
+        : "the container metrics of the kubelet have no names without the gate PodAndContainerStatsFromCRI",
+      reason: "from 1.24 on kubelets ask containerd for them, never Docker",
+      next: isFlagKnown ? plan : "give the kubelet the gate (docs/run/container-metrics.md)",
+    });
 }
 
 function judgeImages(facts: MigrationFacts, from: Target | "unknown", target: Target, add: Add): void {

@@ -7,6 +7,8 @@ import { runsThisProgram, socketPath } from "./target.js";
 export const containerdFlag = "containerd";
 /** Kubelets before it ask Docker. */
 export const firstMinorWithoutDocker = 24;
+/** Kubelets from it on do not start with the flag: names come with the gate PodAndContainerStatsFromCRI alone. */
+export const firstMinorWithoutFlag = 37;
 
 const defaultPath = socketPath(options.cadvisorSocket.default);
 

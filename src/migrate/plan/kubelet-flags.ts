@@ -1,6 +1,11 @@
 /** Which flags the kubelet has to have for a runtime, by its version. Pure. */
 import type { FlagFact } from "../facts/facts.js";
-import { containerdFlag, firstMinorWithoutDocker, lacksContainerdFlag } from "../kubelet/containerd-flag.js";
+import {
+  containerdFlag,
+  firstMinorWithoutDocker,
+  firstMinorWithoutFlag,
+  lacksContainerdFlag,
+} from "../kubelet/containerd-flag.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { type Target, withoutRuntimeFlagMinor } from "../kubelet/target.js";
 
@@ -29,7 +34,7 @@ export interface KubeletState {
   readonly hasForeignImages: boolean;
 }
 
-/** What brings the names of containers, and takes them away where no program would answer. */
+/** What brings the names of containers, and takes them away where no program would answer, or no kubelet would start. */
 function containerdFlagFor(
   { minor, flags }: KubeletState,
   target: Target,
@@ -38,7 +43,7 @@ function containerdFlagFor(
   const change = new Map<string, string | undefined>();
   if (cadvisorPath === undefined) return change;
   const lacks = lacksContainerdFlag(flags, cadvisorPath);
-  if (target !== "dockershim") {
+  if (target !== "dockershim" || minor >= firstMinorWithoutFlag) {
     if (!lacks) change.set(containerdFlag, undefined);
   } else if (lacks && minor >= firstMinorWithoutDocker) change.set(containerdFlag, cadvisorPath);
   return change;

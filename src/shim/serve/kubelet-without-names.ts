@@ -4,6 +4,7 @@ import { askVersion } from "../../migrate/kubelet/ask-version.js";
 import {
   cadvisorPath,
   firstMinorWithoutDocker,
+  firstMinorWithoutFlag,
   lacksContainerdFlag,
 } from "../../migrate/kubelet/containerd-flag.js";
 import { askedVersion, findRunningKubelet, readService } from "../../migrate/kubelet/read-kubelet.js";
@@ -22,12 +23,12 @@ export async function kubeletWithoutNames(
   if (path === undefined) return undefined;
   const kubelet = await findRunningKubelet(files).catch(() => undefined);
   if (kubelet === undefined || !lacksContainerdFlag(kubelet.flags, path)) return undefined;
-  if (await asksDocker(kubelet.flags, files, askProgram)) return undefined;
+  if (await knowsNoFlag(kubelet.flags, files, askProgram)) return undefined;
   return `the kubelet (process ${kubelet.pid}) lacks --containerd=${path}: docs/run/container-metrics.md`;
 }
 
-/** Kubelets with a dockershim inside ask Docker themselves, whatever their runtime is. */
-async function asksDocker(
+/** Kubelets with a dockershim inside ask Docker themselves, whatever their runtime is; from 1.37 on they have no such flag. */
+async function knowsNoFlag(
   flags: readonly FlagFact[],
   files: NodeFiles,
   askProgram: typeof askVersion,
@@ -37,5 +38,6 @@ async function asksDocker(
   const version = await readService(files, "kubelet.service")
     .then((service) => askedVersion(service, askProgram))
     .catch(() => undefined);
-  return version !== undefined && version.minor < firstMinorWithoutDocker;
+  if (version === undefined) return false;
+  return version.minor < firstMinorWithoutDocker || version.minor >= firstMinorWithoutFlag;
 }

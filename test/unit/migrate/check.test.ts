@@ -38,6 +38,23 @@ describe("migrate check", () => {
     });
   }
 
+  for (const [flags, level, text] of [
+    ["", "note", /without the gate PodAndContainerStatsFromCRI$/],
+    [" --containerd=/run/dockershim/cadvisor.sock", "change", /does not start with it$/],
+  ] as const) {
+    test(`a kubelet of 1.37 with "${flags}" is told of the gate, not of a flag that it refuses`, async (t) => {
+      const words = `--container-runtime-endpoint=unix:///var/run/dockershim.sock${flags}`;
+      const tree = { ...ours, "/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="${words}"\n` };
+      const { findings } = await check(t, { tree, engine: engineWith([]), version: "1.37.0" });
+      const found = findings.filter(({ id }) => id === "container-metrics");
+      assert.deepEqual(
+        found.map((each) => each.level),
+        [level],
+      );
+      assert.match(found[0]?.text ?? "", text);
+    });
+  }
+
   test("containerd: pods are made again, local images are lost, users of the socket are blocked", async (t) => {
     const mounts = ["/var/run/docker.sock", "/var/lib/docker/containers"].map((source) => ({
       ...{ type: "bind", source, destination: source, readOnly: true, propagation: "", name: "" },

@@ -71,6 +71,19 @@ describe("makePlan()", () => {
       assert.equal(back.edits.length, plan.edits.length);
     });
 
+  test("the flag for cAdvisor is not written for a kubelet of 1.37, which would not start, and is removed", async (t) => {
+    const unit = "[Service]\nExecStart=/opt/dockershim/bin/dockershim\n";
+    for (const [flags, after] of [
+      ["", undefined],
+      [ownFlag, flagsOf(own, "")],
+    ] as const) {
+      const before = flagsOf(own, flags);
+      const files = { "/etc/systemd/system/dockershim.service": unit, [kubeadmFlags]: before };
+      const plan = await planOf(await makeNode(t, { ...ours, ...files }), "1.37.0", "dockershim");
+      assert.deepEqual(plan.edits, after === undefined ? [] : [{ path: kubeadmFlags, before, after }]);
+    }
+  });
+
   test("a later drop-in that would win is an error, and no plan", async (t) => {
     const tree = {
       ...plainUnits,

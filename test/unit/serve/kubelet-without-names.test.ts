@@ -29,6 +29,9 @@ describe("kubeletWithoutNames()", () => {
     [[kubelet, "--containerd", "/var/run/dockershim/cadvisor.sock"], served, undefined, undefined],
     [[kubelet], served, "Kubernetes v1.24.0", lacks],
     [[kubelet], served, "Kubernetes v1.23.17", undefined],
+    [[kubelet], served, "Kubernetes v1.36.2", lacks],
+    // It would not start with the flag.
+    [[kubelet], served, "Kubernetes v1.37.0", undefined],
     [[kubelet, "--network-plugin=cni"], served, undefined, undefined],
     [[kubelet], "", undefined, undefined],
     [["/usr/bin/dockerd"], served, undefined, undefined],
