@@ -1,15 +1,16 @@
 /** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
 import { join, resolve } from "node:path";
 import {
+  inDirectory,
   ownTemporaryName,
-  removeFile,
+  removeFileSync,
+  replaceFileSync,
   sweepTemporaryFiles,
-  writeFileAtomically,
 } from "../src/lib/files/atomic-file.js";
 import { createDirectory, KnownNames } from "../src/lib/files/directories.js";
 import type { Flusher } from "../src/lib/files/flusher.js";
 import { aggregate, messageOf, ShimError } from "../src/lib/errors.js";
-import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/lib/files/state-files.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFileSync } from "../src/lib/files/state-files.js";
 import type { Logger } from "../src/lib/log.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { decodeCheckpoint, encodeCheckpoint, type DecodeResult, type WrittenFlavour } from "./checkpoint.js";
@@ -26,10 +27,10 @@ export interface CheckpointDirectoryOptions {
   readonly flavour?: WrittenFlavour;
   readonly log: Logger;
   readonly onCorrupt?: (file: CorruptFile) => void;
-  /** Flushes the files in the background. Without one, each write is flushed before it returns. */
+  /** Flushes the files in the background. Without one they are not flushed. */
   readonly flusher?: Flusher;
   /** For tests. */
-  readonly writeFile?: typeof writeFileAtomically;
+  readonly writeFile?: typeof replaceFileSync;
   /** Milliseconds, never set back. */
   readonly now?: () => number;
 }
@@ -71,8 +72,8 @@ export class CheckpointDirectory implements CheckpointStore {
   /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
-  /** Ids whose files in our directory this process has written: they need no look before they are removed. */
-  readonly #written = new Set<string>();
+  /** What this process has written into our directory, by id: it needs no look. */
+  readonly #written = new Map<string, PodSandboxCheckpoint>();
   readonly #names: readonly (readonly [directory: string, names: KnownNames])[];
   /** Undefined where corrupt files were left out. */
   #listed: Listed | undefined;
@@ -120,15 +121,17 @@ export class CheckpointDirectory implements CheckpointStore {
         `checkpoint of sandbox ${JSON.stringify(id.slice(0, 256))}: the id cannot be a file name`,
       );
     const bytes = encodeCheckpoint(checkpoint, this.options.flavour);
-    const { directory, flusher, writeFile = writeFileAtomically } = this.options;
-    // Each sandbox is written once.
-    const flush = flusher === undefined ? "first" : { later: flusher, isNew: true };
+    const { directory, flusher, writeFile = replaceFileSync } = this.options;
+    const path = join(directory, id);
     await this.#locks.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
       try {
-        // Another program may have removed the directory.
-        await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix, directoryMode, flush });
-        this.#written.add(id);
+        await inDirectory(directory, directoryMode, () => {
+          writeFile(path, bytes, { mode: 0o600, temporaryPrefix });
+        });
+        // Each sandbox is written once.
+        flusher?.written(path, true);
+        this.#written.set(id, checkpoint);
       } finally {
         this.#changes += 1;
       }
@@ -142,6 +145,8 @@ export class CheckpointDirectory implements CheckpointStore {
 
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
     if (!isFileKey(id)) return undefined;
+    const written = this.#written.get(id);
+    if (written !== undefined) return written;
     // Under the lock, so that no valid file is written between the read and the quarantine of a corrupt one.
     return this.#locks.run(id, `read checkpoint of sandbox "${id}"`, async () => {
       for (const directory of this.#directories()) {
@@ -155,12 +160,13 @@ export class CheckpointDirectory implements CheckpointStore {
   /** Removes it from all directories: what stays in one keeps the sandbox in the kubelet's list for ever. */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
+    const { directory: own, flusher } = this.options;
     await this.#locks.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
       const removals = await Promise.allSettled(
         this.#directories().map(async (directory) => {
-          const isOurs = directory === this.options.directory && this.#written.has(id);
+          const isOurs = directory === own && this.#written.has(id);
           if (!isOurs && (await this.#read(directory, id))?.kind !== "checkpoint") return;
-          await removeFile(join(directory, id), this.options.flusher);
+          removeFileSync(join(directory, id), flusher);
           if (isOurs) this.#written.delete(id);
         }),
       );
@@ -201,7 +207,7 @@ export class CheckpointDirectory implements CheckpointStore {
   /** What the file says, undefined when there is none. A corrupt one is dealt with before this returns. */
   async #read(directory: string, id: string): Promise<DecodeResult | undefined> {
     const path = join(directory, id);
-    const file = await readRegularFile(path, maximumFileBytes);
+    const file = readRegularFileSync(path, maximumFileBytes);
     if (file.kind === "absent") {
       this.#corrupt.delete(path);
       return undefined;

@@ -1,7 +1,9 @@
 /** The program on fakes, with a live read model, built by the function that builds it on the real adapters. */
 import assert from "node:assert/strict";
-import { rm, writeFile } from "node:fs/promises";
+import { writeFileSync } from "node:fs";
 import { afterEach, beforeEach } from "node:test";
+import type { Stores } from "../../src/shim/app/open-stores.js";
+import type { NetworkPlugin } from "../../src/shim/ports/network-plugin.js";
 import { buildShim } from "../../src/shim/app/build-shim.js";
 import { rpcs } from "../../src/shim/cri/rpcs.js";
 import type { Services } from "../../src/shim/cri/services.js";
@@ -22,6 +24,7 @@ import { defaultStateSyncOptions } from "../../src/shim/state/state-sync-options
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
 import { EngineStats } from "../../src/shim/stats/engine-stats.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
+import { removeFileSync } from "../../src/lib/files/atomic-file.js";
 import { Lifetime } from "../../src/lib/lifetime.js";
 import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.js";
 import { LogRecords } from "../../src/shim/logs/log-record.js";
@@ -146,6 +149,9 @@ export class TestShim implements AsyncDisposable {
       readonly logFormat?: "cri" | "docker";
       readonly adoptedLogs?: "keep" | "convert";
       readonly resyncIntervalMs?: number;
+      /** Real files and a real network in place of those of the world. */
+      readonly stores?: Pick<Stores, "records" | "logRecords">;
+      readonly network?: NetworkPlugin;
     } = {},
   ): Promise<TestShim> {
     const log = recordingLog();
@@ -155,7 +161,7 @@ export class TestShim implements AsyncDisposable {
     options.prepare?.(world);
     const { engine, directory } = world;
     const host = (): FakeHost => world.host;
-    const records = {
+    const records = options.stores?.records ?? {
       pods: await openPodRecords(world),
       containers: await ContainerRecords.open(`${directory}/containers`, log),
       checkpoints: world.checkpoints,
@@ -166,7 +172,9 @@ export class TestShim implements AsyncDisposable {
       log,
       format: options.logFormat ?? "docker",
       adopted: options.adoptedLogs ?? "keep",
-      records: await LogRecords.open(`${directory}/logs`, log, `${directory}/quarantine`),
+      records:
+        options.stores?.logRecords ??
+        (await LogRecords.open(`${directory}/logs`, log, `${directory}/quarantine`)),
     });
     lifetime.onClose("container logs", () => logs.stop());
     const stats = new EngineStats({ engine, log });
@@ -175,7 +183,7 @@ export class TestShim implements AsyncDisposable {
         ...initialState(records),
         engine,
         records,
-        network: world.network,
+        network: options.network ?? world.network,
         host,
         oomScores: new FakeOomScores(),
         logs,
@@ -379,17 +387,14 @@ async function newWorld(lifetime: Lifetime): Promise<World> {
 /** The real records on real files, without the flushes: noted as `records.write` and `records.remove`. */
 function openPodRecords({ journal, directory }: World): Promise<PodRecords> {
   return PodRecords.open(`${directory}/pods`, recordingLog(), {
-    writeFile: async (path, content) => {
+    writeFile: (path, content) => {
       const step = journal.enter("records", "write", [path, content]);
-      await writeFile(path, content);
+      writeFileSync(path, content);
       journal.leave(step);
     },
-    removeFile: async (path) => {
+    removeFile: (path) => {
       const step = journal.enter("records", "remove", [path]);
-      const present = await rm(path).then(
-        () => true,
-        () => false,
-      );
+      const present = removeFileSync(path);
       journal.leave(step);
       return present;
     },

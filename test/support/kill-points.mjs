@@ -18,12 +18,25 @@ const directory = process.env["DOCKERSHIM_TEST_KILL_POINTS"] ?? "";
 const { readFileSync, appendFileSync } = fs;
 let order = "";
 let steps = 0;
+/** What this file itself does to note a step is none. */
+let isNoting = false;
 
 /**
  * To be called before each step.
  * @param {string} name
  */
 function step(name) {
+  if (isNoting) return;
+  isNoting = true;
+  try {
+    note(name);
+  } finally {
+    isNoting = false;
+  }
+}
+
+/** @param {string} name */
+function note(name) {
   const present = orderNow();
   if (present !== order) {
     order = present;
@@ -79,11 +92,16 @@ for (const name of ["link", "mkdir", "rename", "rm", "rmdir", "symlink", "unlink
   watch(fs.promises, name, first);
 }
 
+for (const name of ["renameSync", "unlinkSync", "writeFileSync"]) watch(fs, name, first);
+
 const writes = fs.constants.O_WRONLY | fs.constants.O_RDWR | fs.constants.O_CREAT;
-watch(fs.promises, "open", ([path, flags = "r"]) => {
+/** @param {unknown[]} words */
+const written = ([path, flags = "r"]) => {
   const isWrite = typeof flags === "number" ? (flags & writes) !== 0 : flags !== "r";
   return isWrite ? String(path) : undefined;
-});
+};
+watch(fs.promises, "open", written);
+watch(fs, "openSync", written);
 const probe = await fs.promises.open("/dev/null");
 const fileHandle = /** @type {object} */ (Object.getPrototypeOf(probe));
 await probe.close();

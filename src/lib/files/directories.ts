@@ -1,5 +1,6 @@
 /** Directories, made and flushed. */
-import { constants, mkdir, open, readdir, stat } from "node:fs/promises";
+import { closeSync, constants, fsync, openSync } from "node:fs";
+import { mkdir, readdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileError, hasCode } from "./file-errors.js";
 
@@ -37,14 +38,26 @@ async function isDirectory(path: string): Promise<boolean> {
 
 /** Flushes names in a directory, so that a change of them survives a power cut. Throws system errors. */
 export async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
-    await directory.sync();
+    await syncPath(path, constants.O_DIRECTORY);
   } catch (error) {
     // File systems that cannot flush a directory say so with these; there is nothing more to be done on them.
     if (!hasCode(error, "EINVAL", "ENOTSUP")) throw error;
+  }
+}
+
+/** Only the flush itself waits for the disk, and takes a thread. Throws system errors. */
+export async function syncPath(path: string, flags: number): Promise<void> {
+  const file = openSync(path, constants.O_RDONLY | flags);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      fsync(file, (error) => {
+        if (error === null) resolve();
+        else reject(error);
+      });
+    });
   } finally {
-    await directory.close();
+    closeSync(file);
   }
 }
 

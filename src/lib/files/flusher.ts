@@ -1,10 +1,10 @@
 /** Flushes written files in the background, so that no call waits for the disk longer than it must. */
-import { constants, open } from "node:fs/promises";
+import { constants } from "node:fs";
 import { dirname } from "node:path";
 import { orAbort } from "../abort.js";
 import { messageOf, type ShimError } from "../errors.js";
 import type { Logger } from "../log.js";
-import { syncDirectory } from "./directories.js";
+import { syncDirectory, syncPath } from "./directories.js";
 import { fileError, hasCode } from "./file-errors.js";
 
 /** Before this time is over, a file is often replaced again, or removed: then its flush is spared. */
@@ -181,12 +181,7 @@ async function flushAll(
 /** Throws raw system errors. A file that is gone needs no flush. */
 async function syncFile(path: string): Promise<void> {
   try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await syncPath(path, constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     if (!hasCode(error, "ENOENT")) throw error;
   }

@@ -1,10 +1,17 @@
 /** Records that a program keeps for itself: in memory for readers, on disk for the next start. */
 import { dirname, join } from "node:path";
-import { ownTemporaryName, removeFile, sweepTemporaryFiles, writeFileAtomically } from "./atomic-file.js";
+import {
+  inDirectory,
+  ownTemporaryName,
+  removeFileSync,
+  replaceFileSync,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+} from "./atomic-file.js";
 import { createDirectory, namesIn } from "./directories.js";
 import type { Flusher } from "./flusher.js";
 import { messageOf, ShimError } from "../errors.js";
-import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "./state-files.js";
+import { isFileKey, quarantineFile, readRegularFileSync } from "./state-files.js";
 import type { Logger } from "../log.js";
 
 export type Table = Readonly<Record<string, unknown>>;
@@ -40,31 +47,39 @@ export interface RecordDirectoryOptions {
   readonly quarantineDirectory?: string;
   /** Flushes the records in the background. Without one they are not flushed. */
   readonly flusher?: Flusher;
+  /** How long those wait that are stored later. */
+  readonly delayMs?: number;
   /** For tests. */
-  readonly writeFile?: typeof writeFileAtomically;
-  readonly removeFile?: typeof removeFile;
+  readonly writeFile?: typeof replaceFileSync;
+  readonly removeFile?: typeof removeFileSync;
 }
 
 type RecordListener<R> = (id: string, record: R | undefined) => void;
 
 const suffix = ".json";
-const temporaryPrefix = ".dockershim-";
+const fileOptions = { mode: 0o600, temporaryPrefix: ".dockershim-" };
 const directoryMode = 0o700;
+const usualDelayMs = 1_000;
 const maximumFileBytes = 4 * 1024 * 1024;
 
 /**
- * One file per record, `<directory>/<id>.json`. Changes of one record run one after the other, in order of
- * arrival.
+ * One file per record, `<directory>/<id>.json`. A change reads, writes and shows in one turn: no other one comes
+ * in between.
  *
  * Memory changes only after the file is in place: readers never see a state that a kill would revert, and a
- * failed call changes nothing that they see. The flush to the disk follows.
+ * failed call changes nothing that they see. The flush to the disk follows. What may be reverted is stored later:
+ * often it is replaced or removed before.
  */
 export abstract class RecordDirectory<R extends object> {
-  readonly #locks = new FileLocks();
   readonly #records = new Map<string, R>();
+  /** Ids that have a file, also one that cannot be used: the others need no removal. */
+  readonly #files = new Set<string>();
   /** Versions of files that a later release wrote, by their ids: they are never written over. */
   readonly #later = new Map<string, number>();
   readonly #listeners = new Set<RecordListener<R>>();
+  /** Ids of records of which memory is ahead of the disk. */
+  readonly #late = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
 
   protected constructor(
     private readonly type: RecordType<R>,
@@ -90,7 +105,9 @@ export abstract class RecordDirectory<R extends object> {
     }
     for (const name of await namesIn(this.directory)) {
       const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
-      if (isFileKey(id)) await this.#load(id);
+      if (!isFileKey(id)) continue;
+      this.#files.add(id);
+      await this.#load(id);
     }
   }
 
@@ -110,8 +127,7 @@ export abstract class RecordDirectory<R extends object> {
 
   /** Stores the record: a kill loses it no more. Throws as `fileError` describes. */
   async put(record: R): Promise<void> {
-    const id = this.type.idOf(record);
-    await this.#locked("write", id, () => this.write(id, record));
+    await this.#change(() => this.#write(this.type.idOf(record), record));
   }
 
   /** Waits until the record as stored last outlives a power cut. Throws as `Flusher.flushed` does. */
@@ -130,41 +146,82 @@ export abstract class RecordDirectory<R extends object> {
     });
   }
 
+  /** Shows readers a record that is stored within a second, unless it is replaced or removed before. */
+  protected putLater(record: R): void {
+    const id = this.type.idOf(record);
+    this.#late.add(id);
+    this.#timer ??= setTimeout(() => void this.storeLate(), this.options.delayMs ?? usualDelayMs).unref();
+    this.#show(id, record);
+  }
+
+  /** Stores what waits. Never throws. */
+  async storeLate(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    for (const id of [...this.#late]) {
+      const record = this.#records.get(id);
+      if (record === undefined) continue;
+      await this.put(record).catch((error: unknown) => {
+        this.log.error({ [this.type.idField]: id, err: messageOf(error) }, "cannot store a record");
+      });
+    }
+  }
+
   /** As `update`, but without a record `change` gets undefined, and its result becomes the first one. */
   protected putChanged(id: string, change: (record: R | undefined) => R): Promise<R> {
-    return this.#locked("update", id, async () => {
+    return this.#change(() => {
       const present = this.#records.get(id);
       const changed = change(present);
-      return changed === present ? changed : this.write(id, changed);
+      return changed === present ? changed : this.#write(id, changed);
     });
+  }
+
+  /** As `put`, and outlives a power cut when it returns. Calls for one id must not overlap. */
+  protected async putFlushed(wanted: R): Promise<void> {
+    const { path, record, text } = this.#checked(this.type.idOf(wanted), wanted);
+    this.#files.add(this.type.idOf(wanted));
+    await writeFileAtomically(path, text, { ...fileOptions, directoryMode });
+    this.#show(this.type.idOf(record), record);
   }
 
   /** Succeeds also when there is none. After a power cut the record may be back. */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
-    const { removeFile: removeOne = removeFile, flusher } = this.options;
-    await this.#locked("remove", id, async () => {
-      await removeOne(this.#path(id), flusher);
+    const { removeFile = removeFileSync, flusher } = this.options;
+    await this.#change(() => {
+      this.#late.delete(id);
+      if (this.#files.has(id)) removeFile(this.#path(id), flusher);
+      this.#files.delete(id);
       this.#later.delete(id);
       if (this.#records.delete(id)) this.#notify(id, undefined);
     });
   }
 
-  #locked<T>(verb: string, id: string, work: () => Promise<T>): Promise<T> {
-    return this.#locks.run(id, this.#action(verb, id), work);
+  #change<T>(work: () => T): Promise<T> {
+    return inDirectory(this.directory, directoryMode, work);
   }
 
-  #action(verb: string, id: string): string {
-    return `${verb} record of ${this.type.subject} ${JSON.stringify(id.slice(0, 256))}`;
+  /** Flushed as the options say. */
+  #write(id: string, wanted: R): R {
+    this.#late.delete(id);
+    const { path, record, text } = this.#checked(id, wanted);
+    const { writeFile = replaceFileSync, flusher } = this.options;
+    const isNew = !this.#files.has(id);
+    writeFile(path, text, fileOptions);
+    this.#files.add(id);
+    flusher?.written(path, isNew);
+    this.#show(id, record);
+    return record;
   }
 
-  /** As `put`, without the lock. `flush`: other than the options say. `precondition`: see `#later`. */
-  protected async write(id: string, wanted: R, flush?: "first" | "never"): Promise<R> {
+  /** What to write, and where. `precondition`: see `#later`. */
+  #checked(id: string, wanted: R): { readonly path: string; readonly record: R; readonly text: string } {
+    const action = `write record of ${this.type.subject} ${JSON.stringify(id.slice(0, 256))}`;
     const later = this.#later.get(id);
     if (later !== undefined)
       throw new ShimError(
         "precondition",
-        `${this.#action("write", id)}: its file has version ${later}, of a later release of dockershim, and is left as it is`,
+        `${action}: its file has version ${later}, of a later release of dockershim, and is left as it is`,
         { [this.type.idField]: id },
       );
     const previous = this.#records.get(id);
@@ -173,23 +230,12 @@ export abstract class RecordDirectory<R extends object> {
     const problem = this.#problemOf(id, parseRecord(new TextEncoder().encode(text), this.type));
     if (problem !== undefined || !isFileKey(id)) {
       const reason = problem ?? "the id cannot be a file name";
-      throw new ShimError("internal", `${this.#action("write", id)}: ${reason}`);
+      throw new ShimError("internal", `${action}: ${reason}`);
     }
-    const { writeFile = writeFileAtomically, flusher } = this.options;
-    const isNew = previous === undefined;
-    await writeFile(this.#path(id), text, {
-      mode: 0o600,
-      temporaryPrefix,
-      directoryMode,
-      flush: flush ?? (flusher === undefined ? "never" : { later: flusher, isNew }),
-    });
-    this.keep(record);
-    return record;
+    return { path: this.#path(id), record, text };
   }
 
-  /** Shows readers a record that is on file, or is to be. */
-  protected keep(record: R): void {
-    const id = this.type.idOf(record);
+  #show(id: string, record: R): void {
     this.#records.set(id, record);
     this.#notify(id, record);
   }
@@ -199,7 +245,7 @@ export abstract class RecordDirectory<R extends object> {
     const path = this.#path(id);
     const fields = { [idField]: id, path };
     try {
-      const file = await readRegularFile(path, maximumFileBytes);
+      const file = readRegularFileSync(path, maximumFileBytes);
       if (file.kind === "absent") return;
       const parsed: ParsedRecord<R> =
         file.kind === "unfit" ? { kind: "corrupt", reason: file.reason } : parseRecord(file.bytes, this.type);

@@ -1,5 +1,6 @@
 /** Files of state directories: safe reads, valid names with one lock each, a quarantine for corrupt ones. */
-import { constants, link, open, rename } from "node:fs/promises";
+import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from "node:fs";
+import { link, open, rename } from "node:fs/promises";
 import { fileError, hasCode } from "./file-errors.js";
 import { orAbort, withDeadline } from "../abort.js";
 import { KeyedMutex } from "../sync/keyed-mutex.js";
@@ -13,27 +14,50 @@ export type ReadResult =
   | { readonly kind: "unfit"; readonly reason: string }
   | { readonly kind: "read"; readonly bytes: Uint8Array };
 
+const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
 /**
  * Content of a regular file of at most `limitBytes`. Never follows a link in the last component and never
  * waits for the other end of a FIFO. Throws as `fileError` describes when it cannot be read.
  */
 export async function readRegularFile(path: string, limitBytes: number): Promise<ReadResult> {
   try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const file = await open(path, readFlags);
     try {
-      const status = await file.stat();
-      if (!status.isFile()) return { kind: "unfit", reason: "not a regular file" };
-      if (status.size > limitBytes) return { kind: "unfit", reason: `larger than ${limitBytes} bytes` };
-      return { kind: "read", bytes: await file.readFile() };
+      return misfit(await file.stat(), limitBytes) ?? { kind: "read", bytes: await file.readFile() };
     } finally {
       await file.close();
     }
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return { kind: "absent" };
-    if (hasCode(error, "ELOOP")) return { kind: "unfit", reason: "a symbolic link" };
-    if (hasCode(error, "ENXIO")) return { kind: "unfit", reason: "not a regular file" };
-    throw fileError("read", path, error);
+    return notRead(path, error);
   }
+}
+
+/** As `readRegularFile`, for small files of this program's own directories: the thread pool takes ten times the CPU. */
+export function readRegularFileSync(path: string, limitBytes: number): ReadResult {
+  try {
+    const file = openSync(path, readFlags);
+    try {
+      return misfit(fstatSync(file), limitBytes) ?? { kind: "read", bytes: readFileSync(file) };
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    return notRead(path, error);
+  }
+}
+
+function misfit(status: Stats, limitBytes: number): ReadResult | undefined {
+  if (!status.isFile()) return { kind: "unfit", reason: "not a regular file" };
+  if (status.size > limitBytes) return { kind: "unfit", reason: `larger than ${limitBytes} bytes` };
+  return undefined;
+}
+
+function notRead(path: string, error: unknown): ReadResult {
+  if (hasCode(error, "ENOENT", "ENOTDIR")) return { kind: "absent" };
+  if (hasCode(error, "ELOOP")) return { kind: "unfit", reason: "a symbolic link" };
+  if (hasCode(error, "ENXIO")) return { kind: "unfit", reason: "not a regular file" };
+  throw fileError("read", path, error);
 }
 
 const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;

@@ -11,7 +11,7 @@ import {
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
-import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
+import type { JsonObject } from "../../lib/json/exact-json.js";
 import { loopbackNetworkNames } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
@@ -72,20 +72,13 @@ export class Attachments {
     const { runner, cache } = this.options;
     const { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject } = attachment;
     return this.#withPlugins(containerId, signal, async () => {
-      const earlier = (await cache.find(containerId)).entries.filter((entry) => entry.ifName === ifName);
-      const removal = {
-        containerId,
-        ifName,
-        netns,
-        netnsIdentity,
-        args,
-        capabilityArgs,
-        subject,
-        network: list,
-      };
-      for (const entry of earlier) await this.#removeEntry(entry, removal, signal);
-
       const { name: networkName, text: config } = list;
+      const earlier = cache.written({ networkName, containerId, ifName });
+      if (earlier !== undefined) {
+        const known = { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject };
+        await this.#removeEntry(earlier, { ...known, network: list }, signal);
+      }
+
       const entry: CacheEntry = {
         containerId,
         ifName,
@@ -97,15 +90,19 @@ export class Attachments {
         ...(netnsIdentity === undefined ? {} : { netnsIdentity }),
       };
       await cache.write({ ...entry, phase: "adding" });
-      let remembered = "";
-      const result = await runner.add(list, attachment, signal, async (soFar) => {
-        // Many plugins print their input unchanged.
-        const text = formatJson(soFar);
-        if (text !== remembered) await cache.write({ ...entry, result: soFar, phase: "adding" });
-        remembered = text;
-      });
-      await cache.write({ ...entry, result, phase: "added" });
-      return result;
+      let soFar: JsonObject | undefined;
+      try {
+        const result = await runner.add(list, attachment, signal, (next) => (soFar = next));
+        await cache.write({ ...entry, result, phase: "added" });
+        return result;
+      } catch (error) {
+        // For its DEL, as far as it came. After a kill DEL gets no result, as with the Go library.
+        const partial =
+          soFar === undefined ? undefined : { ...entry, result: soFar, phase: "adding" as const };
+        // The first error counts.
+        if (partial !== undefined) await cache.write(partial).catch(() => undefined);
+        throw error;
+      }
     });
   }
 
@@ -130,7 +127,7 @@ export class Attachments {
         if (network !== undefined) await this.#delete(network, undefined, removal, signal);
         else log.warn({ subject, sandboxId: containerId }, "no network configuration for the tear-down");
       }
-      await cache.removeCorrupt(corrupt);
+      cache.removeCorrupt(corrupt);
     });
   }
 
@@ -258,7 +255,7 @@ export class Attachments {
         await this.#delete(list, entry, removal, signal);
       }
     }
-    await cache.remove(entry);
+    cache.remove(entry);
   }
 
   async #delete(

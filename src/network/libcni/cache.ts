@@ -1,16 +1,17 @@
 /** Files of attachments, with path and format of dockershim and cri-dockerd. */
 import { join } from "node:path";
 import {
+  inDirectory,
   ownTemporaryName,
-  removeFile,
+  removeFileSync,
+  replaceFileSync,
   sweepTemporaryFiles,
-  writeFileAtomically,
 } from "../../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../../lib/files/directories.js";
 import type { Flusher } from "../../lib/files/flusher.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { readRegularFile } from "../../lib/files/state-files.js";
+import { readRegularFileSync } from "../../lib/files/state-files.js";
 import type { CniArgument } from "./invoke-plugin.js";
 import {
   formatJson,
@@ -39,6 +40,8 @@ export interface FoundEntries {
 export class ResultCache {
   readonly #ownDir: string;
   readonly #dirs: readonly string[];
+  /** Names of what this process has written, by container: what it attached itself is nowhere else. */
+  readonly #written = new Map<string, Set<string>>();
 
   /** Entries lie in `results` below `cacheDir`; `legacyDirs` are only read and cleaned. */
   constructor(
@@ -60,30 +63,41 @@ export class ResultCache {
 
   /** Throws as `fileError`. Nobody waits for the flush: after a power cut only addresses are left to free. */
   async write(entry: CacheEntry): Promise<void> {
-    const { flusher } = this;
+    const path = join(this.#ownDir, cacheFileName(entry));
     const isNew = entry.phase === "adding" && entry.result === undefined;
-    await writeFileAtomically(join(this.#ownDir, cacheFileName(entry)), formatCacheEntry(entry), {
-      mode: fileMode,
-      temporaryPrefix,
-      // Another program may remove the directory, or the temporary file: an instance that has just started.
-      directoryMode,
-      flush: flusher === undefined ? "never" : { later: flusher, isNew },
+    await inDirectory(this.#ownDir, directoryMode, () => {
+      replaceFileSync(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix });
+      this.flusher?.written(path, isNew);
     });
+    const names = this.#written.get(entry.containerId) ?? new Set();
+    this.#written.set(entry.containerId, names.add(cacheFileName(entry)));
+  }
+
+  /** What this process has written of one attachment, and not removed since. */
+  written(key: EntryKey): CacheEntry | undefined {
+    const name = cacheFileName(key);
+    if (this.#written.get(key.containerId)?.has(name) !== true) return undefined;
+    const entry = this.#read(join(this.#ownDir, name), name, key.containerId);
+    return entry === "corrupt" ? undefined : entry;
   }
 
   /** Entries of one container, each attachment once, our own directory first. */
   async find(containerId: string): Promise<FoundEntries> {
     const found = new Map<string, CacheEntry>();
     const corrupt: string[] = [];
-    const listed = await Promise.all(
-      this.#dirs.map(async (directory) => ({ directory, names: await namesIn(directory) })),
-    );
+    const written = this.#written.get(containerId);
+    const listed =
+      written === undefined
+        ? await Promise.all(
+            this.#dirs.map(async (directory) => ({ directory, names: await namesIn(directory) })),
+          )
+        : [{ directory: this.#ownDir, names: [...written] }];
     for (const { directory, names } of listed) {
       for (const name of names) {
         // The name contains the id, but only the content proves to which container the file belongs.
         if (!name.includes(`-${containerId}-`)) continue;
         const path = join(directory, name);
-        const entry = await this.#read(path, name, containerId);
+        const entry = this.#read(path, name, containerId);
         if (entry === "corrupt") corrupt.push(path);
         else if (entry?.containerId === containerId && !found.has(name)) found.set(name, entry);
       }
@@ -96,25 +110,29 @@ export class ResultCache {
     const entries: CacheEntry[] = [];
     for (const name of await namesIn(this.#ownDir)) {
       if (name.startsWith(".")) continue;
-      const entry = await this.#read(join(this.#ownDir, name), name);
+      const entry = this.#read(join(this.#ownDir, name), name);
       if (entry !== undefined && entry !== "corrupt") entries.push(entry);
     }
     return entries;
   }
 
   /** Removes the entry from all directories. After a power cut it may be back, and is torn down once more. */
-  async remove(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): Promise<void> {
-    const name = cacheFileName(entry);
-    await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name), this.flusher)));
+  remove(key: EntryKey): void {
+    const name = cacheFileName(key);
+    const written = this.#written.get(key.containerId);
+    for (const directory of written?.has(name) === true ? [this.#ownDir] : this.#dirs)
+      removeFileSync(join(directory, name), this.flusher);
+    written?.delete(name);
+    if (written?.size === 0) this.#written.delete(key.containerId);
   }
 
   /** Removes files that `find` could not read. */
-  async removeCorrupt(paths: readonly string[]): Promise<void> {
-    for (const path of paths) await removeFile(path, this.flusher);
+  removeCorrupt(paths: readonly string[]): void {
+    for (const path of paths) removeFileSync(path, this.flusher);
   }
 
-  async #read(path: string, name: string, containerId?: string): Promise<CacheEntry | "corrupt" | undefined> {
-    const content = await readRegularFile(path, largestFileBytes);
+  #read(path: string, name: string, containerId?: string): CacheEntry | "corrupt" | undefined {
+    const content = readRegularFileSync(path, largestFileBytes);
     if (content.kind === "absent") return undefined;
     try {
       if (content.kind === "unfit") throw new Error(content.reason);
@@ -152,6 +170,8 @@ export interface CacheEntry {
   readonly netnsIdentity?: string;
 }
 
+type EntryKey = Pick<CacheEntry, "networkName" | "containerId" | "ifName">;
+
 /** `adding` from before the first plugin until after the last; `deleting` from the first DEL on. */
 export type CachePhase = "adding" | "added" | "deleting";
 
@@ -160,7 +180,7 @@ const kind = "cniCacheV1";
 const ownKey = "dockershim";
 const phases: readonly string[] = ["adding", "added", "deleting"] satisfies CachePhase[];
 
-export function cacheFileName(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): string {
+export function cacheFileName(entry: EntryKey): string {
   return `${entry.networkName}-${entry.containerId}-${entry.ifName}`;
 }
 

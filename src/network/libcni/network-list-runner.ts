@@ -36,17 +36,17 @@ export class NetworkListRunner {
 
   /**
    * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes
-   * nothing: `delete` does. `beforeNext` is called with each result but the last, before the next one.
+   * nothing: `delete` does. `onResult` is called with each result.
    */
   async add(
     list: NetworkList,
     attachment: Attachment,
     signal: AbortSignal,
-    beforeNext?: (result: JsonObject) => Promise<void>,
+    onResult?: (result: JsonObject) => void,
   ): Promise<JsonObject> {
     requireAttachment(attachment);
     let result: JsonObject | undefined;
-    for (const [index, plugin] of list.plugins.entries()) {
+    for (const plugin of list.plugins) {
       const stdout = await this.#run("ADD", list, plugin, attachment, result, signal);
       try {
         result = convertResult(parseResult(stdout, list.cniVersion), list.cniVersion);
@@ -56,7 +56,7 @@ export class NetworkListRunner {
           { plugin: plugin.type, command: "ADD" },
         );
       }
-      if (index + 1 < list.plugins.length) await beforeNext?.(result);
+      onResult?.(result);
     }
     return result ?? { cniVersion: list.cniVersion };
   }

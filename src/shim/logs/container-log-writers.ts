@@ -76,7 +76,9 @@ export class ContainerLogWriters implements ContainerLogs {
     const { records } = this.deps;
     if (path === "") return false;
     const format = this.#formatNow();
-    await records.put(newRecord(containerId, { directory, path }, format));
+    const record = newRecord(containerId, { directory, path }, format);
+    // A log file is recorded again before the start.
+    await (format === "cri" ? records.move(record) : records.put(record));
     return format === "cri";
   }
 
@@ -257,6 +259,7 @@ export class ContainerLogWriters implements ContainerLogs {
     this.#isStopped = true;
     for (const { retry } of this.#entries.values()) retry.cancel();
     await Promise.allSettled([...this.#entries.values()].map((entry) => entry.lock.run(() => entry.close())));
+    await this.deps.records.storeLate();
   }
 
   async #begin(entry: LogEntry, container: Snapshot): Promise<void> {

@@ -3,6 +3,7 @@ import {
   fits,
   isString,
   RecordDirectory,
+  type RecordDirectoryOptions,
   type RecordType,
   type SchemaOf,
 } from "../../lib/files/record-directory.js";
@@ -131,8 +132,9 @@ export class LogRecords extends RecordDirectory<LogRecord> {
     directory: string,
     log: Pick<Logger, "error">,
     quarantineDirectory: string,
+    options: Pick<RecordDirectoryOptions, "delayMs"> = {},
   ): Promise<LogRecords> {
-    const records = new LogRecords(logRecordType, directory, log, { quarantineDirectory });
+    const records = new LogRecords(logRecordType, directory, log, { quarantineDirectory, ...options });
     await records.load();
     return records;
   }
@@ -142,13 +144,31 @@ export class LogRecords extends RecordDirectory<LogRecord> {
   }
 
   /** Stored before it counts. `first`, for what leads to a removal, outlives a power cut. */
-  override async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
-    await this.write(record.containerId, record, flush);
+  override put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
+    return flush === "first" ? this.putFlushed(record) : super.put(record);
   }
 
-  /** Stores a position. After a power cut the log file is compared with an older position, or with none. */
+  /**
+   * Counts at once. What only goes on from the position before is stored within a second: after a kill the log
+   * file is compared with an older position. After a power cut it is compared with any older one, or with none.
+   */
   async move(record: LogRecord): Promise<void> {
-    this.keep(record);
-    await this.write(record.containerId, record);
+    const mayWait = goesOn(this.get(record.containerId), record);
+    this.putLater(record);
+    if (!mayWait) await this.put(record);
   }
+}
+
+/** Whether all that differs can be found again by the record before: how far source and file are read and written. */
+function goesOn(before: LogRecord | undefined, record: LogRecord): boolean {
+  // A log that was never opened is made again by StartContainer.
+  if (before === undefined) return record.sink.inode === "";
+  const { position, sink, finished, ...rest } = record;
+  return (
+    position.notice === before.position.notice &&
+    [position.file, ""].includes(before.position.file) &&
+    sink.inode === before.sink.inode &&
+    (finished || !before.finished) &&
+    Object.entries(rest).every(([key, value]) => value === before[key as keyof LogRecord])
+  );
 }

@@ -61,8 +61,8 @@ export class WriterFactory {
     const source = await this.#choose(container);
     const output = this.#output(container);
     if (output === undefined) return undefined;
-    // What reads the output records the file.
-    const written = await output.open({ create: true, isRecordedLater: true });
+    // What the logs API cannot tell is decided after the start.
+    const written = await output.open({ create: true, ...(source === "api" ? {} : { source }) });
     if (written === undefined || source === "api") {
       await output.close();
       return undefined;
@@ -76,7 +76,6 @@ export class WriterFactory {
       await writer.close();
       throw error;
     }
-    await output.save(output.record.position, { source, finished: false });
     return { source, writer };
   }
 

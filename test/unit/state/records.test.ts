@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from "
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import { removeFile, writeFileAtomically } from "../../../src/lib/files/atomic-file.js";
+import { removeFileSync, replaceFileSync } from "../../../src/lib/files/atomic-file.js";
 import {
   ContainerRecords,
   containerRecordType,
@@ -153,14 +153,15 @@ describe("keys of later releases", () => {
 });
 
 describe("failing disk", () => {
-  const full = (path: string): Promise<never> =>
-    Promise.reject(new ShimError("unavailable", `write "${path}": no space left on device`, { path }));
+  const full = (path: string): never => {
+    throw new ShimError("unavailable", `write "${path}": no space left on device`, { path });
+  };
 
   test("memory stays equal to the disk when a write or a removal fails", async () => {
     let failing = false;
     await using at = await withRecord({
-      writeFile: (path, ...rest) => (failing ? full(path) : writeFileAtomically(path, ...rest)),
-      removeFile: (path) => (failing ? full(path) : removeFile(path)),
+      writeFile: (path, ...rest) => (failing ? full(path) : replaceFileSync(path, ...rest)),
+      removeFile: (path) => (failing ? full(path) : removeFileSync(path)),
     });
     const { records } = at;
     const heard: string[] = [];

@@ -4,6 +4,7 @@ import { messageOf, ShimError } from "../../../lib/errors.js";
 import type { Logger } from "../../../lib/log.js";
 import { Lock } from "../../../lib/sync/semaphore.js";
 import type { LogTarget } from "../../ports/container-logs.js";
+import type { LogSource } from "../log-source.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {
   beginning,
@@ -16,7 +17,8 @@ import {
 
 interface OpenOptions {
   readonly create: boolean;
-  readonly isRecordedLater?: boolean;
+  /** Of the output, for the record of a new file. */
+  readonly source?: LogSource;
 }
 
 const retryMs = 1_000;
@@ -59,8 +61,8 @@ export class LogOutput {
 
   /**
    * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then
-   * `undefined`. With `isRecordedLater` the caller records the new file. The recorded position is that of the
-   * first `size` bytes; returns the lines behind them. Nothing is open when it throws.
+   * `undefined`. The recorded position is that of the first `size` bytes; returns the lines behind them. Nothing
+   * is open when it throws.
    */
   async open(options: OpenOptions): Promise<Written | undefined> {
     try {
@@ -71,7 +73,7 @@ export class LogOutput {
     }
   }
 
-  async #open({ create, isRecordedLater = false }: OpenOptions): Promise<Written | undefined> {
+  async #open({ create, source }: OpenOptions): Promise<Written | undefined> {
     const { sink } = this.#record;
     if (sink.inode !== "") {
       this.#sink = await LogSink.find(this.target, sink.inode);
@@ -97,7 +99,7 @@ export class LogOutput {
     }
     this.#sink = present ?? (await LogSink.open(this.target, { create }));
     if (this.#sink === undefined) return undefined;
-    if (!isRecordedLater) await this.save(this.#record.position);
+    await this.save(this.#record.position, source === undefined ? {} : { source, finished: false });
     return { lines: 0, last: undefined };
   }
 

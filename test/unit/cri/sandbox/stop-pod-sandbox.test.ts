@@ -269,7 +269,10 @@ describe("stopPodSandbox() against other calls", () => {
   test("asks the engine to stop no container that was never started, or has ended", async () => {
     const id = await shim.runSandbox();
     const created = await shim.createContainer(id);
-    shim.engine.containers.exit(await shim.runContainer(id, "ended"), 0);
+    const ended = await shim.runContainer(id, "ended");
+    shim.engine.containers.exit(ended, 0);
+    const { model } = shim.services.state;
+    await until("its end is seen", () => model.snapshot(ended)?.state.running === false);
     await shim.stopSandbox(id);
     assert.deepEqual(shim.world.journal.argsOf("engine.stopContainer"), [[id, 10]]);
     assert.equal(shim.engine.containers.get(created).state.status, "created");

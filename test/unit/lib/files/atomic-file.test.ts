@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { chmod, mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
+  inDirectory,
   removeFile,
+  removeFileSync,
+  replaceFileSync,
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "../../../../src/lib/files/atomic-file.js";
-import { Flusher } from "../../../../src/lib/files/flusher.js";
-import { silentLogger } from "../../../../src/lib/log.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { countFlushes } from "./held-flushes.js";
 import { temporaryDirectory } from "../temporary-directory.js";
@@ -40,19 +40,6 @@ describe("writeFileAtomically()", () => {
     assert.equal(await countFlushes(() => writeFileAtomically(path, "newer", unflushed)), 0);
     assert.equal(await readFile(path, "utf8"), "newer");
     assert.deepEqual(await readdir(directory.path), ["file"]);
-  });
-
-  test("leaves the flush to the flusher, after the rename", async () => {
-    await using directory = await temporaryDirectory();
-    const path = join(directory.path, "file");
-    const flusher = new Flusher(silentLogger());
-    const flushes = await countFlushes(async () => {
-      const contents: string[] = [];
-      flusher.written = (written) => contents.push(readFileSync(written, "utf8"));
-      await writeFileAtomically(path, "new", { ...options, flush: { later: flusher, isNew: true } });
-      assert.deepEqual(contents, ["new"]);
-    });
-    assert.equal(flushes, 0);
   });
 
   test("makes a missing directory when it is told its mode, and looks for it only then", async () => {
@@ -98,16 +85,70 @@ describe("writeFileAtomically()", () => {
   });
 });
 
-test("removeFile() tells whether there was a file, and fails for a directory", async () => {
-  await using directory = await temporaryDirectory();
-  const path = join(directory.path, "file");
-  await writeFile(path, "");
-  assert.equal(await removeFile(path), true);
-  assert.equal(await removeFile(path), false);
-  assert.equal(await removeFile(join(directory.path, "missing", "file")), false);
-  const { path: other } = directory;
-  await assert.rejects(removeFile(other), { fields: { path: other, errno: "EISDIR" } });
+describe("replaceFileSync()", () => {
+  test("writes content and mode without a flush, and leaves nothing else behind", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "file");
+    const umask = process.umask(0o077);
+    try {
+      const flushes = await countFlushes(() => {
+        replaceFileSync(path, "new", { ...options, mode: 0o644 });
+        return Promise.resolve();
+      });
+      assert.equal(flushes, 0);
+    } finally {
+      process.umask(umask);
+    }
+    assert.equal(await readFile(path, "utf8"), "new");
+    assert.equal((await stat(path)).mode & 0o777, 0o644);
+    assert.deepEqual(await readdir(directory.path), ["file"]);
+  });
+
+  test("replaces a link by a file, and removes the temporary file when the rename fails", async () => {
+    await using directory = await temporaryDirectory();
+    const [path, link] = [join(directory.path, "file"), join(directory.path, "link")];
+    await writeFile(path, "old");
+    await symlink(path, link);
+    replaceFileSync(link, "new", options);
+    assert.deepEqual([await readFile(path, "utf8"), await readFile(link, "utf8")], ["old", "new"]);
+    const occupied = join(directory.path, "directory");
+    await mkdir(join(occupied, "occupied"), { recursive: true });
+    assert.throws(() => replaceFileSync(occupied, "new", options), {
+      fields: { path: occupied, errno: "EISDIR" },
+    });
+    assert.deepEqual((await readdir(directory.path)).sort(), ["directory", "file", "link"]);
+  });
 });
+
+test("inDirectory() makes a missing directory and repeats the work, once", async () => {
+  await using directory = await temporaryDirectory();
+  const below = join(directory.path, "made");
+  const path = join(below, "file");
+  let times = 0;
+  await inDirectory(below, 0o700, () => {
+    times += 1;
+    replaceFileSync(path, "new", options);
+  });
+  assert.deepEqual(
+    [times, await readFile(path, "utf8"), (await stat(below)).mode & 0o777],
+    [2, "new", 0o700],
+  );
+  const inTheWay = inDirectory(path, 0o700, () => replaceFileSync(join(path, "file"), "new", options));
+  await assert.rejects(inTheWay, { fields: { path, errno: "EEXIST" } });
+});
+
+for (const [name, remove] of Object.entries({ removeFile, removeFileSync })) {
+  test(`${name}() tells whether there was a file, and fails for a directory`, async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "file");
+    await writeFile(path, "");
+    assert.equal(await remove(path), true);
+    assert.equal(await remove(path), false);
+    assert.equal(await remove(join(directory.path, "missing", "file")), false);
+    const { path: other } = directory;
+    await assert.rejects(async () => remove(other), { fields: { path: other, errno: "EISDIR" } });
+  });
+}
 
 test("sweepTemporaryFiles() removes old regular files whose whole name matches, and nothing else", async () => {
   await using directory = await temporaryDirectory();

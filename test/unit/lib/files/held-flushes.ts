@@ -1,7 +1,9 @@
 /** Flushes of the file system under the control of a test. */
+import fs from "node:fs";
 import { open, readlink, type FileHandle } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { basename } from "node:path";
-import { mock, type Mock } from "node:test";
+import { mock } from "node:test";
 
 /** Records flushes by the names of their files. They can be held, and made to fail. */
 export class HeldFlushes implements Disposable {
@@ -14,13 +16,18 @@ export class HeldFlushes implements Disposable {
   readonly #waiting: { readonly count: number; readonly resolve: () => void }[] = [];
   #held: { readonly name: string | undefined; readonly promise: Promise<void> } | undefined;
   #release: (() => void) | undefined;
-  readonly #sync: Mock<() => Promise<void>>;
+  readonly #mocks: readonly { readonly mock: { restore(): void } }[];
 
   private constructor(prototype: FileHandle) {
-    const record = (handle: FileHandle): Promise<void> => this.#flush(handle);
-    this.#sync = mock.method(prototype, "sync", function (this: FileHandle) {
+    const record = (handle: { readonly fd: number }): Promise<void> => this.#flush(handle);
+    const ofHandles = mock.method(prototype, "sync", function (this: FileHandle) {
       return record(this);
     });
+    const ofDescriptors = mock.method(fs, "fsync", (fd: number, done: (error: unknown) => void) => {
+      void record({ fd }).then(() => done(null), done);
+    });
+    this.#mocks = [ofHandles, ofDescriptors];
+    syncBuiltinESMExports();
   }
 
   static async start(): Promise<HeldFlushes> {
@@ -53,7 +60,7 @@ export class HeldFlushes implements Disposable {
     clearInterval(alive);
   }
 
-  async #flush(handle: FileHandle): Promise<void> {
+  async #flush(handle: { readonly fd: number }): Promise<void> {
     const name = basename(await readlink(`/proc/self/fd/${String(handle.fd)}`));
     this.#begun += 1;
     for (const { count, resolve } of this.#waiting) if (this.#begun >= count) resolve();
@@ -65,7 +72,8 @@ export class HeldFlushes implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#sync.mock.restore();
+    for (const one of this.#mocks) one.mock.restore();
+    syncBuiltinESMExports();
     this.release();
   }
 }

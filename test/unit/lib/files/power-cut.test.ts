@@ -206,7 +206,7 @@ describe("a power cut", () => {
     await setRecord("stopped", "ready");
     await setEntry({ ...entry, result: { ips: 2 }, phase: "deleting" });
     begun(cache, undefined);
-    await results.remove(entry);
+    results.remove(entry);
     await setRecord("stopped", "tornDown");
     begun(checkpoints, undefined);
     await checkpointStore.remove(id);

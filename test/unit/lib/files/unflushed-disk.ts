@@ -15,6 +15,9 @@ interface Content {
   bytes: Buffer | undefined;
 }
 
+/** What is open: a file, or a directory. */
+type Held = Content | { readonly names: string };
+
 /** A creation, rename or removal: what names of a directory lead to; undefined: to nothing. */
 interface NameChange {
   readonly kind: "names";
@@ -95,7 +98,7 @@ export class UnflushedDisk implements Disposable {
   }
 
   #watch(prototype: FileHandle): void {
-    const handles = new WeakMap<FileHandle, Content | { readonly names: string }>();
+    const handles = new WeakMap<FileHandle, Held>();
     const { open, rename, unlink } = fs.promises;
     const isBelow = (path: unknown): path is string =>
       typeof path === "string" && (path === this.root || path.startsWith(`${this.root}/`));
@@ -124,17 +127,15 @@ export class UnflushedDisk implements Disposable {
       return isBelow(path) ? this.#change([[path, undefined]], () => unlink(...args)) : unlink(...args);
     });
 
+    this.#watchSync(isBelow);
+
     const events = this.#events;
+    const begin = (held: Held | undefined): (() => void) => this.#flushed(held);
     const original = (name: "writeFile" | "sync") =>
       (prototype as unknown as Record<string, (this: FileHandle, ...words: unknown[]) => Promise<void>>)[
         name
       ]!;
     const [write, sync] = [original("writeFile"), original("sync")];
-    const changesIn = (directory: string): readonly NameChange[] =>
-      events.filter(
-        (event): event is NameChange =>
-          event.kind === "names" && event.directory === directory && event.isDone,
-      );
     this.#replace(prototype, "writeFile", async function (this: FileHandle, ...args: unknown[]) {
       const content = handles.get(this);
       const bytes = Buffer.from(args[0] as string | Uint8Array);
@@ -143,20 +144,76 @@ export class UnflushedDisk implements Disposable {
       if (content !== undefined && "bytes" in content) content.bytes = bytes;
     });
     this.#replace(prototype, "sync", async function (this: FileHandle) {
-      const held = handles.get(this);
-      if (held === undefined) return sync.call(this);
-      // What changes meanwhile may be missed.
-      if ("names" in held) {
-        const changes = changesIn(held.names);
-        await sync.call(this);
-        events.push({ kind: "sync", changes });
-      } else {
-        const { bytes } = held;
-        await sync.call(this);
-        events.push({ kind: "syncContent", content: held, bytes });
-      }
+      const flushed = begin(handles.get(this));
+      await sync.call(this);
+      flushed();
     });
     syncBuiltinESMExports();
+  }
+
+  /** A flush that begins; to be called when it has ended. What changes meanwhile may be missed. */
+  #flushed(held: Held | undefined): () => void {
+    if (held === undefined) return () => undefined;
+    if (!("names" in held)) {
+      const { bytes } = held;
+      return () => void this.#events.push({ kind: "syncContent", content: held, bytes });
+    }
+    const changes = this.#events.filter(
+      (event): event is NameChange =>
+        event.kind === "names" && event.directory === held.names && event.isDone,
+    );
+    return () => void this.#events.push({ kind: "sync", changes });
+  }
+
+  /** By descriptors. */
+  #watchSync(isBelow: (path: unknown) => path is string): void {
+    const held = new Map<number, Held>();
+    const { openSync, writeFileSync, closeSync, renameSync, unlinkSync, fsync } = fs;
+    this.#replace(fs, "openSync", (...args: Parameters<typeof openSync>) => {
+      const [path, flags] = args;
+      if (!isBelow(path)) return openSync(...args);
+      const made: Content = { directory: dirname(path), bytes: undefined };
+      const isNew = flags === "wx";
+      const file = openSync(...args);
+      if (isNew) this.#changed([[path, made]]);
+      const status = fs.fstatSync(file, { bigint: true });
+      if (isNew) this.#byInode.set(status.ino, made);
+      held.set(file, status.isDirectory() ? { names: path } : (this.#byInode.get(status.ino) ?? made));
+      return file;
+    });
+    this.#replace(fs, "writeFileSync", (...args: Parameters<typeof writeFileSync>) => {
+      const [file, data] = args;
+      const content = typeof file === "number" ? held.get(file) : undefined;
+      writeFileSync(...args);
+      if (content === undefined || "names" in content) return;
+      content.bytes = Buffer.from(data as string | Uint8Array);
+      this.#events.push({ kind: "write", content, bytes: content.bytes });
+    });
+    this.#replace(fs, "closeSync", (file: number) => {
+      held.delete(file);
+      closeSync(file);
+    });
+    this.#replace(fs, "fsync", (file: number, done: (error: Error | null) => void) => {
+      const flushed = this.#flushed(held.get(file));
+      fsync(file, (error) => {
+        if (error === null) flushed();
+        done(error);
+      });
+    });
+    this.#replace(fs, "renameSync", (...args: Parameters<typeof renameSync>) => {
+      const [from, to] = args;
+      renameSync(...args);
+      if (isBelow(from) && isBelow(to))
+        this.#changed([
+          [from, undefined],
+          [to, this.#present.get(from)],
+        ]);
+    });
+    this.#replace(fs, "unlinkSync", (...args: Parameters<typeof unlinkSync>) => {
+      const [path] = args;
+      unlinkSync(...args);
+      if (isBelow(path)) this.#changed([[path, undefined]]);
+    });
   }
 
   #replace(object: object, name: string, by: (...args: never[]) => unknown): void {
@@ -166,28 +223,40 @@ export class UnflushedDisk implements Disposable {
     });
   }
 
-  async #change<T>(
-    paths: readonly (readonly [string, Content | undefined])[],
-    work: () => Promise<T>,
-  ): Promise<T> {
-    const [first] = paths;
-    const names = new Map(paths.map(([path, content]) => [basename(path), content]));
-    const change: NameChange = { kind: "names", directory: dirname(first?.[0] ?? ""), names, isDone: false };
-    this.#events.push(change);
+  async #change<T>(paths: NewNames, work: () => Promise<T>): Promise<T> {
+    const change = this.#begin(paths);
     try {
       const result = await work();
-      for (const [path, content] of paths) {
-        if (content === undefined) this.#present.delete(path);
-        else this.#present.set(path, content);
-      }
-      change.isDone = true;
+      this.#done(change, paths);
       return result;
     } catch (error) {
       this.#events.splice(this.#events.indexOf(change), 1);
       throw error;
     }
   }
+
+  #changed(paths: NewNames): void {
+    this.#done(this.#begin(paths), paths);
+  }
+
+  #begin(paths: NewNames): NameChange {
+    const [first] = paths;
+    const names = new Map(paths.map(([path, content]) => [basename(path), content]));
+    const change: NameChange = { kind: "names", directory: dirname(first?.[0] ?? ""), names, isDone: false };
+    this.#events.push(change);
+    return change;
+  }
+
+  #done(change: NameChange, paths: NewNames): void {
+    for (const [path, content] of paths) {
+      if (content === undefined) this.#present.delete(path);
+      else this.#present.set(path, content);
+    }
+    change.isDone = true;
+  }
 }
+
+type NewNames = readonly (readonly [path: string, content: Content | undefined])[];
 
 /** Each way in which the contents of the files may be found: one that was not flushed may be damaged. */
 function* contentsOf(
