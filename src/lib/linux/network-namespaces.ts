@@ -1,11 +1,22 @@
 /** The network namespace of a path; one through a process may lead to another a moment later. */
-import { fstatSync, readFileSync, statfsSync, statSync, type Stats } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  statfsSync,
+  statSync,
+  type Stats,
+} from "node:fs";
 import { parseStat } from "./process-stat.js";
 import { ShimError } from "../errors.js";
 
 export interface NetworkNamespaces {
   /** What lies at the path now; undefined when that is no network namespace (any more). */
   look(path: string): NamespaceLook | undefined;
+  /** The same, to be looked at again: the caller's to dispose. */
+  prove(path: string): NamespaceProof | undefined;
 }
 
 export interface NamespaceLook {
@@ -18,18 +29,71 @@ export interface NamespaceLook {
   readonly own: boolean;
 }
 
+export interface NamespaceProof extends NamespaceLook, Disposable {
+  /** Whether the path still leads to it. */
+  holds(): boolean;
+  /** Files of the process that the path leads through, and of no other one; undefined for other paths. */
+  readonly directory: string | undefined;
+}
+
 const nsfsMagic = 0x6e736673;
-const processPath = /^\/proc\/([1-9]\d*)\/ns\/net$/;
+const processPath = /^(\/proc\/[1-9]\d*)(\/ns\/net)$/;
 
 /** Asks the kernel. Synchronous: these files are in memory, no disk is waited for. */
 export class KernelNamespaces implements NetworkNamespaces {
   look(path: string): NamespaceLook | undefined {
-    const started = startTimeOf(path);
-    const file = namespaceFile(path);
-    // The second look proves that the process that was there before is the one whose namespace was seen.
-    if (file === undefined || started === undefined || startTimeOf(path) !== started) return undefined;
-    return { identity: [bootId(), file, started].join(" ").trimEnd(), own: ownNamespaces().includes(file) };
+    using proof = this.prove(path);
+    return proof === undefined ? undefined : { identity: proof.identity, own: proof.own };
   }
+
+  prove(path: string): NamespaceProof | undefined {
+    const [, directory, rest = ""] = processPath.exec(path) ?? [];
+    return directory === undefined ? proveFile(path) : proveOfProcess(directory, rest);
+  }
+}
+
+/** By a path that leads through no process. */
+function proveFile(path: string): NamespaceProof | undefined {
+  const file = namespaceFile(path);
+  if (file === undefined) return undefined;
+  return {
+    ...lookOf(file, ""),
+    directory: undefined,
+    holds: () => namespaceFile(path) === file,
+    [Symbol.dispose]: () => undefined,
+  };
+}
+
+/**
+ * By an open directory of /proc, which is that of one process for ever: nothing is found in it once the process
+ * has ended, and until then no other process has its number.
+ */
+function proveOfProcess(directory: string, rest: string): NamespaceProof | undefined {
+  let descriptor: number;
+  try {
+    descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch {
+    return undefined;
+  }
+  const held = `/proc/self/fd/${descriptor}`;
+  const file = namespaceFile(held + rest);
+  const started = file === undefined ? undefined : startTimeIn(held);
+  if (file === undefined || started === undefined) {
+    closeSync(descriptor);
+    return undefined;
+  }
+  return {
+    ...lookOf(file, started),
+    directory: held,
+    holds: () => namespaceFile(held + rest) === file,
+    [Symbol.dispose]: () => {
+      closeSync(descriptor);
+    },
+  };
+}
+
+function lookOf(file: string, started: string): NamespaceLook {
+  return { identity: [bootId(), file, started].join(" ").trimEnd(), own: ownNamespaces().includes(file) };
 }
 
 /** Whether an open file is the namespace of an `identity` that was looked up after it was opened. */
@@ -44,31 +108,36 @@ function ownNamespaces(): readonly string[] {
   if (knownOwn !== undefined) return knownOwn;
   const [own, first] = [namespaceFile("/proc/self/ns/net"), namespaceFile("/proc/1/ns/net")];
   const found = [own, first].filter((file) => file !== undefined);
-  if (own !== undefined && first !== undefined) knownOwn = found;
+  if (own !== undefined) knownOwn = found;
   return found;
 }
 
-/** Device and inode. */
+/** Device and inode; undefined for what is no namespace, or gone, or not to be looked at. */
 function namespaceFile(path: string): string | undefined {
   try {
-    if (statfsSync(path).type !== nsfsMagic) return undefined;
-    return nameOf(statSync(path));
+    const status = statSync(path);
+    return status.dev === (knownDevice ??= namespaceDevice()) ? nameOf(status) : undefined;
   } catch {
-    // Gone, or not to be looked at.
     return undefined;
   }
+}
+
+let knownDevice: number | undefined;
+
+/** The number of the file system that all namespaces are files of. */
+function namespaceDevice(): number | undefined {
+  const path = "/proc/self/ns/net";
+  return statfsSync(path).type === nsfsMagic ? statSync(path).dev : undefined;
 }
 
 function nameOf({ dev, ino }: Stats): string {
   return `${dev}:${ino}`;
 }
 
-/** Empty for a path that leads through no process, undefined when the process is gone. */
-function startTimeOf(path: string): string | undefined {
-  const [, pid] = processPath.exec(path) ?? [];
-  if (pid === undefined) return "";
+/** Undefined when the process is gone. */
+function startTimeIn(directory: string): string | undefined {
   try {
-    return parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"))?.startTime;
+    return parseStat(readFileSync(`${directory}/stat`, "utf8"))?.startTime;
   } catch {
     return undefined;
   }
@@ -91,6 +160,8 @@ export interface PodNamespace {
   readonly netns: string;
   /** `NamespaceLook.identity` of the namespace that was proven to be that of the pod. */
   readonly netnsIdentity?: string | undefined;
+  /** That namespace, while it is held: the proof lasts as long as it is there. */
+  readonly proof?: NamespaceProof | undefined;
 }
 
 /**
@@ -99,21 +170,39 @@ export interface PodNamespace {
  */
 export function requireNamespace(
   namespaces: NetworkNamespaces,
-  { netns, netnsIdentity }: PodNamespace,
+  { netns, netnsIdentity, proof }: PodNamespace,
 ): void {
   if (netns === "") return;
-  const found = namespaces.look(netns);
   const problem =
-    found === undefined
-      ? "it is gone"
-      : found.own
-        ? "it is the node's own"
-        : found.identity !== netnsIdentity
-          ? "it is not the pod's any more"
-          : undefined;
-  if (problem !== undefined) {
-    throw new ShimError("precondition", `network namespace ${JSON.stringify(netns)}: ${problem}`, { netns });
-  }
+    proof === undefined
+      ? problemOf(namespaces.look(netns), netnsIdentity)
+      : proof.holds()
+        ? undefined
+        : "it is gone";
+  if (problem !== undefined) throw misfit(netns, problem);
+}
+
+/** The namespace, held and proven; undefined for an empty path. Throws as `requireNamespace` does. */
+export function proveNamespace(
+  namespaces: NetworkNamespaces,
+  { netns, netnsIdentity }: PodNamespace,
+): NamespaceProof | undefined {
+  if (netns === "") return undefined;
+  const proof = namespaces.prove(netns);
+  const problem = problemOf(proof, netnsIdentity);
+  if (problem === undefined) return proof;
+  proof?.[Symbol.dispose]();
+  throw misfit(netns, problem);
+}
+
+function problemOf(found: NamespaceLook | undefined, identity: string | undefined): string | undefined {
+  if (found === undefined) return "it is gone";
+  if (found.own) return "it is the node's own";
+  return found.identity === identity ? undefined : "it is not the pod's any more";
+}
+
+function misfit(netns: string, problem: string): ShimError {
+  return new ShimError("precondition", `network namespace ${JSON.stringify(netns)}: ${problem}`, { netns });
 }
 
 /** Whether the path leads through a process, whose pid may have been reused. */

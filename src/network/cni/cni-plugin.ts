@@ -21,6 +21,7 @@ import {
 } from "./capability-arguments.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import { declaredCapabilities, type NetworkList } from "../libcni/configuration.js";
+import { proveNamespace } from "../../lib/linux/network-namespaces.js";
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
@@ -211,8 +212,10 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const action = `set up the network of ${attachment.subject}`;
     return attachments.alone(attachment.containerId, signal, () =>
       withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-        await bringUpLoopback(runner, attachment, own, run);
-        return podAddresses(await attachments.add(list, attachment, own), podInterface);
+        using proof = proveNamespace(runner.invoker.namespaces, attachment);
+        const holding = { ...attachment, proof };
+        await bringUpLoopback(runner, holding, own, run);
+        return podAddresses(await attachments.add(list, holding, own), podInterface);
       }),
     );
   }

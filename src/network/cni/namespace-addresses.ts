@@ -44,8 +44,9 @@ export async function namespaceAddresses(
 export async function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): Promise<boolean> {
   const [, directory] = processPath.exec(namespace.netns) ?? [];
   if (directory === undefined) return false;
-  const tries = await readKernelFile(`${directory}/net/fib_trie`, fileLimitBytes).catch(() => "");
-  requireNamespace(namespaces, namespace);
+  const proven = namespace.proof?.directory;
+  const tries = await readKernelFile(`${proven ?? directory}/net/fib_trie`, fileLimitBytes).catch(() => "");
+  if (proven === undefined) requireNamespace(namespaces, namespace);
   return hasLoopbackAddress(tries);
 }
 

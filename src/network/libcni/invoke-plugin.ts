@@ -57,8 +57,8 @@ export interface InvokerOptions {
 /** Commands that change something: these must be recorded. */
 const changing: ReadonlySet<PluginCommand> = new Set(["ADD", "DEL", "GC"]);
 
-/** How long the path of a plugin is kept: the pods of a busy node use the same plugins. */
-const placeCountsMs = 1000;
+/** How long the path of a plugin is kept, unless a run fails: a directory before it may get one of that name. */
+const placeCountsMs = 10_000;
 
 export class PluginInvoker {
   readonly binDirs: readonly string[];
@@ -113,7 +113,7 @@ export class PluginInvoker {
   async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProgramExit> {
     const begin = performance.now();
     let failed = true;
-    let noted: Promise<ForgetPlugin> | undefined;
+    let forget: ForgetPlugin | undefined;
     let end: PluginEnd = "killed";
     const { running, limits, start } = this.options;
     try {
@@ -127,8 +127,9 @@ export class PluginInvoker {
         ...(running === undefined || !changing.has(call.command)
           ? {}
           : {
-              onStart: async (pid: number) => {
-                await (noted = running.note(call, pid));
+              onStart: (pid: number) => {
+                forget = running.note(call, pid);
+                return Promise.resolve();
               },
             }),
         ...(limits === undefined ? {} : { limits }),
@@ -138,9 +139,7 @@ export class PluginInvoker {
       if (exit.signalName === undefined) end = "byItself";
       return exit;
     } finally {
-      // An abort may end the plugin while it is being recorded.
-      const forget = await noted;
-      await forget?.(end);
+      forget?.(end);
       const { type, command } = call;
       this.options.observe?.({ type, command, durationMs: performance.now() - begin, failed });
     }

@@ -1,5 +1,6 @@
 /** Runs the binary of a plugin in a process group of its own, which is killed as a whole. */
-import { open, stat } from "node:fs/promises";
+import { statSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -82,7 +83,7 @@ const settledMs = 3_000;
 
 /** libuv gives a file that the kernel refuses to /bin/sh, which would run the text in it as root. */
 export class KnownPrograms {
-  /** By path: a run then asks the thread pool for one thing in place of four. */
+  /** By path: a run then asks for one thing in place of four, and not the thread pool. */
   readonly #identities = new LruMap<string, string>(64);
 
   constructor(
@@ -95,7 +96,7 @@ export class KnownPrograms {
 
   /** Fails `unavailable` for a file that is no program. One that has not changed is not read again. */
   async require(path: string): Promise<void> {
-    const { dev, ino, size, ctimeNs, ctimeMs } = await stat(path, { bigint: true });
+    const { dev, ino, size, ctimeNs, ctimeMs } = statSync(path, { bigint: true });
     const identity = [dev, ino, size, ctimeNs].join(" ");
     if (this.#identities.get(path) === identity) return;
     await this.deps.look(path);

@@ -2,18 +2,19 @@
  * Records of running plugins that change something. Those of a killed program go on, and an ADD could end
  * after its DEL, so the next process kills them. What a plugin has left running after its end lives on.
  */
-import { readdir, unlink, writeFile } from "node:fs/promises";
+import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readdirSync, writeSync } from "node:fs";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../../lib/abort.js";
-import { createDirectory, namesIn } from "../../lib/files/directories.js";
+import { removeFileSync } from "../../lib/files/atomic-file.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode, unlessMissing } from "../../lib/files/file-errors.js";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { Logger } from "../../lib/log.js";
 import { bootId } from "../../lib/linux/network-namespaces.js";
 import { isAlive, markOf, type ProcessMark, statOf } from "../../lib/linux/process-mark.js";
 import type { ProcessStat } from "../../lib/linux/process-stat.js";
-import { readRegularFile } from "../../lib/files/state-files.js";
+import { readRegularFileSync } from "../../lib/files/state-files.js";
 import { isObject, parseJson, stringAt, type JsonObject } from "../../lib/json/exact-json.js";
 
 export interface RunningPlugin {
@@ -26,7 +27,13 @@ export interface RunningPlugin {
 export type PluginEnd = "byItself" | "killed";
 
 /** To be called when the plugin has ended, or is no longer waited for. */
-export type ForgetPlugin = (end: PluginEnd) => Promise<void>;
+export type ForgetPlugin = (end: PluginEnd) => void;
+
+/** Holds one record at a time; empty in between. It stays open, so that a record costs two writes. */
+interface RecordFile {
+  readonly path: string;
+  readonly descriptor: number;
+}
 
 interface RunRecord {
   readonly path: string;
@@ -49,6 +56,8 @@ const pollMs = 10;
 export class RunningPlugins {
   /** Paths of the records of runs that this object waits for. */
   readonly #active = new Set<string>();
+  readonly #free: RecordFile[] = [];
+  #files = 0;
   #self: ProcessMark | undefined;
 
   /** Files in `directory`, made when needed. They need not survive a reboot: no plugin does. */
@@ -58,24 +67,57 @@ export class RunningPlugins {
   ) {}
 
   /** Before the process gets its input; the result removes the record. A failed write is only logged. */
-  async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
-    const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
+  note({ containerId, type, command }: RunningPlugin, pid: number): ForgetPlugin {
+    let file: RecordFile | undefined;
     try {
       const plugin = markOf(pid);
       const owner = (this.#self ??= markOf(process.pid));
-      if (plugin === undefined || owner === undefined) return () => Promise.resolve();
+      if (plugin === undefined || owner === undefined) return () => undefined;
+      file = this.#freeFile(owner);
+      this.#active.add(file.path);
       const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
-      this.#active.add(path);
-      await this.#write(path, JSON.stringify(record));
+      writeSync(file.descriptor, JSON.stringify(record), 0);
     } catch (error) {
-      this.log.warn({ path, err: messageOf(error) }, "cannot record a running CNI plugin");
+      this.log.warn({ path: this.directory, err: messageOf(error) }, "cannot record a running CNI plugin");
     }
-    return async (end) => {
-      this.#active.delete(path);
+    const noted = file;
+    return (end) => {
+      if (noted === undefined) return;
+      this.#active.delete(noted.path);
       // The record of a killed group that does not die stays: the next DEL waits for it. What a plugin leaves
       // running after its own end is intended, such as the DHCP client of a pod.
-      if (end === "byItself" || !groupLives(pid)) await unlink(path).catch(() => undefined);
+      if (end === "byItself" || !groupLives(pid)) this.#empty(noted);
+      else closeSync(noted.descriptor);
     };
+  }
+
+  #freeFile(owner: ProcessMark): RecordFile {
+    for (let file = this.#free.pop(); file !== undefined; file = this.#free.pop()) {
+      if (fstatSync(file.descriptor).nlink > 0) return file;
+      // Another program has removed it.
+      closeSync(file.descriptor);
+    }
+    mkdirSync(this.directory, { recursive: true, mode: directoryMode });
+    for (;;) {
+      this.#files += 1;
+      const path = join(this.directory, `${owner.pid}-${owner.startTime}-${this.#files}`);
+      try {
+        return { path, descriptor: openSync(path, "wx", fileMode) };
+      } catch (error) {
+        if (!hasCode(error, "EEXIST")) throw error;
+      }
+    }
+  }
+
+  #empty(file: RecordFile): void {
+    try {
+      ftruncateSync(file.descriptor, 0);
+      this.#free.push(file);
+    } catch (error) {
+      this.log.warn({ path: file.path, err: messageOf(error) }, "cannot empty the record of a CNI plugin");
+      closeSync(file.descriptor);
+      removeFileSync(file.path);
+    }
   }
 
   /**
@@ -87,7 +129,7 @@ export class RunningPlugins {
       if (containerId !== undefined && record.containerId !== containerId) continue;
       if (await this.#isWaitedFor(record)) continue;
       await this.#end(record, signal);
-      await remove(record.path);
+      removeFileSync(record.path);
     }
   }
 
@@ -117,29 +159,37 @@ export class RunningPlugins {
     return this.#active.has(path) && (await isAlive(owner));
   }
 
-  async #write(path: string, text: string): Promise<void> {
-    const write = (): Promise<void> => writeFile(path, text, { mode: fileMode });
-    await write().catch(async (error: unknown) => {
-      if (!hasCode(error, "ENOENT")) throw error;
-      await createDirectory(this.directory, directoryMode);
-      await write();
-    });
-  }
-
+  /** Of other processes and earlier ones, and of groups that did not die. */
   async #records(): Promise<readonly RunRecord[]> {
+    const own = new Set([...this.#active, ...this.#free.map(({ path }) => path)]);
     const found: RunRecord[] = [];
-    for (const name of await namesIn(this.directory)) {
+    for (const name of this.#names()) {
       const path = join(this.directory, name);
-      if (this.#active.has(path)) continue;
-      const content = await readRegularFile(path, largestFileBytes);
+      if (own.has(path)) continue;
+      const content = readRegularFileSync(path, largestFileBytes);
       if (content.kind !== "read") continue;
       const record = recordIn(Buffer.from(content.bytes).toString("utf8"), path);
-      // Written in part: the plugin never got its input.
-      if (record === undefined) await remove(path);
-      else found.push(record);
+      if (record !== undefined) found.push(record);
+      // Without a record, or with a part of one, whose plugin never got its input.
+      else if (!(await isOfLivingProcess(name))) removeFileSync(path);
     }
     return found;
   }
+
+  #names(): readonly string[] {
+    try {
+      return readdirSync(this.directory);
+    } catch (error) {
+      if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+      throw fileError("list", this.directory, error);
+    }
+  }
+}
+
+/** Whether a process that lives may write a record into the file of that name; earlier releases had other names. */
+async function isOfLivingProcess(name: string): Promise<boolean> {
+  const [, pid, startTime] = /^(\d+)-(\d+)-\d+$/.exec(name) ?? [];
+  return startTime !== undefined && isAlive({ pid: Number(pid), startTime });
 }
 
 function recordIn(text: string, path: string): RunRecord | undefined {
@@ -165,11 +215,6 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
   const startTime = stringAt(value, "startTime");
   // As process groups, 0 means that of the caller, and 1 all processes.
   return Number.isInteger(pid) && pid > 1 && startTime !== undefined ? { pid, startTime } : undefined;
-}
-
-/** As `rm` with `force`, which asks for the kind of the file first. */
-async function remove(path: string): Promise<void> {
-  await unlink(path).catch(unlessMissing);
 }
 
 /**

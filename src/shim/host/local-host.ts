@@ -70,16 +70,16 @@ export class LocalHost implements HostFunctions {
     return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
-  /** The same before and after the cgroup's proof. The node's own only for a pod in the host's network. */
+  /** Of the process whose cgroup is the sandbox's. The node's own only for a pod in the host's network. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
     if (pid <= 1) return undefined;
     const netns = namespacePath(pid);
-    const before = this.namespaces.look(netns);
-    if (before === undefined || !isCgroupOf(sandbox.id, procCgroup(pid))) return undefined;
-    if (before.own && sandbox.networkMode !== "host") return undefined;
-    const { identity: netnsIdentity } = before;
-    return this.namespaces.look(netns)?.identity === netnsIdentity ? { netns, netnsIdentity } : undefined;
+    using proof = this.namespaces.prove(netns);
+    if (proof?.directory === undefined || !isCgroupOf(sandbox.id, procCgroup(proof.directory)))
+      return undefined;
+    if (proof.own && sandbox.networkMode !== "host") return undefined;
+    return { netns, netnsIdentity: proof.identity };
   }
 
   /** An open namespace stays the same one, so the proof comes afterwards. */
@@ -174,7 +174,7 @@ export class LocalHost implements HostFunctions {
   }
 
   async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {
-    const text = state.pid > 1 ? procCgroup(state.pid) : undefined;
+    const text = state.pid > 1 ? procCgroup(`/proc/${state.pid}`) : undefined;
     if (text === undefined || !isCgroupOf(id, text)) return undefined;
     const mounts = await this.#readCgroupMounts();
     try {

@@ -91,10 +91,10 @@ export function isCgroupOf(containerId: string, procCgroup: string | undefined):
   return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
 }
 
-/** Synchronous: files in /proc are in memory. Undefined without such a process. */
-export function procCgroup(pid: number): string | undefined {
+/** By the directory of a process. Synchronous: files in /proc are in memory. Undefined without such a process. */
+export function procCgroup(directory: string): string | undefined {
   try {
-    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
+    return readFileSync(`${directory}/cgroup`, "utf8");
   } catch {
     return undefined;
   }

@@ -46,5 +46,5 @@ export async function proveProcesses(
 }
 
 function isProcessOf({ id, state: { pid } }: Snapshot): boolean {
-  return pid > 1 && isCgroupOf(id, procCgroup(pid));
+  return pid > 1 && isCgroupOf(id, procCgroup(`/proc/${pid}`));
 }

@@ -12,7 +12,7 @@ import { rejectsWith } from "../../../support/refusals.js";
 import { runRequest } from "../../../fakes/requests.js";
 import { bindHandlers, TestShim, type BoundHandlers } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, oneAddress } from "../../network/cni/fake-plugins.js";
+import { FakeNatTable, FakePlugins, namespacesSeen, oneAddress } from "../../network/cni/fake-plugins.js";
 import { FixedSource } from "../../network/cni/fixed-source.js";
 
 const never = new AbortController().signal;
@@ -42,9 +42,10 @@ async function openRpcs(): Promise<BoundHandlers> {
     cacheDir: join(fake.directory, "cache"),
     legacyResultDirs: [],
     natTables: async () => [new FakeNatTable()],
-    namespaces: {
-      look: (path: string) => ({ identity: `namespace of ${path.split("/")[2] ?? ""}`, own: false }),
-    },
+    namespaces: namespacesSeen((path) => ({
+      identity: `namespace of ${path.split("/")[2] ?? ""}`,
+      own: false,
+    })),
     log: shim.log,
   };
   const cni = createPluginOn(source, "cni", options, createCniParts(options));

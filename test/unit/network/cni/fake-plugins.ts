@@ -11,7 +11,11 @@ import { Attachments } from "../../../../src/network/cni/attachments.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import type { NamespaceLook, NetworkNamespaces } from "../../../../src/lib/linux/network-namespaces.js";
+import type {
+  NamespaceProof,
+  NamespaceLook,
+  NetworkNamespaces,
+} from "../../../../src/lib/linux/network-namespaces.js";
 
 export type RecordedCall = ReturnType<typeof recordedCall>;
 
@@ -33,6 +37,22 @@ export class FakeNamespaces implements NetworkNamespaces {
     const identity = this.living.get(path);
     return identity === undefined ? undefined : { identity, own: this.own.has(path) };
   }
+
+  prove(path: string): NamespaceProof | undefined {
+    return proofBy((at) => this.look(at), path);
+  }
+}
+
+function proofBy(look: NetworkNamespaces["look"], path: string): NamespaceProof | undefined {
+  const found = look(path);
+  if (found === undefined) return undefined;
+  const holds = (): boolean => look(path)?.identity === found.identity;
+  return { ...found, directory: undefined, holds, [Symbol.dispose]: () => undefined };
+}
+
+/** Namespaces as they are seen by `look`. */
+export function namespacesSeen(look: NetworkNamespaces["look"]): NetworkNamespaces {
+  return { look, prove: (path) => proofBy(look, path) };
 }
 
 /** A result with one address on `eth0`. */

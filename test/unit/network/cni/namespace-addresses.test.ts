@@ -8,6 +8,7 @@ import {
   namespaceAddresses,
 } from "../../../../src/network/cni/namespace-addresses.js";
 import { until } from "../../../support/wait.js";
+import { namespacesSeen } from "./fake-plugins.js";
 
 const local = (...addresses: readonly string[]): string =>
   [
@@ -67,7 +68,7 @@ test("ipv4Addresses() compares no address with every route", (t) => {
 
 describe("namespaceAddresses()", () => {
   const netns = `/proc/${process.pid}/ns/net`;
-  const namespaces = { look: () => ({ identity: "this", own: false }) };
+  const namespaces = namespacesSeen(() => ({ identity: "this", own: false }));
 
   test("agree with what the kernel tells the processes inside", async () => {
     for (const name of Object.keys(networkInterfaces())) {

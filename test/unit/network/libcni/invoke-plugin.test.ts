@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, copyFile, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,7 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { ShimError, type ErrorKind } from "../../../../src/lib/errors.js";
 import type { NamespaceLook } from "../../../../src/lib/linux/network-namespaces.js";
 import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js";
-import { FakePlugins, livingNetns } from "../cni/fake-plugins.js";
+import { FakePlugins, livingNetns, namespacesSeen } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
 
 const add: PluginCall = {
@@ -176,7 +177,7 @@ describe("the namespace", () => {
       };
       change();
       const before = (await plugins.calls()).length;
-      const error = await failureOf(plugins.invoker({ namespaces: { look } }).run(add, never));
+      const error = await failureOf(plugins.invoker({ namespaces: namespacesSeen(look) }).run(add, never));
       assert.equal(error.kind, "precondition");
       assert.match(error.message, message);
       assert.equal((await plugins.calls()).length, before);
@@ -188,10 +189,11 @@ test("run() tells the plugin what to do only after its process was noted, and fo
   const order: string[] = [];
   await plugins.behave("fake", "DEL", `echo started >> '${plugins.directory}/order'`);
   const running = {
-    note: async (): Promise<() => Promise<void>> => {
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    note: () => {
+      // The plugin could be quick.
+      spawnSync("sleep", ["0.05"]);
       order.push(existsSync(join(plugins.directory, "order")) ? "too late" : "noted");
-      return async () => void order.push("forgotten");
+      return () => void order.push("forgotten");
     },
   };
   await plugins.invoker({ running }).run({ ...add, command: "DEL" }, never);

@@ -2,17 +2,16 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import { type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
 import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import type { StartProgram } from "../../../../src/shim/native/start-program.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
-import { turns, until } from "../../../fakes/turns.js";
+import { until } from "../../../fakes/turns.js";
 import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
 
 const never = new AbortController().signal;
@@ -44,6 +43,23 @@ beforeEach(async () => {
 });
 afterEach(() => fake[Symbol.asyncDispose]());
 
+/** Files that have a record. */
+async function records(): Promise<readonly { readonly path: string; readonly record: object }[]> {
+  const found = [];
+  for (const name of await readdir(join(directory, "running"))) {
+    const path = join(directory, "running", name);
+    const text = await readFile(path, "utf8");
+    if (text !== "") found.push({ path, record: JSON.parse(text) as object });
+  }
+  return found;
+}
+
+async function onlyRecord(): Promise<{ readonly path: string; readonly record: object }> {
+  const [only, ...others] = await records();
+  assert.deepEqual(others, []);
+  return only ?? assert.fail();
+}
+
 function openAgain(): void {
   ({ running, attachments } = bed.open());
 }
@@ -54,8 +70,6 @@ describe("a plugin of a killed process", () => {
   const parent = "sleep 1000 & read x";
   let orphan: ChildProcess;
   let pid: number;
-  const directoryOfRuns = (): string => join(directory, "running");
-
   /** As a shim that was killed left it: its process has ended, and its plugin has not. */
   async function startOrphan(script: string, changes: object = {}): Promise<void> {
     orphan = spawn("/bin/sh", ["-c", script], {
@@ -64,9 +78,8 @@ describe("a plugin of a killed process", () => {
       env: { ...process.env, CNI_CONTAINERID: id, CNI_COMMAND: "ADD" },
     });
     pid = orphan.pid ?? 0;
-    await running.note({ containerId: id, type: "one", command: "ADD" }, pid);
-    const path = join(directoryOfRuns(), `${id}.${pid}`);
-    const record = JSON.parse(await readFile(path, "utf8")) as object;
+    running.note({ containerId: id, type: "one", command: "ADD" }, pid);
+    const { path, record } = await onlyRecord();
     const owner = { pid: 4_000_000, startTime: "1" };
     await writeFile(path, JSON.stringify({ ...record, owner, ...changes }));
     // Another object does not take it for its own.
@@ -98,7 +111,7 @@ describe("a plugin of a killed process", () => {
       assert.equal(lives(), true);
       await fake.behave("three", "DEL", `if ${livesText()}; then exit 7; fi`);
       await attachments.remove(removal, never);
-      assert.deepEqual(await readdir(directoryOfRuns()), []);
+      assert.deepEqual(await records(), []);
     });
   }
 
@@ -113,8 +126,7 @@ describe("a plugin of a killed process", () => {
   for (const [what, stays, changes] of cases) {
     test(what, async () => {
       await startOrphan(leader);
-      const path = join(directoryOfRuns(), `${id}.${pid}`);
-      const record = JSON.parse(await readFile(path, "utf8")) as object;
+      const { path, record } = await onlyRecord();
       await writeFile(path, JSON.stringify({ ...record, ...changes() }));
       await running.killOrphaned(never);
       assert.equal(lives(), stays);
@@ -150,7 +162,7 @@ test("a plugin that goes on after its helper was lost is ended before the next D
     await fake.behave("three", "DEL", `if ${lives}; then exit 7; fi`);
     await attachments.remove(removal, never);
     assert.equal(startTime(pid), "");
-    assert.deepEqual(await readdir(join(directory, "running")), []);
+    assert.deepEqual(await records(), []);
   } finally {
     await helper.close();
   }
@@ -173,7 +185,7 @@ describe("what a plugin leaves in its process group", () => {
     await fake.behave("one", "ADD", `${startHelper()}; echo '${JSON.stringify(oneAddress)}'`);
     await attachments.add(list, attachment, never);
     await noteHelper();
-    assert.deepEqual(await readdir(join(directory, "running")), []);
+    assert.deepEqual(await records(), []);
     openAgain();
     await running.killOrphaned(never);
     await attachments.remove(removal, never);
@@ -187,35 +199,33 @@ describe("what a plugin leaves in its process group", () => {
     assert.equal(helperLives(), true);
     await attachments.remove(removal, never);
     assert.equal(helperLives(), false);
-    assert.deepEqual(await readdir(join(directory, "running")), []);
+    assert.deepEqual(await records(), []);
   });
 });
 
-test("a plugin that is killed while it is being noted is forgotten", async () => {
-  const caller = new AbortController();
-  let endNote!: () => void;
-  const written = new Promise<void>((resolve) => (endNote = resolve));
-  let pid: number | undefined;
-  const ends: PluginEnd[] = [];
-  const invoker = fake.invoker({
-    running: {
-      note: async (_plugin, started) => {
-        pid = started;
-        await written;
-        return async (end) => void ends.push(end);
-      },
-    },
+describe("the files of records", () => {
+  const names = (): Promise<string[]> => readdir(join(directory, "running"));
+
+  test("are used again, and made again when another program has removed them", async () => {
+    await attachments.add(list, attachment, never);
+    const before = await names();
+    await attachments.remove(removal, never);
+    assert.deepEqual([before.length, await names()], [1, before]);
+    await rm(join(directory, "running"), { recursive: true });
+    await fake.behave("one", "ADD", `cat '${directory}'/running/* >&2; exit 1`);
+    await assert.rejects(attachments.add(list, attachment, never), new RegExp(id));
+    assert.equal((await names()).length, 1);
   });
-  const call = { ...attachment, type: "one", command: "ADD", input: {} } as const;
-  const run = invoker.run(call, caller.signal);
-  run.catch(() => undefined);
-  await until("it is being noted", () => pid !== undefined);
-  caller.abort(new ShimError("timeout", "too slow"));
-  await until("it is gone", () => startTime(pid ?? 0) === "");
-  await turns(20);
-  endNote();
-  await assert.rejects(run, /too slow/);
-  assert.deepEqual(ends, ["killed"]);
+
+  test("stay while their process lives, and are removed afterwards, as those of earlier releases", async () => {
+    const { pid, startTime: started } = markOf(process.ppid) ?? assert.fail();
+    await mkdir(join(directory, "running"));
+    const living = `${pid}-${started}-1`;
+    for (const name of [living, `${pid}-1-1`, `${id}.${pid}`])
+      await writeFile(join(directory, "running", name), "");
+    await running.killOrphaned(never);
+    assert.deepEqual(await names(), [living]);
+  });
 });
 
 /** Empty when there is no such process. */
