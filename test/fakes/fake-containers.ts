@@ -44,6 +44,8 @@ export class FakeContainers {
   #count = 0;
   #clock = createdAt;
   #pid = 1000;
+  /** Of the files of containers. */
+  logRoot = "/var/lib/docker/containers";
 
   constructor(
     private readonly emit: (event: EngineEvent, labels: Readonly<Record<string, string>>) => void,
@@ -197,7 +199,9 @@ export class FakeContainers {
         return value !== undefined && (labelValue === undefined || value === labelValue);
       })
       .filter((container) => id === undefined || container.id === id)
-      .filter((container) => ancestor === undefined || toSnapshot(container).imageId === ancestor)
+      .filter(
+        (container) => ancestor === undefined || toSnapshot(container, this.logRoot).imageId === ancestor,
+      )
       .map((container) => {
         const { id, name, body, state, imageId, created } = container;
         return {
@@ -209,7 +213,7 @@ export class FakeContainers {
 
   inspect(id: string): Snapshot | undefined {
     const container = this.find(id);
-    return container === undefined ? undefined : toSnapshot(container);
+    return container === undefined ? undefined : toSnapshot(container, this.logRoot);
   }
 
   /** As `find`; throws as Docker answers. */
@@ -242,7 +246,7 @@ function scopePropertiesOf(annotations: Labels = {}): Pick<Snapshot, "scopePrope
   return found.length > 0 ? { scopeProperties: Object.fromEntries(found) } : {};
 }
 
-function toSnapshot(container: FakeContainer): Snapshot {
+function toSnapshot(container: FakeContainer, logRoot: string): Snapshot {
   const { id, name, body, program, imageId, created, state, resources } = container;
   const { HostConfig: host } = body;
   const ownNetwork = host.NetworkMode === undefined || host.NetworkMode === "default";
@@ -262,7 +266,7 @@ function toSnapshot(container: FakeContainer): Snapshot {
     openStdin: body.OpenStdin ?? false,
     stdinOnce: body.StdinOnce ?? false,
     stopSignal: body.StopSignal ?? "",
-    logPath: host.LogConfig?.Type === "none" ? "" : `/var/lib/docker/containers/${id}/${id}-json.log`,
+    logPath: host.LogConfig?.Type === "none" ? "" : `${logRoot}/${id}/${id}-json.log`,
     resolvConfPath: `/var/lib/docker/containers/${id}/resolv.conf`,
     networkMode: host.NetworkMode ?? "default",
     pidMode: host.PidMode ?? "",

@@ -30,8 +30,7 @@ export async function openLogFile(
   { create }: { readonly create: boolean },
 ): Promise<OpenLogFile | undefined> {
   try {
-    const directory = await logFileDirectory(target, { create });
-    return await withOpenDirectory(directory, (held) =>
+    return await withLogDirectory(target, { create }, (held) =>
       openRegular(join(held, basename(target.path)), target.path, create),
     );
   } catch (error) {
@@ -67,6 +66,41 @@ function inTheWay(path: string): ShimError {
 
 /** As the kubelet's log directories have it. */
 const directoryMode = 0o755;
+
+/**
+ * Runs `work` with a path to the open directory of the log file. Mostly the kubelet has made it, and its path has no
+ * link: then nothing is to be made or resolved.
+ */
+async function withLogDirectory<T>(
+  target: LogTarget,
+  options: { readonly create: boolean },
+  work: (path: string) => Promise<T>,
+): Promise<T> {
+  const directory = dirname(target.path);
+  const handle = `${directory}/`.startsWith(`${target.directory}/`)
+    ? await openAsNamed(directory)
+    : undefined;
+  if (handle === undefined) return withOpenDirectory(await logFileDirectory(target, options), work);
+  try {
+    return await work(heldPath(handle));
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Undefined when it cannot be opened, or is not where its path says: there may be a link, or no /proc. */
+async function openAsNamed(directory: string): Promise<FileHandle | undefined> {
+  const handle = await open(directory, directoryFlags).catch(() => undefined);
+  if (handle === undefined || (await readlink(heldPath(handle)).catch(() => "")) === directory) return handle;
+  await handle.close();
+  return undefined;
+}
+
+const directoryFlags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+function heldPath({ fd }: FileHandle): string {
+  return `/proc/self/fd/${fd}`;
+}
 
 /**
  * The directory of the log file, with all links resolved. With `create`, makes the log directory and missing
@@ -111,9 +145,9 @@ export async function withOpenDirectory<T>(
   directory: string,
   work: (path: string) => Promise<T>,
 ): Promise<T> {
-  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  const handle = await open(directory, directoryFlags);
   try {
-    const held = `/proc/self/fd/${String(handle.fd)}`;
+    const held = heldPath(handle);
     // Without /proc it is undefined.
     const opened = await readlink(held).catch(() => undefined);
     if (opened !== undefined && opened !== directory) {
