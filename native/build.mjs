@@ -22,6 +22,7 @@ const sources = {
   pause: ["pause.c"],
   "pod-dialer": ["pod-dialer.c"],
   "port-forward": ["port-forward.c"],
+  "oci-runtime": ["oci-runtime.c"],
   helper: ["helper.c", "run-programs.c", "host-paths.c", "disk-usage.c", "play-files.c", "notify.c"],
 };
 const programs = Object.keys(sources);

@@ -109,7 +109,7 @@ async function write({ parts, out, wantedArchitectures, wantedFormats }) {
   const runnable = await executableOf(thisArchitecture);
   for (const architecture of wantedArchitectures) {
     const executable = architecture === thisArchitecture ? runnable : await executableOf(architecture);
-    const files = packageFiles({ root, parts, executable, runnable });
+    const files = packageFiles({ root, parts, executable, runnable, architecture });
     const name = (/** @type {string} */ ending) =>
       join(out, `dockershim-${version}-linux-${architecture}${ending}`);
     const options = { files, version, architecture, epoch };

@@ -20,10 +20,10 @@ const shells = [
 
 /**
  * `runnable` is an executable of this machine's architecture, which prints what is the same for all.
- * @param {{ root: string, parts: string, executable: string, runnable: string }} options
+ * @param {{ root: string, parts: string, executable: string, runnable: string, architecture: string }} options
  * @returns {PackageFile[]}
  */
-export function packageFiles({ root, parts, executable, runnable }) {
+export function packageFiles({ root, parts, executable, runnable, architecture }) {
   const printed = (/** @type {string[]} */ ...args) =>
     execFileSync(runnable, args, { env: {}, maxBuffer: 1e7 });
   const own = (/** @type {string[]} */ ...path) => readFileSync(join(root, ...path));
@@ -31,6 +31,8 @@ export function packageFiles({ root, parts, executable, runnable }) {
   const file = (path, content, mode = 0o644) => ({ path, mode, content });
   return [
     file("usr/bin/dockershim", readFileSync(executable), 0o755),
+    // Docker starts it, once the operator has registered it.
+    file("usr/lib/dockershim/dockershim-runc", own("native", "bin", `oci-runtime-${architecture}`), 0o755),
     // A node of a cluster is NotReady until a cluster network is installed. `auto` would choose Docker's bridge before, for good.
     {
       ...file("etc/dockershim/config.yaml", printed("config", "--output=commented", "--network-plugin=cni")),

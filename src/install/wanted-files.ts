@@ -18,6 +18,8 @@ export interface WantedFile {
 export interface InstallParts {
   /** The executable. */
   readonly program: Buffer;
+  /** The OCI runtime in front of runc, which Docker may be told of. */
+  readonly ociRuntime: Buffer;
   /** By their names, as `dockershim.service`. */
   readonly units: Readonly<Record<string, string>>;
   /** The text of `/etc/dockershim/config.yaml`. */
@@ -40,9 +42,14 @@ export function programPath(prefix: string): string {
   return join(prefix, "bin/dockershim");
 }
 
+/** Docker starts it by this path, as long as there are containers that were made with it. */
+export function ociRuntimePath(prefix: string): string {
+  return join(prefix, "lib/dockershim/dockershim-runc");
+}
+
 /** In the order in which they are written: the largest first, as the most likely one to fail. */
 export function wantedFiles(prefix: string, parts: InstallParts): readonly WantedFile[] {
-  const { program, units, configuration, completions, endpoint } = parts;
+  const { program, ociRuntime, units, configuration, completions, endpoint } = parts;
   const text = (path: string, role: Role, content: string): WantedFile => ({
     ...{ path, role, mode: 0o644 },
     content: Buffer.from(content),
@@ -50,6 +57,7 @@ export function wantedFiles(prefix: string, parts: InstallParts): readonly Wante
   const share = join(prefix, "share");
   return [
     { path: programPath(prefix), role: "program", mode: 0o755, content: program },
+    { path: ociRuntimePath(prefix), role: "program", mode: 0o755, content: ociRuntime },
     text(configurationPath, "configuration", configuration),
     text(join(share, "bash-completion/completions/dockershim"), "other", completions.bash),
     text(join(share, "zsh/site-functions/_dockershim"), "other", completions.zsh),

@@ -262,6 +262,7 @@ function toSnapshot(container: FakeContainer, logRoot: string): Snapshot {
       programBytes: Buffer.byteLength(program),
       user: body.User ?? "",
     },
+    ...(host.Runtime === undefined ? {} : { runtime: host.Runtime }),
     tty: body.Tty ?? false,
     openStdin: body.OpenStdin ?? false,
     stdinOnce: body.StdinOnce ?? false,

@@ -33,6 +33,7 @@ import { FakeEngine } from "./fake-engine.js";
 import type { FakeProcess } from "./fake-execs.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeNetwork } from "./fake-network.js";
+import { FakeOciRuntimeServer } from "./fake-oci-runtime-server.js";
 import { FakePodDialer } from "./fake-pod-dialer.js";
 import { FakeStreamingServer } from "./fake-streaming.js";
 import { Journal } from "./journal.js";
@@ -53,6 +54,7 @@ export interface World {
   readonly podDialer: FakePodDialer;
   readonly streaming: FakeStreamingServer;
   readonly directory: string;
+  readonly ociRuntimeServer: FakeOciRuntimeServer;
   /** Sizes of writable layers by container id. */
   readonly layers: Map<string, LayerUsage>;
 }
@@ -190,6 +192,7 @@ export class TestShim implements AsyncDisposable {
         stats: { source: () => stats, layers: { usageOf: (id) => world.layers.get(id) } },
         streaming: { server: world.streaming, podDialer: () => world.podDialer },
         pauseImages: new FakePauseImages(world),
+        ociRuntimeServer: world.ociRuntimeServer,
         engineConnected: () => Promise.resolve(),
       },
       {
@@ -377,6 +380,7 @@ async function newWorld(lifetime: Lifetime): Promise<World> {
     host,
     directory: directory.path,
     network: new FakeNetwork(journal),
+    ociRuntimeServer: new FakeOciRuntimeServer(),
     layers: new Map(),
     checkpoints: new MemoryCheckpoints(journal),
     podDialer: new FakePodDialer(),

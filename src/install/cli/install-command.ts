@@ -2,11 +2,13 @@
 import { readFile } from "node:fs/promises";
 import { release, tmpdir } from "node:os";
 import { join } from "node:path/posix";
+import { arch } from "node:process";
 import type { ProcessIo } from "../../cli/process-io.js";
 import { ShimError } from "../../lib/errors.js";
 import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
 import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
+import { programFile } from "../../shim/native/programs.js";
 import { listensAt } from "../../shim/serve/serving-programs.js";
 import { checkNode, checkPlaces } from "../check-node.js";
 import { readInstallRecord } from "../install-record.js";
@@ -112,6 +114,7 @@ async function readWanted(
   const { config } = await resolveConfig([], {}, () => Promise.reject(new Error("no file is named")));
   const wanted = wantedFiles(prefix, {
     program: await readFile(own.self[0]),
+    ociRuntime: own.read(programFile("oci-runtime", arch)),
     units,
     // As in the packages: a node of a cluster is NotReady until a cluster network is installed.
     configuration: commentedFile(stringify, { "network-plugin": "cni" }),

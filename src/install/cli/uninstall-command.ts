@@ -2,6 +2,7 @@
 import type { ProcessIo } from "../../cli/process-io.js";
 import { ShimError } from "../../lib/errors.js";
 import { readInstallRecord, recordDirectory } from "../install-record.js";
+import { checkOciRuntime } from "../oci-runtime-in-use.js";
 import { planUninstall } from "../plan-uninstall.js";
 import { alone, planLines, runSteps } from "../steps.js";
 import { type InstallDeps, installDeps } from "./install-command.js";
@@ -35,6 +36,7 @@ export async function uninstall(
         "precondition",
         `uninstall dockershim: no "dockershim install" was here (there is no ${recordDirectory}); a package is removed by apt-get or dnf`,
       );
+    await checkOciRuntime(root, record);
     const plan = await planUninstall({ root, systemd }, record);
     io.writeOut(`Uninstall dockershim ${record.program}:\n${planLines(plan).join("\n")}\n`);
     io.writeOut(

@@ -1,6 +1,6 @@
 /** The images of this program, and what is left of its image volumes. */
 import { messageOf } from "../../lib/errors.js";
-import { placeOf } from "../../shim/app/start-shim.js";
+import { placeOf } from "../../shim/app/place-of.js";
 import type { Config } from "../../shim/config/resolve.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";

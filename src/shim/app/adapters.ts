@@ -28,7 +28,9 @@ import type { Adapters } from "./build-shim.js";
 import { EngineConnection } from "./engine-connection.js";
 import { createEngine, engineEndpoint, type Environment } from "./open-engine.js";
 import { openNetwork } from "./open-network.js";
+import { openOciRuntimeServer } from "./open-oci-runtime.js";
 import { createPodDialer } from "./open-pod-dialer.js";
+import { placeOf } from "./place-of.js";
 import { openStores } from "./open-stores.js";
 import { openReadOnlyStores } from "./read-only.js";
 
@@ -109,6 +111,9 @@ export async function openAdapters(
       podDialer: createPodDialer({ engine, link, host, programs: stores.programs, log }, lifetime),
     },
     pauseImages: createPauseImages(config, engine, link, log),
+    ociRuntimeServer: config.readOnly
+      ? undefined
+      : openOciRuntimeServer(stores.records, placeOf(config.stateDir), log, lifetime),
     streamingServer,
     startVerb: helper.startVerb,
     orphanedNetworks,

@@ -9,6 +9,7 @@ import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { OciRuntimeServer } from "../oci-runtime/oci-runtime-server.js";
 import { ContainerEvents } from "../cri/events/get-container-events.js";
 import {
   requireCgroupDriver,
@@ -36,6 +37,7 @@ import { ScratchContainers } from "../images/scratch-containers.js";
 import { forgetContainer } from "../recovery/forget-container.js";
 import type { EngineState } from "../state/engine-state.js";
 import { FirstConnection } from "../state/first-connection.js";
+import { createOciRuntime } from "./open-oci-runtime.js";
 import type { Records } from "../state/records.js";
 
 /** The adapters of the program. */
@@ -48,6 +50,8 @@ export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"
   readonly stats: Stats;
   readonly streaming: Streaming;
   readonly pauseImages: PauseImageSource;
+  /** Undefined for a server that only reads. */
+  readonly ociRuntimeServer: Pick<OciRuntimeServer, "listen" | "refuse"> | undefined;
   /** Called at each connect, before the containers are read. Afterwards `host` is the engine's host. */
   engineConnected(facts: NodeFacts, signal: AbortSignal): Promise<void>;
 }
@@ -154,21 +158,23 @@ export function buildShim(
     },
   });
 
+  const images = buildImages(
+    adapters,
+    { cache: imageCache, names: imageNames },
+    unmanagedImages,
+    settings,
+    log,
+    lifetime,
+  );
+  const ociRuntime = createOciRuntime(adapters.ociRuntimeServer, { engine, images, log });
   const withoutEvents: Omit<Services, "events"> = {
     engine,
     engineLiveness: new EngineLiveness(engine),
     state,
     records,
-    images: buildImages(
-      adapters,
-      { cache: imageCache, names: imageNames },
-      unmanagedImages,
-      settings,
-      log,
-      lifetime,
-    ),
+    images,
     network,
-    node: { host, oomScores, limits },
+    node: { host, oomScores, limits, ociRuntime },
     logs,
     stats: adapters.stats,
     streaming: adapters.streaming,

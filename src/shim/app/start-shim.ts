@@ -1,5 +1,4 @@
 /** Opens the adapters, builds the program, serves it, and stops it in reverse order. */
-import { createHash } from "node:crypto";
 import { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
@@ -24,6 +23,7 @@ import type { Environment } from "./open-engine.js";
 import { listenOn } from "./listen-on.js";
 import { openCadvisor } from "./open-cadvisor.js";
 import { openMetrics } from "./open-metrics.js";
+import { placeOf } from "./place-of.js";
 import { readOnlyRpcs } from "./read-only.js";
 
 /** Limit of each undo and clean-up step. */
@@ -95,6 +95,8 @@ async function start(
     sync.subscribe({
       engineLive: (facts) => {
         cleanUps.request(facts);
+        // Begins to find out: a kubelet's first Status is to have the answer.
+        services.node.ociRuntime.state(facts);
       },
     });
   }
@@ -148,11 +150,6 @@ async function start(
       return lifetime.abandoned;
     },
   };
-}
-
-/** Tells a state directory from others of the same engine, in labels. */
-export function placeOf(stateDir: string): string {
-  return createHash("sha256").update(stateDir).digest("hex").slice(0, 16);
 }
 
 function settingsOf(config: Config): ShimSettings {

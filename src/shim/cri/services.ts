@@ -10,6 +10,7 @@ import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { OciRuntime } from "../ports/oci-runtime.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 import type { LayerUsages, StatsSource } from "../ports/stats.js";
 import type { StreamingServer } from "../ports/streaming.js";
@@ -55,6 +56,7 @@ export interface ServiceSettings {
 export interface Node extends HostSource {
   readonly oomScores: OomScores;
   readonly limits: ContainerLimits;
+  readonly ociRuntime: OciRuntime;
 }
 
 export interface Locks {

@@ -1,6 +1,7 @@
 /** What `GET /version` and `GET /info` say of the engine, and which API version to speak with it. */
 import { ShimError } from "../../lib/errors.js";
 import type { NodeFacts, RuntimeFacts } from "../../domain/node-facts.js";
+import { ociRuntimeName } from "../../domain/oci-changes.js";
 import type { EngineVersion } from "../ports/engine.js";
 import {
   asList,
@@ -122,9 +123,11 @@ function usesContainerdStore(info: Json): boolean {
 const runcPrograms: readonly string[] = ["runc", "crun", "youki"];
 
 /** The answer has the path of a program that containerd's shim of runc runs; of a runtime with a `runtimeType` nothing. */
-function toKind(runtime: Json): RuntimeFacts["kind"] {
+function toKind(name: string, runtime: Json): RuntimeFacts["kind"] {
   const path = textOf(runtime, "path");
   if (path === "") return "ownShim";
+  // In front of runc, under any file name.
+  if (name === ociRuntimeName) return "runc";
   return runcPrograms.includes(path.split("/").at(-1) ?? "") ? "runc" : "other";
 }
 
@@ -139,7 +142,7 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
   }
   return {
     name,
-    kind: toKind(runtime),
+    kind: toKind(name, runtime),
     recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro"),
   };
 }

@@ -40,15 +40,19 @@ export class ScratchContainers {
 
   constructor(private readonly deps: ScratchContainersDeps) {}
 
-  /** Runs `work` with the id of a container of the image; its signal also aborts when this program stops. */
+  /**
+   * Runs `work` with the id of a container of the image; its signal also aborts when this program stops.
+   * `runtime`: Docker's, if another than the engine's default.
+   */
   async use<T>(
     image: Pick<ImageSnapshot, "id" | "volumes">,
     signal: AbortSignal,
     work: (containerId: string, signal: AbortSignal) => Promise<T>,
+    runtime?: string,
   ): Promise<T> {
     this.#stopped.signal.throwIfAborted();
     const imageId = image.id;
-    const using = this.#use(image, AbortSignal.any([signal, this.#stopped.signal]), work);
+    const using = this.#use(image, AbortSignal.any([signal, this.#stopped.signal]), work, runtime);
     const known = this.#inUse.get(imageId) ?? new Set();
     this.#inUse.set(imageId, known.add(using));
     try {
@@ -99,11 +103,12 @@ export class ScratchContainers {
     image: Pick<ImageSnapshot, "id" | "volumes">,
     signal: AbortSignal,
     work: (containerId: string, signal: AbortSignal) => Promise<T>,
+    runtime: string | undefined,
   ): Promise<T> {
     const name = `${namePrefix}${randomBytes(8).toString("hex")}`;
     this.#names.add(name);
     try {
-      return await this.#useNamed(name, image, signal, work);
+      return await this.#useNamed(name, image, signal, work, runtime);
     } finally {
       this.#names.delete(name);
     }
@@ -114,6 +119,7 @@ export class ScratchContainers {
     image: Pick<ImageSnapshot, "id" | "volumes">,
     signal: AbortSignal,
     work: (containerId: string, signal: AbortSignal) => Promise<T>,
+    runtime: string | undefined,
   ): Promise<T> {
     const { engine, log, place, timeoutMs } = this.deps;
     const body = {
@@ -122,7 +128,11 @@ export class ScratchContainers {
       Entrypoint: ["none"],
       // An empty type: a type from the image would make the container part of a pod.
       Labels: { [scratchLabel]: `${place}/${this.#run}`, [typeLabel]: "" },
-      HostConfig: { NetworkMode: "none", Mounts: withoutDeclaredVolumes(image) },
+      HostConfig: {
+        NetworkMode: "none",
+        Mounts: withoutDeclaredVolumes(image),
+        ...(runtime === undefined ? {} : { Runtime: runtime }),
+      },
     };
     const isOurs = (found: Snapshot): boolean => found.labels[scratchLabel] === body.Labels[scratchLabel];
     const id = await engine.createContainer(name, body, signal).catch(async (error: unknown) => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { ownFiles } from "../../lib/own-files.js";
 
-export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "helper";
+export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "oci-runtime" | "helper";
 
 /** Processor architectures under the names that Go and OCI give them. */
 export type ImageArchitecture = "amd64" | "arm64";
@@ -20,12 +20,12 @@ export function imageArchitecture(name: string): ImageArchitecture | undefined {
  * there is no such program for `architecture`.
  */
 export function programPath(name: ProgramName, architecture: string, directory: string): string {
-  return ownFiles().program(pathOf(name, architecture), directory);
+  return ownFiles().program(programFile(name, architecture), directory);
 }
 
 /** `unsupported` as above, `internal` when the program is missing in this installation. */
 export function readProgram(name: ProgramName, architecture: string): Buffer {
-  const path = pathOf(name, architecture);
+  const path = programFile(name, architecture);
   try {
     return ownFiles().read(path);
   } catch (error) {
@@ -38,7 +38,8 @@ export function readProgram(name: ProgramName, architecture: string): Buffer {
   }
 }
 
-function pathOf(name: ProgramName, architecture: string): string {
+/** Where it is among the files of this program. `unsupported` as above. */
+export function programFile(name: ProgramName, architecture: string): string {
   const known = imageArchitecture(architecture);
   if (known === undefined)
     throw new ShimError("unsupported", `find the ${name} program: none for architecture "${architecture}"`);

@@ -62,6 +62,11 @@ function isSentForEveryContainer([key, value]: readonly [string, string]): boole
   return key === "memory.oom.group" || (key === "memory.swap.max" && value === "0");
 }
 
+/** Whether a container must not run without some of the unified ones. */
+export function needsUnified(settings: CgroupSettings | undefined): boolean {
+  return Object.entries(settings?.unified ?? {}).some((entry) => !isSentForEveryContainer(entry));
+}
+
 /** Whether a container must not run without some of these settings. */
 export function needsCgroup(settings: CgroupSettings): boolean {
   const { unified, hugepages } = splitByNeed(settings).needed;

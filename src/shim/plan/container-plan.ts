@@ -24,6 +24,7 @@ import {
 import { parseReference } from "../../domain/image-reference.js";
 import { alternativeName, containerName } from "../../domain/names.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
+import { type OciChanges, ociRuntimeName } from "../../domain/oci-changes.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../../domain/requests.js";
 import { stopSignalName, gracePeriodSeconds } from "../../domain/stop-signal.js";
 import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
@@ -45,6 +46,7 @@ import {
   containerAnnotations,
   stopTimeoutProperty,
 } from "./oci-annotations.js";
+import { addedCapabilities, planOciChanges } from "./oci-changes.js";
 import { createResources } from "./resources.js";
 import { scopeAnnotations } from "./scope-properties.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
@@ -86,6 +88,8 @@ export interface ContainerContext {
   readonly oneContainerdShimPerPod: boolean;
   /** The score that this host can give, for the one that is wanted. */
   readonly oomScoreAdj: (wanted: number) => number;
+  /** Why the OCI runtime in front of runc cannot be used; undefined where it works, or nothing needs it. */
+  readonly ociProblem?: string | undefined;
   /** Full id of the container whose PID namespace is to be joined; throws when there is none. */
   readonly resolveContainer: (id: string) => string;
 }
@@ -99,6 +103,8 @@ export interface ContainerPlan {
   readonly logPath: string;
   /** To be written after each start; see `needsCgroup` for hosts where that is impossible. */
   readonly cgroup?: CgroupSettings;
+  /** What the OCI runtime in front of runc adds to Docker's specification of the container. */
+  readonly oci?: OciChanges;
 }
 
 /** As in dockershim and cri-dockerd; it matters only for containers with their own IPC namespace. */
@@ -109,19 +115,25 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
   const name = containerName(sandbox_config.metadata, config.metadata);
   const logPath = containerLogPath(sandbox_config.log_directory, config.log_path);
   const cgroup = cgroupSettings(config.linux?.resources, context.facts, "config.linux.resources");
+  const oci = planOciChanges(config, cgroup, {
+    facts: context.facts,
+    runtime: context.sandbox.snapshot.runtime,
+    problem: context.ociProblem,
+  });
   return defined({
     name,
     alternativeName: (random: number) => alternativeName(name, random),
-    body: createBody(request, logPath, cgroup, context),
+    body: createBody(request, logPath, { cgroup, oci }, context),
     logPath,
     cgroup,
+    oci,
   });
 }
 
 function createBody(
   request: ValidCreateContainer,
   logPath: string,
-  cgroup: CgroupSettings | undefined,
+  beyondDocker: BeyondDocker,
   context: ContainerContext,
 ): CreateBody {
   const { config, sandbox_config } = request;
@@ -150,7 +162,11 @@ function createBody(
         ...imageMountsLabels(config, context.inputs.imageVolumes),
       }),
     },
-    HostConfig: hostConfig(request, { groups: [...(GroupAdd ?? []), ...cdi.groups], cdi, cgroup }, context),
+    HostConfig: hostConfig(
+      request,
+      { groups: [...(GroupAdd ?? []), ...cdi.groups], cdi, ...beyondDocker },
+      context,
+    ),
   });
 }
 
@@ -174,15 +190,19 @@ function imageMountsLabels(
   return imageMounts.length === 0 ? {} : { [imageMountsLabel]: formatImageMounts(imageMounts) };
 }
 
-interface HostConfigParts {
+interface BeyondDocker {
+  readonly cgroup: CgroupSettings | undefined;
+  readonly oci: OciChanges | undefined;
+}
+
+interface HostConfigParts extends BeyondDocker {
   readonly groups: readonly string[];
   readonly cdi: CdiEdits;
-  readonly cgroup: CgroupSettings | undefined;
 }
 
 function hostConfig(
   request: ValidCreateContainer,
-  { groups, cdi, cgroup }: HostConfigParts,
+  { groups, cdi, cgroup, oci }: HostConfigParts,
   context: ContainerContext,
 ): HostConfig {
   const { config, sandbox_config } = request;
@@ -222,7 +242,7 @@ function hostConfig(
     GroupAdd: unlessEmpty([...new Set(groups)]),
     ReadonlyRootfs: security?.readonly_rootfs ?? false,
     Privileged: privileged,
-    CapAdd: unlessEmpty(security?.capabilities?.add_capabilities ?? []),
+    CapAdd: unlessEmpty(addedCapabilities(config)),
     CapDrop: unlessEmpty(security?.capabilities?.drop_capabilities ?? []),
     // Left out when empty (an empty list would unmask /proc), and a privileged container has none in any
     // case.
@@ -230,7 +250,7 @@ function hostConfig(
     ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
     SecurityOpt: [...containerSecurityOptions(config, context), ...cgroupMountOptions(security, facts)],
     // Snapshots name the engine's default, too, which stays the engine's choice.
-    Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
+    Runtime: oci ? ociRuntimeName : runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
     Ulimits: ulimitsField(context.defaultUlimits, requestedUlimits(security)),
     Annotations: annotationsField(
       {

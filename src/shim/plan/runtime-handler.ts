@@ -1,5 +1,6 @@
 /** Runtime handlers (of RuntimeClasses) and the Docker runtimes that they stand for. */
 import type { NodeFacts, RuntimeFacts } from "../../domain/node-facts.js";
+import { ociRuntimeName } from "../../domain/oci-changes.js";
 import { ShimError } from "../../lib/errors.js";
 import { quote } from "../../domain/field-errors.js";
 
@@ -8,11 +9,11 @@ const dockerHandler = "docker";
 
 /**
  * Docker's runtime for a handler, undefined for the engine's default (`""` and `docker`). Every runtime that
- * the engine lists is a handler of its name.
+ * the engine lists is a handler of its name, but for the one that this program chooses by itself.
  */
 export function dockerRuntime(handler: string, facts: NodeFacts): string | undefined {
   if (handler === "" || handler === dockerHandler) return undefined;
-  if (facts.runtimes.some((runtime) => runtime.name === handler)) return handler;
+  if (handler !== ociRuntimeName && facts.runtimes.some(({ name }) => name === handler)) return handler;
   const known = runtimeHandlers(facts).filter((name) => name !== "");
   throw new ShimError(
     "invalid",
@@ -23,7 +24,8 @@ export function dockerRuntime(handler: string, facts: NodeFacts): string | undef
 
 /** All handlers that RunPodSandbox takes, `""` (the default) first: what Status announces. */
 export function runtimeHandlers(facts: NodeFacts): readonly string[] {
-  return [...new Set(["", dockerHandler, ...facts.runtimes.map((runtime) => runtime.name)])];
+  const names = facts.runtimes.map(({ name }) => name).filter((name) => name !== ociRuntimeName);
+  return [...new Set(["", dockerHandler, ...names])];
 }
 
 /**

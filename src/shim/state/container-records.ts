@@ -1,5 +1,6 @@
 /** What this program remembers of containers with limits beyond Docker's fields, and the files that keep it. */
 import type { Logger } from "../../lib/log.js";
+import type { OciChanges } from "../../domain/oci-changes.js";
 import type { CgroupSettings } from "../ports/host.js";
 import {
   RecordDirectory,
@@ -15,6 +16,8 @@ export interface ContainerRecord {
   readonly containerId: string;
   /** Limits that Docker has no field for: they are written to the container's cgroup after each start. */
   readonly cgroup: CgroupSettings;
+  /** What the OCI runtime in front of runc is to change at each start. */
+  readonly oci?: OciChanges;
 }
 
 /** As in the file, where byte counts are decimal strings. */
@@ -38,6 +41,7 @@ export const containerRecordType: RecordType<ContainerRecord> = {
       unified: (value) => isTable(value) && Object.values(value).every(isString),
       hugepages: (value) => Array.isArray(value) && value.every(isHugepages),
     } satisfies SchemaOf<CgroupSettings>,
+    oci: isOciChanges,
   } satisfies SchemaOf<ContainerRecord>,
   fromFile: (object) => {
     // The schema covers every field of the type.
@@ -63,6 +67,7 @@ export class ContainerRecords extends RecordDirectory<ContainerRecord> {
   /** Replaces the settings that `cgroup` names and keeps the others; creates the record when there is none. */
   async merge(containerId: string, cgroup: Partial<CgroupSettings>): Promise<void> {
     await this.putChanged(containerId, (present) => ({
+      ...present,
       version: 1,
       containerId,
       cgroup: mergeCgroupSettings(present?.cgroup ?? { unified: {}, hugepages: [] }, cgroup),
@@ -85,6 +90,22 @@ export function mergeCgroupSettings(
 
 function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
   return [entry.pageSize, entry];
+}
+
+function isOciChanges(value: unknown): boolean {
+  if (value === undefined) return true;
+  if (!isTable(value)) return false;
+  const { ambientCapabilities = [], mountOptions = {}, limits = true } = value;
+  return (
+    isListOfStrings(ambientCapabilities) &&
+    isTable(mountOptions) &&
+    Object.values(mountOptions).every(isListOfStrings) &&
+    limits === true
+  );
+}
+
+function isListOfStrings(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isString);
 }
 
 function isHugepages(value: unknown): boolean {

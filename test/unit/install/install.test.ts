@@ -204,6 +204,26 @@ describe("what was edited, or made by another program", () => {
     assert.equal(bed.files()["usr/bin/dockershim"], undefined);
   });
 
+  test("the OCI runtime stays as long as Docker is configured to start it", async () => {
+    await using bed = await InstallBed.open();
+    await bed.install("1.0.0");
+    const path = "/usr/lib/dockershim/dockershim-runc";
+    assert.equal(bed.files()[path.slice(1)]?.split(" ")[0], "100755");
+    await bed.write("etc/docker/daemon.json", JSON.stringify({ runtimes: { "dockershim-runc": { path } } }));
+    const before = bed.files();
+    await assert.rejects(
+      bed.uninstall(),
+      /daemon\.json has "\/usr\/lib\/.*-runc" as the runtime .*restart Docker/,
+    );
+    assert.deepEqual(bed.files(), before);
+    await bed.write(
+      "etc/docker/daemon.json",
+      JSON.stringify({ runtimes: { "dockershim-runc": { path: "/x" } } }),
+    );
+    await bed.uninstall();
+    assert.equal(bed.files()[path.slice(1)], undefined);
+  });
+
   test("a unit that the administrator has disabled stays disabled", async () => {
     await using bed = await InstallBed.open();
     await bed.install("1.0.0");

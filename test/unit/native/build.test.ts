@@ -12,7 +12,7 @@ const toolMissing = 2;
 
 describe("native/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
-    const programs = ["pause", "pod-dialer", "port-forward", "helper"];
+    const programs = ["pause", "pod-dialer", "port-forward", "oci-runtime", "helper"];
     const names = programs.map((program) => `${program}-${architecture}`);
 
     test(`the programs for ${architecture} are what their sources give with the named compiler, wherever they are built`, async (t) => {

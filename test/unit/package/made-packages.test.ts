@@ -36,7 +36,7 @@ const printed = (program: string, ...args: string[]): string =>
   execFileSync(program, args, { encoding: "utf8", maxBuffer: 1e8, stdio: ["ignore", "pipe", "pipe"] });
 
 const files = [
-  ...["usr/bin/dockershim", "etc/dockershim/config.yaml"],
+  ...["usr/bin/dockershim", "usr/lib/dockershim/dockershim-runc", "etc/dockershim/config.yaml"],
   ...units.map((unit) => `usr/lib/systemd/system/${unit}`),
   ...["bash-completion/completions/dockershim", "fish/vendor_completions.d/dockershim.fish"].map(
     (name) => `usr/share/${name}`,

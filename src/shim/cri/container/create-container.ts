@@ -7,6 +7,7 @@ import type { ValidContainerConfig, ValidCreateContainer } from "../../../domain
 import type { Sandbox } from "../../../domain/sandbox.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import { type ContainerPlan, containerNeeds, planContainer } from "../../plan/container-plan.js";
+import { mayNeedOciRuntime } from "../../plan/oci-changes.js";
 import { gatherContainerInputs } from "./container-inputs.js";
 import { createOrRecover, type ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
@@ -21,6 +22,9 @@ export const createContainer: Handler<"CreateContainer"> = async (request, servi
     const sandbox = requireReady(request.pod_sandbox_id, services);
     call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
     const inputs = await gatherContainerInputs(request, facts, services, call);
+    const oci = mayNeedOciRuntime(request.config)
+      ? await services.node.ociRuntime.find(facts, call.signal)
+      : "works";
     const { imageVolumes: wanted } = containerNeeds(request);
     // The lease ends when the container exists, which then counts as a user of its volumes.
     await using imageVolumes = await services.images.volumes.lease(wanted, facts, call.signal);
@@ -33,6 +37,7 @@ export const createContainer: Handler<"CreateContainer"> = async (request, servi
       composeLabels: services.settings.composeLabels ?? false,
       oneContainerdShimPerPod: services.settings.oneContainerdShimPerPod,
       oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
+      ociProblem: oci === "works" ? undefined : oci.problem,
       resolveContainer: (id) => {
         const target = services.state.model.requireContainer(id);
         checkTarget(target, sandbox.id);
@@ -88,9 +93,13 @@ async function create(
     throw new ShimError("unavailable", "the engine lost the container right after its creation");
   if (snapshot.programBytes > longestProgramBytes) throw programTooLong(fieldOfProgram(config, snapshot));
   // After the refresh: the clean-up removes records of containers that the read model does not have.
-  if (plan.cgroup !== undefined) {
+  const { cgroup, oci } = plan;
+  if (cgroup !== undefined || oci !== undefined) {
     rollback.defer("remove container record", () => containerRecords.remove(id));
-    await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
+    await containerRecords.put({
+      ...{ version: 1, containerId: id, cgroup: cgroup ?? { unified: {}, hugepages: [] } },
+      ...(oci === undefined ? {} : { oci }),
+    });
   }
   // If the sandbox was stopped or removed in the meantime, no later call would remove this container.
   requireReady(sandboxId, services);

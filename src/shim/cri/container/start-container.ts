@@ -38,6 +38,7 @@ async function start(id: string, services: Services, call: Call): Promise<void> 
   using _ = sync.changing(container.snapshot.name);
   let failure: ShimError | undefined;
   try {
+    await requireOciRuntime(id, services, call.signal);
     // Step 2: make sure that the log has a record, and open the log.
     await restoreLogRecord(container, services);
     await withDeadline(call.signal, services.settings.cleanUpTimeoutMs, "make its log", (signal) =>
@@ -61,6 +62,17 @@ async function start(id: string, services: Services, call: Call): Promise<void> 
   // Step 6: link the log, where it is Docker's.
   await linkLog(container, failure, services, afterStart);
   if (failure !== undefined) throw failure;
+}
+
+/** After a start of this program the OCI runtime may ask before questions are answered. */
+async function requireOciRuntime(
+  id: string,
+  { records: { containers }, node: { ociRuntime }, state: { link } }: Services,
+  signal: AbortSignal,
+): Promise<void> {
+  if (containers.get(id)?.oci === undefined) return;
+  const found = await ociRuntime.find(await link.live(signal), signal);
+  if (found !== "works") throw new ShimError("precondition", found.problem);
 }
 
 /**

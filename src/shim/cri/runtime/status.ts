@@ -14,7 +14,10 @@ export const status: Handler<"Status"> = async (request, services, call) => {
   return {
     status: { conditions },
     runtime_handlers: facts === undefined ? [] : handlersOf(facts),
-    features: { supplemental_groups_policy: true },
+    features: {
+      supplemental_groups_policy: true,
+      mount_options: facts !== undefined && services.node.ociRuntime.state(facts) === "works",
+    },
     info: request.verbose ? verboseInfo(services, facts) : {},
   };
 };
@@ -95,13 +98,14 @@ function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
 }
 
 function verboseInfo(
-  { network, images: { pause, pullRecords }, node: { host }, state: { link } }: Services,
+  { network, images: { pause, pullRecords }, node: { host, ociRuntime }, state: { link } }: Services,
   facts: NodeFacts | undefined,
 ): Record<string, string> {
   return {
     config: JSON.stringify({ sandboxImage: pause.reference }),
     engine: JSON.stringify({ link: link.state.phase, ...facts }),
     network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
+    ociRuntime: JSON.stringify(facts === undefined ? "unknown" : ociRuntime.state(facts)),
     pulls: JSON.stringify(pullRecords.running),
     reach: JSON.stringify(host().reach),
   };

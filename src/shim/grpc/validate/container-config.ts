@@ -100,10 +100,6 @@ function mount(field: string, given: Mount): void {
     throw unsupportedField(`${field}.uidMappings`, "Docker cannot map the ids of a mount");
   if (given.gidMappings.length > 0)
     throw unsupportedField(`${field}.gidMappings`, "Docker cannot map the ids of a mount");
-  if (given.mount_options.length > 0) {
-    const options = given.mount_options.join(",");
-    throw unsupportedField(`${field}.mount_options`, "Docker takes no options for mounts", options);
-  }
   if (!given.recursive_read_only) return;
   if (!given.readonly) throw invalidField(`${field}.recursive_read_only`, "needs readonly");
   if (given.propagation !== MountPropagation.PROPAGATION_PRIVATE) {

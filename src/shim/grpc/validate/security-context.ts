@@ -104,14 +104,12 @@ function username(field: string, context: LinuxContainerSecurityContext): void {
 
 function capabilities(field: string, { capabilities: given }: LinuxContainerSecurityContext): void {
   if (given === null) return;
-  for (const name of ["add_capabilities", "drop_capabilities"] as const) {
+  for (const name of ["add_capabilities", "drop_capabilities", "add_ambient_capabilities"] as const) {
     given[name].forEach((capability, index) => {
-      if (!/^[A-Za-z_]{1,64}$/.test(capability)) {
+      const isAll = name === "add_ambient_capabilities" && capability.toUpperCase() === "ALL";
+      if (isAll || !/^[A-Za-z_]{1,64}$/.test(capability)) {
         throw invalidField(at(`${field}.${name}`, index), "is not a capability name", capability);
       }
     });
-  }
-  if (given.add_ambient_capabilities.length > 0) {
-    throw unsupportedField(`${field}.add_ambient_capabilities`, "Docker cannot set ambient capabilities");
   }
 }

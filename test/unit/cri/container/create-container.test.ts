@@ -11,6 +11,7 @@ import {
 import { nameOf } from "../../../fakes/journal.js";
 import { rejectsWith } from "../../../support/refusals.js";
 import {
+  containerResources,
   containerSecurity,
   hugepages,
   imageSpec,
@@ -21,11 +22,13 @@ import {
 import { mount } from "../../plan/builders.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
+import { ociRuntimeName } from "../../../../src/domain/oci-changes.js";
 import { turns, until } from "../../../fakes/turns.js";
 
 const shim = shimOfEachTest();
 
 const name = "k8s_main_web_default_uid-1_0";
+const runc = { name: "runc", kind: "runc", recursiveReadOnly: false } as const;
 
 describe("createContainer()", () => {
   test("makes a container that is in the list when the call returns", async () => {
@@ -55,6 +58,120 @@ describe("createContainer()", () => {
     const config = { command: ["cat"], args: ["x".repeat(4096)] };
     const id = await shim.createContainer(sandbox.slice(0, 12), config);
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  describe("with what only the OCI runtime in front of runc can do", () => {
+    const runtimes = [...nodeFacts().runtimes, { ...runc, name: ociRuntimeName }];
+    const capabilities = (names: readonly string[]) => ({
+      linux: {
+        resources: null,
+        security_context: containerSecurity({
+          capabilities: {
+            ...{ add_capabilities: ["KILL"], drop_capabilities: [] },
+            add_ambient_capabilities: names,
+          },
+        }),
+      },
+    });
+    const unified = { "memory.high": "1", "memory.oom.group": "1" };
+    const rows = {
+      "ambient capabilities": {
+        config: capabilities(["net_raw", "CAP_KILL"]),
+        oci: { ambientCapabilities: ["CAP_NET_RAW", "CAP_KILL"] },
+        refusal: /security_context\.capabilities\.add_ambient_capabilities: Docker cannot set ambient/,
+        body: { CapAdd: ["KILL", "CAP_NET_RAW"] },
+      },
+      "mount options": {
+        config: {
+          mounts: [
+            mount({ host_path: "/srv", container_path: "/a/" }),
+            mount({ host_path: "/srv", container_path: "/b/../c", mount_options: ["noexec", "nodev"] }),
+          ],
+        },
+        oci: { mountOptions: { "/c": ["noexec", "nodev"] } },
+        refusal:
+          /config\.mounts\[1\]\.mount_options "noexec,nodev": Docker takes no options for mounts, and the engine has no/,
+        body: {},
+      },
+      "limits before the first instruction": {
+        config: {
+          linux: { security_context: null, resources: containerResources({ unified }) },
+        },
+        oci: { limits: true },
+        refusal: undefined,
+        body: {},
+      },
+    } as const;
+
+    async function start(facts: Partial<NodeFacts>): Promise<TestShim> {
+      const started = await TestShim.start({ facts: { cgroupVersion: 2, ...facts } });
+      started.engine.startFailure = started.world.ociRuntimeServer.startFailure;
+      return started;
+    }
+
+    for (const [what, { config, oci, refusal, body }] of Object.entries(rows)) {
+      test(`${what}: planned for the runtime, and kept in the record`, async () => {
+        await using shim = await start({ runtimes });
+        const id = await shim.createContainer(await shim.runSandbox(), config);
+        const { HostConfig } = shim.engine.containers.get(id).body;
+        assert.equal(HostConfig.Runtime, ociRuntimeName);
+        for (const [key, value] of Object.entries(body))
+          assert.deepEqual(HostConfig[key as keyof typeof HostConfig], value);
+        assert.deepEqual(shim.services.records.containers.get(id)?.oci, oci);
+      });
+
+      test(`${what}: ${refusal === undefined ? "in the old way" : "refused"} where the engine does not have it`, async () => {
+        await using shim = await start({});
+        const sandbox = await shim.runSandbox();
+        const created = shim.createContainer(sandbox, config);
+        if (refusal !== undefined) {
+          await rejectsWith(created, "unsupported", refusal);
+          assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+          return;
+        }
+        const id = await created;
+        assert.equal(shim.engine.containers.get(id).body.HostConfig.Runtime, undefined);
+        assert.equal(shim.services.records.containers.get(id)?.oci, undefined);
+      });
+    }
+
+    test("is refused where it does not work, and in pods of another runtime", async () => {
+      await using shim = await start({
+        runtimes: [...runtimes, { name: "kata", kind: "ownShim", recursiveReadOnly: false }],
+      });
+      const { config } = rows["ambient capabilities"];
+      const kata = await shim.runSandbox(runRequest({}, "kata"));
+      await rejectsWith(
+        shim.createContainer(kata, config),
+        "unsupported",
+        /runtime "kata" is not the engine's runc/,
+      );
+      await using other = await start({ runtimes });
+      other.world.ociRuntimeServer.isAsked = false;
+      const sandbox = await other.runSandbox();
+      await rejectsWith(other.createContainer(sandbox, config), "unsupported", /without asking this program/);
+    });
+
+    test("leaves containers alone that need nothing of it", async () => {
+      await using shim = await start({ runtimes });
+      const usual = containerResources({ unified: { "memory.oom.group": "1", "memory.swap.max": "0" } });
+      const id = await shim.createContainer(await shim.runSandbox(), {
+        linux: { security_context: null, resources: usual },
+      });
+      assert.equal(shim.engine.containers.get(id).body.HostConfig.Runtime, undefined);
+      assert.deepEqual(shim.world.journal.names("engine.startContainer").length, 1);
+    });
+
+    test("mount options that are none are refused by name", async () => {
+      const sandbox = await shim.runSandbox();
+      const mounts = [mount({ host_path: "/srv", container_path: "/a", mount_options: ["suid"] })];
+      const created = shim.createContainer(sandbox, { mounts });
+      await rejectsWith(
+        created,
+        "invalid",
+        /mounts\[0\]\.mount_options "suid": is none of noexec, nosuid, nodev/,
+      );
+    });
   });
 
   describe("with a CDI device of an annotation", () => {

@@ -1,0 +1,16 @@
+/**
+ * What the OCI specification of a container must have and Docker's API has no words for, as data. It is planned
+ * before the container is created, and kept in its record: the container may be started by a later process.
+ */
+
+/** The name under which the engine has the OCI runtime of this program (`runtimes` of daemon.json). */
+export const ociRuntimeName = "dockershim-runc";
+
+export interface OciChanges {
+  /** As `CAP_NET_RAW`. Docker gives the container these capabilities, but no ambient ones. */
+  readonly ambientCapabilities?: readonly string[];
+  /** Clean path in the container → options of the mount there, as `noexec`. */
+  readonly mountOptions?: Readonly<Record<string, readonly string[]>>;
+  /** Limits of the container's record that hold before the first instruction. */
+  readonly limits?: true;
+}

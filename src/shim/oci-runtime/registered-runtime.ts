@@ -1,0 +1,86 @@
+/** Whether the engine has the OCI runtime, and whether it works. */
+import { randomBytes } from "node:crypto";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { ociRuntimeName } from "../../domain/oci-changes.js";
+import { orAbort } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { OciRuntime, OciRuntimeState } from "../ports/oci-runtime.js";
+
+export const notRegistered =
+  `the engine has no runtime ${JSON.stringify(ociRuntimeName)}: ` +
+  "docs/run/oci-runtime.md has the lines for daemon.json";
+
+/** Begin of the reason why the container that finds out does not start. */
+const trialWords = "it works, and no container is needed: ";
+
+export interface RegisteredRuntimeDeps {
+  /** Makes sure that questions are answered. */
+  readonly listen: () => Promise<void>;
+  /** Starts a container that is refused with these words. Rejects with the engine's error. */
+  readonly startRefused: (words: string) => Promise<void>;
+  readonly log: Pick<Logger, "info" | "warn">;
+  readonly now: () => number;
+  /** Until a runtime that did not work is tried again, milliseconds; one minute unless given. */
+  readonly retryMs?: number;
+}
+
+interface Finding {
+  readonly engineId: string;
+  readonly atMs: number;
+  readonly result: Promise<Found>;
+  state: OciRuntimeState;
+}
+
+type Found = Exclude<OciRuntimeState, "checking">;
+
+export class RegisteredRuntime implements OciRuntime {
+  #finding: Finding | undefined;
+
+  constructor(private readonly deps: RegisteredRuntimeDeps) {}
+
+  state(facts: NodeFacts): OciRuntimeState {
+    return this.#found(facts)?.state ?? { problem: notRegistered };
+  }
+
+  async find(facts: NodeFacts, signal: AbortSignal): Promise<Found> {
+    const finding = this.#found(facts);
+    return finding === undefined ? { problem: notRegistered } : orAbort(finding.result, signal);
+  }
+
+  /** Undefined where it is not registered. */
+  #found({ engineId, runtimes }: NodeFacts): Finding | undefined {
+    if (!runtimes.some(({ name }) => name === ociRuntimeName)) {
+      this.#finding = undefined;
+      return undefined;
+    }
+    const { now, retryMs = 60_000 } = this.deps;
+    const known = this.#finding;
+    const isStale = typeof known?.state === "object" && now() - known.atMs >= retryMs;
+    if (known?.engineId === engineId && !isStale) return known;
+    const finding: Finding = { engineId, atMs: now(), result: this.#try(), state: "checking" };
+    void finding.result.then((state) => {
+      finding.state = state;
+    });
+    return (this.#finding = finding);
+  }
+
+  async #try(): Promise<Found> {
+    const { listen, startRefused, log } = this.deps;
+    const words = `${trialWords}${randomBytes(8).toString("hex")}`;
+    try {
+      await listen();
+      await startRefused(words);
+      return this.#doesNot("it runs containers without asking this program");
+    } catch (error) {
+      if (!messageOf(error).includes(words)) return this.#doesNot(messageOf(error));
+      log.info({ runtime: ociRuntimeName }, "the OCI runtime of containers beyond Docker's API works");
+      return "works";
+    }
+  }
+
+  #doesNot(reason: string): Found {
+    this.deps.log.warn({ runtime: ociRuntimeName, err: reason }, "the OCI runtime does not work");
+    return { problem: `the engine's runtime ${JSON.stringify(ociRuntimeName)} does not work: ${reason}` };
+  }
+}

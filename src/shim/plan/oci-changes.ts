@@ -1,0 +1,100 @@
+/** What a container needs of the OCI runtime in front of runc, beside Docker's create body. */
+import type { Mount } from "../../domain/cri.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { type OciChanges, ociRuntimeName } from "../../domain/oci-changes.js";
+import type { ValidContainerConfig } from "../../domain/requests.js";
+import type { CgroupSettings } from "../ports/host.js";
+import { needsUnified } from "./cgroups.js";
+import { cleanPath } from "./paths.js";
+import { runtimeKind } from "./runtime-handler.js";
+import { securityContextField } from "./security-options.js";
+import { visibleMounts } from "./visible-mounts.js";
+
+/** Mount options of the CRI. */
+const mountOptionNames: ReadonlySet<string> = new Set(["noexec", "nosuid", "nodev"]);
+
+export interface OciContext {
+  readonly facts: NodeFacts;
+  /** Docker runtime of the pod; `""` is the engine's default. */
+  readonly runtime: string;
+  /** Why the OCI runtime cannot be used; undefined where it works. */
+  readonly problem: string | undefined;
+}
+
+/** Names with `CAP_`, as in OCI specifications; the request may leave it out. */
+export function ambientCapabilities({ linux }: Pick<ValidContainerConfig, "linux">): readonly string[] {
+  const names = linux?.security_context?.capabilities?.add_ambient_capabilities ?? [];
+  return names.map(ociName);
+}
+
+/** Docker gives those that are to be ambient, too, and refuses names that it does not know. */
+export function addedCapabilities(config: Pick<ValidContainerConfig, "linux">): readonly string[] {
+  const added = config.linux?.security_context?.capabilities?.add_capabilities ?? [];
+  const names = new Set(added.map(ociName));
+  return [...added, ...ambientCapabilities(config).filter((name) => !names.has(name))];
+}
+
+function ociName(name: string): string {
+  return `CAP_${name.toUpperCase().replace(/^CAP_/, "")}`;
+}
+
+/** Whether the request has something that Docker's API cannot say. Without it nobody asks for the runtime. */
+export function mayNeedOciRuntime(config: ValidContainerConfig): boolean {
+  const { mounts, linux } = config;
+  return (
+    ambientCapabilities(config).length > 0 ||
+    mounts.some(({ mount_options }) => mount_options.length > 0) ||
+    needsUnified({ unified: linux?.resources?.unified ?? {}, hugepages: [] })
+  );
+}
+
+/**
+ * Undefined for a container that Docker's API can say everything of. Throws `unsupported`, with the field, where
+ * the runtime is needed and cannot be used. Limits have another way then.
+ */
+export function planOciChanges(
+  config: ValidContainerConfig,
+  cgroup: CgroupSettings | undefined,
+  context: OciContext,
+): OciChanges | undefined {
+  const why = whyNot(context);
+  const ambient = ambientCapabilities(config);
+  if (ambient.length > 0 && why !== undefined) {
+    const field = `${securityContextField}.capabilities.add_ambient_capabilities`;
+    throw unsupportedField(field, `Docker cannot set ambient capabilities, and ${why}`);
+  }
+  const mountOptions = Object.fromEntries(
+    visibleMounts(config.mounts).flatMap(([index, mount]) =>
+      mount.mount_options.length === 0 ? [] : [optionsOf(mount, index, why)],
+    ),
+  );
+  const changes: OciChanges = {
+    ...(ambient.length > 0 ? { ambientCapabilities: ambient } : {}),
+    ...(Object.keys(mountOptions).length > 0 ? { mountOptions } : {}),
+    ...(why === undefined && needsUnified(cgroup) ? { limits: true } : {}),
+  };
+  return Object.keys(changes).length === 0 ? undefined : changes;
+}
+
+function optionsOf(
+  { container_path, mount_options: options }: Mount,
+  index: number,
+  why: string | undefined,
+): readonly [path: string, options: readonly string[]] {
+  const field = `config.mounts[${index}].mount_options`;
+  const unknown = options.find((option) => !mountOptionNames.has(option));
+  if (unknown !== undefined)
+    throw invalidField(field, `is none of ${[...mountOptionNames].join(", ")}`, unknown);
+  if (why !== undefined)
+    throw unsupportedField(field, `Docker takes no options for mounts, and ${why}`, options.join(","));
+  return [cleanPath(container_path), options];
+}
+
+/** It runs what the engine's own runc would run: pods with another handler have another program. */
+function whyNot({ facts, runtime, problem }: OciContext): string | undefined {
+  const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
+  if (!isUsual || runtimeKind(runtime, facts) !== "runc")
+    return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;
+  return problem;
+}

@@ -1,0 +1,152 @@
+/** What Docker's API has no words for: refused as long as the engine has no OCI runtime in front of runc, and right with it. */
+import assert from "node:assert/strict";
+import { access } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import { type Answer, type ContainerConfig, NamespaceMode } from "../../src/domain/cri.js";
+import { ociRuntimeName } from "../../src/domain/oci-changes.js";
+import { programPath } from "../../src/shim/native/programs.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { docker, inspectContainer } from "../support/docker.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const isVersion2 = await access("/sys/fs/cgroup/cgroup.controllers").then(
+  () => true,
+  () => false,
+);
+const named = (name: string): Answer<ContainerConfig> => ({ metadata: { name, attempt: 0 } });
+const ownPid = { namespace_options: { pid: NamespaceMode.CONTAINER } };
+
+interface Row {
+  readonly config: (bed: TestBed) => Answer<ContainerConfig>;
+  /** Without the runtime; undefined for what has another way. */
+  readonly refusal: RegExp | undefined;
+  /** A shell command in the container, and what it prints. */
+  readonly look: string;
+  readonly seen: RegExp;
+  readonly skip?: string | false;
+}
+
+const rows: Readonly<Record<string, Row>> = {
+  "mount options": {
+    config: ({ directory }) => ({
+      mounts: [
+        { host_path: directory, container_path: "/x", mount_options: ["noexec", "nosuid", "nodev"] },
+        { host_path: directory, container_path: "/y", readonly: true, mount_options: ["noexec"] },
+      ],
+    }),
+    refusal: /config\.mounts\[0\]\.mount_options "noexec,nosuid,nodev": Docker takes no options for mounts/,
+    look: "awk '$2 ~ \"^/[xy]$\" { print $2, $4 }' /proc/self/mounts",
+    seen: /^\/x rw,nosuid,nodev,noexec,\S*\n\/y ro,\S*noexec,\S*$/m,
+  },
+  "ambient capabilities": {
+    config: () => ({
+      linux: {
+        security_context: {
+          ...ownPid,
+          run_as_user: { value: "1000" },
+          capabilities: { drop_capabilities: ["ALL"], add_ambient_capabilities: ["NET_BIND_SERVICE"] },
+        },
+      },
+    }),
+    refusal: /add_ambient_capabilities: Docker cannot set ambient capabilities/,
+    look: "grep -E 'Cap(Eff|Amb)' /proc/1/status",
+    seen: /^CapEff:\t0000000000000400\nCapAmb:\t0000000000000400$/,
+  },
+  "unified limits before the first instruction": {
+    config: () => ({
+      command: ["sh", "-c", "cat /sys/fs/cgroup/pids.max > /first; sleep 1000"],
+      linux: { security_context: ownPid, resources: { unified: { "pids.max": "77" } } },
+    }),
+    refusal: undefined,
+    look: "cat /first",
+    seen: /^77$/,
+    skip: !isVersion2 && "the node has cgroup v1",
+  },
+};
+
+await withOwnEngine(import.meta.url, ["runc"], (engine) => {
+  describe("the OCI runtime in front of runc", () => {
+    const bed = TestBed.ofSuite({ shim: {} });
+    let pod: Pod;
+    before(async () => {
+      pod = await bed.runPod(bed.shim.cri);
+    });
+    after(() => engine.reload({}));
+
+    const state = async (shim: ShimProcess): Promise<unknown> => {
+      const { info } = await shim.cri.Status({ verbose: true });
+      return JSON.parse(info["ociRuntime"] ?? "null");
+    };
+
+    describe("that the engine does not have", () => {
+      for (const [what, { config, refusal }] of Object.entries(rows)) {
+        if (refusal === undefined) continue;
+        test(`${what} are refused, and the refusal names what is missing`, async () => {
+          const created = pod.create(config(bed));
+          await rejectsWith(created, "UNIMPLEMENTED", refusal);
+          await rejectsWith(pod.create(config(bed)), "UNIMPLEMENTED", /docs\/run\/oci-runtime\.md/);
+        });
+      }
+      test("is told in Status", async () => {
+        const { features } = await bed.shim.cri.Status({});
+        assert.equal(features?.mount_options, false);
+        assert.match(JSON.stringify(await state(bed.shim)), /the engine has no runtime/);
+      });
+    });
+
+    describe("that the engine has", () => {
+      before(async () => {
+        const path = programPath("oci-runtime", process.arch, "");
+        await engine.reload({ runtimes: { [ociRuntimeName]: { path } } });
+        await until("the runtime to work", async () => (await state(bed.shim)) === "works");
+      });
+
+      test("is told in Status, and no handler has its name", async () => {
+        const { features, runtime_handlers } = await bed.shim.cri.Status({});
+        assert.equal(features?.mount_options, true);
+        assert.ok(!runtime_handlers.some(({ name }) => name === ociRuntimeName));
+        await rejectsWith(bed.runPod(bed.shim.cri, {}, ociRuntimeName), "INVALID_ARGUMENT", /not supported/);
+      });
+
+      for (const [what, { config, look, seen, skip = false }] of Object.entries(rows))
+        test(`${what} are exact, and exec, stop and remove work`, { skip }, async () => {
+          const id = await pod.start({ ...named(bed.newName("c")), ...config(bed) });
+          assert.equal((await inspectContainer(id))?.HostConfig.Runtime, ociRuntimeName);
+          assert.match(await pod.shell(id, look), seen);
+          await bed.shim.cri.StopContainer({ container_id: id, timeout: "0" });
+          await bed.shim.cri.RemoveContainer({ container_id: id });
+          assert.equal(await inspectContainer(id), undefined);
+        });
+
+      test("is not used by containers that need nothing of it", async () => {
+        const id = await pod.start(named(bed.newName("c")));
+        assert.notEqual((await inspectContainer(id))?.HostConfig.Runtime, ociRuntimeName);
+        assert.notEqual((await inspectContainer(pod.id))?.HostConfig.Runtime, ociRuntimeName);
+      });
+
+      test("a container starts by a later server, and by none while there is none", async () => {
+        const directory = await bed.newDirectory();
+        const shim = await bed.startShim({ directory });
+        const own = await bed.runPod(shim.cri);
+        await until("the runtime to work", async () => (await state(shim)) === "works");
+        const { mounts = [] } = rows["mount options"]?.config(bed) ?? {};
+        const [first, second] = [
+          await own.create({ mounts }),
+          await own.create({ ...named("second"), mounts }),
+        ];
+        await shim.kill();
+        const { status, body } = await docker("POST", `/containers/${first}/start`);
+        assert.equal(status, 500);
+        assert.match(String(body), /dockershim: no server of dockershim knows this container/);
+        const later = await bed.startShim({ directory });
+        await using again = own.through(later.cri);
+        await later.cri.StartContainer({ container_id: second });
+        assert.match(await again.shell(second, "cat /proc/self/mounts"), / \/x \S+ rw,nosuid,nodev,noexec,/);
+      });
+    });
+  });
+});

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { OciChanges } from "../../../src/domain/oci-changes.js";
+import { formatJson, isObject, parseJson } from "../../../src/lib/json/exact-json.js";
+import {
+  changeSpecification,
+  type UnifiedLimits,
+} from "../../../src/shim/oci-runtime/change-specification.js";
+
+/** Texts, so that the values of the kernel's size are compared as they are written. */
+function changed(text: string, changes: OciChanges, unified: UnifiedLimits = {}): string {
+  const specification = parseJson(text);
+  assert.ok(isObject(specification));
+  return formatJson(changeSpecification(specification, changes, unified));
+}
+
+describe("changeSpecification()", () => {
+  test("keeps all that the changes do not name, and integers beyond 2^53", () => {
+    const text =
+      '{"ociVersion":"1.2.0","later":{"x":[1.50,18446744073709551615,null]},"process":{"args":["<&>"]},"linux":{"seccomp":{"a":9007199254740993}}}';
+    assert.equal(changed(text, {}), text);
+    assert.equal(
+      changed(text, { limits: true }, { "memory.high": "1" }),
+      text.replace(/\}\}$/, ',"resources":{"unified":{"memory.high":"1"}}}}'),
+    );
+  });
+
+  test("makes ambient capabilities permitted and inheritable, too", () => {
+    const text =
+      '{"process":{"capabilities":{"bounding":["CAP_KILL"],"effective":["CAP_KILL","CAP_NET_RAW"]},"cwd":"/"}}';
+    const both = '["CAP_KILL","CAP_NET_RAW"]';
+    assert.equal(
+      changed(text, { ambientCapabilities: ["CAP_NET_RAW"] }),
+      `{"process":{"capabilities":{"bounding":${both},"effective":${both},"permitted":["CAP_NET_RAW"],"inheritable":["CAP_NET_RAW"],"ambient":["CAP_NET_RAW"]},"cwd":"/"}}`,
+    );
+  });
+
+  test("adds options to the mounts of their paths alone", () => {
+    const text =
+      '{"mounts":[{"destination":"/a","options":["rbind"]},{"destination":"/b"},{"destination":"/c"}]}';
+    assert.equal(
+      changed(text, { mountOptions: { "/a": ["noexec", "nodev"], "/b": ["nosuid"] } }),
+      '{"mounts":[{"destination":"/a","options":["rbind","noexec","nodev"]},{"destination":"/b","options":["nosuid"]},{"destination":"/c"}]}',
+    );
+  });
+
+  test("fails when Docker made no mount at a path", () => {
+    assert.throws(() => changed("{}", { mountOptions: { "/a": ["noexec"] } }), {
+      kind: "precondition",
+      message: 'Docker made no mount at "/a"',
+    });
+  });
+
+  test("adds unified limits to those that are there, and only where the changes say so", () => {
+    const text = '{"linux":{"resources":{"memory":{"limit":1},"unified":{"a.b":"1","c.d":"2"}}}}';
+    assert.equal(
+      changed(text, { limits: true }, { "a.b": "max" }),
+      '{"linux":{"resources":{"memory":{"limit":1},"unified":{"a.b":"max","c.d":"2"}}}}',
+    );
+    assert.equal(changed(text, {}, { "a.b": "max" }), text);
+  });
+});
