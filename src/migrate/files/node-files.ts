@@ -1,4 +1,7 @@
-/** The files of a node below a root directory; links are followed as on the node. Nothing is written. */
+/**
+ * The files of a node below a root directory; links are followed as on the node. Nothing is written. Links and directories
+ * are read once: who looks again later makes a new one.
+ */
 import { constants, lstat, open, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { isAbsolute, join } from "node:path/posix";
@@ -19,6 +22,9 @@ export type FileReading =
   | { readonly kind: "unreadable"; readonly reason: string };
 
 export class NodeFiles {
+  readonly #links = new Map<string, Promise<string | undefined>>();
+  readonly #names = new Map<string, Promise<readonly string[]>>();
+
   constructor(readonly root: string) {}
 
   /** The path on this machine of a path that follows no link. */
@@ -85,7 +91,11 @@ export class NodeFiles {
   }
 
   /** Sorted; none for a missing directory, and for one that cannot be read. */
-  async names(path: string): Promise<readonly string[]> {
+  names(path: string): Promise<readonly string[]> {
+    return once(this.#names, path, () => this.#namesIn(path));
+  }
+
+  async #namesIn(path: string): Promise<readonly string[]> {
     try {
       return [...(await namesIn(this.local(await this.resolve(path))))].sort();
     } catch {
@@ -119,14 +129,25 @@ export class NodeFiles {
     }
   }
 
-  async #linkAt(path: string): Promise<string | undefined> {
-    try {
-      return await readlink(this.local(path));
-    } catch (error) {
-      if (hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) return undefined;
-      throw error;
-    }
+  #linkAt(path: string): Promise<string | undefined> {
+    return once(this.#links, path, async () => {
+      try {
+        return await readlink(this.local(path));
+      } catch (error) {
+        if (hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) return undefined;
+        throw error;
+      }
+    });
   }
+}
+
+/** The answer of the first call for a key. */
+function once<T>(answers: Map<string, Promise<T>>, key: string, ask: () => Promise<T>): Promise<T> {
+  const known = answers.get(key);
+  if (known !== undefined) return known;
+  const answer = ask();
+  answers.set(key, answer);
+  return answer;
 }
 
 /** Undefined for bytes that are not UTF-8: an edit of such a file would change more than it says. */

@@ -140,12 +140,11 @@ describe("migrate check of engine and sockets", () => {
     const connected: unknown[] = [];
     const server = createServer((socket) => connected.push(socket));
     await new Promise<void>((resolve) => server.listen(path, resolve));
-    const files = new NodeFiles("/");
-    const whileListening = await listenerOf(files, path);
+    const whileListening = await listenerOf(new NodeFiles("/"), path);
     await new Promise((resolve) => server.close(resolve));
     await rm(dirname(path), { recursive: true });
     assert.deepEqual([whileListening, connected.length], ["program", 0]);
-    assert.notEqual(await listenerOf(files, path), "program");
+    assert.notEqual(await listenerOf(new NodeFiles("/"), path), "program");
     t.diagnostic(whileListening);
   });
 });
