@@ -21,7 +21,7 @@ export class KnownValues {
   readonly #values = new Set<string>();
   #characters = 0;
   /** By their first characters; the longest first. */
-  readonly #forms = new Map<string, readonly Form[]>();
+  readonly #forms = new Map<string, Form[]>();
 
   get size(): number {
     return this.#values.size;
@@ -33,11 +33,10 @@ export class KnownValues {
       this.#characters += value.length;
       for (const form of formsOf(value)) {
         const key = form.text.slice(0, shortest);
-        const forms = [...(this.#forms.get(key) ?? []), form];
-        this.#forms.set(
-          key,
-          forms.sort((a, b) => b.text.length - a.text.length),
-        );
+        const forms = this.#forms.get(key) ?? [];
+        const shorter = forms.findIndex(({ text }) => text.length < form.text.length);
+        forms.splice(shorter < 0 ? forms.length : shorter, 0, form);
+        this.#forms.set(key, forms);
       }
     }
     // The last is the youngest.
