@@ -1,7 +1,7 @@
 /** A node as a directory, with a systemd that only remembers. */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -33,6 +33,13 @@ export class InstallBed implements AsyncDisposable {
     for (const path of ["usr/bin", "etc/systemd/system", "var/lib"])
       await mkdir(join(bed.root, path), { recursive: true });
     return bed;
+  }
+
+  /** Another node in the same state. */
+  async copy(): Promise<InstallBed> {
+    const copy = await InstallBed.open();
+    await cp(this.root, copy.root, { recursive: true });
+    return Object.assign(copy, { enabled: this.enabled, active: this.active });
   }
 
   /** That of another process, which removes it. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 import { checkPlaces } from "../../../src/install/check-node.js";
 import { checkSocket } from "../../../src/install/cli/install-command.js";
@@ -102,17 +102,18 @@ test("where units of cri-dockerd are, the unit is written, and neither enabled n
 });
 
 describe("killed after each step", () => {
-  /** Runs `work` as often as it has steps, killed after each; then `check`. */
+  /** Runs `work` as often as it has steps, killed after each; then each of `checks` on a node of its own. */
   async function atEachStep(
     prepare: (bed: InstallBed) => Promise<unknown>,
     work: (bed: InstallBed) => Promise<unknown>,
-    check: (bed: InstallBed, step: number) => Promise<void>,
+    ...checks: readonly ((bed: InstallBed, step: number) => Promise<void>)[]
   ): Promise<number> {
+    await using prepared = await InstallBed.open();
+    await prepare(prepared);
     for (let step = 1; ; step++) {
-      await using bed = await InstallBed.open();
-      await prepare(bed);
-      bed.killAfter(step);
-      const isKilled = await work(bed).then(
+      await using killed = await prepared.copy();
+      killed.killAfter(step);
+      const isKilled = await work(killed).then(
         () => false,
         (error: unknown) => {
           assert.match(String(error), /killed/);
@@ -120,19 +121,25 @@ describe("killed after each step", () => {
         },
       );
       if (!isKilled) return step;
-      await check(bed, step);
+      for (const check of checks) {
+        await using bed = await killed.copy();
+        await check(bed, step);
+      }
     }
   }
   const nothing = (): Promise<void> => Promise.resolve();
-  const installed = async (version: string): Promise<Readonly<Record<string, string>>> => {
+  type Files = Readonly<Record<string, string>>;
+  let empty: Files;
+  const installed: Record<string, Files> = {};
+  before(async () => {
     await using bed = await InstallBed.open();
-    await bed.install(version);
-    return bed.files();
-  };
-  const empty = async (): Promise<Readonly<Record<string, string>>> => {
-    await using bed = await InstallBed.open();
-    return bed.files();
-  };
+    empty = bed.files();
+    for (const version of ["1.0.0", "2.0.0"]) {
+      await using fresh = await bed.copy();
+      await fresh.install(version);
+      installed[version] = fresh.files();
+    }
+  });
   const install1 = (bed: InstallBed): Promise<unknown> => bed.install("1.0.0");
   const install2 = (bed: InstallBed): Promise<unknown> => bed.install("2.0.0");
   const uninstall = (bed: InstallBed): Promise<unknown> => bed.uninstall();
@@ -143,24 +150,27 @@ describe("killed after each step", () => {
   ] as const;
   for (const [name, version, prepare, work] of cases) {
     test(`${name} is completed by the next run, and removed by uninstall`, async () => {
-      const steps = await atEachStep(prepare, work, async (bed, step) => {
-        await bed.install(version);
-        assert.deepEqual(bed.files(), await installed(version), `completed after step ${step}`);
-        assert.ok(bed.enabled && bed.active);
-      });
+      const steps = await atEachStep(
+        prepare,
+        work,
+        async (bed, step) => {
+          await bed.install(version);
+          assert.deepEqual(bed.files(), installed[version], `completed after step ${step}`);
+          assert.ok(bed.enabled && bed.active);
+        },
+        async (bed, step) => {
+          await bed.uninstall();
+          assert.deepEqual(bed.files(), empty, `removed after step ${step}`);
+          assert.ok(!bed.enabled && !bed.active);
+        },
+      );
       assert.ok(steps > 5, `${steps} steps`);
-      await atEachStep(prepare, work, async (bed, step) => {
-        await bed.uninstall();
-        assert.deepEqual(bed.files(), await empty(), `removed after step ${step}`);
-        assert.ok(!bed.enabled && !bed.active);
-      });
     });
   }
 
   test("an upgrade after an install that was killed once the service ran restarts it", async () => {
     await atEachStep(nothing, install1, async (bed) => {
       const { active } = bed;
-      bed.systemctl.length = 0;
       await bed.install("2.0.0");
       const isRestarted = bed.systemctl.includes("try-restart dockershim.service");
       assert.ok(!active || isRestarted, bed.systemctl.join());
@@ -168,16 +178,20 @@ describe("killed after each step", () => {
   });
 
   test("a removal is completed by the next one, and undone by install", async () => {
-    await atEachStep(install1, uninstall, async (bed, step) => {
-      if (bed.files()[record] !== undefined) await bed.uninstall();
-      assert.ok(!bed.enabled);
-      const { [`var/lib/dockershim-install`]: _, ...left } = bed.files();
-      assert.deepEqual(left, await empty(), `removed after step ${step}`);
-    });
-    await atEachStep(install1, uninstall, async (bed) => {
-      await bed.install();
-      assert.deepEqual(bed.files(), await installed("1.0.0"));
-    });
+    await atEachStep(
+      install1,
+      uninstall,
+      async (bed, step) => {
+        if (bed.files()[record] !== undefined) await bed.uninstall();
+        assert.ok(!bed.enabled);
+        const { [`var/lib/dockershim-install`]: _, ...left } = bed.files();
+        assert.deepEqual(left, empty, `removed after step ${step}`);
+      },
+      async (bed) => {
+        await bed.install();
+        assert.deepEqual(bed.files(), installed["1.0.0"]);
+      },
+    );
   });
 });
 
