@@ -12,6 +12,8 @@ import { isKind } from "../../../src/lib/errors.js";
 import { olderVectors, rawOf, readCases, vectors } from "./golden.js";
 
 const utf8 = new TextEncoder();
+/** Of runs with random input. */
+const repeats = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 50 : 1;
 const decodeText = (text: string): ReturnType<typeof decodeCheckpoint> => decodeCheckpoint(utf8.encode(text));
 const textOf = (checkpoint: PodSandboxCheckpoint): string =>
   new TextDecoder().decode(encodeCheckpoint(checkpoint));
@@ -227,7 +229,7 @@ describe("any checkpoint, any bytes", () => {
         const result = decodeCheckpoint(mutated);
         if (result.kind === "checkpoint") assert.deepEqual(result.checkpoint.data, checkpoint.data);
       }),
-      { numRuns: 3000 },
+      { numRuns: 600 * repeats },
     );
   });
 
@@ -237,7 +239,7 @@ describe("any checkpoint, any bytes", () => {
       fc.property(fc.oneof(fc.uint8Array({ maxLength: 200 }), json), (bytes) =>
         assert.equal(decodeCheckpoint(bytes).kind, "corrupt"),
       ),
-      { numRuns: 2000 },
+      { numRuns: 400 * repeats },
     );
   });
 });
