@@ -1,6 +1,7 @@
 /** How programs of the node are started: CNI plugins, iptables and the like. */
 import { spawn } from "node:child_process";
 import { hasCode } from "../../lib/files/file-errors.js";
+import { KnownPrograms } from "./known-programs.js";
 
 export interface ProgramRequest {
   /** A path, or a name that is looked for in PATH of `environment`. */
@@ -41,8 +42,14 @@ export interface StartedProgram {
 
 export type StartProgram = (request: ProgramRequest, listener: ProgramListener) => StartedProgram;
 
-/** As a child of this process. The start blocks this process for milliseconds when it has much memory. */
+const programs = new KnownPrograms();
+
+/**
+ * As a child of this process. The start blocks this process for milliseconds when it has much memory. Throws, for a
+ * path, what `KnownPrograms` does.
+ */
 export const startAsChild: StartProgram = ({ program, words, environment }, listener) => {
+  if (program.includes("/")) programs.require(program);
   // Detached: the leader of a process group of its own.
   const child = spawn(program, words, {
     env: environment,
