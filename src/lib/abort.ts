@@ -1,5 +1,4 @@
 /** Deadlines and cancellation. Every waiting function takes a signal; limits are linked signals. */
-import { setMaxListeners } from "node:events";
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
 
@@ -27,7 +26,7 @@ export async function withDeadline<T>(
   const timer = setTimeout(() => {
     controller.abort(overdue(action, milliseconds));
   }, milliseconds);
-  using _ = linkAbort(parent, () => {
+  const link = linkAbort(parent, () => {
     controller.abort(parent?.reason);
   });
   try {
@@ -39,6 +38,8 @@ export async function withDeadline<T>(
     throw error;
   } finally {
     clearTimeout(timer);
+    // Not `using`, here and below: the build makes it four calls, and every wait comes through here.
+    link[Symbol.dispose]();
   }
 }
 
@@ -65,8 +66,12 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
       reject(ShimError.from(signal.reason));
     };
   });
-  using _ = linkAbort(signal, abort);
-  return await Promise.race([promise, aborted]);
+  const link = linkAbort(signal, abort);
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    link[Symbol.dispose]();
+  }
 }
 
 /** Waits for the end of something that is stopped, `timeoutMs` at most. */
@@ -74,22 +79,63 @@ export function stopWithin(timeoutMs: number, promise: Promise<unknown>): Promis
   return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
 }
 
+/** On the signal itself: a WeakMap would make each garbage collection slower. */
+const linksOf = Symbol("links");
+
+interface LinkedSignal extends AbortSignal {
+  [linksOf]: Set<Link> | undefined;
+}
+
+class Link implements Disposable {
+  constructor(
+    readonly onAbort: () => void,
+    private readonly links?: Set<Link>,
+  ) {}
+
+  [Symbol.dispose](): void {
+    this.links?.delete(this);
+  }
+}
+
 /**
  * Runs `onAbort` at most once: when `signal` aborts, or at once when it has aborted before, which
  * `addEventListener` would never tell. Disposing of the link takes it back. Nothing else listens to a signal.
+ *
+ * One listener for all links of a signal: Node.js looks through all listeners to add or remove one, and takes
+ * more than ten for a leak.
  */
 export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
-  if (signal?.aborted === true) onAbort();
-  else if (signal !== undefined) {
-    // One signal may end many pieces of work: Node would take more than ten listeners for a leak, and warn.
-    setMaxListeners(0, signal);
-    signal.addEventListener("abort", onAbort, { once: true });
+  if (signal === undefined) return new Link(onAbort);
+  if (signal.aborted) {
+    onAbort();
+    return new Link(onAbort);
   }
-  return {
-    [Symbol.dispose]: () => {
-      signal?.removeEventListener("abort", onAbort);
+  const links = ((signal as LinkedSignal)[linksOf] ??= listen(signal));
+  const link = new Link(onAbort, links);
+  links.add(link);
+  return link;
+}
+
+function listen(signal: AbortSignal): Set<Link> {
+  const links = new Set<Link>();
+  signal.addEventListener(
+    "abort",
+    () => {
+      for (const link of links) {
+        links.delete(link);
+        try {
+          link.onAbort();
+        } catch (error) {
+          // As an error of a listener: it ends the process, after the others were told.
+          process.nextTick(() => {
+            throw error;
+          });
+        }
+      }
     },
-  };
+    { once: true },
+  );
+  return links;
 }
 
 /** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */

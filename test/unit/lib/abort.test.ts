@@ -87,6 +87,30 @@ describe("linkAbort()", () => {
     assert.deepEqual(told, ["linked", "before"]);
   });
 
+  test("tells no link that another one has disposed of, and the others in spite of an error", async () => {
+    const told: string[] = [];
+    const controller = new AbortController();
+    const thrown = new Error("of a link");
+    linkAbort(controller.signal, () => {
+      told.push("first");
+      second[Symbol.dispose]();
+      throw thrown;
+    });
+    const second = linkAbort(controller.signal, () => told.push("second"));
+    linkAbort(controller.signal, () => told.push("third"));
+    const uncaught = new Promise((resolve) => {
+      const others = process.listeners("uncaughtException");
+      process.removeAllListeners("uncaughtException");
+      process.once("uncaughtException", (error) => {
+        for (const other of others) process.on("uncaughtException", other);
+        resolve(error);
+      });
+    });
+    controller.abort();
+    assert.deepEqual(told, ["first", "third"]);
+    assert.equal(await uncaught, thrown);
+  });
+
   test("lets many listen to one signal without a warning of a leak", async () => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): void => void warnings.push(warning);

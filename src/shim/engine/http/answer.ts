@@ -43,10 +43,10 @@ export async function readBody(
     let size = 0;
     let link: Disposable | undefined = undefined;
     let isLarge = false;
-    const settled = new AbortController();
+    let settled: AbortController | undefined;
     const settle = (): void => {
       link?.[Symbol.dispose]();
-      settled.abort();
+      settled?.abort();
     };
     const fail = (error: ShimError): void => {
       settle();
@@ -55,9 +55,10 @@ export async function readBody(
     };
     const waitForTurn = async (semaphore: Semaphore): Promise<void> => {
       response.pause();
-      await semaphore.run(settled.signal, async () => {
+      const { signal } = (settled = new AbortController());
+      await semaphore.run(signal, async () => {
         response.resume();
-        await new Promise<void>((resolve) => linkAbort(settled.signal, resolve));
+        await new Promise<void>((resolve) => linkAbort(signal, resolve));
       });
     };
     response.on("data", (chunk: Buffer) => {
