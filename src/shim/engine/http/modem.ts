@@ -7,14 +7,21 @@
  * - never settle when an answer is cut short;
  * - insert an id or image name into the path unchecked, so that `..` reaches another object.
  *
- * So only `dial` is used, with every status accepted; client.ts has limits, deadlines and errors.
+ * So only `dial` is used, which makes the options of `node:http` for a request; client.ts has limits, deadlines
+ * and errors. docker-modem's own way to send them runs `util.inspect` over all options of every request, also
+ * when its debug log is off, and, when it is on (DEBUG=modem), shows credentials in headers.
  */
 import Docker from "dockerode";
-import { Agent as HttpAgent, type IncomingMessage } from "node:http";
-import { Agent as HttpsAgent } from "node:https";
+import {
+  Agent as HttpAgent,
+  type ClientRequest,
+  type IncomingMessage,
+  request as requestByHttp,
+  type RequestOptions,
+} from "node:http";
+import { Agent as HttpsAgent, request as requestByHttps } from "node:https";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { inspect } from "node:util";
 import { linkAbort } from "../../../lib/abort.js";
 import type { TcpEndpoint, UnixEndpoint } from "./endpoint.js";
 import { connectTimeoutCode } from "./errors.js";
@@ -37,20 +44,25 @@ interface DialOptions {
   readonly options: { readonly _query: object; readonly _body: object } | undefined;
   readonly file: Buffer | Readable | undefined;
   readonly hijack: boolean;
-  readonly isStream: true;
-  readonly statusCodes: Readonly<Record<number, true>>;
-  readonly abortSignal: AbortSignal;
+  /** Not one of docker-modem's: it passes the options on. */
+  readonly sending: Sending;
 }
+
+/** One request on its way. */
+interface Sending {
+  request: ClientRequest | undefined;
+  isOver: boolean;
+}
+
+type Body = string | Buffer | Readable | undefined;
+type Callback = (error: Error | null, result: IncomingMessage | Socket | null) => void;
 
 /** The part that this file uses; dockerode declares it as `any`. */
 interface DockerModem {
-  dial(
-    options: DialOptions,
-    callback: (error: Error | null, result: IncomingMessage | Socket | null) => void,
-  ): void;
+  dial(options: DialOptions, callback: Callback): void;
+  /** Called by `dial`. */
+  buildRequest: (options: RequestOptions, context: DialOptions, data: Body, callback: Callback) => void;
 }
-
-const everyStatus = new Proxy<Record<number, true>>({}, { get: () => true });
 
 /** An address where nothing answers, not even with a refusal, is known before a user gives up. */
 const longestConnectMs = 4_000;
@@ -71,7 +83,6 @@ export class Modem {
         ? new HttpAgent(pool)
         : new HttpsAgent({ ...pool, ...material, rejectUnauthorized: verify });
     limitConnecting(this.#agent, longestConnectMs);
-    hideFromInspection(this.#agent, "[agent]");
     const target =
       endpoint.kind === "unix"
         ? { socketPath: endpoint.path, host: undefined, port: undefined, protocol: "http" as const }
@@ -83,7 +94,18 @@ export class Modem {
           };
     const dockerOptions = { ...target, agent: this.#agent };
     const docker = withoutDockerHost(() => new Docker(dockerOptions));
-    this.#modem = docker.modem as DockerModem;
+    this.#modem = docker.modem as unknown as DockerModem;
+    const request = tls === undefined ? requestByHttp : requestByHttps;
+    this.#modem.buildRequest = (options, { hijack, sending }, data, callback) => {
+      if (sending.isOver) return;
+      try {
+        sending.request = request(options);
+        if (hijack) acceptUpgrade(sending.request, callback);
+        send(sending.request, data, callback);
+      } catch (error) {
+        callback(error as Error, null);
+      }
+    };
   }
 
   /**
@@ -92,17 +114,21 @@ export class Modem {
    */
   async dial(request: ModemRequest, signal: AbortSignal): Promise<IncomingMessage | Socket> {
     return new Promise((resolve, reject) => {
-      const link = linkAbort(signal, () => reject(new Error("aborted")));
-      this.#modem.dial(dialOptions(request, signal), (error, result) => {
-        link[Symbol.dispose]();
-        if (error !== null || result === null) {
-          reject(error ?? new Error("no answer"));
-        } else if (signal.aborted) {
-          result.on("error", () => undefined);
-          result.destroy();
-        } else {
-          resolve(result);
+      const sending: Sending = { request: undefined, isOver: false };
+      const link = linkAbort(signal, () => {
+        sending.isOver = true;
+        sending.request?.destroy();
+        reject(new Error("aborted"));
+      });
+      this.#modem.dial(dialOptions(request, sending), (error, result) => {
+        if (sending.isOver) {
+          result?.on("error", () => undefined).destroy();
+          return;
         }
+        sending.isOver = true;
+        link[Symbol.dispose]();
+        if (result === null) reject(error ?? new Error("no answer"));
+        else resolve(result);
       });
     });
   }
@@ -129,31 +155,37 @@ export function limitConnecting(agent: HttpAgent, connectMs: number): void {
   };
 }
 
-function dialOptions(request: ModemRequest, signal: AbortSignal): DialOptions {
-  const headers = { ...request.headers };
-  hideFromInspection(headers, "[headers]");
+function dialOptions(request: ModemRequest, sending: Sending): DialOptions {
   return {
     path: request.path,
     method: request.method,
-    headers,
+    headers: { ...request.headers },
     // docker-modem sends `options` itself as the body when there is no `_body`, and cuts off the last
     // character of a path with a question mark when `options` is empty.
     options: { _query: {}, _body: request.json ?? {} },
     file: request.tar,
     hijack: request.hijack ?? false,
-    isStream: true,
-    statusCodes: everyStatus,
-    abortSignal: signal,
+    sending,
   };
 }
 
-/**
- * docker-modem runs `util.inspect` over the options of every request, to any depth and with hidden fields,
- * also when its debug log is off: for an agent with its sockets that takes a hundred times as long as the
- * request. When the log is on (DEBUG=modem), it would show credentials in headers.
- */
-function hideFromInspection(object: object, replacement: string): void {
-  Object.defineProperty(object, inspect.custom, { value: () => replacement, enumerable: false });
+/** Calls `callback` again for an error behind the head of the answer, which its reader sees, too. */
+function send(request: ClientRequest, data: Body, callback: Callback): void {
+  request.on("response", (response) => callback(null, response));
+  request.on("error", (error) => callback(error, null));
+  if (data === undefined || typeof data === "string" || Buffer.isBuffer(data)) {
+    request.end(data);
+    return;
+  }
+  data.on("error", (error) => request.destroy(error));
+  data.pipe(request);
+}
+
+function acceptUpgrade(request: ClientRequest, callback: Callback): void {
+  request.on("upgrade", (_response, socket: Socket, head) => {
+    if (head.length > 0) socket.unshift(head);
+    callback(null, socket);
+  });
 }
 
 /**
