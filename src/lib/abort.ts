@@ -1,6 +1,7 @@
 /** Deadlines and cancellation. Every waiting function takes a signal; limits are linked signals. */
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
+import { describeWaits, noteWait, waitedFor } from "./waits.js";
 
 /** A signal that aborts with a `timeout` ShimError; it does not keep the process alive. */
 export function deadline(milliseconds: number, action: string): AbortSignal {
@@ -14,18 +15,23 @@ export function deadline(milliseconds: number, action: string): AbortSignal {
 
 /**
  * Runs `work` under a fresh deadline linked to `parent`. `work` must end when its signal aborts; the caller
- * sees the reason of the abort. `restart` begins the time anew, for work whose progress can be seen.
+ * sees the reason of the abort. `restart` begins the time anew, for work whose progress can be seen. `detail` is
+ * what messages say of the wait beyond the action.
  */
 export async function withDeadline<T>(
   parent: AbortSignal | undefined,
   milliseconds: number,
   action: string,
   work: (signal: AbortSignal, restart: () => void) => Promise<T>,
+  detail?: () => string,
 ): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(overdue(action, milliseconds));
+    const inside = waitedFor(describeWaits(controller.signal));
+    controller.abort(overdue(action, milliseconds, inside === "" && detail ? `; ${detail()}` : inside));
   }, milliseconds);
+  const what = detail === undefined ? () => action : () => `${action}, ${detail()}`;
+  const noted = parent && noteWait(parent, { what, inner: controller.signal });
   const link = linkAbort(parent, () => {
     controller.abort(parent?.reason);
   });
@@ -40,11 +46,12 @@ export async function withDeadline<T>(
     clearTimeout(timer);
     // Not `using`, here and below: the build makes it four calls, and every wait comes through here.
     link[Symbol.dispose]();
+    noted?.[Symbol.dispose]();
   }
 }
 
-function overdue(action: string, milliseconds: number): ShimError {
-  return new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`);
+function overdue(action: string, milliseconds: number, more = ""): ShimError {
+  return new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}${more}`);
 }
 
 /** Waits, or throws the reason of `signal` when it aborts first. */

@@ -10,6 +10,18 @@ export interface Call {
   readonly log: Logger;
   /** `namespace/name` of the pod, once it is known. */
   pod?: string;
+  /** All calls of the server that were not answered yet, the oldest first, without streams. */
+  readonly underWay?: () => readonly CallUnderWay[];
+}
+
+/** For verbose Status. */
+export interface CallUnderWay {
+  readonly rpc: string;
+  /** `namespace/name`, where the call names a pod. */
+  readonly pod?: string;
+  readonly ms: number;
+  /** With ages; empty while this program is at work. */
+  readonly waitsFor: readonly string[];
 }
 
 const storage = new AsyncLocalStorage<Call>();

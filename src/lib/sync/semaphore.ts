@@ -1,5 +1,6 @@
 import { linkAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
+import { noteWait } from "../waits.js";
 
 /**
  * At most `permits` holders, the others in order of arrival. Node's `maxSockets` is no substitute: a request
@@ -9,7 +10,7 @@ export class Semaphore {
   #free: number;
   readonly #waiters = new Set<() => void>();
 
-  constructor(permits: number) {
+  constructor(private readonly permits: number) {
     this.#free = permits;
   }
 
@@ -29,6 +30,7 @@ export class Semaphore {
       this.#free -= 1;
       return;
     }
+    using _noted = signal && noteWait(signal, { what: () => `one of ${this.permits} places` });
     await new Promise<void>((resolve, reject) => {
       const admit = (): void => {
         link[Symbol.dispose]();

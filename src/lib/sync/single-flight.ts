@@ -1,5 +1,6 @@
 import { orAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
+import { noteWait } from "../waits.js";
 
 /** Concurrent calls share one piece of work, which is cancelled when the last caller has left. */
 export class SingleFlight<T> {
@@ -21,6 +22,10 @@ export class SingleFlight<T> {
       this.#flights.set(key, flight);
     }
     flight.callers += 1;
+    using _noted = noteWait(signal, {
+      what: () => `work that calls share (${key})`,
+      inner: flight.stop.signal,
+    });
     try {
       return await orAbort(flight.promise, signal);
     } finally {

@@ -2,6 +2,7 @@
 import { orAbort, sleep, withDeadline } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
+import { noteWait } from "../../lib/waits.js";
 import type {
   NetworkPlugin,
   PodAddressQuestion,
@@ -134,10 +135,12 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const { attachments } = this.parts;
     const removal = this.#removalOf(request);
     this.#tearDowns += 1;
+    const action = `tear down the network of ${removal.subject}`;
     await attachments.alone(removal.containerId, signal, () =>
-      withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
-        attachments.remove(removal, own),
-      ),
+      withDeadline(undefined, tearDownMs, action, async (own) => {
+        using _noted = noteWait(signal, { what: () => action, inner: own });
+        await attachments.remove(removal, own);
+      }),
     );
     this.#tearDowns += 1;
     this.#addresses.delete(request.sandboxId);

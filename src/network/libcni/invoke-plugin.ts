@@ -1,5 +1,6 @@
 /** One command of a plugin, by the specification: variables, configuration on stdin, an answer on stdout. */
 import { ShimError } from "../../lib/errors.js";
+import { noteWait } from "../../lib/waits.js";
 import type { Logger } from "../../lib/log.js";
 import {
   KernelNamespaces,
@@ -81,7 +82,7 @@ export class PluginInvoker {
    * more, the reason of `signal` when that ended it, else `unknown`.
    */
   async run(call: PluginCall, signal: AbortSignal): Promise<string> {
-    const { type, command, subject } = call;
+    const { type, command } = call;
     try {
       const path = await this.#placeOf(type);
       const exit = await this.#measured(path, call, signal);
@@ -93,10 +94,10 @@ export class PluginInvoker {
     } catch (error) {
       // The next attempt searches again.
       this.#places.delete(type);
-      throw pluginError(call, ShimError.from(error, "unknown")).within(
-        `CNI plugin ${JSON.stringify(type)} ${command}${subject === "" ? "" : ` for ${subject}`}`,
-        { plugin: type, command },
-      );
+      throw pluginError(call, ShimError.from(error, "unknown")).within(nameOf(call), {
+        plugin: type,
+        command,
+      });
     }
   }
 
@@ -112,6 +113,7 @@ export class PluginInvoker {
 
   async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProgramExit> {
     const begin = performance.now();
+    using _noted = noteWait(signal, { what: () => nameOf(call) });
     let failed = true;
     let forget: ForgetPlugin | undefined;
     let end: PluginEnd = "killed";
@@ -158,6 +160,10 @@ export class PluginInvoker {
       CNI_PATH: question ? "dummy" : this.binDirs.join(":"),
     };
   }
+}
+
+function nameOf({ type, command, subject }: PluginCall): string {
+  return `CNI plugin ${JSON.stringify(type)} ${command}${subject === "" ? "" : ` for ${subject}`}`;
 }
 
 /** A call about no attachment. */

@@ -1,8 +1,9 @@
 /** What all calls have in common: cancellation, timing, log lines, errors to status. */
 import { status, type Deadline } from "@grpc/grpc-js";
-import { runInCall, type Call } from "../../lib/call.js";
+import { runInCall, type Call, type CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
+import { describeWaits, waitedFor } from "../../lib/waits.js";
 import { UndecodableRequest } from "./codec/method.js";
 import type { Rpc } from "./handlers.js";
 import { ofNothing, ofUnimplemented } from "./request-subject.js";
@@ -27,7 +28,18 @@ export interface InstrumentOptions {
   readonly log: Logger;
   /** Hears of every call that was answered. */
   readonly observe?: ((observation: Observation) => void) | undefined;
+  /** A call that takes longer is logged once. Default: 30 s. */
+  readonly slowMs?: number;
 }
+
+interface InFlight {
+  readonly call: Call;
+  readonly isStream: boolean;
+  readonly startMs: number;
+  isReported: boolean;
+}
+
+const defaultSlowMs = 30_000;
 
 export interface Work<T> {
   /** Name of the RPC. */
@@ -45,11 +57,23 @@ export type Outcome<T> =
 
 /** Runs the calls of one server and knows those in flight. */
 export class Instrument {
-  readonly #inFlight = new Map<AbortController, { readonly isStream: boolean }>();
+  readonly #inFlight = new Map<AbortController, InFlight>();
+  #slowTimer: NodeJS.Timeout | undefined;
   #requests = 0;
   #idleListeners: (() => void)[] = [];
 
   constructor(private readonly options: InstrumentOptions) {}
+
+  /** Calls without an answer, the oldest first; without streams, which stay open. */
+  readonly #underWay = (): readonly CallUnderWay[] => {
+    const nowMs = performance.now();
+    return [...this.#inFlight.values()]
+      .filter(({ isStream }) => !isStream)
+      .map(({ call: { rpc, pod, signal }, startMs }) => ({
+        ...{ rpc, ...(pod === undefined ? {} : { pod }) },
+        ...{ ms: Math.round(nowMs - startMs), waitsFor: describeWaits(signal) },
+      }));
+  };
 
   /** Never rejects: each throw of the handler becomes an outcome. */
   async run<T>(incoming: IncomingCall, work: Work<T>): Promise<Outcome<T>> {
@@ -57,11 +81,10 @@ export class Instrument {
     const startMs = performance.now();
     const controller = new AbortController();
     const onCancelled = (): void => {
-      controller.abort(departure(rpc, incoming.getDeadline()));
+      controller.abort(departure(rpc, incoming.getDeadline(), describeWaits(controller.signal)));
     };
     if (incoming.cancelled) onCancelled();
     else incoming.once("cancelled", onCancelled);
-    this.#inFlight.set(controller, { isStream: work.isStream });
 
     this.#requests += 1;
     const readOnly = work.rpc?.readOnly === true;
@@ -69,8 +92,10 @@ export class Instrument {
       request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofUnimplemented);
     const subject = subjectOf(request);
     const log = this.options.log.child({ rpc, req: this.#requests, ...subject });
-    const call: Call = { rpc, signal: controller.signal, log };
+    const call: Call = { rpc, signal: controller.signal, log, underWay: this.#underWay };
     if (subject.pod !== undefined) call.pod = subject.pod;
+    this.#inFlight.set(controller, { call, isStream: work.isStream, startMs, isReported: false });
+    this.#watch();
     log[readOnly ? "debug" : "info"]("started");
     try {
       const value = await runInCall(call, () => this.#handle(work, call));
@@ -98,6 +123,27 @@ export class Instrument {
   async idle(): Promise<void> {
     if (this.#inFlight.size === 0) return;
     await new Promise<void>((resolve) => this.#idleListeners.push(resolve));
+  }
+
+  /** One timer for all calls, and none while there are none. */
+  #watch(): void {
+    if (this.#slowTimer !== undefined) return;
+    const { slowMs = defaultSlowMs } = this.options;
+    this.#slowTimer = setTimeout(() => {
+      this.#slowTimer = undefined;
+      const nowMs = performance.now();
+      const watched = [...this.#inFlight.values()].filter(
+        ({ isStream, isReported }) => !isStream && !isReported,
+      );
+      for (const entry of watched) {
+        const ms = Math.round(nowMs - entry.startMs);
+        if (ms < slowMs) continue;
+        entry.isReported = true;
+        entry.call.log.warn({ ms, waitsFor: describeWaits(entry.call.signal) }, "call is slow");
+      }
+      if (watched.some(({ isReported }) => !isReported)) this.#watch();
+    }, slowMs / 3);
+    this.#slowTimer.unref();
   }
 
   // async, so that a synchronous throw of the handler is a rejection like any other.
@@ -144,10 +190,10 @@ function logFailure(call: Call, readOnly: boolean, error: ShimError, fields: Rec
 /** A timer may strike a moment before the clock reaches its time. */
 const timerSlackMs = 5;
 
-function departure(rpc: string, deadline: Deadline): ShimError {
+function departure(rpc: string, deadline: Deadline, waits: readonly string[]): ShimError {
   return Number(deadline) <= Date.now() + timerSlackMs
-    ? new ShimError("timeout", `${rpc}: the deadline of the caller has passed`)
-    : new ShimError("cancelled", `${rpc}: the caller has left`);
+    ? new ShimError("timeout", `${rpc}: the deadline of the caller has passed${waitedFor(waits)}`)
+    : new ShimError("cancelled", `${rpc}: the caller has left${waitedFor(waits)}`);
 }
 
 /** What a handler threw as ShimError; once its signal is aborted, foreign errors are consequences of that. */

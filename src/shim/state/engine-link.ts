@@ -1,5 +1,6 @@
 import { orAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
+import { noteWait } from "../../lib/waits.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 
 /** Whether the read model mirrors the engine. */
@@ -39,6 +40,7 @@ export class EngineLink {
     const { state } = this;
     if (state.phase === "live") return state.facts;
     const timeout = AbortSignal.timeout(this.waitMs);
+    using _noted = noteWait(signal, { what: () => "the state of the Docker Engine to be read" });
     const either = AbortSignal.any([signal, timeout]);
     for (;;) {
       const now = this.state;

@@ -1,8 +1,11 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
+import { sleep, withDeadline } from "../../../src/lib/abort.js";
+import type { Call } from "../../../src/lib/call.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import type { Observation } from "../../../src/shim/grpc/instrument.js";
 import type { LogRecord } from "./recording-logger.js";
+import { until } from "../../support/wait.js";
 import { connectClient, startTestServer, type Message } from "./test-server.js";
 
 /** The log lines of a call, without times. */
@@ -102,5 +105,56 @@ describe("observe", () => {
     await using server = await startTestServer(handlers, { observe });
     using client = connectClient(server.path);
     assert.equal((await client.call("Version", {}))["version"], "1");
+  });
+});
+
+describe("a call that takes long", () => {
+  const start = async (_request: object, call: Call): Promise<object> => {
+    await withDeadline(call.signal, 60_000, 'start container "x"', (signal) => sleep(60_000, signal));
+    return {};
+  };
+  const wait = /^start container "x" \(\d+ m?s\)$/;
+
+  test("is logged once with what it waits for, and told to verbose Status", async () => {
+    let underWay: ReturnType<NonNullable<Call["underWay"]>> | undefined;
+    const handlers = {
+      StartContainer: start,
+      Status: (_request: object, call: Call) => {
+        underWay = call.underWay?.();
+        return Promise.resolve({});
+      },
+    };
+    await using server = await startTestServer(handlers, { slowMs: 3 });
+    using client = connectClient(server.path);
+    const slow = client.start("StartContainer", { container_id: "c1" });
+    const lines = (): readonly LogRecord[] => server.records.filter(({ msg }) => msg === "call is slow");
+    await until("the call to be slow", () => Promise.resolve(lines().length > 0));
+    await client.call("Status", {});
+    const [oldest] = underWay ?? [];
+    assert.equal(oldest?.rpc, "StartContainer");
+    assert.match(oldest.waitsFor.join(), wait);
+    slow.cancel();
+    await assert.rejects(slow.answer);
+    await until("the call to end", () =>
+      Promise.resolve(server.records.some(({ msg }) => msg === "cancelled")),
+    );
+    assert.deepEqual(
+      lines().map(({ level, containerId }) => [level, containerId]),
+      [["warn", "c1"]],
+    );
+    assert.match((lines()[0]?.["waitsFor"] as string[]).join(), wait);
+  });
+
+  test("ends with what it waited for when the deadline of its caller passes", async () => {
+    await using server = await startTestServer({ StartContainer: start });
+    using client = connectClient(server.path);
+    await assert.rejects(client.call("StartContainer", {}, { deadline: Date.now() + 100 }));
+    const failed = (): LogRecord | undefined => server.records.find(({ msg }) => msg === "failed");
+    await until("the call to end", () => Promise.resolve(failed() !== undefined));
+    assert.equal(failed()?.["code"], "DEADLINE_EXCEEDED");
+    assert.match(
+      String(failed()?.["err"]),
+      /^StartContainer: the deadline of the caller has passed; it waited for: start container "x" \(\d+ ms\)$/,
+    );
   });
 });

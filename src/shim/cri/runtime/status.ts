@@ -1,3 +1,4 @@
+import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
 import type { Answer, RuntimeHandler } from "../../../domain/cri.js";
 import type { NodeFacts } from "../../../domain/node-facts.js";
@@ -18,7 +19,7 @@ export const status: Handler<"Status"> = async (request, services, call) => {
       supplemental_groups_policy: true,
       mount_options: facts !== undefined && services.node.ociRuntime.state(facts) === "works",
     },
-    info: request.verbose ? verboseInfo(services, facts) : {},
+    info: request.verbose ? verboseInfo(services, facts, call) : {},
   };
 };
 
@@ -100,8 +101,10 @@ function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
 function verboseInfo(
   { network, images: { pause, pullRecords }, node: { host, ociRuntime }, state: { link } }: Services,
   facts: NodeFacts | undefined,
+  { underWay = () => [] }: Pick<Call, "underWay">,
 ): Record<string, string> {
   return {
+    calls: JSON.stringify(underWay().filter(({ rpc }) => rpc !== "Status")),
     config: JSON.stringify({ sandboxImage: pause.reference }),
     engine: JSON.stringify({ link: link.state.phase, ...facts }),
     network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),

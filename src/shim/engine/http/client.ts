@@ -4,6 +4,7 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { withDeadline } from "../../../lib/abort.js";
 import { isKind, ShimError } from "../../../lib/errors.js";
+import { formatAge } from "../../../lib/waits.js";
 import { Semaphore } from "../../../lib/sync/semaphore.js";
 import { descriptionLimitBytes } from "../../../domain/snapshot.js";
 import { type Answer, readBody, readChunks } from "./answer.js";
@@ -78,6 +79,9 @@ export class EngineClient {
   #highestMinor = 0;
   /** When the latest answer came; milliseconds of `performance.now()`. */
   #answeredAtMs = -Infinity;
+  /** Action and status of the latest answer of any kind, and when it came. */
+  #lastAnswer: readonly [action: string, status: number] = ["", 0];
+  #anyAnswerAtMs = -Infinity;
 
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
@@ -242,7 +246,17 @@ export class EngineClient {
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const timeoutMs = Math.min(request.timeoutMs ?? this.shortTimeoutMs, longestTimeoutMs);
-    return withDeadline(signal, timeoutMs, request.action, work);
+    return withDeadline(signal, timeoutMs, request.action, work, () => this.#describe(request));
+  }
+
+  /** For what is said of a request that takes long. */
+  #describe({ method, path }: EngineRequest): string {
+    const [action, status] = this.#lastAnswer;
+    const last =
+      action === ""
+        ? "has not answered yet"
+        : `last answered ${formatAge(performance.now() - this.#anyAnswerAtMs)} ago: ${status} to ${action}`;
+    return `${method} /${path.join("/")}; the engine at ${this.#endpoint} ${last}`;
   }
 
   #path(request: EngineRequest): string | undefined {
@@ -287,7 +301,10 @@ export class EngineClient {
     try {
       const answer = await this.#modem.dial({ method, path, headers, json, tar, hijack }, signal);
       // An engine that has only errors is no better than one that is silent.
-      if (answer instanceof Socket || (answer.statusCode ?? 0) < 500) this.#answeredAtMs = performance.now();
+      const status = answer instanceof Socket ? 101 : (answer.statusCode ?? 0);
+      this.#anyAnswerAtMs = performance.now();
+      if (status < 500) this.#answeredAtMs = this.#anyAnswerAtMs;
+      this.#lastAnswer = [request.action, status];
       return answer;
     } catch (error) {
       if (signal.aborted) throw ShimError.from(signal.reason);

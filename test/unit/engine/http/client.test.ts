@@ -32,9 +32,14 @@ describe("EngineClient", () => {
   });
 
   test("request() ends with its deadline when the engine is frozen, and lets go of the connection", async () => {
-    await using docker = await startFakeDocker({ "GET /thing": hang });
-    const message = "read the thing: not finished after 50ms";
-    await rejectsWith(docker.client({ shortTimeoutMs: 50 }).request(get, never), "timeout", message);
+    await using docker = await startFakeDocker({ "GET /thing": hang, "GET /other": json({}) });
+    const client = docker.client({ shortTimeoutMs: 50 });
+    const first = "read the thing: not finished after 50ms; GET /thing; the engine at unix://.*";
+    await rejectsWith(client.request(get, never), "timeout", new RegExp(`^${first} has not answered yet$`));
+    const other = { ...get, action: "read the other", path: ["other"], timeoutMs: 60_000 };
+    await client.request(other, never);
+    const last = /; the engine at unix:.* last answered \d+ ms ago: 200 to read the other$/;
+    await rejectsWith(client.request(get, never), "timeout", last);
     while (docker.sockets.size > 0) await new Promise(setImmediate);
   });
 

@@ -121,7 +121,8 @@ describe("a failed ADD", () => {
   test("by a deadline is an error that says so", async () => {
     plugin = await made({ timeouts: { setUpMs: 1500 } });
     await fake.behave("two", "ADD", "sleep 1000");
-    const message = /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 1\.5s$/;
+    const message =
+      /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 1\.5s; it waited for: CNI plugin "two" ADD .*$/;
     await assert.rejects(plugin.setUpPod(request, never), { kind: "timeout", message });
     await plugin.tearDownPod(unfinished, never);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { describe, mock, test } from "node:test";
+import { orAbort, withDeadline } from "../../../src/lib/abort.js";
+import { KeyedMutex } from "../../../src/lib/sync/keyed-mutex.js";
+import { SingleFlight } from "../../../src/lib/sync/single-flight.js";
+import { describeWaits, formatAge, noteWait } from "../../../src/lib/waits.js";
+
+const never = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
+/** What is said, without ages. */
+const waitsOf = (signal: AbortSignal): readonly string[] =>
+  describeWaits(signal).map((text) => text.replaceAll(/ \(\d+ m?s\)/g, ""));
+
+describe("what a call waits for", () => {
+  test("is the innermost of its waits, while they last", async () => {
+    const call = new AbortController();
+    const end = new AbortController();
+    const work = withDeadline(call.signal, 60_000, "run the pod", (outer) =>
+      withDeadline(
+        outer,
+        60_000,
+        "start it",
+        () => never(end.signal),
+        () => "POST /start",
+      ),
+    );
+    assert.deepEqual(waitsOf(call.signal), ["start it, POST /start"]);
+    end.abort(new Error("over"));
+    await assert.rejects(work, /over/);
+    assert.deepEqual(waitsOf(call.signal), []);
+  });
+
+  test("is a lock, with what its holder waits for", async () => {
+    const locks = new KeyedMutex();
+    const [holder, waiter] = [new AbortController(), new AbortController()];
+    const held = locks.run("web", holder.signal, () =>
+      withDeadline(holder.signal, 60_000, "start container", never),
+    );
+    const waiting = locks.run("web", waiter.signal, () => Promise.resolve());
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(waitsOf(waiter.signal), ['the lock of "web", whose holder waits for: start container']);
+    holder.abort(new Error("left"));
+    await assert.rejects(held);
+    await waiting;
+  });
+
+  test("is named also when two holders wait for each other", async () => {
+    const locks = new KeyedMutex();
+    const calls = [new AbortController(), new AbortController()] as const;
+    const crossed = ["a", "b"].map((key, index) => {
+      const { signal } = calls[index === 0 ? 0 : 1];
+      return locks.run(key, signal, async () => {
+        await Promise.resolve();
+        await locks.run(key === "a" ? "b" : "a", signal, () => Promise.resolve());
+      });
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.match(
+      waitsOf(calls[0].signal).join(),
+      /^the lock of "b", whose holder waits for: the lock of "a", /,
+    );
+    for (const call of calls) call.abort(new Error("over"));
+    await Promise.allSettled(crossed);
+  });
+
+  test("is the work that calls share", async () => {
+    const flights = new SingleFlight<undefined>();
+    const [first, second] = [new AbortController(), new AbortController()];
+    const work = (signal: AbortSignal): Promise<undefined> => withDeadline(signal, 60_000, "pull app", never);
+    const all = [first, second].map(({ signal }) => flights.run("app", signal, work));
+    assert.deepEqual([waitsOf(first.signal), waitsOf(second.signal)], [["pull app"], ["pull app"]]);
+    for (const call of [first, second]) call.abort(new Error("over"));
+    await Promise.allSettled(all);
+  });
+
+  test("is said by a deadline that passes", async () => {
+    mock.timers.enable({ apis: ["setTimeout"] });
+    try {
+      const work = withDeadline(undefined, 5000, "tear down", async (signal) => {
+        using _noted = noteWait(signal, { what: () => 'CNI plugin "bridge" DEL' });
+        await never(signal);
+      });
+      const failed = assert.rejects(work, {
+        kind: "timeout",
+        message: /^tear down: not finished after 5s; it waited for: CNI plugin "bridge" DEL \(\d+ ms\)$/,
+      });
+      mock.timers.tick(5000);
+      await failed;
+    } finally {
+      mock.timers.reset();
+    }
+  });
+});
+
+test("formatAge() has milliseconds below one second, then whole seconds", () => {
+  assert.deepEqual([0.4, 999, 1000, 31_900].map(formatAge), ["0 ms", "999 ms", "1 s", "31 s"]);
+});
