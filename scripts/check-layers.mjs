@@ -37,7 +37,7 @@ const migrateRooms = ["files", "systemd", "facts", "kubelet", "node", "judge", "
 const daemon = [...rules, ...helpers, "native", ...adapters, "cri", "cadvisor", "grpc", "config"];
 const products = [
   ...["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"],
-  "install-cli",
+  ...["install-cli", "doctor-cli"],
 ];
 
 /**
@@ -83,6 +83,8 @@ export const layers = {
   install: [...base, "native", "network", "migrate/files"],
   // The one place where adapters meet what uses them.
   app: daemon,
+  // Judges a node with its engine, kubelet and server.
+  doctor: [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli", "serve"],
   // What every command line has.
   cli: [...base, "config"],
   // The commands of each product.
@@ -93,6 +95,7 @@ export const layers = {
   "checkpoints-cli": [...adapter, "state", "checkpoints", "config", "app", "cli", "serve"],
   "migrate-cli": [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli"],
   "install-cli": [...daemon, "client", "play/node", "app", "cli", "serve", "install"],
+  "doctor-cli": [...daemon, ...migrateRooms, "app", "cli", "serve", "doctor"],
   main: [...base, "cli", ...products],
 };
 
@@ -102,6 +105,8 @@ const folders = [
   ["src/domain/", "domain"],
   ["src/client/", "client"],
   ["src/network/", "network"],
+  ["src/doctor/cli/", "doctor-cli"],
+  ["src/doctor/", "doctor"],
   ["src/compare/cli/", "compare-cli"],
   ...compareRooms.map((room) => [`src/${room}/`, room]),
   ["src/play/cli/", "play-cli"],
@@ -127,7 +132,7 @@ const pureLayers = ["domain", "plan", "play/pod-rules"];
  */
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
-  { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod-commands)\// },
+  { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod-commands|doctor\/bundle)\// },
   { match: /^@grpc\//, where: /^src\/(shim\/grpc|client)\// },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /(^|\/)cli\/|^src\/(main|forward|shim\/serve)\// },

@@ -48,6 +48,10 @@ export interface NodeFacts {
   readonly cdi: boolean;
   /** Directories of CDI specifications, as the engine or the convention names them. */
   readonly cdiSpecDirs: readonly string[];
+  /** What the engine warns of, as `No swap limit support`, without the word WARNING. */
+  readonly warnings: readonly string[];
+  /** What writes the engine's packet filter rules, as `iptables` or `nftables+firewalld`; empty before Docker 29. */
+  readonly firewallBackend: string;
   /** Bytes. */
   readonly totalMemory: number;
   /** Processors that containers can use. */

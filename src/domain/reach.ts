@@ -131,3 +131,21 @@ export function reachProblem(reach: Reach): string | undefined {
   if (failed.length === 0) return undefined;
   return `--engine-reach=host: the engine's host is out of reach: ${failed.join("; ")}`;
 }
+
+/** The jobs, one a line; below those that are out of reach the reason and what is lost. */
+export function describeReach({ jobs }: Pick<Reach, "jobs">): string {
+  const width = Math.max(...reachJobs.map((job) => reachTable[job].title.length));
+  const indent = " ".repeat(width + 2);
+  return reachJobs
+    .map((job) => {
+      const found = jobs[job];
+      const title = reachTable[job].title.padEnd(width);
+      if (found.reached) return `${title}  in reach: ${reachTable[job].proof}\n`;
+      const [word, loss] =
+        found.pending === true
+          ? ["not known yet", `if out of reach: ${found.lost}`]
+          : ["out of reach", found.lost];
+      return `${title}  ${word}: ${found.reason}\n${indent}${loss}\n`;
+    })
+    .join("");
+}

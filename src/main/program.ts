@@ -7,6 +7,7 @@ import type { CommandParts, DeclarationIo, RunAction } from "../cli/command-part
 import { refuseArguments } from "../cli/flags.js";
 import { type Program, runProgram, startProgram } from "../cli/run-program.js";
 import { addServeCommands, versionLine } from "../shim/serve/declare-serve.js";
+import { addDoctorCommand } from "../doctor/cli/declare-doctor.js";
 import { addPlayCommand } from "../play/cli/declare-play.js";
 import { addPodCommands } from "../play/cli/declare-pod.js";
 import { addDiffCommand } from "../compare/cli/declare-diff.js";
@@ -26,6 +27,7 @@ function buildProgram(
   const { parts } = program;
   const { root, addCommand, refuseServeFlags } = parts;
   addServeCommands(parts);
+  addDoctorCommand(parts);
   addPlayCommand(parts);
   addDiffCommand(parts);
   addRelayCommands(parts);

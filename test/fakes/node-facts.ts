@@ -22,6 +22,8 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     liveRestore: false,
     cdi: false,
     cdiSpecDirs: [],
+    warnings: [],
+    firewallBackend: "",
     totalMemory: 8 * 1024 ** 3,
     cpus: 4,
     hostName: "node",

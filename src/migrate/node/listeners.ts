@@ -83,6 +83,21 @@ async function holdersOf(
   return certain.length > 0 ? certain : holders;
 }
 
+/** The processes that hold one of the sockets, as messages name them. */
+export async function holdersOfSockets(
+  files: NodeFiles,
+  inodes: ReadonlySet<string>,
+): Promise<readonly string[]> {
+  const sockets = new Map([...inodes].map((inode) => [inode, true] as const));
+  const holders: string[] = [];
+  for (const process of await files.names("/proc")) {
+    if (!/^\d+$/.test(process) || (await heldOf(files, process, sockets)).length === 0) continue;
+    const name = await files.read(`/proc/${process}/comm`);
+    holders.push(`process ${process}${name.kind === "read" ? ` (${name.text.trim()})` : ""}`);
+  }
+  return holders;
+}
+
 /** Whether the command line of the process has the socket, or its program has it as its default. */
 async function namesSocket(files: NodeFiles, process: string, path: string): Promise<boolean> {
   const reading = await files.read(`/proc/${process}/cmdline`);

@@ -90,7 +90,7 @@ export function findFreeBridge(
   return free;
 }
 
-function overlap(one: string, other: string): boolean {
+export function overlap(one: string, other: string): boolean {
   return contains(one, other) || contains(other, one);
 }
 

@@ -89,6 +89,8 @@ export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): 
     // The engine names the directories that it reads, and none when it does not inject devices.
     cdi: specDirs.length > 0,
     cdiSpecDirs: specDirs.length > 0 ? specDirs : ["/etc/cdi", "/var/run/cdi"],
+    warnings: textsOf(json, "Warnings").map((line) => line.replace(/^WARNING: /, "").trim()),
+    firewallBackend: textOf(objectOf(json, "FirewallBackend"), "Driver"),
     totalMemory: numberOf(json, "MemTotal"),
     cpus: numberOf(json, "NCPU"),
     hostName: textOf(json, "Name"),

@@ -1,5 +1,4 @@
-/** `dockershim serve`, `config` and `doctor` as commander sees them. */
-import { ShimError } from "../../lib/errors.js";
+/** `dockershim serve` and `config` as commander sees them. */
 import type { CommandParts, DeclarationIo } from "../../cli/command-parts.js";
 import { parseFlag } from "../../cli/flag-values.js";
 import { addServeFlags, isSwitchedOn, refuseArguments } from "../../cli/flags.js";
@@ -15,15 +14,10 @@ export function addServeCommands(parts: CommandParts): void {
   const { root, addCommand, run, io, serveFlags, programName } = parts;
   /** Runs `action` unless a flag asks for the version, which needs no valid configuration. */
   const withConfig = async (action: (resolved: ResolvedConfig) => Promise<void>): Promise<void> => {
-    if (isSwitchedOn(serveFlags, "version")) {
-      io.writeOut(versionLine(io, programName));
-    } else if (isSwitchedOn(serveFlags, "buildinfo")) {
-      io.writeOut(buildInfo(io, programName));
-    } else {
-      const { environment, isSocket } = io;
-      const readFile = (path: string): Promise<string> => io.readFile(path);
-      await action(await resolveConfig(serveFlags, environment, readFile, isSocket, programName));
-    }
+    if (printsVersion(parts)) return;
+    const { environment, isSocket } = io;
+    const readFile = (path: string): Promise<string> => io.readFile(path);
+    await action(await resolveConfig(serveFlags, environment, readFile, isSocket, programName));
   };
 
   const serve = addCommand("serve", "serve the CRI (the default command)");
@@ -48,30 +42,19 @@ export function addServeCommands(parts: CommandParts): void {
       run(() => import("./config-command.js"), "runConfig", { resolved, format }),
     );
   });
+}
 
-  const doctor = addCommand("doctor", "compare the node with the engine; changes nothing");
-  doctor.usage("network|reach|ulimits [flags]");
-  doctor.option("--check", "network: also call CHECK of the CNI plugins for running pods");
-  addServeFlags(doctor, parts);
-  doctor.action(async ({ check = false }: { check?: boolean }) => {
-    const [subject, ...rest] = doctor.args;
-    if ((subject !== "network" && subject !== "reach" && subject !== "ulimits") || rest.length > 0) {
-      const given = doctor.args.map((word) => JSON.stringify(word)).join(" ");
-      throw new ShimError(
-        "invalid",
-        `command "doctor": ${given === "" ? "no subject given" : given}; use "network", "reach" or "ulimits"`,
-      );
-    }
-    if (check && subject !== "network") {
-      throw new ShimError("invalid", `command "doctor": --check is for "network" alone`);
-    }
-    await withConfig((resolved) => {
-      if (subject === "network")
-        return run(() => import("./doctor-network.js"), "runDoctorNetwork", { resolved, check });
-      if (subject === "reach") return run(() => import("./doctor-reach.js"), "runDoctorReach", resolved);
-      return run(() => import("./doctor-ulimits.js"), "runDoctorUlimits", resolved);
-    });
-  });
+/** Whether a flag of the server asks for the version, which is then printed, and nothing else is done. */
+export function printsVersion({
+  io,
+  serveFlags,
+  programName,
+}: Pick<CommandParts, "io" | "serveFlags" | "programName">): boolean {
+  const isVersion = isSwitchedOn(serveFlags, "version");
+  if (isVersion) io.writeOut(versionLine(io, programName));
+  else if (isSwitchedOn(serveFlags, "buildinfo")) io.writeOut(buildInfo(io, programName));
+  else return false;
+  return true;
 }
 
 type Build = Pick<DeclarationIo, "version" | "commit">;

@@ -23,7 +23,8 @@ export async function servingProgram(directory: string): Promise<string | undefi
   return undefined;
 }
 
-async function criDockerds(): Promise<readonly { readonly pid: string; readonly root: string }[]> {
+/** The processes, and the directories of their checkpoints. */
+export async function criDockerds(): Promise<readonly { readonly pid: string; readonly root: string }[]> {
   const found: { pid: string; root: string }[] = [];
   for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
     // A process that has ended meanwhile has no files.

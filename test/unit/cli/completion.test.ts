@@ -52,7 +52,7 @@ describe("the completion of bash", { skip: !has("bash") }, () => {
     ["dockershim play --replicas ", []],
     ["dockershim play --endpoint man", ["manifests"]],
     ["dockershim play --keep m", ["my pod.yaml", "manifests"]],
-    ["dockershim doctor n", ["network"]],
+    ["dockershim doctor ne", ["network"]],
     ["dockershim completion f", ["fish"]],
     ["dockershim migrate plan --to c", ["cri-dockerd"]],
     ["dockershim migrate check --to c", ["cri-dockerd", "containerd", "cri-o"]],

@@ -371,6 +371,8 @@ describe("toNodeFacts()", () => {
         },
         SecurityOptions: ["name=apparmor", "name=seccomp,profile=builtin", "name=userns", "name=cgroupns"],
         CDISpecDirs: ["/opt/cdi"],
+        Warnings: ["WARNING: No swap limit support", "DEPRECATED NOTICE: x"],
+        FirewallBackend: { Driver: "nftables+firewalld" },
       },
       51,
     );
@@ -399,6 +401,8 @@ describe("toNodeFacts()", () => {
       liveRestore: false,
       cdi: true,
       cdiSpecDirs: ["/opt/cdi"],
+      warnings: ["No swap limit support", "DEPRECATED NOTICE: x"],
+      firewallBackend: "nftables+firewalld",
       totalMemory: 123,
       cpus: 3,
       hostName: "Node-1",
@@ -417,9 +421,9 @@ describe("toNodeFacts()", () => {
 
   test("an old or sparse answer has sensible facts", () => {
     const facts = toNodeFacts(version, { DriverStatus: null, Runtimes: null, CgroupDriver: "" }, 41);
-    const { cgroupDriver, cgroupVersion, imageStore, cdi, cdiSpecDirs, runtimes } = facts;
+    const { cgroupDriver, cgroupVersion, imageStore, cdi, cdiSpecDirs, runtimes, warnings } = facts;
     assert.deepEqual([cgroupDriver, cgroupVersion, imageStore, cdi], ["cgroupfs", 1, "graph", false]);
-    assert.deepEqual([cdiSpecDirs, runtimes], [["/etc/cdi", "/var/run/cdi"], []]);
+    assert.deepEqual([cdiSpecDirs, runtimes, warnings], [["/etc/cdi", "/var/run/cdi"], [], []]);
     assert.equal(toNodeFacts(version, { CgroupDriver: "none" }, 41).cgroupDriver, "none");
     assert.equal(toNodeFacts(version, { CDISpecDirs: [] }, 45).cdi, false);
   });

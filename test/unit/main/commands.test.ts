@@ -344,9 +344,6 @@ describe("the command line takes", () => {
     });
   }
   for (const [line, action] of [
-    ["doctor network --check", "runDoctorNetwork"],
-    ["doctor reach", "runDoctorReach"],
-    ["doctor ulimits", "runDoctorUlimits"],
     ["config", "runConfig"],
     ["serve", "runServe"],
   ] as const) {
@@ -358,6 +355,20 @@ describe("the command line takes", () => {
       assert.equal(options.check, line.includes("--check") ? true : undefined);
     });
   }
+
+  test("the parts and the flags of doctor, and all parts without one", async () => {
+    const flags = [{ name: "state-dir", text: "/a" }];
+    const rest = { flags, programName: "dockershim" };
+    for (const [line, options] of [
+      ["doctor --state-dir=/a", { parts: [], check: false, json: false, ...rest }],
+      [
+        "--state-dir=/a doctor network node --check --json",
+        { parts: ["network", "node"], check: true, json: true, ...rest },
+      ],
+    ] as const)
+      assert.deepEqual((await run(line)).acted, { runDoctor: options });
+    assert.equal((await run("doctor --version")).out, "dockershim 1.2.3 (abc)\n");
+  });
 
   test("the socket of play and pod from the environment, and the flag before it", async () => {
     const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };
@@ -387,9 +398,7 @@ describe("the command line takes", () => {
 
 describe("the command line refuses with one line", () => {
   for (const [line, reason] of [
-    ["doctor", 'command "doctor": no subject given; use "network", "reach" or "ulimits"'],
-    ["doctor nodes", 'command "doctor": "nodes"; use "network"'],
-    ["doctor ulimits network", 'command "doctor": "ulimits" "network"; use "network"'],
+    ["doctor nodes", 'command "doctor": "nodes": did you mean "node"?; use none, or of "server", "engine"'],
     ["doctor ulimits --check", '--check is for "network" alone'],
     ["play", 'command "play": needs at least one file'],
     ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],

@@ -1,0 +1,134 @@
+/** Everything that the checks look at, read side by side, each within a time of its own. Changes nothing. */
+import { join } from "node:path";
+import { Lifetime } from "../../lib/lifetime.js";
+import { silentLogger } from "../../lib/log.js";
+import { ShimError } from "../../lib/errors.js";
+import { askVersion } from "../../migrate/kubelet/ask-version.js";
+import { gatherFacts as gatherNode } from "../../migrate/node/gather.js";
+import type { MigrationFacts } from "../../migrate/facts/facts.js";
+import { createEngine, engineEndpoint } from "../../shim/app/open-engine.js";
+import type { Config, ResolvedConfig } from "../../shim/config/resolve.js";
+import type { ProcessIo } from "../../cli/process-io.js";
+import type { DoctorFacts, EngineState, Observed, OrphanFacts } from "../facts.js";
+import type { Part } from "../finding.js";
+import { observe } from "./observe.js";
+import { readEngineState } from "./read-engine.js";
+import { readCertificates, readHost, readPlaces } from "./read-host.js";
+import { NetworkReader } from "./read-network.js";
+import { readServer } from "./read-server.js";
+import { type GivenSettings, readSettings } from "./read-settings.js";
+
+const nodeMs = 20_000;
+const networkMs = 20_000;
+const orphansMs = 40_000;
+
+export interface GatherOptions extends GivenSettings {
+  /** None: all. */
+  readonly parts: readonly Part[];
+  /** Also call CHECK of the plugins for running pods. */
+  readonly check: boolean;
+}
+
+export type GatherIo = Pick<ProcessIo, "environment" | "readFile" | "isSocket">;
+
+export interface Gathered {
+  readonly facts: DoctorFacts;
+  readonly resolved: ResolvedConfig;
+}
+
+export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise<Gathered> {
+  const node = {
+    root: "/",
+    endpoint: "",
+    engine: undefined,
+    kubeletVersion: undefined,
+    askProgram: askVersion,
+  };
+  const migration = await observe("read the units", nodeMs, (signal) => gatherNode(node, signal));
+  const { resolved, settings } = await readSettings(options, migration.seen, io);
+  const { config } = resolved;
+  const { stateDir } = settings;
+  const places = await readPlaces([
+    [stateDir, "records of this program"],
+    [dockerRootOf(migration.seen), "images and containers"],
+    ["/var/lib/kubelet", "volumes of pods"],
+    ["/var/log/pods", "logs of pods"],
+  ]);
+  const hangs = places.some(({ path, reading }) => path === stateDir && reading.problem !== undefined);
+  const network = new NetworkReader(config, silentLogger());
+  /** Reads the state directory, which may hang. */
+  const inState = <T>(action: string, look: (signal: AbortSignal) => Promise<T>): Promise<Observed<T>> =>
+    hangs
+      ? Promise.resolve({ problem: `${action}: ${stateDir} does not answer`, timedOut: true })
+      : observe(action, nodeMs, look);
+  const [{ engine, orphans }, server, host, networks, firewall, certificates] = await Promise.all([
+    askEngine(options, { config, network, hangs }, io),
+    inState("read the server", () => readServer(config)),
+    inState("read the kernel", () => readHost(stateDir, migration.seen?.kubelet)),
+    observe("read the networks", networkMs, (signal) => network.network(signal)),
+    observe("read iptables", networkMs, (signal) => network.firewall(signal)),
+    readCertificates(certificateFiles(config, migration.seen, io.environment)),
+  ]);
+  const facts: DoctorFacts = {
+    ...{ atMs: Date.now(), settings, engine, server, host, places, certificates },
+    ...{ network: networks, firewall, orphans, migration },
+  };
+  return { facts, resolved };
+}
+
+interface EngineParts {
+  readonly config: Config;
+  readonly network: NetworkReader;
+  /** The state directory does not answer. */
+  readonly hangs: boolean;
+}
+
+async function askEngine(
+  { parts, check }: GatherOptions,
+  { config, network, hangs }: EngineParts,
+  { environment }: GatherIo,
+): Promise<{ readonly engine: EngineState; readonly orphans: Observed<OrphanFacts> }> {
+  const log = silentLogger();
+  const lifetime = new Lifetime(log);
+  const nothing: Observed<OrphanFacts> = { seen: { resources: [], complaints: undefined } };
+  try {
+    const port = createEngine(await engineEndpoint(config, environment), config, log, lifetime);
+    const engine = await readEngineState({ config, engine: port, provesReach: parts.includes("reach"), log });
+    if (engine.state !== "answers" || hangs) return { engine, orphans: nothing };
+    const orphans = await observe("compare the node with the engine", orphansMs, (signal) =>
+      network.orphans(port, { check }, signal),
+    );
+    return { engine, orphans };
+  } catch (error) {
+    const { kind, message } = ShimError.from(error);
+    return { engine: { state: "fails", kind, problem: message }, orphans: nothing };
+  } finally {
+    await lifetime.close();
+  }
+}
+
+function dockerRootOf(migration: MigrationFacts | undefined): string {
+  const { [rootSetting]: root } = migration?.daemonConfig?.values ?? {};
+  return typeof root === "string" ? root : "/var/lib/docker";
+}
+
+const rootSetting = "data-root";
+
+function certificateFiles(
+  { streamingTlsCertFile, dockerEndpoint, dockerContext }: Config,
+  migration: MigrationFacts | undefined,
+  environment: GatherIo["environment"],
+): readonly (readonly [string, string])[] {
+  const directory = dockerContext?.tlsDirectory ?? environment["DOCKER_CERT_PATH"] ?? "";
+  const usesTls = dockerEndpoint.kind === "tcp" && directory !== "";
+  const serving = migration?.kubelet.settings.get("tlsCertFile")?.value;
+  return [
+    ...(streamingTlsCertFile === undefined
+      ? []
+      : [[streamingTlsCertFile, "exec and logs (streaming)"] as const]),
+    ...(usesTls ? [[join(directory, "cert.pem"), "this program at the engine"] as const] : []),
+    ...(usesTls ? [[join(directory, "ca.pem"), "the engine's authority"] as const] : []),
+    ["/var/lib/kubelet/pki/kubelet-client-current.pem", "the kubelet at the API server"],
+    ...(serving === undefined ? [] : [[serving, "the kubelet's own server"] as const]),
+  ];
+}

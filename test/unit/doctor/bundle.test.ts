@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test, type TestContext } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { extract } from "tar-stream";
+import { collect } from "../../../src/doctor/bundle/collect.js";
+import { redact } from "../../../src/doctor/bundle/redact.js";
+import { writeBundle } from "../../../src/doctor/bundle/write-bundle.js";
+import { resolveConfig } from "../../../src/shim/config/resolve.js";
+import { healthy } from "../../support/doctor-facts.js";
+
+const build = { version: "1.2.3", commit: "abc" };
+
+async function directory(t: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "doctor-bundle-"));
+  t.after(() => rm(path, { recursive: true }));
+  return path;
+}
+
+async function gatheredIn(root: string): Promise<Parameters<typeof collect>[0]> {
+  const flags = [
+    { name: "state-dir", text: root },
+    { name: "cni-conf-dir", text: join(root, "net.d") },
+    { name: "docker-endpoint", text: "tcp://127.0.0.1:2375" },
+  ];
+  const resolved = await resolveConfig(flags, {}, () => Promise.reject(new Error("no file")));
+  return { facts: healthy, resolved };
+}
+
+/** Planted where operators, tenants and programs leave them. */
+const secret = "hunter2SECRET";
+const jwt = `eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ${secret}.c2ln`;
+const planted: readonly (readonly [string, string])[] = [
+  ["the user of an address", `level=info msg="pull https://bob:${secret}@registry.example/x"`],
+  ["a header", `Authorization: Bearer ${secret}`],
+  ["a basic header", `proxy answered to Basic ${secret}==`],
+  ["a flag", `dockerd --registry-password ${secret} --debug`],
+  ["a flag with =", `kubelet --bootstrap-token=${secret}`],
+  ["YAML", `registry:\n  password: "${secret} with blanks"\n  user: bob`],
+  ["a variable", `DB_PASSWORD=${secret}`],
+  ["a service account's token", `mounted ${jwt} for the pod`],
+  ["a private key", `-----BEGIN RSA PRIVATE KEY-----\n${secret}\n-----END RSA PRIVATE KEY-----`],
+  ["a private key that is cut off", `-----BEGIN PRIVATE KEY-----\n${secret}\n`],
+  ["a line of a log", `started\n{"level":30,"msg":"x","token":"${secret}","env":["A=${secret}"]}\nended`],
+  ["a log line with an address", `{"msg":"get http://u:${secret}@h/"}`],
+  ["Docker's credentials", JSON.stringify({ auths: { "registry.example": { auth: secret } } })],
+  ["environment of a container", JSON.stringify({ Config: { Env: [`KEY=${secret}`], Cmd: [secret] } })],
+  ["annotations", JSON.stringify({ metadata: { annotations: { note: secret } } })],
+  ["a kubeconfig", `users:\n- user:\n    client-key-data: ${secret}\n`],
+  ["a query", `GET /x?access_token=${secret}&y=1`],
+];
+
+describe("a secret leaves no node", () => {
+  for (const [name, text] of planted)
+    test(name, () => {
+      const shown = redact(text);
+      assert.ok(!shown.includes(secret), shown);
+      assert.ok(shown.includes("(removed)"), shown);
+    });
+
+  test("what is none stays as it is", () => {
+    for (const text of [
+      "engine live at unix:///var/run/docker.sock\n",
+      '{"level":30,"rpc":"RunPodSandbox","pod":"shop/web-0","ms":12.5}',
+      "stat-dir: /var/lib/dockershim\ncni-conf-dir: /etc/cni/net.d\n",
+      "pull registry.example:5000/team/app@sha256:0123 failed: no such host",
+    ])
+      assert.equal(redact(`x\n${text}`), `x\n${text}`);
+  });
+});
+
+test("a bundle has state, settings, logs and versions, and no planted secret", async (t) => {
+  const root = await directory(t);
+  const files: Readonly<Record<string, string>> = {
+    "pods/a.json": JSON.stringify({
+      name: "web",
+      annotations: { x: secret },
+      resolvConf: "nameserver 192.0.2.1",
+    }),
+    "sandbox/b": `{"data":{"password":"${secret}"}}`,
+    "quarantine/pod-c": `{"token": "${secret}", broken`,
+    "net.d/10-etcd.conflist": JSON.stringify({ name: "n", plugins: [{ type: "x", etcd_password: secret }] }),
+    "server.log": planted.map(([, text]) => `${text}\n`).join(""),
+    "registry.json": secret,
+  };
+  for (const name of ["pods", "sandbox", "quarantine", "net.d"]) await mkdir(join(root, name));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
+  const run = (): Promise<{ exitCode: number; stdout: string; stderr: string }> =>
+    Promise.resolve({ exitCode: 0, stdout: `password=${secret}\nlast line\n`, stderr: "" });
+  const entries = await collect(await gatheredIn(root), { logFile: join(root, "server.log"), run }, build);
+
+  const path = join(root, "out.tar.gz");
+  await writeBundle(path, entries, new Date(healthy.atMs));
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  const texts = await textsOf(path);
+  for (const [name, text] of texts) assert.ok(!text.includes(secret), `${name}: ${text}`);
+  for (const name of [
+    "report.json",
+    "versions.json",
+    "config.json",
+    "state/pods/a.json",
+    "state/quarantine/pod-c",
+    "etc/cni/10-etcd.conflist",
+  ])
+    assert.ok(texts.has(`dockershim-bundle/${name}`), name);
+  assert.match(texts.get("dockershim-bundle/log/dockershim.service.log") ?? "", /last line/);
+  assert.match(texts.get("dockershim-bundle/state/pods/a.json") ?? "", /"web"[\s\S]*192\.0\.2\.1/);
+  assert.match(texts.get("dockershim-bundle/versions.json") ?? "", /"dockershim": "1\.2\.3 \(abc\)"/);
+  await assert.rejects(writeBundle(path, [], new Date()), /out\.tar\.gz/);
+  assert.equal((await textsOf(path)).size, texts.size);
+});
+
+test("a bundle has limits: large files and what no longer fits are named, of a log the end is kept", async (t) => {
+  const root = await directory(t);
+  await mkdir(join(root, "pods"));
+  for (const name of ["1", "2", "3"])
+    await writeFile(join(root, "pods", name), "x".repeat(name === "2" ? 2000 : 900));
+  await writeFile(join(root, "log"), `${"old line\n".repeat(1000)}last line\n`);
+  const limits = { fileBytes: 1000, logBytes: 500, totalBytes: 100_000, files: 9 };
+  const run = (): Promise<never> => Promise.reject(new Error("run journalctl: not installed"));
+  const entries = await collect(await gatheredIn(root), { logFile: join(root, "log"), limits, run }, build);
+  const texts = new Map(entries.map(({ name, text }) => [name, text]));
+  assert.match(texts.get("log/server.log") ?? "", /^old line\n[\s\S]*last line\n$/);
+  assert.ok((texts.get("log/server.log") ?? "").length <= 500);
+  assert.match(texts.get("log/docker.service.log") ?? "", /not installed/);
+  assert.ok(texts.has("state/pods/1"));
+  assert.match(texts.get("left-out.txt") ?? "", /^state\/pods\/2: larger than 1000 bytes$/m);
+  assert.match(texts.get("left-out.txt") ?? "", /^state\/pods\/3: the bundle is full$/m);
+});
+
+async function textsOf(path: string): Promise<ReadonlyMap<string, string>> {
+  const texts = new Map<string, string>();
+  const reader = extract();
+  reader.end(gunzipSync(await readFile(path)));
+  for await (const entry of reader) {
+    const chunks: Buffer[] = [];
+    for await (const chunk of entry) chunks.push(chunk as Buffer);
+    texts.set(entry.header.name, Buffer.concat(chunks).toString());
+  }
+  return texts;
+}

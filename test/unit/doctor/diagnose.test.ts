@@ -1,0 +1,147 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { DoctorFacts } from "../../../src/doctor/facts.js";
+import { checks, diagnose } from "../../../src/doctor/judge/diagnose.js";
+import { renderReport } from "../../../src/doctor/cli/render-report.js";
+import { breakages } from "../../support/doctor-breakages.js";
+import {
+  healthy,
+  withEngine,
+  withFileSystem,
+  withHost,
+  withNetwork,
+  withServer,
+} from "../../support/doctor-facts.js";
+import { fakeReach } from "../../fakes/reach.js";
+
+const problem = { problem: "EACCES", timedOut: false };
+
+describe("a broken node: doctor names the cause and what to type", () => {
+  for (const { name, facts, check, severity } of breakages)
+    test(name, () => {
+      const { findings, exitCode } = diagnose(facts, "1.2.3");
+      assert.deepEqual(
+        findings.map((one) => [one.check, one.severity]),
+        [[check, severity]],
+      );
+      const [found] = findings;
+      assert.ok(found !== undefined && found.what !== "" && found.meaning !== "" && found.remedy !== "");
+      assert.equal(exitCode, severity === "error" ? 1 : 0);
+    });
+});
+
+test("a healthy node: one line", () => {
+  const report = diagnose(healthy, "1.2.3");
+  const line = `Healthy: ${checks.length} checks found nothing. Docker Engine 28.5.2, API 1.51.\n`;
+  assert.equal(renderReport(report), line);
+  assert.equal(report.exitCode, 0);
+});
+
+test("the page: the worst first, what it means and what to type below it, counts at the end", () => {
+  const facts = {
+    ...withFileSystem({ availableBytes: 0 }),
+    server: withServer({ quarantine: ["a"] }).server,
+  };
+  const page = renderReport(diagnose(facts, "1.2.3"));
+  assert.match(
+    page,
+    /^error {4}the disk is full: 0 MiB .*\/var\/lib\/dockershim .*, \/var\/lib\/docker .*\n {9}pods /,
+  );
+  assert.match(page, /\n {9}→ docker system df; .*\n\nwarning {2}.*quarantine/);
+  assert.match(page, /\n\n1 error, 1 warning; \d+ checks\. Docker Engine 28\.5\.2, API 1\.51\.\n$/);
+});
+
+describe("parts that are named", () => {
+  test("only their checks are made", () => {
+    const facts = {
+      ...withFileSystem({ availableBytes: 0 }),
+      server: withServer({ quarantine: ["a"] }).server,
+    };
+    assert.deepEqual(
+      diagnose(facts, "", ["server"]).findings.map(({ check }) => check),
+      ["quarantine"],
+    );
+  });
+
+  test("without an engine its absence is said, whatever was asked", () => {
+    const facts: DoctorFacts = { ...healthy, engine: { state: "asleep" } };
+    const { findings, exitCode } = diagnose(facts, "", ["ulimits"]);
+    assert.deepEqual([findings.map(({ check }) => check), exitCode], [["engine"], 1]);
+  });
+
+  test("reach and ulimits print what was found", () => {
+    const { details } = diagnose(withEngine({ reach: fakeReach(false) }), "", ["reach", "ulimits"]);
+    assert.match(details[0] ?? "", /^files {15}out of reach: the engine is elsewhere$/);
+    assert.equal(details.at(-1), "Open files, as the engine gives them: 65536 soft, 524288 hard.");
+    const none = diagnose(withEngine({ openFiles: undefined }), "", ["ulimits"]);
+    assert.match(none.details[0] ?? "", /^Open files: not known/);
+  });
+});
+
+test("what could not be read is said, and is no error of the node", () => {
+  const facts: DoctorFacts = {
+    ...healthy,
+    host: problem,
+    network: problem,
+    orphans: problem,
+    server: problem,
+  };
+  const { findings, exitCode } = diagnose(facts, "");
+  assert.deepEqual([new Set(findings.map(({ check }) => check)), exitCode], [new Set(["not-seen"]), 0]);
+  assert.match(findings[0]?.what ?? "", /could not be read: EACCES$/);
+});
+
+describe("what is no finding", () => {
+  const nofile = { Name: "nofile", Soft: 65_536, Hard: 524_288 };
+  const low = withEngine({ openFiles: { soft: 1024, hard: 4096 } });
+  const docker0 = withNetwork({
+    plugin: "no-op",
+    network: undefined,
+    problem: undefined,
+    configurations: [],
+  });
+  const cases: readonly (readonly [string, DoctorFacts])[] = [
+    [
+      "a low limit that --default-ulimits replaces",
+      { ...low, settings: { ...healthy.settings, defaultUlimits: [nofile] } },
+    ],
+    [
+      "a firewall that drops where Docker's bridge is the network",
+      { ...docker0, firewall: problem, host: withHost({ sysctls: {} }).host },
+    ],
+    ["a pause image that is absent and built in", withEngine({ hasPauseImage: false })],
+    ["a file system without inodes", withFileSystem({ inodes: 0, freeInodes: 0 })],
+    [
+      "AppArmor that the engine uses",
+      {
+        ...withEngine({
+          info: {
+            ...healthy.engine.facts.info,
+            security: { ...healthy.engine.facts.info.security, apparmor: true },
+          },
+        }),
+        host: withHost({ apparmor: true }).host,
+      },
+    ],
+    [
+      "a bridge of the present network in its range",
+      withNetwork({ ranges: [{ cidr: "10.244.1.0/24", interfaceName: "cni0" }] }),
+    ],
+    [
+      "another bridge of containers elsewhere",
+      withNetwork({
+        bridges: [{ name: "br-0123456789ab", ports: 0 }],
+        ranges: [{ cidr: "172.18.0.0/16", interfaceName: "br-0123456789ab" }],
+      }),
+    ],
+  ];
+  for (const [name, facts] of cases)
+    test(name, () => {
+      assert.deepEqual(diagnose(facts, "").findings, []);
+    });
+});
+
+test("the ids of the checks are their own", () => {
+  const ids = checks.map(({ id }) => id);
+  assert.equal(new Set(ids).size, ids.length);
+});

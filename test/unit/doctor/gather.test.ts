@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test, type TestContext } from "node:test";
+import { observe } from "../../../src/doctor/gather/observe.js";
+import { readEngineState } from "../../../src/doctor/gather/read-engine.js";
+import { readCertificates, readPlaces } from "../../../src/doctor/gather/read-host.js";
+import { NetworkReader } from "../../../src/doctor/gather/read-network.js";
+import { readServer } from "../../../src/doctor/gather/read-server.js";
+import { readSettings } from "../../../src/doctor/gather/read-settings.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import { silentLogger } from "../../../src/lib/log.js";
+import { configOf } from "../../fakes/config.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
+import { migration } from "../../support/doctor-facts.js";
+
+async function directory(t: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "doctor-"));
+  t.after(() => rm(path, { recursive: true }));
+  return path;
+}
+
+describe("what is read of a node", () => {
+  test("something that never answers is told after its time", async () => {
+    const seen = await observe("read the mount", 1, () => new Promise<never>(() => undefined));
+    assert.deepEqual(seen, { problem: "read the mount: not finished after 1ms", timedOut: true });
+  });
+
+  test("file systems as stat(1) prints them; one that hangs, and directories that are not there", async () => {
+    const answers: Readonly<Record<string, () => Promise<string>>> = {
+      "/a": () => Promise.resolve("fd01 4096 1000 250 64 32\n"),
+      "/hung": () => new Promise<never>(() => undefined),
+    };
+    const places = await readPlaces(
+      ["/a", "/hung", "/absent"].map((path) => [path, "all"]),
+      async (_program, words) => {
+        const stdout = await answers[words.at(-1) ?? ""]?.();
+        return { exitCode: stdout === undefined ? 1 : 0, stdout: stdout ?? "", stderr: "" };
+      },
+      5,
+    );
+    const seen = { id: "fd01", totalBytes: 4_096_000, availableBytes: 1_024_000, inodes: 64, freeInodes: 32 };
+    assert.deepEqual(
+      places.map(({ path, reading }) => [path, reading.seen ?? reading.timedOut]),
+      [
+        ["/a", seen],
+        ["/hung", true],
+      ],
+    );
+  });
+
+  test("a file that is no certificate, and none for a missing one", async (t) => {
+    const path = join(await directory(t), "cert.pem");
+    await writeFile(path, "-----BEGIN CERTIFICATE-----\n");
+    const [found, ...more] = await readCertificates([
+      [path, "the server"],
+      [`${path}.absent`, "the server"],
+    ]);
+    assert.deepEqual(
+      [found?.reading, more.length],
+      [{ problem: "it holds none in PEM", timedOut: false }, 0],
+    );
+  });
+
+  test("a server that is gone: its socket, and the process that has its port", async (t) => {
+    const root = await directory(t);
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
+    t.after(() => taken.close());
+    const { port } = taken.address() as { port: number };
+    const config = await configOf({
+      "state-dir": root,
+      "container-runtime-endpoint": `unix://${root}/cri.sock`,
+      "metrics-bind-address": `127.0.0.1:${port}`,
+      "cadvisor-socket": "",
+    });
+    const { runs, socket, takenPorts } = await readServer(config);
+    assert.deepEqual([runs, socket], [false, "absent"]);
+    assert.equal(takenPorts.length, 1);
+    assert.match(takenPorts[0]?.holder ?? "", new RegExp(`^process ${process.pid} \\(`));
+  });
+
+  test("CNI files: one that is broken, one without its plugins, their bridges", async (t) => {
+    const confDir = await directory(t);
+    await writeFile(join(confDir, "1.conflist"), "{");
+    const ipam = { type: "host-local", ranges: [[{ subnet: "10.9.0.0/24" }], [{ subnet: "fd00::/64" }]] };
+    const list = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "bridge", bridge: "b0", ipam }] };
+    await writeFile(join(confDir, "2.conflist"), JSON.stringify(list));
+    await writeFile(
+      join(confDir, "9.conf"),
+      JSON.stringify({ cniVersion: "1.0.0", name: "lo", type: "loopback" }),
+    );
+    const config = await configOf({
+      "cni-conf-dir": confDir,
+      "cni-bin-dir": confDir,
+      "network-plugin": "cni",
+    });
+    const { configurations, network, problem } = await new NetworkReader(config, silentLogger()).network(
+      new AbortController().signal,
+    );
+    assert.equal(network, undefined);
+    assert.match(problem ?? "", /^no valid networks found/);
+    assert.match(configurations[0]?.problem ?? "", /1\.conflist/);
+    assert.deepEqual(configurations.slice(1), [
+      {
+        path: join(confDir, "2.conflist"),
+        network: "pods",
+        problem: undefined,
+        missing: ["bridge", "host-local"],
+        bridges: [{ name: "b0", subnets: ["10.9.0.0/24"] }],
+      },
+    ]);
+  });
+});
+
+describe("the engine", () => {
+  test("one that fails is told with its kind", async () => {
+    const engine = new FakeEngine();
+    engine.connect = () => Promise.reject(new ShimError("precondition", "too old"));
+    const config = await configOf({ "docker-endpoint": "tcp://127.0.0.1:1" });
+    const state = await readEngineState({ config, engine, provesReach: false, log: silentLogger() });
+    assert.deepEqual(state, { state: "fails", kind: "precondition", problem: "too old" });
+  });
+});
+
+describe("the settings", () => {
+  const io = {
+    environment: {},
+    readFile: () => Promise.reject(new Error("no such file")),
+    isSocket: () => Promise.resolve(false),
+  };
+  const flag = (name: string, value: string) => ({ name, value, raw: [], file: "unit", line: 1 });
+  const { dockershim } = migration.services;
+  const withFlags = (...flags: ReturnType<typeof flag>[]) => ({
+    ...migration,
+    services: { ...migration.services, dockershim: dockershim && { ...dockershim, flags } },
+  });
+
+  test("are those of the unit, and a given flag replaces one of them", async () => {
+    const unit = withFlags(flag("state-dir", "/srv/unit"), flag("cni-conf-dir", "/srv/net.d"));
+    const given = { flags: [{ name: "state-dir", text: "/srv/given" }], programName: "dockershim" } as const;
+    const { settings } = await readSettings(given, unit, io);
+    assert.deepEqual(
+      [settings.source, settings.stateDir, settings.cniConfDir, settings.problem],
+      ["dockershim.service", "/srv/given", "/srv/net.d", undefined],
+    );
+  });
+
+  test("that the server refuses are told, and the defaults are used", async () => {
+    const { settings } = await readSettings(
+      { flags: [], programName: "dockershim" },
+      withFlags(flag("config", "/c")),
+      io,
+    );
+    assert.equal(settings.problem, 'config file "/c": cannot be read: no such file');
+    assert.equal(settings.stateDir, "/var/lib/dockershim");
+  });
+});
