@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { Lifetime } from "../../../src/lib/lifetime.js";
@@ -134,6 +135,15 @@ describe("openMetrics()", () => {
 });
 
 describe("the documents about metrics", () => {
+  async function alerts(): Promise<{
+    readonly rules: readonly { readonly alert: string; readonly expr: string }[];
+  }> {
+    const { parse } = await import("../../../src/lib/yaml.js");
+    const text = await readFile("docs/run/prometheus-alerts.yml", "utf8");
+    const { groups } = parse(text) as { readonly groups: readonly [Awaited<ReturnType<typeof alerts>>] };
+    return groups[0];
+  }
+
   async function facts(): Promise<ReturnType<MetricsRegistry["facts"]>> {
     const registry = await MetricsRegistry.create(recordingLog(), { processMetrics: true });
     registry.add(presentMetrics(stateOf(shim)));
@@ -203,5 +213,25 @@ describe("the documents about metrics", () => {
     const own = pluck(await facts(), "name").filter((name) => /^(?:dockershim|kubelet)_/.test(name));
     const unseen = own.filter((name) => !shown(name));
     assert.deepEqual(unseen, [], "metrics that no panel shows");
+  });
+
+  test("the alerts ask only for metrics that there are, and have a test of promtool", async () => {
+    const { rules } = await alerts();
+    const names = new Set((await facts()).flatMap(({ name }) => [name, `${name}_bucket`]));
+    const tests = await readFile("test/golden/prometheus-alerts.test.yml", "utf8");
+    for (const { alert, expr } of rules) {
+      const asked = [...expr.matchAll(/\b(?:dockershim|kubelet)_\w+/g)].map(([name]) => name);
+      assert.ok(asked.length > 0, alert);
+      assert.deepEqual([alert, asked.filter((name) => !names.has(name))], [alert, []]);
+      assert.ok(tests.includes(`alertname="${alert}"`), `${alert} has no test`);
+    }
+  });
+
+  const promtool = spawnSync("promtool", ["--version"]).error === undefined;
+  test("promtool: each alert fires where it should and nowhere else", { skip: !promtool }, () => {
+    const { status, stdout, stderr } = spawnSync("promtool", [
+      ...["test", "rules", "test/golden/prometheus-alerts.test.yml"],
+    ]);
+    assert.equal(status, 0, `${stdout.toString()}${stderr.toString()}`);
   });
 });
