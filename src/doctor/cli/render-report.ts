@@ -17,5 +17,7 @@ export function renderReport(report: Report): string {
     const count = findings.filter((finding) => finding.severity === severity).length;
     return count === 0 ? [] : [`${count} ${severity}${count === 1 ? "" : "s"}`];
   });
-  return `${shown}${blocks.join("\n")}\n${counts.join(", ")}; ${checks} checks.${subject}\n`;
+  const isHealthy = findings.every(({ severity }) => severity === "note");
+  const verdict = isHealthy ? `Healthy: ${counts.join(", ")}` : counts.join(", ");
+  return `${shown}${blocks.join("\n")}\n${verdict}; ${checks} checks.${subject}\n`;
 }

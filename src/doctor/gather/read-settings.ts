@@ -2,6 +2,7 @@
 import { messageOf } from "../../lib/errors.js";
 import type { MigrationFacts } from "../../migrate/facts/facts.js";
 import { shimFlags } from "../../migrate/kubelet/containerd-flag.js";
+import { runsThisProgram } from "../../migrate/kubelet/target.js";
 import { dockerEndpointKind } from "../../shim/config/endpoints.js";
 import { fieldOfFlag } from "../../shim/config/given.js";
 import type { ProgramName } from "../../shim/config/option.js";
@@ -28,7 +29,7 @@ export async function readSettings(
   const ofUnit = migration === undefined ? [] : unitFlags(migration);
   const given = new Set(flags.map(keyOf));
   const all = [...ofUnit.filter((flag) => !given.has(keyOf(flag))), ...flags];
-  const unit = migration?.services.dockershim?.unit.name;
+  const unit = migration === undefined ? undefined : unitOf(migration);
   const source = ofUnit.length === 0 || unit === undefined ? "this command" : unit;
   const read = (path: string): Promise<string> => readFile(path);
   try {
@@ -38,6 +39,11 @@ export async function readSettings(
     const resolved = await resolveConfig([], {}, read, isSocket, programName);
     return { resolved, settings: settingsOf(resolved, source, messageOf(error)) };
   }
+}
+
+/** A drop-in may run this program in the unit of cri-dockerd. */
+function unitOf({ services: { criDocker, dockershim } }: MigrationFacts): string | undefined {
+  return (runsThisProgram(criDocker?.command) ? criDocker : dockershim)?.unit.name;
 }
 
 /** The settings of its file and its variables are among them. The file is read again, because it may be refused. */

@@ -37,6 +37,15 @@ test("a healthy node: one line", () => {
   assert.equal(report.exitCode, 0);
 });
 
+test("a node with nothing but notes is healthy", () => {
+  const nft = withEngine({ info: { ...healthy.engine.facts.info, firewallBackend: "nftables" } });
+  const page = renderReport(diagnose(nft, "1.2.3"));
+  assert.match(
+    page,
+    /^note {5}the engine writes its rules with nftables .*\n[\s\S]*\n\nHealthy: 1 note; \d+ checks\. /,
+  );
+});
+
 test("the page: the worst first, what it means and what to type below it, counts at the end", () => {
   const facts = {
     ...withFileSystem({ availableBytes: 0 }),

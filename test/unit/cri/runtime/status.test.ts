@@ -23,6 +23,17 @@ async function conditions(shim: TestShim): Promise<Readonly<Record<string, strin
 }
 
 describe("status()", () => {
+  test("lists the calls under way when it is verbose, without itself", async () => {
+    const [start, own] = ["StartContainer", "Status"].map((rpc) => ({
+      rpc,
+      ms: 7,
+      waitsFor: ["a lock (7 ms)"],
+    }));
+    const underWay = () => [start, own].filter((one) => one !== undefined);
+    const { info } = await shim.rpcs.Status({ verbose: true }, { ...shim.call(), underWay });
+    assert.deepEqual(JSON.parse(info?.["calls"] ?? ""), [start]);
+  });
+
   test("tells why the network is not ready", async () => {
     shim.world.network.problem = "cni config uninitialized";
     assert.deepEqual(await conditions(shim), {
