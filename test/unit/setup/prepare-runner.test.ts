@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -34,7 +34,7 @@ const installed = (deb: string): string =>
 test("a package is installed with the CNI plugins, and the program verified", async () => {
   const { status, lines, stderr } = await dryRun("--dry-run", "own.deb");
   assert.equal(status, 0, stderr);
-  const links = /^\+ (ln -s |write \/etc\/crictl\.yaml)/;
+  const links = /^\+ (ln -sfn |write \/etc\/crictl\.yaml)/;
   assert.deepEqual(
     lines.filter((line) => !links.test(line)),
     [
@@ -57,6 +57,33 @@ test("the package of a release is that of this architecture, with its sums", asy
     );
     assert.equal(lines[3], installed("dockershim_1.2.3_arm64.deb"));
   }
+});
+
+test("plugins are linked where kubelets look, those that are there stay, and links to none are replaced", async () => {
+  await using root = await temporaryDirectory();
+  for (const name of ["apt-get", "dpkg", "systemctl", "dockershim"]) {
+    writeFileSync(join(root.path, name), "#!/bin/sh\n");
+    chmodSync(join(root.path, name), 0o755);
+  }
+  writeFileSync(join(root.path, "id"), "#!/bin/sh\necho 0\n", { mode: 0o755 });
+  const [plugins, links] = ["usr/lib/cni", "opt/cni/bin"].map((path) => join(root.path, path)) as [
+    string,
+    string,
+  ];
+  for (const directory of [plugins, links, join(root.path, "etc")]) mkdirSync(directory, { recursive: true });
+  for (const name of ["bridge", "loopback", "portmap"])
+    writeFileSync(join(plugins, name), "", { mode: 0o755 });
+  writeFileSync(join(links, "loopback"), "of the node");
+  symlinkSync("/removed/portmap", join(links, "portmap"));
+  const script = readFileSync(join(repositoryRoot, "scripts", "prepare-runner"), "utf8");
+  const text = script.replaceAll(/([ =>])\/(?=usr\/|opt\/|etc\/)/g, `$1${root.path}/`);
+  const env = { PATH: `${root.path}:/usr/bin:/bin` };
+  const args = ["-c", text, "prepare-runner", join(root.path, "dpkg")];
+  const { status, stderr } = spawnSync("sh", args, { env, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  assert.equal(readFileSync(join(links, "loopback"), "utf8"), "of the node");
+  for (const name of ["bridge", "portmap"])
+    assert.equal(readlinkSync(join(links, name)), join(plugins, name));
 });
 
 for (const [args, reason] of [
