@@ -1,5 +1,6 @@
 /** The program as one executable file: Node.js, the program as one module with V8's code cache, and the files that it carries. */
 import { build, stop } from "esbuild";
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { appendFileSync, chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,6 +8,7 @@ import { bundleOptions, licensesOf } from "../setup/bundle.mjs";
 import { filesBelow } from "../setup/build.mjs";
 import { run, tail } from "../setup/run.mjs";
 import { nodeBinary, nodeVersion } from "./node-binary.mjs";
+import { manualPage, manualPageFile } from "./tree.mjs";
 
 /** @typedef {import("./node-binary.mjs").Architecture} Architecture */
 /** @typedef {{ version: string, commit: string }} Release */
@@ -37,10 +39,13 @@ export async function writeParts({ root, directory, release, log }) {
     metafile: true,
   }).finally(stop);
   const inputs = Object.keys(metafile.inputs);
-  const { license } = await nodeBinary(thisArchitecture, log);
+  const { program, license } = await nodeBinary(thisArchitecture, log);
   const licenses = `${licensesOf({ root, inputs })}\n==== Node.js ${nodeVersion}\n\n${readFileSync(license, "utf8").trim()}\n`;
   writeFileSync(join(directory, "LICENSES.txt"), licenses);
   writeFileSync(join(directory, "package.json"), `${JSON.stringify({ name: "dockershim", ...release })}\n`);
+  const main = join(directory, "main.mjs");
+  const page = manualPage((...args) => execFileSync(program, [main, ...args], { env: {}, maxBuffer: 1e7 }));
+  writeFileSync(join(directory, manualPageFile), page);
   return inputs;
 }
 
@@ -83,7 +88,8 @@ export async function writeExecutable({ root, directory, architecture, output, l
     assets: {
       "package.json": join(directory, "package.json"),
       "LICENSES.txt": join(directory, "LICENSES.txt"),
-      // `dockershim install` writes them.
+      // `dockershim install` writes these.
+      [manualPageFile]: join(directory, manualPageFile),
       ...Object.fromEntries([...natives, ...units].map((path) => [path, join(root, path)])),
     },
   };

@@ -40,7 +40,7 @@ export function packageFiles({ root, parts, executable, runnable, architecture }
     },
     ...units.map((name) => file(`usr/lib/systemd/system/${name}`, own("packaging", name))),
     ...shells.map(({ shell, path }) => file(path, printed("completion", shell))),
-    file("usr/share/man/man8/dockershim.8.gz", compressed(Buffer.from(manualPage(printed)))),
+    file("usr/share/man/man8/dockershim.8.gz", readFileSync(join(parts, manualPageFile))),
     file("usr/share/doc/dockershim/copyright", own("LICENSE")),
     file("usr/share/doc/dockershim/LICENSES.txt.gz", compressed(readFileSync(join(parts, "LICENSES.txt")))),
     file("usr/share/doc/dockershim/changelog.gz", compressed(own("CHANGELOG.md"))),
@@ -82,11 +82,14 @@ export function writeTree(directory, files) {
   for (const each of [directory, ...directories]) chmodSync(each, 0o755);
 }
 
+/** Among the parts, and inside of executables: `dockershim install` writes it. */
+export const manualPageFile = "dockershim.8.gz";
+
 /**
- * The texts of --help, as a page of section 8.
+ * The texts of --help, as a page of section 8, compressed.
  * @param {(...args: string[]) => Buffer} printed
  */
-function manualPage(printed) {
+export function manualPage(printed) {
   const help = printed("--help").toString();
   const verbatim = (/** @type {string} */ text) =>
     `.nf\n${text
@@ -105,12 +108,13 @@ function manualPage(printed) {
     const own = `.SH ${words.join(" ").toUpperCase()}\n${verbatim(text)}`;
     return [own, ...below.flatMap((name) => sections([...words, name]))];
   };
-  return [
+  const page = [
     '.TH DOCKERSHIM 8 "" "" "System Administration"\n.SH NAME\n',
     "dockershim \\- Kubernetes Container Runtime Interface on a Docker Engine\n.SH SYNOPSIS\n",
     verbatim(help),
     ...commandsIn(help).flatMap((name) => sections([name])),
     ".SH FILES\n/etc/dockershim/config.yaml, /var/lib/dockershim, /run/dockershim.sock\n",
     ".SH SEE ALSO\n.BR docker (1), crictl (1), kubelet (8)\n",
-  ].join("");
+  ];
+  return compressed(Buffer.from(page.join("")));
 }

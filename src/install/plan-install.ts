@@ -1,5 +1,5 @@
 /** What `dockershim install` does on a node, by what is there. Reads only; the steps write. */
-import { dirname } from "node:path/posix";
+import { dirname, join } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { NodeFiles } from "../migrate/files/node-files.js";
 import { ownTemporaryName, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
@@ -65,7 +65,6 @@ export async function planInstall(
   before: InstallRecord | undefined,
 ): Promise<Plan> {
   const written = files.filter(({ change }) => change === "create" || change === "replace");
-  const isDone = written.length === 0 && before?.state === "installed" && before.program === version;
   const enabled = unitsToEnable(units);
   const made = await missingDirectories(
     root,
@@ -98,6 +97,10 @@ export async function planInstall(
   const isEnabled = before?.enabled ?? false;
   // A node's pods have one server.
   const isTaken = !isEnabled && (await hasCriDockerd(root));
+  // An earlier install had nothing to enable them with, or found units of cri-dockerd.
+  const isToEnable = !isEnabled && !isTaken && systemd.kind !== "none";
+  const isComplete = before?.state === "installed" && before.program === version && !isToEnable;
+  const isDone = written.length === 0 && isComplete;
   const note: Step = {
     text: "",
     run: () =>
@@ -127,13 +130,23 @@ export async function planInstall(
   };
 }
 
-/** As the packages look for its units, by any of their usual names. */
+/** As the packages look for its units, by any of their usual names. The .deb of cri-dockerd leaves masked ones behind. */
 async function hasCriDockerd(root: string): Promise<boolean> {
   const files = new NodeFiles(root);
   for (const directory of ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"]) {
-    if ((await files.names(directory)).some((name) => /^cri-docker.*\.service$/.test(name))) return true;
+    for (const name of await files.names(directory)) {
+      const path = join(directory, name);
+      if (/^cri-docker.*\.service$/.test(name) && !(await isMasked(files, path))) return true;
+    }
   }
   return false;
+}
+
+/** As systemd sees it: a link to /dev/null, or an empty file. */
+async function isMasked(files: NodeFiles, path: string): Promise<boolean> {
+  if ((await files.linkTarget(path)) === "/dev/null") return true;
+  const reading = await files.read(path);
+  return reading.kind === "read" && reading.text === "";
 }
 
 function writeStep(root: string, { path, content, mode, change }: PlannedFile): Step {

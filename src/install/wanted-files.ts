@@ -26,6 +26,8 @@ export interface InstallParts {
   readonly configuration: string;
   /** By shell. */
   readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
+  /** Compressed. */
+  readonly manualPage: Buffer;
   /** For `crictl`. */
   readonly endpoint: string;
 }
@@ -49,8 +51,8 @@ export function ociRuntimePath(prefix: string): string {
 
 /** In the order in which they are written: the largest first, as the most likely one to fail. */
 export function wantedFiles(prefix: string, parts: InstallParts): readonly WantedFile[] {
-  const { program, ociRuntime, units, configuration, completions, endpoint } = parts;
-  const text = (path: string, role: Role, content: string): WantedFile => ({
+  const { program, ociRuntime, units, configuration, completions, manualPage, endpoint } = parts;
+  const text = (path: string, role: Role, content: string | Buffer): WantedFile => ({
     ...{ path, role, mode: 0o644 },
     content: Buffer.from(content),
   });
@@ -62,6 +64,7 @@ export function wantedFiles(prefix: string, parts: InstallParts): readonly Wante
     text(join(share, "bash-completion/completions/dockershim"), "other", completions.bash),
     text(join(share, "zsh/site-functions/_dockershim"), "other", completions.zsh),
     text(join(share, "fish/vendor_completions.d/dockershim.fish"), "other", completions.fish),
+    text(join(share, "man/man8/dockershim.8.gz"), "other", manualPage),
     text(crictlPath, "other", `runtime-endpoint: ${endpoint}\nimage-endpoint: ${endpoint}\n`),
     // Last: a unit never starts a program that is not there.
     ...Object.entries(units).map(([name, content]) =>

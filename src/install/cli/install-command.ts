@@ -1,10 +1,11 @@
 /** `dockershim install`: this executable, its units and its configuration, on a node without a package. */
+import { constants, openSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { release, tmpdir } from "node:os";
+import { release } from "node:os";
 import { join } from "node:path/posix";
 import { arch } from "node:process";
 import type { ProcessIo } from "../../cli/process-io.js";
-import { ShimError } from "../../lib/errors.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
 import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
 import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
@@ -12,7 +13,7 @@ import { programFile } from "../../shim/native/programs.js";
 import { listensAt } from "../../shim/serve/serving-programs.js";
 import { checkNode, checkPlaces } from "../check-node.js";
 import { readInstallRecord } from "../install-record.js";
-import { readText, sha256 } from "../node-paths.js";
+import { readText } from "../node-paths.js";
 import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
 import { alone, installSocket, planLines, runSteps, type Step } from "../steps.js";
 import { findSystemd, type Systemd } from "../systemd.js";
@@ -45,16 +46,24 @@ export async function installDeps(root: string): Promise<InstallDeps> {
   return {
     own: ownFiles(),
     systemd: await findSystemd(root),
-    // Another root directory may be that of a user.
-    socket:
-      root === "/"
-        ? installSocket
-        : join(tmpdir(), `dockershim-install-${sha256(Buffer.from(root)).slice(0, 12)}.sock`),
+    socket: root === "/" ? installSocket : join(openDirectory(root), ".dockershim-install.sock"),
     isRoot: process.geteuid?.() === 0,
     kernel: release(),
     listensAt,
     isEnforcing: (await readFile("/sys/fs/selinux/enforce", "utf8").catch(() => "")).trim() === "1",
   };
+}
+
+/** A path of the directory that is short enough for a socket in it, until this process ends. */
+function openDirectory(root: string): string {
+  try {
+    return `/proc/self/fd/${openSync(root, constants.O_RDONLY | constants.O_DIRECTORY)}`;
+  } catch (error) {
+    throw new ShimError(
+      "invalid",
+      `--root ${JSON.stringify(root)}: ${messageOf(error)} (nothing is changed)`,
+    );
+  }
 }
 
 type InstallIo = Pick<ProcessIo, "version" | "commit" | "writeOut">;
@@ -119,6 +128,7 @@ async function readWanted(
     // As in the packages: a node of a cluster is NotReady until a cluster network is installed.
     configuration: commentedFile(stringify, { "network-plugin": "cni" }),
     completions,
+    manualPage: own.read("dockershim.8.gz"),
     endpoint: endpointOf(config),
   });
   return { units, wanted };

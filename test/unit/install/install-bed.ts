@@ -100,8 +100,13 @@ export class InstallBed implements AsyncDisposable {
     return {
       own: {
         self: [program],
-        // The unit of each version is another one.
-        read: (path) => Buffer.from(`${readFileSync(join(repositoryRoot, path)).toString()}# ${version}\n`),
+        // The unit of each version is another one, and the manual page is made with packages.
+        read: (path) => {
+          const text = path.startsWith("packaging/")
+            ? readFileSync(join(repositoryRoot, path), "utf8")
+            : path;
+          return Buffer.from(`${text}# ${version}\n`);
+        },
       },
       systemd: this.systemd,
       socket: join(this.directory.path, "alone.sock"),

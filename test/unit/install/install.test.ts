@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
+import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 import { checkPlaces } from "../../../src/install/check-node.js";
-import { checkSocket } from "../../../src/install/cli/install-command.js";
+import { checkSocket, installDeps } from "../../../src/install/cli/install-command.js";
 import type { PlannedFile } from "../../../src/install/plan-install.js";
+import { alone } from "../../../src/install/steps.js";
 import { configOf } from "../../fakes/config.js";
 import { unitNames } from "../../../src/install/wanted-files.js";
 import { isKind } from "../../../src/lib/errors.js";
@@ -32,6 +33,7 @@ test("install writes what a package has, says it, and has nothing to do the seco
     /^runtime-endpoint: unix:\/\/\/var\/run\/dockershim.sock$/m,
   );
   assert.equal(await bed.read("usr/share/zsh/site-functions/_dockershim"), "# zsh\n");
+  assert.equal(await bed.read("usr/share/man/man8/dockershim.8.gz"), "dockershim.8.gz# 1.0.0\n");
   assert.equal(bed.files()["usr/bin/dockershim"]?.split(" ")[0], "100755");
   assert.deepEqual(bed.systemctl, ["daemon-reload", `enable --now ${unitNames.join(" ")}`]);
   assert.match(bed.out, /^Done\. To undo: .*\/usr\/bin\/dockershim uninstall --root/m);
@@ -93,12 +95,32 @@ describe("links of another root directory lead to places below it", () => {
 
 test("where units of cri-dockerd are, the unit is written, and neither enabled nor started", async () => {
   await using bed = await InstallBed.open();
-  await bed.write("etc/systemd/system/cri-docker.service", "");
+  const criDockerd = "etc/systemd/system/cri-docker.service";
+  await bed.write(criDockerd, "[Service]\n");
   await bed.install();
   assert.deepEqual(bed.systemctl, ["daemon-reload"]);
   assert.match(bed.out, /^ {2}keep {4}.* dockershim\.service .*disabled: units of cri-dockerd are here$/m);
   await bed.uninstall();
   assert.equal(bed.files()[unit], undefined);
+});
+
+test("once cri-dockerd is removed, also with its units masked, the next install enables and starts the units", async () => {
+  const criDockerd = "etc/systemd/system/cri-docker.service";
+  const removals: readonly ((path: string) => Promise<unknown>)[] = [
+    (path) => rm(path),
+    (path) => writeFile(path, ""),
+    (path) => rm(path).then(() => symlink("/dev/null", path)),
+  ];
+  for (const remove of removals) {
+    await using bed = await InstallBed.open();
+    await bed.write(criDockerd, "[Service]\n");
+    await bed.install();
+    await remove(join(bed.root, criDockerd));
+    await bed.install();
+    assert.equal(bed.systemctl.at(-1), `enable --now ${unitNames.join(" ")}`);
+    await bed.install();
+    assert.match(bed.out, /all is in place/);
+  }
 });
 
 describe("killed after each step", () => {
@@ -368,6 +390,23 @@ describe("refuses, and changes nothing", () => {
     await bed.install();
     await second;
     assert.match(String(results[0]), /another install, uninstall or wipe runs; wait for its end/);
+  });
+
+  test("a second command below the same directory, whose lock no other user can take", async () => {
+    await using bed = await InstallBed.open();
+    const root = join(bed.root, ...Array<string>(5).fill("longer-than-a-socket"), "root");
+    await mkdir(root, { recursive: true });
+    const lock = async (work: () => Promise<unknown>): Promise<unknown> =>
+      alone((await installDeps(root)).socket, work);
+    await lock(async () => {
+      assert.deepEqual(readdirSync(root), [".dockershim-install.sock"]);
+      await assert.rejects(
+        lock(() => Promise.resolve()),
+        /another install, uninstall or wipe runs/,
+      );
+    });
+    assert.deepEqual(readdirSync(root), []);
+    await assert.rejects(installDeps(join(root, "none")), /^ShimError: --root ".*none": ENOENT/);
   });
 });
 
