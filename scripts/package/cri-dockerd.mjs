@@ -4,9 +4,17 @@ import { join } from "node:path";
 import { packageVersion } from "./tree.mjs";
 import { units as ownUnits } from "./tree.mjs";
 
-/** Whether units of cri-dockerd are on the node, by any of their usual names: a condition for a shell. */
-export const hasCriDockerd =
-  "ls /etc/systemd/system/cri-docker*.service /usr/lib/systemd/system/cri-docker*.service /lib/systemd/system/cri-docker*.service 2>/dev/null | grep -q .";
+/**
+ * Whether units of cri-dockerd are on the node, by any of their usual names: a condition for a shell. Its .deb leaves them masked:
+ * as systemd sees it, without content.
+ */
+export const hasCriDockerd = `(for unit in ${[
+  "/etc/systemd/system",
+  "/usr/lib/systemd/system",
+  "/lib/systemd/system",
+]
+  .map((directory) => `${directory}/cri-docker*.service`)
+  .join(" ")}; do [ ! -s "$unit" ] || exit 0; done; exit 1)`;
 
 const name = "dockershim-cri-dockerd";
 /** `isNamedDefault` of src/shim/config/option.ts has the version whose place it takes. */
@@ -119,6 +127,8 @@ export function debAbout(version) {
 
 /** cri-dockerd's own package disables its units after %post, when both change places in one transaction. */
 const first = `/run/${name}.first`;
+/** Not once cri-dockerd's own package has the place: in such a transaction it comes before this one goes. */
+const hasPlace = `[ "$(readlink /usr/bin/cri-dockerd)" = dockershim ]`;
 
 /**
  * @param {string} version
@@ -159,7 +169,7 @@ if [ -e ${first} ]; then
 fi
 
 %preun
-if [ "$1" = 0 ]; then
+if [ "$1" = 0 ] && ${hasPlace}; then
     systemctl --no-reload disable ${units} || true
     if [ -d /run/systemd/system ]; then systemctl stop ${units} || true; fi
 fi
@@ -168,7 +178,10 @@ fi
 if [ "$1" = 0 ]; then
 ${bringBack("rpm")}
 fi
-if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+    if [ "$1" = 0 ]; then systemctl try-restart cri-docker.service || true; fi
+fi
 `,
   };
 }

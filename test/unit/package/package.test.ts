@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, statSync } from "node:fs";
-import { chmod, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, mkdir, rm, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
 import { thisArchitecture } from "../../../scripts/package/executable.mjs";
@@ -163,11 +163,14 @@ test("units of cri-dockerd are found in each of their places, by each of their n
     "lib/systemd/system/cri-docker.service",
   ].entries()) {
     const root = join(directory.path, String(index));
-    writeTree(root, [{ path: path || "etc/other.service", mode: 0o644, content: Buffer.from("") }]);
-    assert.equal(
-      await exitOn(root, `if ${hasCriDockerd}; then exit 0; else exit 3; fi`),
-      path === "" ? 3 : 0,
-    );
+    writeTree(root, [{ path: path || "etc/other.service", mode: 0o644, content: Buffer.from("[Unit]\n") }]);
+    const script = `if ${hasCriDockerd}; then exit 0; else exit 3; fi`;
+    assert.equal(await exitOn(root, script), path === "" ? 3 : 0);
+    if (path === "") continue;
+    // As its .deb leaves it.
+    await rm(join(root, path));
+    await symlink("/dev/null", join(root, path));
+    assert.equal(await exitOn(root, script), 3);
   }
 });
 
@@ -186,7 +189,7 @@ test("the .deb enables its units where cri-dockerd is when it is updated, and no
     const root = directory.path;
     writeTree(
       root,
-      present.map((path) => ({ path, mode: 0o644, content: Buffer.from("") })),
+      present.map((path) => ({ path, mode: 0o644, content: Buffer.from("[Unit]\n") })),
     );
     assert.equal(await exitOn(root, debScripts.postinst, { action: "configure", version }), 0);
     const told = readFileSync(join(root, "told"), "utf8").split("\n");
@@ -198,10 +201,18 @@ test("the .deb enables its units where cri-dockerd is when it is updated, and no
   }
 });
 
+/** Of a package's specification. */
+function scriptlet(sections: string, name: string): string {
+  return new RegExp(`^%${name}\\n([^]*?)\\n\\n%`, "m").exec(`${sections}\n\n%`)?.[1] ?? "";
+}
+
 test("what the .rpm enables in the root of an image, where systemd does not run, a removal disables there", async () => {
   for (const { name, sections } of [mainRpm, rpmAbout("1.2.3")]) {
-    const preun = /^%preun\n([^]*?)\n\n%/m.exec(sections)?.[1] ?? "";
+    const preun = scriptlet(sections, "preun");
     await using directory = await temporaryDirectory();
+    const program = join(directory.path, "usr/bin/cri-dockerd");
+    await mkdir(dirname(program), { recursive: true });
+    await symlink("dockershim", program);
     const toldAt = async (left: string): Promise<string> => {
       await writeFile(join(directory.path, "told"), "");
       assert.equal(await exitOn(directory.path, preun, { action: left }), 0);
@@ -210,6 +221,26 @@ test("what the .rpm enables in the root of an image, where systemd does not run,
     assert.match(await toldAt("0"), /^--no-reload disable \S*\.s\w+ [^\n]*\n$/, name);
     assert.equal(await toldAt("1"), "", name);
   }
+});
+
+test("a package cri-dockerd that takes this one's place in one transaction keeps its units, and is started", async () => {
+  const { sections } = rpmAbout("1.2.3");
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  writeTree(root, [
+    { path: "usr/bin/cri-dockerd", mode: 0o755, content: Buffer.from("cri-dockerd") },
+    { path: "run/systemd/system/any", mode: 0o644, content: Buffer.from("") },
+  ]);
+  for (const name of ["preun", "postun"])
+    assert.equal(await exitOn(root, scriptlet(sections, name), { action: "0" }), 0);
+  const told = readFileSync(join(root, "told"), "utf8");
+  assert.equal(told, "daemon-reload\ntry-restart cri-docker.service\n");
+});
+
+test("a socket unit that is stopped leaves no socket, where the next program would find one that nobody serves", () => {
+  const sockets = [...units, "cri-docker.socket"].filter((name) => name.endsWith(".socket"));
+  for (const name of sockets)
+    assert.match(readFileSync(join(repositoryRoot, "packaging", name), "utf8"), /^RemoveOnStop=yes$/m, name);
 });
 
 const { stdout: systemd } = spawnSync("systemd-analyze", ["--version"], { encoding: "utf8" });
