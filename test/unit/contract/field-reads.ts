@@ -4,30 +4,33 @@ import ts from "typescript";
 import { repository } from "./request-messages.js";
 
 const messages = join(repository, "src", "domain", "cri.ts");
-/** They make requests, or show options, and answer none. */
-const clients = ["src/play", "src/forward", "src/compare/cli", "src/migrate/cli"].map((folder) =>
-  join(repository, folder),
-);
+/** What answers calls: everything that it imports. Other commands make requests, or show options, and answer none. */
+const server = join(repository, "src", "shim", "serve", "serve-command.ts");
 
 /**
  * `Message.field` for every property of an interface of cri.ts that is read: `a.field`, `a["field"]`, `{ field } = a`,
  * also through Pick and other mapped types, and also by a function that takes the message as a type of its own with the
  * same property. Making a message is no read.
  */
-export function fieldReads(sources = programSources()): ReadonlySet<string> {
-  const program = ts.createProgram([...sources], {
+export function fieldReads(): ReadonlySet<string> {
+  const program = ts.createProgram([server], {
     target: ts.ScriptTarget.ESNext,
     module: ts.ModuleKind.NodeNext,
     strict: true,
     skipLibCheck: true,
     types: ["node"],
   });
-  const reads = new Reads(program.getTypeChecker());
+  const reads = new Reads(program.getTypeChecker(), namesIn(program.getSourceFile(messages)));
   for (const file of program.getSourceFiles()) {
-    if (file.isDeclarationFile || file.fileName === messages) continue;
-    if (!clients.some((folder) => file.fileName.startsWith(folder))) reads.visit(file);
+    if (!file.isDeclarationFile && file.fileName !== messages) reads.visit(file);
   }
   return reads.ofMessages();
+}
+
+/** The names of all properties of its interfaces. */
+function namesIn(file: ts.SourceFile | undefined): ReadonlySet<string> {
+  const interfaces = file?.statements.filter((statement) => ts.isInterfaceDeclaration(statement)) ?? [];
+  return new Set(interfaces.flatMap(({ members }) => members.map(({ name }) => name?.getText() ?? "")));
 }
 
 class Reads {
@@ -35,19 +38,22 @@ class Reads {
   /** The property of a parameter's type → those of the messages that were passed for it. */
   readonly #passed = new Map<ts.Declaration, Set<ts.Declaration>>();
 
-  constructor(private readonly checker: ts.TypeChecker) {}
+  /** Types are asked for only where one of `names` is read, for most of a program's expressions have none. */
+  constructor(
+    private readonly checker: ts.TypeChecker,
+    private readonly names: ReadonlySet<string>,
+  ) {}
 
   visit(node: ts.Node): void {
     const { checker } = this;
     if (ts.isPropertyAccessExpression(node)) {
-      this.#note(checker.getTypeAtLocation(node.expression), node.name.text);
+      this.#note(node.expression, node.name.text);
     } else if (ts.isElementAccessExpression(node)) {
       const keys = partsOf(checker.getTypeAtLocation(node.argumentExpression));
-      const object = checker.getTypeAtLocation(node.expression);
-      for (const key of keys) if (key.isStringLiteral()) this.#note(object, key.value);
+      for (const key of keys) if (key.isStringLiteral()) this.#note(node.expression, key.value);
     } else if (ts.isBindingElement(node) && ts.isObjectBindingPattern(node.parent)) {
       const name = node.propertyName ?? node.name;
-      if (ts.isIdentifier(name)) this.#note(checker.getTypeAtLocation(node.parent), name.text);
+      if (ts.isIdentifier(name)) this.#note(node.parent, name.text);
     } else if (ts.isCallExpression(node) || ts.isNewExpression(node)) {
       for (const argument of node.arguments ?? []) this.#pass(argument);
     }
@@ -71,17 +77,23 @@ class Reads {
     return names;
   }
 
-  #note(object: ts.Type, name: string): void {
-    for (const declaration of this.#declarations(object, name)) this.#read.add(declaration);
+  #note(object: ts.Node, name: string): void {
+    if (!this.names.has(name)) return;
+    const type = this.checker.getTypeAtLocation(object);
+    for (const declaration of this.#declarations(type, name)) this.#read.add(declaration);
   }
 
   #pass(argument: ts.Expression): void {
-    const wanted = this.checker.getContextualType(argument);
-    if (wanted === undefined || ts.isObjectLiteralExpression(argument)) return;
+    if (ts.isObjectLiteralExpression(argument) || ts.isFunctionLike(argument)) return;
     const given = this.checker.getTypeAtLocation(argument);
+    // What a parameter wants takes longer to find out.
+    if (!this.#mayBeMessage(given)) return;
+    const wanted = this.checker.getContextualType(argument);
+    if (wanted === undefined) return;
     for (const part of partsOf(wanted)) {
       if ((part.flags & ts.TypeFlags.Object) === 0) continue;
       for (const { name } of part.getProperties()) {
+        if (!this.names.has(name)) continue;
         const sources = this.#declarations(given, name);
         for (const declaration of this.#declarations(part, name)) {
           const known = this.#passed.get(declaration) ?? new Set();
@@ -90,6 +102,17 @@ class Reads {
         }
       }
     }
+  }
+
+  /** Whether it has a property with one of the names that this program declares. */
+  #mayBeMessage(type: ts.Type): boolean {
+    const properties = partsOf(this.checker.getNonNullableType(type)).flatMap((part) =>
+      this.checker.getPropertiesOfType(part),
+    );
+    return properties.some(
+      ({ name, declarations = [] }) =>
+        this.names.has(name) && declarations.some((one) => !one.getSourceFile().isDeclarationFile),
+    );
   }
 
   #declarations(object: ts.Type, name: string): readonly ts.Declaration[] {
@@ -101,9 +124,4 @@ class Reads {
 
 function partsOf(type: ts.Type): readonly ts.Type[] {
   return type.isUnion() ? type.types : [type];
-}
-
-/** What answers calls: everything that these files import. */
-function programSources(): readonly string[] {
-  return [join(repository, "src", "main", "main.ts")];
 }
