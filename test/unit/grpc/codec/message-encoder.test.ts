@@ -24,6 +24,8 @@ const load = (file: string) =>
     defaults: true,
     oneofs: true,
   });
+/** For each message, of which there are more than a hundred. */
+const numRuns = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 1000 : 20;
 const types = load("runtime/v1/api.proto");
 const table = new DescriptorTable(criMessages);
 
@@ -136,7 +138,7 @@ describe("decodeRequest() reads what the decoder of gRPC reads", () => {
           const bytes = Buffer.from(theirs.requestSerialize(message));
           assert.deepEqual(own?.decodeRequest(bytes), theirs.requestDeserialize(bytes));
         }),
-        { numRuns: 60 },
+        { numRuns },
       );
     });
   }
@@ -149,7 +151,7 @@ describe("compileEncoder() writes what the encoder of gRPC writes", () => {
         fc.property(anyMessage(table.message(name)), (message) => {
           assertSame(name, message);
         }),
-        { numRuns: 60 },
+        { numRuns },
       );
     });
   }
