@@ -110,7 +110,7 @@ function waitedMs(pid) {
 async function runTests(copy, files, { env, timeoutMs }) {
   const url = (/** @type {string} */ name) => pathToFileURL(join(copy, "scripts", name)).href;
   const names = JSON.stringify(files.map((file) => file.replace(/\.ts$/, ".js")));
-  const program = `import { runFiles } from "${url("setup/test-group.mjs")}"; await runFiles("${copy}", ${names});`;
+  const program = `import { runFiles } from "${url("setup/test-group.mjs")}"; await runFiles({ root: "${copy}", files: ${names} });`;
   const reporter = [`--test-reporter=${url("mutants/switch.mjs")}`, "--test-reporter-destination=stdout"];
   const start = performance.now();
   const child = spawn(process.execPath, [...reporter, "--input-type=module", "--eval", program], {

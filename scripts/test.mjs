@@ -9,7 +9,8 @@
  * the command line is not understood; that comes before all else.
  *
  * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
- * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set).
+ * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set), DOCKERSHIM_TEST_MAIN (the file of
+ * the program).
  */
 import { constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
@@ -119,7 +120,14 @@ async function main(argv) {
     // Of an engine that was named the caller wants to know what it does.
     mayMove: endpoint === undefined && (process.env["DOCKER_HOST"] ?? "") === "",
   };
-  const { counts, passedAgain } = await runTestsAgainWhereFailed(run, runQueues);
+  // esbuild is not there before the npm packages are.
+  const { withTestBuild } = await import("./setup/test-build.mjs");
+  const { counts, passedAgain } = await withTestBuild(repositoryRoot, ({ main: file, modules }) => {
+    // c8 counts the lines of the files that it was told of, which are the sources.
+    const unitModules = env["NODE_V8_COVERAGE"] === undefined ? modules : undefined;
+    const built = { env: { DOCKERSHIM_TEST_MAIN: file, ...env }, unitModules };
+    return runTestsAgainWhereFailed({ ...run, ...built }, runQueues);
+  });
   lines.push(...flakyLines(passedAgain, flakyTests));
   const { undo } = setupFootprint(hostStateDirectory);
   if (engine?.endpoint !== undefined && undo.length > 0) {

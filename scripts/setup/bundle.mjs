@@ -88,6 +88,22 @@ const lateBuiltins = {
   },
 };
 
+/**
+ * Those of the program alone, for a file that Node.js runs as a script.
+ * @param {string} root
+ * @returns {import("esbuild").BuildOptions}
+ */
+export function programOptions(root) {
+  return {
+    ...bundleOptions(root),
+    format: "cjs",
+    // launch.ts runs it as a script, which cannot import. What is not bundled belongs to Node.js.
+    supported: { "dynamic-import": false },
+    define: { "import.meta.url": "moduleUrl" },
+    banner: { js: 'const moduleUrl=require("node:url").pathToFileURL(__filename).href;' },
+  };
+}
+
 /** @param {string} root @param {string} target @param {(line: string) => void} log */
 async function write(root, target, log) {
   const common = { ...bundleOptions(root), metafile: true };
@@ -108,15 +124,7 @@ async function write(root, target, log) {
       js: 'import{createRequire as bannerRequire}from"node:module";const require=bannerRequire(import.meta.url);',
     },
   });
-  /** @type {import("esbuild").BuildOptions} */
-  const program = {
-    ...common,
-    format: "cjs",
-    // launch.ts runs it as a script, which cannot import. What is not bundled belongs to Node.js.
-    supported: { "dynamic-import": false },
-    define: { "import.meta.url": "moduleUrl" },
-    banner: { js: 'const moduleUrl=require("node:url").pathToFileURL(__filename).href;' },
-  };
+  const program = { ...common, ...programOptions(root) };
   const all = await build({
     ...program,
     entryPoints: ["src/main/run.ts"],

@@ -47,11 +47,12 @@ function differences(before, after) {
 /**
  * Runs the files. A file that leaves something of the process changed fails, for the files after it would fail because of
  * it.
- * @param {string} root the files' names are relative to it
- * @param {readonly string[]} files
- * @param {number} timeoutMs for each
+ * @param {{ root: string, files: readonly string[], timeoutMs?: number, modules?: string }} options `files`: relative to
+ *   `root`; `timeoutMs`: for each; `modules`: the directory that has them as JavaScript
  */
-export async function runFiles(root, files, timeoutMs = Infinity) {
+export async function runFiles({ root, files, timeoutMs = Infinity, modules }) {
+  const pathOf = (/** @type {string} */ file) =>
+    modules === undefined ? join(root, file) : join(modules, file.replace(/\.ts$/, ".js"));
   // A file that calls process.exit() would hide the files after it.
   let isDone = false;
   process.on("exit", () => {
@@ -61,7 +62,7 @@ export async function runFiles(root, files, timeoutMs = Infinity) {
     let before = new Map();
     await describe(file, { timeout: timeoutMs }, async () => {
       before = processState();
-      await import(pathToFileURL(join(root, file)).href);
+      await import(pathToFileURL(pathOf(file)).href);
     });
     const changed = differences(before, processState());
     if (changed.length > 0) {

@@ -16,9 +16,9 @@ const UNIT_FILES_PER_PROCESS = 25;
 /** Fewer, so that queues end at the same time. */
 const FILES_PER_PROCESS = { shared: 6, movable: 3, withOwnEngine: 3 };
 
-/** Begun first, so that none of them is what the end waits for. */
+/** Begun first, and alone, so that none of them is what the end waits for. */
 const longest =
-  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd)\./;
+  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end)\./;
 
 /**
  * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
@@ -30,9 +30,9 @@ const movable =
 const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.meta.url).href;
 
 /**
- * @typedef {Parameters<typeof runProcess>[0] & { integrationEnv?: NodeJS.ProcessEnv, mayMove?: boolean,
- *   filesPerProcess?: number }} Options `integrationEnv`: in addition to `env`; `mayMove`: the given engine is that of the
- *   programs of this host; `filesPerProcess`: at most
+ * @typedef {Omit<Parameters<typeof runProcess>[0], "modules"> & { integrationEnv?: NodeJS.ProcessEnv, mayMove?: boolean,
+ *   filesPerProcess?: number, unitModules?: string | undefined }} Options `integrationEnv`: in addition to `env`; `mayMove`: the
+ *   given engine is that of the programs of this host; `filesPerProcess`: at most; `unitModules`: those of the unit tests, built
  * @typedef {import("./namespaces.mjs").Namespaces} Namespaces
  * @typedef {{ run: typeof runProcess, open: typeof openNamespaces }} Means
  * @typedef {{ files: readonly string[], kind: string }} Job
@@ -88,6 +88,7 @@ function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS
   };
   const ofGiven = single.filter(isOf("shared"));
   const others = single.filter((job) => job.kind !== "shared" && !isLong(job));
+  const units = files.filter(isUnit).map((file) => ({ files: [file], kind: "unit" }));
   const withEngine = others.filter(isOf("withOwnEngine"));
   return {
     // What may move is begun last.
@@ -103,7 +104,7 @@ function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS
       ...inGroups(withEngine, FILES_PER_PROCESS.withOwnEngine),
       ...others.filter((job) => !withEngine.includes(job)),
     ],
-    unit: inGroups(files.filter(isUnit).map((file) => ({ files: [file], kind: "unit" }))),
+    unit: [...units.filter(isLong), ...inGroups(units.filter((job) => !isLong(job)))],
   };
 }
 
@@ -178,6 +179,7 @@ async function runJob({ files, kind }, options, run, namespaces) {
     return await run({
       ...options,
       files,
+      modules: kind === "unit" ? options.unitModules : undefined,
       env: { ...options.env, ...(kind === "unit" ? {} : options.integrationEnv), ...namespaces?.env },
       command: namespaces?.command ?? options.command ?? [],
       print: options.print ?? ((text) => (output += text)),

@@ -7,7 +7,8 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { connectCri } from "../support/cri-client.js";
 import { fetchOnEngineHost, onEngineHost } from "../support/engine-host.js";
-import { CommandProcess, programWords, runProgram, type Exit } from "../support/shim-process.js";
+import { programWords } from "../support/program-words.js";
+import { CommandProcess, runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
 
 /** A CRI server with the image of the tests. */

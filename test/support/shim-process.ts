@@ -6,11 +6,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
-import { isBuilt } from "../../scripts/setup/build.mjs";
-import { builtMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
 import { dockerEndpoint, tlsEnvironment } from "./docker.js";
 import { isEngineElsewhere } from "./engine-host.js";
+import { programArguments } from "./program-words.js";
 import { until } from "./wait.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -40,21 +39,6 @@ export interface Exit {
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
-}
-
-const isBuildCurrent = isBuilt(root);
-
-/** The arguments of Node.js that start the program: the build, as bin/dockershim does, when it is that of the sources. */
-function programArguments(): readonly string[] {
-  const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
-  if (given !== "") return [given];
-  if (isBuildCurrent) return [builtMain];
-  return ["--import", "tsx", join(root, "src", "main", "main.ts")];
-}
-
-/** The words that start the program with `argv`, the first of them Node.js. */
-export function programWords(argv: readonly string[]): readonly string[] {
-  return [process.execPath, ...programArguments(), ...argv];
 }
 
 /** Starts the program with `argv`, and only that. */

@@ -18,7 +18,7 @@ if (process.env["INSTALL_INTO"] !== undefined) {
   test("an install that was killed while it wrote the program is completed, and leaves no temporary file", async () => {
     await using bed = await InstallBed.open();
     const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
-    const child = spawn(process.execPath, [...process.execArgv, self], {
+    const child = spawn(process.execPath, ["--import", "tsx", self], {
       env: { ...environment, INSTALL_INTO: bed.directory.path },
       stdio: ["ignore", "inherit", "inherit"],
     });

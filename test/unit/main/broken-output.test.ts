@@ -4,11 +4,12 @@ import { once } from "node:events";
 import { open } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
+import { programWords } from "../../support/program-words.js";
 
-const help = ["--import", "tsx", "src/main/main.ts", "--help"];
+const [node, ...help] = programWords(["--help"]);
 
 test("the program ends well when its output has no reader any more", async () => {
-  const child = spawn(process.execPath, help);
+  const child = spawn(node, help);
   // Long before the program has anything to write.
   child.stdout.destroy();
   const errors = text(child.stderr);
@@ -17,7 +18,7 @@ test("the program ends well when its output has no reader any more", async () =>
 
 test("the program fails, with a line, when its output cannot be written", async () => {
   await using full = await open("/dev/full", "w");
-  const child = spawn(process.execPath, help, { stdio: ["ignore", full.fd, "pipe"] });
+  const child = spawn(node, help, { stdio: ["ignore", full.fd, "pipe"] });
   const errors = text(child.stderr ?? assert.fail());
   assert.deepEqual(await once(child, "exit"), [1, null]);
   assert.match(await errors, /^dockershim: write the output: ENOSPC\b.*\n$/);

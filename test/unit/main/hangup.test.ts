@@ -6,6 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { programWords } from "../../support/program-words.js";
 import { until } from "../../support/wait.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -18,7 +19,7 @@ async function whileWaiting(
   const server = createServer((socket) => socket.on("error", () => undefined).resume());
   const path = join(at.path, "cri.sock");
   server.listen(path);
-  const words = [process.execPath, "--import", "tsx", "src/main/main.ts", "pod", "ps"];
+  const words = programWords(["pod", "ps"]);
   const child = begin(`echo $$; exec ${words.join(" ")} --endpoint=unix://${path}`);
   let output = "";
   child.stdout?.on("data", (chunk: Buffer) => (output += chunk.toString()));

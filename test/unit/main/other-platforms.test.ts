@@ -1,10 +1,8 @@
 /** The client commands start where Node.js runs: no module that they load needs Linux when it is loaded. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { test } from "node:test";
-
-const main = fileURLToPath(new URL("../../../src/main/main.ts", import.meta.url));
+import { programArguments } from "../../support/program-words.js";
 
 /** What a process of that platform has, and lacks. */
 function stub(platform: string): string {
@@ -17,7 +15,7 @@ function stub(platform: string): string {
 }
 
 function run(platform: string, words: readonly string[]): Promise<string> {
-  const node = ["--import", stub(platform), "--import", "tsx", main];
+  const node = ["--import", stub(platform), ...programArguments()];
   return new Promise((resolve) => {
     // The code is the command's: most find no server.
     execFile(process.execPath, [...node, ...words], { env: { PATH: "", HOME: "" } }, (_, out, err) => {

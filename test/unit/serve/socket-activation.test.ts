@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { StandInEngine } from "../../../bench/stand-in-engine.js";
-import { programWords } from "../../support/shim-process.js";
+import { programWords } from "../../support/program-words.js";
 import { connectClient } from "../grpc/test-server.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

@@ -11,10 +11,11 @@ import { renderReport, runShowReport } from "../../../../src/compare/cli/show-re
 import { newReport } from "../../../../src/compare/observe-calls.js";
 import { relayPaths } from "../../../../src/compare/relay/relay-link.js";
 import { ReportBuilder, type ShadowReport } from "../../../../src/compare/shadow/shadow-report.js";
+import { programWords } from "../../../support/program-words.js";
 import { type CriHandler, serveCri, startCriServer, temporaryDirectory } from "../grpc-peers.js";
 
 const { signal } = new AbortController();
-const self = [process.execPath, "--import", "tsx", "src/main/main.ts"] as const;
+const self = programWords();
 
 const handlers: Record<string, CriHandler> = {
   Version: (done) => done(null, { runtime_name: "docker" }),

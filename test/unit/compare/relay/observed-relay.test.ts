@@ -10,9 +10,10 @@ import { relayPaths } from "../../../../src/compare/relay/relay-link.js";
 import { recordingFormat } from "../../../../src/compare/record/recording.js";
 import { createRecording } from "../../../../src/compare/record/recorder.js";
 import { silentLogger } from "../../../../src/lib/log.js";
+import { programWords } from "../../../support/program-words.js";
 import { callUnary, connectClient, startEchoServer, temporaryDirectory } from "../grpc-peers.js";
 
-const program = [process.execPath, "--import", "tsx", "src/main/main.ts"] as const;
+const program = programWords();
 
 async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 10));

@@ -1,0 +1,57 @@
+/** What a test run builds once, so that its many processes need not: a start of tsx and of all modules takes seconds. */
+import { build, stop } from "esbuild";
+import { mkdtempSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { filesBelow, isBuilt } from "./build.mjs";
+import { programOptions } from "./bundle.mjs";
+import { builtMain, cacheDirectory } from "./paths.mjs";
+
+/** Program and tests find files by their own place, which is that of their source. @type {import("esbuild").Plugin} */
+const ownPlace = {
+  name: "own-place",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, "utf8");
+      const url = JSON.stringify(pathToFileURL(path).href);
+      return { contents: text.replaceAll("import.meta.url", url), loader: "ts" };
+    });
+  },
+};
+
+/**
+ * Works with the program as one file, which is that of dist when it is current, and with a directory that has each module of
+ * the sources and tests as JavaScript, at its path. Both go away afterwards.
+ * @template T
+ * @param {string} root
+ * @param {(built: { main: string, modules: string }) => Promise<T>} work
+ */
+export async function withTestBuild(root, work) {
+  mkdirSync(cacheDirectory, { recursive: true });
+  const directory = mkdtempSync(join(cacheDirectory, "test-build-"));
+  try {
+    const isCurrent = isBuilt(root);
+    const main = isCurrent ? builtMain : join(directory, "dockershim.cjs");
+    const modules = ["src", "checkpoints", "test", "bench"].flatMap((folder) => filesBelow(root, folder));
+    await Promise.all([
+      isCurrent || build({ ...programOptions(root), entryPoints: ["src/main/run.ts"], outfile: main }),
+      build({
+        absWorkingDir: root,
+        entryPoints: modules.filter((path) => path.endsWith(".ts")),
+        outdir: directory,
+        outbase: root,
+        format: "esm",
+        target: "node20.9",
+        sourcemap: true,
+        sourcesContent: false,
+        logLevel: "error",
+        plugins: [ownPlace],
+      }),
+    ]).finally(stop);
+    // Their modules are JavaScript already.
+    symlinkSync(join(root, "scripts"), join(directory, "scripts"));
+    return await work({ main, modules: directory });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
