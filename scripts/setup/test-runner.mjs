@@ -14,6 +14,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 // Each process of a run listens to the signals.
 setMaxListeners(0, process, process.stdout);
 
+/** Collections of a young generation that is yet to grow take a tenth of the CPU time. */
+const MEMORY_FLAGS = ["--min-semi-space-size=16"];
+
 /** How long tests may clean up after the first signal. */
 const CLEAN_UP_MS = 20_000;
 
@@ -87,6 +90,7 @@ export async function runProcess(options) {
     `await runFiles(${JSON.stringify({ root, files, timeoutMs, modules })});`,
   ];
   const flags = [
+    ...MEMORY_FLAGS,
     ...(modules === undefined ? ["--import", "tsx"] : ["--enable-source-maps"]),
     ...["--test-reporter=spec", "--test-reporter-destination=stdout"],
     ...[`--test-reporter=${countReporter}`, `--test-reporter-destination=${countFile}`],
