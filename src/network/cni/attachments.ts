@@ -11,7 +11,7 @@ import {
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
-import type { JsonObject } from "../../lib/json/exact-json.js";
+import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { loopbackNetworkNames } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
@@ -90,19 +90,15 @@ export class Attachments {
         ...(netnsIdentity === undefined ? {} : { netnsIdentity }),
       };
       await cache.write({ ...entry, phase: "adding" });
-      let soFar: JsonObject | undefined;
-      try {
-        const result = await runner.add(list, attachment, signal, (next) => (soFar = next));
-        await cache.write({ ...entry, result, phase: "added" });
-        return result;
-      } catch (error) {
-        // For its DEL, as far as it came. After a kill DEL gets no result, as with the Go library.
-        const partial =
-          soFar === undefined ? undefined : { ...entry, result: soFar, phase: "adding" as const };
-        // The first error counts.
-        if (partial !== undefined) await cache.write(partial).catch(() => undefined);
-        throw error;
-      }
+      let remembered = "";
+      const result = await runner.add(list, attachment, signal, async (soFar) => {
+        // Many plugins print their input unchanged.
+        const text = formatJson(soFar);
+        if (text !== remembered) await cache.write({ ...entry, result: soFar, phase: "adding" });
+        remembered = text;
+      });
+      await cache.write({ ...entry, result, phase: "added" });
+      return result;
     });
   }
 

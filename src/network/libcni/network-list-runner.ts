@@ -36,17 +36,17 @@ export class NetworkListRunner {
 
   /**
    * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes
-   * nothing: `delete` does. `onResult` is called with each result.
+   * nothing: `delete` does. `beforeNext` is called with each result but the last, before the next one.
    */
   async add(
     list: NetworkList,
     attachment: Attachment,
     signal: AbortSignal,
-    onResult?: (result: JsonObject) => void,
+    beforeNext?: (result: JsonObject) => Promise<void>,
   ): Promise<JsonObject> {
     requireAttachment(attachment);
     let result: JsonObject | undefined;
-    for (const plugin of list.plugins) {
+    for (const [index, plugin] of list.plugins.entries()) {
       const stdout = await this.#run("ADD", list, plugin, attachment, result, signal);
       try {
         result = convertResult(parseResult(stdout, list.cniVersion), list.cniVersion);
@@ -56,7 +56,7 @@ export class NetworkListRunner {
           { plugin: plugin.type, command: "ADD" },
         );
       }
-      onResult?.(result);
+      if (index + 1 < list.plugins.length) await beforeNext?.(result);
     }
     return result ?? { cniVersion: list.cniVersion };
   }
