@@ -126,11 +126,11 @@ export class CheckpointDirectory implements CheckpointStore {
     await this.#locks.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
       try {
-        await inDirectory(directory, directoryMode, () => {
-          writeFile(path, bytes, { mode: 0o600, temporaryPrefix });
-        });
         // Each sandbox is written once.
-        flusher?.written(path, true);
+        const flush = flusher && { flusher, isNew: true };
+        await inDirectory(directory, directoryMode, () => {
+          writeFile(path, bytes, { mode: 0o600, temporaryPrefix, flush });
+        });
         this.#written.set(id, checkpoint);
       } finally {
         this.#changes += 1;

@@ -113,29 +113,33 @@ async function stage(
   return { path, commit: () => rename(temporary, path), discard };
 }
 
+export interface ReplaceOptions extends Pick<AtomicWriteOptions, "mode" | "temporaryPrefix"> {
+  readonly flush?: { readonly flusher: Pick<Flusher, "written">; readonly isNew: boolean } | undefined;
+}
+
 /**
  * As `writeFileAtomically`, for small files of this program's own directories: by synchronous calls, because the
- * thread pool takes ten times the CPU of such a write. Flushes nothing; `flusher` does it later.
+ * thread pool takes ten times the CPU of such a write. `flush`: in the background; without it nothing is flushed.
  */
 export function replaceFileSync(
   path: string,
   content: string | Uint8Array,
-  { mode, temporaryPrefix }: Pick<AtomicWriteOptions, "mode" | "temporaryPrefix">,
+  { mode, temporaryPrefix, flush }: ReplaceOptions,
 ): void {
   const temporary = temporaryPath(path, temporaryPrefix);
   try {
     const file = openSync(temporary, "wx", mode);
+    let isTaken = false;
     try {
-      try {
-        if ((mode & 0o077) !== 0) fchmodSync(file, mode);
-        writeFileSync(file, content);
-      } finally {
-        closeSync(file);
-      }
+      if ((mode & 0o077) !== 0) fchmodSync(file, mode);
+      writeFileSync(file, content);
       renameSync(temporary, path);
+      isTaken = flush?.flusher.written(path, flush.isNew, file) ?? false;
     } catch (error) {
       discardSync(temporary);
       throw error;
+    } finally {
+      if (!isTaken) closeSync(file);
     }
   } catch (error) {
     throw fileError("write", path, error);

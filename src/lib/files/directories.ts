@@ -48,7 +48,11 @@ export async function syncDirectory(path: string): Promise<void> {
 
 /** Only the flush itself waits for the disk, and takes a thread. Throws system errors. */
 export async function syncPath(path: string, flags: number): Promise<void> {
-  const file = openSync(path, constants.O_RDONLY | flags);
+  await syncDescriptor(openSync(path, constants.O_RDONLY | flags));
+}
+
+/** Flushes and closes an open file. Throws system errors. */
+export async function syncDescriptor(file: number): Promise<void> {
   try {
     await new Promise<void>((resolve, reject) => {
       fsync(file, (error) => {

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { orAbort } from "../abort.js";
 import { messageOf, type ShimError } from "../errors.js";
 import type { Logger } from "../log.js";
-import { syncDirectory, syncPath } from "./directories.js";
+import { syncDescriptor, syncDirectory, syncPath } from "./directories.js";
 import { fileError, hasCode } from "./file-errors.js";
 
 /** Before this time is over, a file is often replaced again, or removed: then its flush is spared. */
@@ -16,6 +16,8 @@ class Written {
   /** Never rejects. Undefined: on the disk. */
   readonly result: Promise<ShimError | undefined>;
   settle!: (failure: ShimError | undefined) => void;
+  /** Of the open file, which the flush closes. */
+  descriptor: number | undefined;
 
   constructor(public isNew: boolean) {
     this.result = new Promise((resolve) => {
@@ -42,7 +44,8 @@ class Directory {
  * Takes paths whose content is written and renamed already, which a kill of this process does not take back,
  * and makes them outlive a power cut. What comes for a directory while it is flushed is flushed together
  * afterwards, with one flush of the directory for all new names. Directories do not wait for each other.
- * Paths are opened again for it: a slow disk collects no descriptors.
+ * A descriptor is taken only where its flush begins at once; other paths are opened again: a slow disk collects
+ * no descriptors.
  */
 export class Flusher {
   readonly #directories = new Map<string, Directory>();
@@ -56,9 +59,10 @@ export class Flusher {
    * `path` has new content. With a new name the flush begins now. A replaced file is flushed within a second,
    * because some file systems (XFS) write the rename before the content, and would leave an empty file during
    * half a minute. Its name is not flushed: they write it with the content, and where one does not, the old
-   * file is there or the new one, or what was replaced twice is lost.
+   * file is there or the new one, or what was replaced twice is lost. True: the flush closes `descriptor`, that of
+   * the file.
    */
-  written(path: string, isNew: boolean): void {
+  written(path: string, isNew: boolean, descriptor?: number): boolean {
     const directory = this.#directoryOf(path);
     const before = directory.files.get(path);
     if (before?.state === "waiting") before.isNew ||= isNew;
@@ -66,8 +70,15 @@ export class Flusher {
       const isUnknown = before?.state === "failed" && before.isNew;
       directory.files.set(path, new Written(isNew || isUnknown));
     }
-    if (isNew) void this.#flush(directory);
-    else directory.timer ??= setTimeout(() => void this.#flush(directory), this.delayMs).unref();
+    if (!isNew) {
+      directory.timer ??= setTimeout(() => void this.#flush(directory), this.delayMs).unref();
+      return false;
+    }
+    const written = directory.files.get(path);
+    const isTaken = descriptor !== undefined && written !== undefined && directory.running === undefined;
+    if (isTaken) written.descriptor = descriptor;
+    void this.#flush(directory);
+    return isTaken;
   }
 
   /** What `path` had needs no flush. After a power cut the file may be back. */
@@ -164,7 +175,10 @@ async function flushAll(
 ): Promise<ReadonlyMap<Written, ShimError>> {
   const failures = new Map<Written, ShimError>();
   for (const [path, written] of batch) {
-    await syncFile(path).catch((error: unknown) => failures.set(written, fileError("flush", path, error)));
+    const { descriptor } = written;
+    written.descriptor = undefined;
+    const flushed = descriptor === undefined ? syncFile(path) : syncDescriptor(descriptor);
+    await flushed.catch((error: unknown) => failures.set(written, fileError("flush", path, error)));
   }
   const names = batch.map(([, written]) => written).filter(({ isNew }) => isNew);
   if (names.length === 0) return failures;

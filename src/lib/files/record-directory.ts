@@ -207,9 +207,8 @@ export abstract class RecordDirectory<R extends object> {
     const { path, record, text } = this.#checked(id, wanted);
     const { writeFile = replaceFileSync, flusher } = this.options;
     const isNew = !this.#files.has(id);
-    writeFile(path, text, fileOptions);
+    writeFile(path, text, { ...fileOptions, flush: flusher && { flusher, isNew } });
     this.#files.add(id);
-    flusher?.written(path, isNew);
     this.#show(id, record);
     return record;
   }

@@ -14,9 +14,9 @@ export async function statOf(pid: number | string): Promise<ProcessStat | undefi
   return hasEnded(stat) ? undefined : stat;
 }
 
-/** Synchronous: the file is in memory, and the thread pool takes ten times the CPU. */
-export function markOf(pid: number): ProcessMark | undefined {
-  const stat = parseStat(textOrNothing(`/proc/${pid}/stat`));
+/** By its `/proc/PID/stat`. Synchronous: the file is in memory, and the thread pool takes ten times the CPU. */
+export function markOf(pid: number, text = textOrNothing(`/proc/${pid}/stat`)): ProcessMark | undefined {
+  const stat = parseStat(text);
   if (hasEnded(stat)) return undefined;
   return stat === undefined ? undefined : { pid, startTime: stat.startTime };
 }

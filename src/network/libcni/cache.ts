@@ -63,11 +63,12 @@ export class ResultCache {
 
   /** Throws as `fileError`. Nobody waits for the flush: after a power cut only addresses are left to free. */
   async write(entry: CacheEntry): Promise<void> {
+    const { flusher } = this;
     const path = join(this.#ownDir, cacheFileName(entry));
     const isNew = entry.phase === "adding" && entry.result === undefined;
     await inDirectory(this.#ownDir, directoryMode, () => {
-      replaceFileSync(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix });
-      this.flusher?.written(path, isNew);
+      const flush = flusher && { flusher, isNew };
+      replaceFileSync(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, flush });
     });
     const names = this.#written.get(entry.containerId) ?? new Set();
     this.#written.set(entry.containerId, names.add(cacheFileName(entry)));

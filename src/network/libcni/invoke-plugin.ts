@@ -8,6 +8,7 @@ import {
   requireNamespace,
   type PodNamespace,
 } from "../../lib/linux/network-namespaces.js";
+import { markOf } from "../../lib/linux/process-mark.js";
 import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { failureOf } from "./plugin-error.js";
 import { runProcess, type ProcessLimits } from "./plugin-process.js";
@@ -129,8 +130,8 @@ export class PluginInvoker {
         ...(running === undefined || !changing.has(call.command)
           ? {}
           : {
-              onStart: (pid: number) => {
-                forget = running.note(call, pid);
+              onStart: (pid: number, stat?: string) => {
+                forget = running.note(call, markOf(pid, stat));
                 return Promise.resolve();
               },
             }),

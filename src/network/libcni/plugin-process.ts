@@ -3,7 +3,7 @@ import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { notAProgram } from "../../shim/native/known-programs.js";
-import { runProgram, type ProgramExit } from "../../shim/native/run-program.js";
+import { runProgram, type ProgramExit, type RunOptions } from "../../shim/native/run-program.js";
 import { startAsChild, type StartProgram } from "../../shim/native/start-program.js";
 
 export interface ProcessOptions {
@@ -13,8 +13,8 @@ export interface ProcessOptions {
   readonly limits?: Partial<ProcessLimits>;
   /** Called right before each attempt. An error ends the run. */
   readonly beforeStart?: () => void;
-  /** Called with the pid before the process gets its input. An error ends the process. */
-  readonly onStart?: (pid: number) => Promise<void>;
+  /** As that of `RunOptions`. */
+  readonly onStart?: RunOptions["onStart"];
   /** As a child of this process by default. */
   readonly start?: StartProgram;
 }

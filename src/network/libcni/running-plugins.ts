@@ -67,12 +67,11 @@ export class RunningPlugins {
   ) {}
 
   /** Before the process gets its input; the result removes the record. A failed write is only logged. */
-  note({ containerId, type, command }: RunningPlugin, pid: number): ForgetPlugin {
+  note({ containerId, type, command }: RunningPlugin, plugin: ProcessMark | undefined): ForgetPlugin {
     let file: RecordFile | undefined;
+    const owner = (this.#self ??= markOf(process.pid));
+    if (plugin === undefined || owner === undefined) return () => undefined;
     try {
-      const plugin = markOf(pid);
-      const owner = (this.#self ??= markOf(process.pid));
-      if (plugin === undefined || owner === undefined) return () => undefined;
       file = this.#freeFile(owner);
       this.#active.add(file.path);
       const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
@@ -86,7 +85,7 @@ export class RunningPlugins {
       this.#active.delete(noted.path);
       // The record of a killed group that does not die stays: the next DEL waits for it. What a plugin leaves
       // running after its own end is intended, such as the DHCP client of a pod.
-      if (end === "byItself" || !groupLives(pid)) this.#empty(noted);
+      if (end === "byItself" || !groupLives(plugin.pid)) this.#empty(noted);
       else closeSync(noted.descriptor);
     };
   }

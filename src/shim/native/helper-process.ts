@@ -183,7 +183,7 @@ export class HelperProcess {
     const { listener, program } = run;
     switch (answer.kind) {
       case "started":
-        listener.started(answer.pid);
+        listener.started(answer.pid, answer.stat);
         return;
       case "stdout":
       case "stderr":

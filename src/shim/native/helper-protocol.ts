@@ -55,7 +55,7 @@ function pathsOf(program: string, searched = "/bin:/usr/bin"): readonly string[]
 }
 
 export type ProgramAnswer = { readonly id: number } & (
-  | { readonly kind: "started"; readonly pid: number }
+  | { readonly kind: "started"; readonly pid: number; readonly stat: string }
   | { readonly kind: "failed"; readonly errno: number }
   | { readonly kind: "stdout" | "stderr"; readonly bytes: Buffer }
   | { readonly kind: "ended"; readonly end: ProgramEnd }
@@ -77,7 +77,7 @@ function answerIn(bytes: Buffer): ProgramAnswer {
   const value = bytes.readUInt32LE(12);
   switch (kind) {
     case "started":
-      return { id, kind, pid: value };
+      return { id, kind, pid: value, stat: bytes.toString("latin1", answerHeadBytes) };
     case "failed":
       return { id, kind, errno: value };
     case "stdout":

@@ -14,8 +14,8 @@ export interface RunOptions {
   readonly graceMs?: number;
   /** How long to wait for a killed program. */
   readonly deathMs: number;
-  /** Called with the pid before the program gets its input. An error ends the program. */
-  readonly onStart?: (pid: number) => Promise<void>;
+  /** Called before the program gets its input, as `ProgramListener.started`. An error ends the program. */
+  readonly onStart?: (pid: number, stat?: string) => Promise<void>;
 }
 
 export interface ProgramExit extends ProgramEnd {
@@ -65,15 +65,15 @@ export function runProgram(
       program.kill();
       timer = setTimeout(abandon, deathMs);
     };
-    const instruct = async (pid: number): Promise<void> => {
+    const instruct = async (pid: number, stat?: string): Promise<void> => {
       if (stopReason !== undefined) return;
-      await onStart?.(pid);
+      await onStart?.(pid, stat);
       program.feed(input);
     };
 
     const program = start(request, {
-      started: (pid) => {
-        if (onStart !== undefined) instruct(pid).catch(stop);
+      started: (pid, stat) => {
+        if (onStart !== undefined) instruct(pid, stat).catch(stop);
       },
       output: (stream, chunk) => {
         if (stream === "stderr") stderr.add(chunk);

@@ -13,8 +13,11 @@ export interface ProgramRequest {
 
 /** No call comes before the start has returned. */
 export interface ProgramListener {
-  /** The program is the leader of a process group of its own, and has no input yet. */
-  started(pid: number): void;
+  /**
+   * The program is the leader of a process group of its own, and has no input yet. `stat` is its /proc/PID/stat,
+   * where what started it has read that.
+   */
+  started(pid: number, stat?: string): void;
   output(stream: "stdout" | "stderr", chunk: Buffer): void;
   /** It has ended and left no zombie. Its children may still write. */
   ended(end: ProgramEnd): void;

@@ -73,7 +73,10 @@ describe("ResultCache", () => {
     const { result, ...begun } = entry;
     const flusher = new Flusher(log);
     const told: string[] = [];
-    flusher.written = (path, isNew) => told.push(`${basename(path)} ${isNew ? "new" : "replaced"}`);
+    flusher.written = (path, isNew) => {
+      told.push(`${basename(path)} ${isNew ? "new" : "replaced"}`);
+      return false;
+    };
     flusher.removed = (path) => told.push(`${basename(path)} removed`);
     cache = new ResultCache(join(directory, "own"), log, [], flusher);
     const flushes = await countFlushes(async () => {

@@ -78,7 +78,7 @@ describe("a plugin of a killed process", () => {
       env: { ...process.env, CNI_CONTAINERID: id, CNI_COMMAND: "ADD" },
     });
     pid = orphan.pid ?? 0;
-    running.note({ containerId: id, type: "one", command: "ADD" }, pid);
+    running.note({ containerId: id, type: "one", command: "ADD" }, markOf(pid));
     const { path, record } = await onlyRecord();
     const owner = { pid: 4_000_000, startTime: "1" };
     await writeFile(path, JSON.stringify({ ...record, owner, ...changes }));
