@@ -23,7 +23,15 @@ const sources = {
   "pod-dialer": ["pod-dialer.c"],
   "port-forward": ["port-forward.c"],
   "oci-runtime": ["oci-runtime.c"],
-  helper: ["helper.c", "run-programs.c", "host-paths.c", "disk-usage.c", "play-files.c", "notify.c"],
+  helper: [
+    "helper.c",
+    "run-programs.c",
+    "host-paths.c",
+    "disk-usage.c",
+    "play-files.c",
+    "mapped-root.c",
+    "notify.c",
+  ],
 };
 const programs = Object.keys(sources);
 

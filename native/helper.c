@@ -5,6 +5,8 @@
  *     helper host-paths DEVICES [ENTRY]...       looks at paths of the node: host-paths.c
  *     helper disk-usage DIRECTORY MILLISECONDS   sizes a directory: disk-usage.c
  *     helper play-files DIRECTORY PREFIX         makes files of play on an engine's host: play-files.c
+ *     helper mapped-root DIRECTORY ROOT ...      maps the root of a container: mapped-root.c
+ *     helper unmapped-root DIRECTORY             takes that away: mapped-root.c
  *     helper notify SOCKET PROCESS MESSAGE       tells systemd something: notify.c
  * Exit code 2: the words are none of these.
  */
@@ -31,6 +33,8 @@ _Noreturn void perform(char *const *words)
 		{"host-paths", host_paths},
 		{"disk-usage", disk_usage},
 		{"play-files", play_files},
+		{"mapped-root", mapped_root},
+		{"unmapped-root", unmapped_root},
 		{"notify", notify},
 	};
 

@@ -20,6 +20,8 @@ _Noreturn void run_programs(void);
 _Noreturn void host_paths(char *const *words);
 _Noreturn void disk_usage(char *const *words);
 _Noreturn void play_files(char *const *words);
+_Noreturn void mapped_root(char *const *words);
+_Noreturn void unmapped_root(char *const *words);
 _Noreturn void notify(char *const *words);
 
 /* Counts an open directory, which it closes, until `deadline`. 0, or a negative error. */

@@ -10,6 +10,8 @@ export interface RuntimeFacts {
   readonly kind: "runc" | "other" | "ownShim";
   /** Whether the OCI runtime can mount read-only recursively (`rro`), as far as the engine reports it. */
   readonly recursiveReadOnly: boolean;
+  /** Whether it can map the ids of mounts, as far as the engine reports it. */
+  readonly mappedMounts?: boolean;
 }
 
 export interface NodeFacts {

@@ -6,11 +6,26 @@
 /** The name under which the engine has the OCI runtime of this program (`runtimes` of daemon.json). */
 export const ociRuntimeName = "dockershim-runc";
 
+/** The ids 0 to `size` of a container are those of the node from `hostId` on. */
+export interface MappedIds {
+  readonly hostId: number;
+  readonly size: number;
+}
+
+export interface UserNamespace {
+  readonly uids: MappedIds;
+  readonly gids: MappedIds;
+}
+
 export interface OciChanges {
   /** As `CAP_NET_RAW`. Docker gives the container these capabilities, but no ambient ones. */
   readonly ambientCapabilities?: readonly string[];
   /** Clean path in the container → options of the mount there, as `noexec`. */
   readonly mountOptions?: Readonly<Record<string, readonly string[]>>;
+  /** Of the pod. Its sandbox makes the namespace, and containers join it. */
+  readonly users?: UserNamespace & { readonly joins?: true };
+  /** Clean path in the container → who the owners of files of the volume there are. */
+  readonly mappedMounts?: Readonly<Record<string, UserNamespace>>;
   /** Limits of the container's record that hold before the first instruction. */
   readonly limits?: true;
 }

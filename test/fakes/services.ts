@@ -193,6 +193,7 @@ export class TestShim implements AsyncDisposable {
         streaming: { server: world.streaming, podDialer: () => world.podDialer },
         pauseImages: new FakePauseImages(world),
         ociRuntimeServer: world.ociRuntimeServer,
+        mappedRoots: undefined,
         engineConnected: () => Promise.resolve(),
       },
       {

@@ -1,12 +1,13 @@
 /** What Docker's API has no words for: refused as long as the engine has no OCI runtime in front of runc, and right with it. */
 import assert from "node:assert/strict";
-import { access } from "node:fs/promises";
+import { access, readFile, readlink, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Answer, type ContainerConfig, NamespaceMode } from "../../src/domain/cri.js";
 import { ociRuntimeName } from "../../src/domain/oci-changes.js";
 import { programPath } from "../../src/shim/native/programs.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { docker, inspectContainer } from "../support/docker.js";
+import { docker, inspectContainer, pidOfContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -39,7 +40,7 @@ const rows: Readonly<Record<string, Row>> = {
       ],
     }),
     refusal: /config\.mounts\[0\]\.mount_options "noexec,nosuid,nodev": Docker takes no options for mounts/,
-    look: "awk '$2 ~ \"^/[xy]$\" { print $2, $4 }' /proc/self/mounts",
+    look: "awk '$2 ~ \"^/[xy]$\" { print $2, $4 }' /proc/self/mounts | sort",
     seen: /^\/x rw,nosuid,nodev,noexec,\S*\n\/y ro,\S*noexec,\S*$/m,
   },
   "ambient capabilities": {
@@ -146,6 +147,77 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
         await using again = own.through(later.cri);
         await later.cri.StartContainer({ container_id: second });
         assert.match(await again.shell(second, "cat /proc/self/mounts"), / \/x \S+ rw,nosuid,nodev,noexec,/);
+      });
+
+      describe("user namespaces", () => {
+        let reason: unknown;
+        const mapping = [{ container_id: 0, host_id: 300_000, length: 65_536 }];
+        const userns_options = { mode: NamespaceMode.POD, uids: mapping, gids: mapping };
+        const users = {
+          security_context: { namespace_options: { pid: NamespaceMode.CONTAINER, userns_options } },
+        };
+
+        const runMapped = (): Promise<Pod> =>
+          bed.runPod(bed.shim.cri, {
+            linux: { security_context: { namespace_options: { userns_options } } },
+          });
+
+        before(async () => {
+          const { info } = await bed.shim.cri.Status({ verbose: true });
+          reason = JSON.parse(info["userNamespaces"] ?? "null") as unknown;
+        });
+        const skipUnlessMapped = (t: { skip(reason: string): void }): boolean => {
+          if (reason !== "works") t.skip(String(reason));
+          return reason !== "works";
+        };
+
+        test("root of the pod is another user of the node, and files of image and volumes are its own", async (t) => {
+          if (skipUnlessMapped(t)) return;
+          const volume = await bed.newDirectory();
+          await writeFile(join(volume, "of-root"), "");
+          await using own = await runMapped();
+          const mounts = [
+            { host_path: volume, container_path: "/v", uidMappings: mapping, gidMappings: mapping },
+          ];
+          const id = await own.start({ linux: users, mounts });
+          assert.match(await own.shell(id, "cat /proc/self/uid_map"), /^0 +300000 +65536$/);
+          assert.equal(await own.shell(id, "stat -c %u:%g / /bin/sh /etc/hosts /v/of-root | sort -u"), "0:0");
+          await own.shell(id, "echo x > /new; chown 5:6 /new; echo x >> /etc/hosts; echo x > /v/new");
+          assert.equal((await stat(join(volume, "new"))).uid, 0);
+          // What a root that has escaped is: processes and files of the node are not its own.
+          assert.match(
+            await readFile(`/proc/${await pidOfContainer(id)}/status`, "utf8"),
+            /^Uid:\t300000\t300000/m,
+          );
+          const pidOfSandbox = await pidOfContainer(own.id);
+          assert.equal(
+            await own.shell(id, "readlink /proc/self/ns/user"),
+            await readlink(`/proc/${pidOfSandbox}/ns/user`),
+          );
+          const { linux } = await own.status();
+          assert.deepEqual(linux?.namespaces?.options?.userns_options, userns_options);
+          const { exitCode } = await own.exec(id, "sh", "-c", "exit 3");
+          assert.equal(exitCode, 3);
+        });
+
+        test("leave no mount when the pod is gone, also after a killed server", async (t) => {
+          if (skipUnlessMapped(t)) return;
+          const directory = await bed.newDirectory();
+          const shim = await bed.startShim({ directory });
+          await until("the runtime to work", async () => (await state(shim)) === "works");
+          const own = await bed.runPod(shim.cri, {
+            linux: { security_context: { namespace_options: { userns_options } } },
+          });
+          const id = await own.start({ linux: users });
+          await shim.kill();
+          await docker("POST", `/containers/${id}/kill`);
+          const later = await bed.startShim({ directory });
+          await using _ = own.through(later.cri);
+          await until(
+            "the root to be unmounted",
+            async () => !(await readFile("/proc/self/mountinfo", "utf8")).includes(id),
+          );
+        });
       });
     });
   });

@@ -13,6 +13,7 @@ import { PauseImages } from "../pause/pause-image.js";
 import { HelperProcess } from "../native/helper-process.js";
 import { programPath } from "../native/programs.js";
 import type { StartProgram } from "../native/start-program.js";
+import { MappedRoots } from "../oci-runtime/mapped-roots.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";
@@ -86,6 +87,8 @@ export async function openAdapters(
     connection.observe(after);
   });
   const host = (): HostAccess => connection.host;
+  const place = placeOf(config.stateDir);
+  const roots = config.readOnly ? undefined : new MappedRoots({ place, startVerb: helper.startVerb, log });
   const logs = new ContainerLogWriters({
     engine,
     host,
@@ -111,9 +114,9 @@ export async function openAdapters(
       podDialer: createPodDialer({ engine, link, host, programs: stores.programs, log }, lifetime),
     },
     pauseImages: createPauseImages(config, engine, link, log),
-    ociRuntimeServer: config.readOnly
-      ? undefined
-      : openOciRuntimeServer(stores.records, placeOf(config.stateDir), log, lifetime),
+    ociRuntimeServer:
+      roots === undefined ? undefined : openOciRuntimeServer(stores.records, { place, roots }, log, lifetime),
+    mappedRoots: roots,
     streamingServer,
     startVerb: helper.startVerb,
     orphanedNetworks,

@@ -9,6 +9,7 @@ import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource, OomScores } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { MappedRoots } from "../oci-runtime/mapped-roots.js";
 import type { OciRuntimeServer } from "../oci-runtime/oci-runtime-server.js";
 import { ContainerEvents } from "../cri/events/get-container-events.js";
 import {
@@ -52,6 +53,8 @@ export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"
   readonly pauseImages: PauseImageSource;
   /** Undefined for a server that only reads. */
   readonly ociRuntimeServer: Pick<OciRuntimeServer, "listen" | "refuse"> | undefined;
+  /** Of containers in user namespaces; undefined as above. */
+  readonly mappedRoots: Pick<MappedRoots, "adopt" | "observe"> | undefined;
   /** Called at each connect, before the containers are read. Afterwards `host` is the engine's host. */
   engineConnected(facts: NodeFacts, signal: AbortSignal): Promise<void>;
 }
@@ -134,6 +137,7 @@ export function buildShim(
       // Here and not at the connect: what was read before the subscription may have changed before it.
       forgetImages();
       firstConnection.wentLive(facts);
+      void adapters.mappedRoots?.adopt((id) => model.snapshot(id)?.state.running === true);
       limits.engineCompared();
     },
     engineCompared: () => {
@@ -154,6 +158,7 @@ export function buildShim(
         imageNames.observe(snapshot);
       }
       limits.observe(id, snapshot);
+      adapters.mappedRoots?.observe(id, snapshot);
       resolvConfs.observe(id, snapshot);
     },
   });

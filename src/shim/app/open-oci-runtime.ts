@@ -5,6 +5,7 @@ import type { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
 import { ociRuntimeName } from "../../domain/oci-changes.js";
 import type { Images } from "../images/images.js";
+import type { MappedRoots } from "../oci-runtime/mapped-roots.js";
 import { OciRuntimeServer } from "../oci-runtime/oci-runtime-server.js";
 import { RegisteredRuntime } from "../oci-runtime/registered-runtime.js";
 import { splitByNeed } from "../plan/cgroups.js";
@@ -17,12 +18,13 @@ const trialTimeoutMs = 60_000;
 
 export function openOciRuntimeServer(
   { containers }: Pick<Records, "containers">,
-  place: string,
+  { place, roots }: { readonly place: string; readonly roots: MappedRoots },
   log: Logger,
   lifetime: Lifetime,
 ): OciRuntimeServer {
   const server = new OciRuntimeServer({
     place,
+    roots,
     plannedContainer: (id) => {
       const record = containers.get(id);
       if (record?.oci === undefined) return undefined;

@@ -6,6 +6,7 @@ import type { EngineVersion } from "../ports/engine.js";
 import {
   asList,
   asObject,
+  flagOf,
   type Json,
   numberOf,
   objectOf,
@@ -146,5 +147,10 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
     name,
     kind: toKind(name, runtime),
     recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro"),
+    ...(mapsMounts(asObject(features)) ? { mappedMounts: true } : {}),
   };
+}
+
+function mapsMounts(features: Json): boolean {
+  return flagOf(objectOf(objectOf(objectOf(features, "linux"), "mountExtensions"), "idmap"), "enabled");
 }

@@ -1,5 +1,5 @@
 /** The OCI specification that Docker wrote, with what its API has no words for: a function of values. */
-import type { OciChanges } from "../../domain/oci-changes.js";
+import type { MappedIds, OciChanges, UserNamespace } from "../../domain/oci-changes.js";
 import { ShimError } from "../../lib/errors.js";
 import { isList, isObject, type Json, type JsonObject } from "../../lib/json/exact-json.js";
 
@@ -14,12 +14,83 @@ export function changeSpecification(
   specification: JsonObject,
   changes: OciChanges,
   unified: UnifiedLimits,
+  mappedRoot = "",
 ): JsonObject {
-  const changed = withMountOptions(
-    withAmbientCapabilities(specification, changes.ambientCapabilities ?? []),
-    changes.mountOptions ?? {},
-  );
-  return changes.limits === true ? withUnified(changed, unified) : changed;
+  const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users } = changes;
+  const mounted = withMappedMounts(withMountOptions(specification, mountOptions), mappedMounts);
+  const capable = withAmbientCapabilities(mounted, ambientCapabilities);
+  const limited = changes.limits === true ? withUnified(capable, unified) : capable;
+  return users === undefined ? limited : withUsers(limited, users, mappedRoot);
+}
+
+/** Files that Docker makes for each container, and mounts. */
+const dockerFile = /\/containers\/[0-9a-f]{64}\/(?:hosts|hostname|resolv\.conf)$/;
+
+/** Docker's for containers with a network of their own; the kernel takes no ids that are not mapped. */
+const pingRange = "net.ipv4.ping_group_range";
+
+function withUsers(
+  specification: JsonObject,
+  users: UserNamespace & { readonly joins?: true },
+  mappedRoot: string,
+): JsonObject {
+  const { uidMappings: _uids, gidMappings: _gids, ...linux } = memberAt(specification, "linux");
+  const namespaces = listAt(linux, "namespaces");
+  const others = namespaces.filter((one) => !isObject(one) || one["type"] !== "user");
+  const sysctl = memberAt(linux, "sysctl");
+  const range = sysctl[pingRange];
+  const mounts = listAt(specification, "mounts").map((mount) => {
+    const source = isObject(mount) ? mount["source"] : undefined;
+    return isObject(mount) &&
+      typeof source === "string" &&
+      dockerFile.test(source) &&
+      !("uidMappings" in mount)
+      ? withOwners(mount, users)
+      : mount;
+  });
+  return {
+    ...specification,
+    root: { ...memberAt(specification, "root"), path: mappedRoot },
+    mounts,
+    linux: {
+      ...linux,
+      ...(users.joins === true ? {} : mappingsOf(users)),
+      ...(range === "0 2147483647" ? { sysctl: { ...sysctl, [pingRange]: `0 ${users.gids.size - 1}` } } : {}),
+      namespaces: [
+        ...others,
+        {
+          type: "user",
+          ...(users.joins === true ? { path: `/proc/${sandboxPid(namespaces)}/ns/user` } : {}),
+        },
+      ],
+    },
+  };
+}
+
+/** Docker joins the pod's namespaces by the process of its sandbox. */
+function sandboxPid(namespaces: readonly Json[]): string {
+  for (const one of namespaces) {
+    const [path, type] = isObject(one) ? [one["path"], one["type"]] : [];
+    const pid = typeof path === "string" ? /^\/proc\/(\d+)\/ns\/(?:net|ipc)$/.exec(path)?.[1] : undefined;
+    if ((type === "network" || type === "ipc") && pid !== undefined) return pid;
+  }
+  throw new ShimError("precondition", "Docker does not join the sandbox by a process");
+}
+
+function withMappedMounts(
+  specification: JsonObject,
+  owners: Readonly<Record<string, UserNamespace>>,
+): JsonObject {
+  return withMounts(specification, owners, withOwners);
+}
+
+function withOwners(mount: JsonObject, users: UserNamespace): JsonObject {
+  return { ...mount, ...mappingsOf(users), options: [...listAt(mount, "options"), "idmap"] };
+}
+
+function mappingsOf({ uids, gids }: UserNamespace): JsonObject {
+  const mapping = ({ hostId, size }: MappedIds): JsonObject => ({ containerID: 0, hostID: hostId, size });
+  return { uidMappings: [mapping(uids)], gidMappings: [mapping(gids)] };
 }
 
 /** The kernel keeps ambient capabilities only where they are permitted and inheritable. */
@@ -38,15 +109,29 @@ function withMountOptions(
   specification: JsonObject,
   options: Readonly<Record<string, readonly string[]>>,
 ): JsonObject {
-  const missing = new Set(Object.keys(options));
+  return withMounts(specification, options, (mount, added) => ({
+    ...mount,
+    options: [...listAt(mount, "options"), ...added],
+  }));
+}
+
+/** Each mount at a path of `changes`, changed. */
+function withMounts<T>(
+  specification: JsonObject,
+  changes: Readonly<Record<string, T>>,
+  change: (mount: JsonObject, by: T) => JsonObject,
+): JsonObject {
+  const missing = new Map(Object.entries(changes));
   if (missing.size === 0) return specification;
   const mounts = listAt(specification, "mounts").map((mount) => {
     const path = isObject(mount) ? mount["destination"] : undefined;
-    if (!isObject(mount) || typeof path !== "string" || !missing.delete(path)) return mount;
-    return { ...mount, options: [...listAt(mount, "options"), ...(options[path] ?? [])] };
+    const by = typeof path === "string" ? missing.get(path) : undefined;
+    if (!isObject(mount) || typeof path !== "string" || by === undefined) return mount;
+    missing.delete(path);
+    return change(mount, by);
   });
   if (missing.size > 0)
-    throw new ShimError("precondition", `Docker made no mount at ${JSON.stringify([...missing][0])}`);
+    throw new ShimError("precondition", `Docker made no mount at ${JSON.stringify([...missing.keys()][0])}`);
   return { ...specification, mounts };
 }
 
@@ -66,6 +151,11 @@ function changedAt(
   if (key === undefined) return change(object);
   const member = object[key];
   return { ...object, [key]: changedAt(isObject(member) ? member : {}, rest, change) };
+}
+
+function memberAt(object: JsonObject, key: string): JsonObject {
+  const member = object[key];
+  return isObject(member) ? member : {};
 }
 
 function listAt(object: JsonObject, key: string): readonly Json[] {

@@ -4,9 +4,10 @@ import { createServer, type Server, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { OciChanges } from "../../domain/oci-changes.js";
 import { messageOf } from "../../lib/errors.js";
-import { formatJson, isObject, parseJson } from "../../lib/json/exact-json.js";
+import { formatJson, isObject, type JsonObject, parseJson, stringAt } from "../../lib/json/exact-json.js";
 import type { Logger } from "../../lib/log.js";
 import { bindUnixSocket, type BoundSocket } from "../../lib/unix-socket.js";
+import type { MappedRoots } from "./mapped-roots.js";
 import { changeSpecification, type UnifiedLimits } from "./change-specification.js";
 import {
   encodeAnswer,
@@ -29,6 +30,7 @@ export interface OciRuntimeServerDeps {
   readonly place: string;
   /** Undefined for a container that needs nothing of it, or is another server's. */
   readonly plannedContainer: (id: string) => PlannedContainer | undefined;
+  readonly roots: Pick<MappedRoots, "mount" | "pathOf">;
   readonly log: Pick<Logger, "debug" | "warn">;
   /** For one question; less than the OCI runtime waits. Default 20 s. */
   readonly timeoutMs?: number;
@@ -93,7 +95,8 @@ export class OciRuntimeServer {
     connection.on("data", (chunk: Buffer) => {
       try {
         const question = reader.take(chunk);
-        if (question !== undefined) connection.end(encodeAnswer(this.#answer(question)));
+        if (question !== undefined)
+          void this.#answer(question).then((answer) => connection.end(encodeAnswer(answer)));
       } catch (error) {
         log.warn({ err: messageOf(error) }, "a question of the OCI runtime cannot be read");
         connection.destroy();
@@ -101,8 +104,8 @@ export class OciRuntimeServer {
     });
   }
 
-  #answer({ id, specification }: RuntimeQuestion): RuntimeAnswer {
-    const { log, plannedContainer } = this.deps;
+  async #answer({ id, pid, specification }: RuntimeQuestion): Promise<RuntimeAnswer> {
+    const { log, plannedContainer, roots } = this.deps;
     const refusal = this.#refusals.get(id);
     if (refusal !== undefined) return { kind: "refused", reason: refusal };
     const planned = plannedContainer(id);
@@ -110,7 +113,10 @@ export class OciRuntimeServer {
     try {
       const present = parseJson(specification);
       if (!isObject(present)) throw new Error("it is no object");
-      const changed = changeSpecification(present, planned.changes, planned.unified);
+      const { changes, unified } = planned;
+      const changed = changeSpecification(present, changes, unified, roots.pathOf(id));
+      // Last: what cannot be changed has no mounts.
+      if (changes.users !== undefined) await roots.mount(id, { pid, root: rootOf(present) }, changes.users);
       log.debug({ containerId: id, changes: Object.keys(planned.changes) }, "OCI specification changed");
       return { kind: "changed", specification: formatJson(changed) };
     } catch (error) {
@@ -119,4 +125,8 @@ export class OciRuntimeServer {
       return { kind: "refused", reason };
     }
   }
+}
+
+function rootOf({ root }: JsonObject): string {
+  return isObject(root) ? (stringAt(root, "path") ?? "") : "";
 }

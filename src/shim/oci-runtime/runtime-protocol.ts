@@ -3,6 +3,8 @@
 export interface RuntimeQuestion {
   /** Container id. */
   readonly id: string;
+  /** Of the OCI runtime, in its own PID namespace. */
+  readonly pid: number;
   /** The text of config.json. */
   readonly specification: string;
 }
@@ -43,7 +45,11 @@ export class QuestionReader {
     if (bytes.length < this.#wanted) return undefined;
     const id = bytes.toString("utf8", questionHeadBytes, questionHeadBytes + idBytes);
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-    return { id, specification: text.decode(bytes.subarray(questionHeadBytes + idBytes)) };
+    return {
+      id,
+      pid: bytes.readUInt32LE(8),
+      specification: text.decode(bytes.subarray(questionHeadBytes + idBytes)),
+    };
   }
 }
 

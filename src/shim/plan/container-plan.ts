@@ -24,7 +24,7 @@ import {
 import { parseReference } from "../../domain/image-reference.js";
 import { alternativeName, containerName } from "../../domain/names.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
-import { type OciChanges, ociRuntimeName } from "../../domain/oci-changes.js";
+import { type OciChanges, ociRuntimeName, type UserNamespace } from "../../domain/oci-changes.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../../domain/requests.js";
 import { stopSignalName, gracePeriodSeconds } from "../../domain/stop-signal.js";
 import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
@@ -90,6 +90,8 @@ export interface ContainerContext {
   readonly oomScoreAdj: (wanted: number) => number;
   /** Why the OCI runtime in front of runc cannot be used; undefined where it works, or nothing needs it. */
   readonly ociProblem?: string | undefined;
+  /** Of the pod, if it has its own. */
+  readonly podUsers?: UserNamespace | undefined;
   /** Full id of the container whose PID namespace is to be joined; throws when there is none. */
   readonly resolveContainer: (id: string) => string;
 }
@@ -119,6 +121,7 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
     facts: context.facts,
     runtime: context.sandbox.snapshot.runtime,
     problem: context.ociProblem,
+    users: context.podUsers,
   });
   return defined({
     name,

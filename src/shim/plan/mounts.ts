@@ -6,6 +6,7 @@ import type { NodeFacts } from "../../domain/node-facts.js";
 import type { FoundMount } from "../ports/host.js";
 import { preconditionField, problemField, quote, unsupportedField } from "../../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
+import { kernelAtLeast } from "./kernel-version.js";
 import { runtimeFacts } from "./runtime-handler.js";
 import { visibleMounts } from "./visible-mounts.js";
 
@@ -179,11 +180,4 @@ function whyNoRecursiveReadOnly(facts: NodeFacts, runtime: string): string | und
   if (runtimeFacts(runtime, facts)?.recursiveReadOnly !== true)
     return "the engine's OCI runtime does not offer it";
   return undefined;
-}
-
-function kernelAtLeast(version: string, major: number, minor: number): boolean {
-  const match = /^(\d+)\.(\d+)/.exec(version);
-  if (match === null) return false;
-  const [actualMajor, actualMinor] = [Number(match[1]), Number(match[2])];
-  return actualMajor > major || (actualMajor === major && actualMinor >= minor);
 }

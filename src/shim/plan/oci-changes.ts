@@ -1,14 +1,16 @@
 /** What a container needs of the OCI runtime in front of runc, beside Docker's create body. */
-import type { Mount } from "../../domain/cri.js";
+import { type Mount, NamespaceMode } from "../../domain/cri.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
-import { type OciChanges, ociRuntimeName } from "../../domain/oci-changes.js";
-import type { ValidContainerConfig } from "../../domain/requests.js";
+import { type OciChanges, ociRuntimeName, type UserNamespace } from "../../domain/oci-changes.js";
+import type { SandboxConfig, ValidContainerConfig } from "../../domain/requests.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { needsUnified } from "./cgroups.js";
+import type { PodNamespaces } from "./namespaces.js";
 import { cleanPath } from "./paths.js";
-import { runtimeKind } from "./runtime-handler.js";
+import { dockerRuntime, runtimeKind } from "./runtime-handler.js";
 import { securityContextField } from "./security-options.js";
+import { isSameUsers, mountUsers, requestedUsers, whyNoUserNamespaces } from "./user-namespaces.js";
 import { visibleMounts } from "./visible-mounts.js";
 
 /** Mount options of the CRI. */
@@ -20,6 +22,27 @@ export interface OciContext {
   readonly runtime: string;
   /** Why the OCI runtime cannot be used; undefined where it works. */
   readonly problem: string | undefined;
+  /** Of the pod, if it has its own. */
+  readonly users: UserNamespace | undefined;
+}
+
+const usersField = `${securityContextField}.namespace_options.userns_options`;
+
+/** The user namespace of a pod. Throws `unsupported` where this engine, or this pod, cannot have one. */
+export function planSandboxUsers(
+  { linux }: SandboxConfig,
+  runtimeHandler: string,
+  { network, pid, ipc }: PodNamespaces,
+  { facts, ociProblem }: { readonly facts: NodeFacts; readonly ociProblem?: string | undefined },
+): OciChanges | undefined {
+  const users = requestedUsers(linux?.security_context?.namespace_options?.userns_options, usersField);
+  if (users === undefined) return undefined;
+  const runtime = dockerRuntime(runtimeHandler, facts) ?? "";
+  const why = whyNot({ facts, runtime, problem: undefined }) ?? whyNoUserNamespaces(facts, ociProblem);
+  if (why !== undefined) throw unsupportedField(usersField, why);
+  if ([network, pid, ipc].includes(NamespaceMode.NODE))
+    throw unsupportedField(usersField, "a pod with users of its own cannot have namespaces of the node");
+  return { users };
 }
 
 /** Names with `CAP_`, as in OCI specifications; the request may leave it out. */
@@ -44,7 +67,8 @@ export function mayNeedOciRuntime(config: ValidContainerConfig): boolean {
   const { mounts, linux } = config;
   return (
     ambientCapabilities(config).length > 0 ||
-    mounts.some(({ mount_options }) => mount_options.length > 0) ||
+    mounts.some(({ mount_options, uidMappings }) => mount_options.length + uidMappings.length > 0) ||
+    linux?.security_context?.namespace_options?.userns_options?.mode === NamespaceMode.POD ||
     needsUnified({ unified: linux?.resources?.unified ?? {}, hugepages: [] })
   );
 }
@@ -69,12 +93,42 @@ export function planOciChanges(
       mount.mount_options.length === 0 ? [] : [optionsOf(mount, index, why)],
     ),
   );
+  const mappedMounts = Object.fromEntries(
+    visibleMounts(config.mounts).flatMap(([index, mount]) => mappedMount(mount, index, context)),
+  );
   const changes: OciChanges = {
+    ...joinedUsers(config, context),
+    ...(Object.keys(mappedMounts).length > 0 ? { mappedMounts } : {}),
     ...(ambient.length > 0 ? { ambientCapabilities: ambient } : {}),
     ...(Object.keys(mountOptions).length > 0 ? { mountOptions } : {}),
     ...(why === undefined && needsUnified(cgroup) ? { limits: true } : {}),
   };
   return Object.keys(changes).length === 0 ? undefined : changes;
+}
+
+/** A container has the users of its pod, and says so as its sandbox did. */
+function joinedUsers(
+  { linux }: ValidContainerConfig,
+  { users, problem }: OciContext,
+): Pick<OciChanges, "users"> {
+  const requested = requestedUsers(linux?.security_context?.namespace_options?.userns_options, usersField);
+  if (!isSameUsers(requested, users)) throw invalidField(usersField, "is not that of the pod's sandbox");
+  if (users === undefined) return {};
+  if (problem !== undefined) throw unsupportedField(usersField, problem);
+  return { users: { ...users, joins: true } };
+}
+
+function mappedMount(
+  mount: Mount,
+  index: number,
+  { facts, problem }: OciContext,
+): readonly (readonly [path: string, users: UserNamespace])[] {
+  const field = `config.mounts[${index}]`;
+  const users = mountUsers(mount, field);
+  if (users === undefined) return [];
+  const why = whyNoUserNamespaces(facts, problem);
+  if (why !== undefined) throw unsupportedField(`${field}.uidMappings`, why);
+  return [[cleanPath(mount.container_path), users]];
 }
 
 function optionsOf(
@@ -92,7 +146,7 @@ function optionsOf(
 }
 
 /** It runs what the engine's own runc would run: pods with another handler have another program. */
-function whyNot({ facts, runtime, problem }: OciContext): string | undefined {
+function whyNot({ facts, runtime, problem }: Omit<OciContext, "users">): string | undefined {
   const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
   if (!isUsual || runtimeKind(runtime, facts) !== "runc")
     return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;

@@ -11,6 +11,7 @@ import {
 } from "../../domain/labels.js";
 import { alternativeName, sandboxName, type PodIdentity } from "../../domain/names.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
+import { type OciChanges, ociRuntimeName } from "../../domain/oci-changes.js";
 import type { PortMapping } from "../../domain/sandbox.js";
 import type { SandboxConfig, ValidRunPodSandbox } from "../../domain/requests.js";
 import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.js";
@@ -19,6 +20,7 @@ import { cgroupParent } from "./cgroups.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
 import { composeLabels } from "./compose-labels.js";
 import { allowedAnnotations, annotationsField, sandboxAnnotations } from "./oci-annotations.js";
+import { planSandboxUsers } from "./oci-changes.js";
 import { podResources, type PodResources } from "./resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
 import { dockerRuntime } from "./runtime-handler.js";
@@ -33,6 +35,8 @@ export interface SandboxContext {
   readonly pauseImage: string;
   /** The score that this host can give, for the one that is wanted. */
   readonly oomScoreAdj: (wanted: number) => number;
+  /** Why the OCI runtime in front of runc cannot be used; undefined where it works, or nothing needs it. */
+  readonly ociProblem?: string | undefined;
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
   /** Whether containers have labels that group them by pod. */
@@ -70,6 +74,8 @@ export interface SandboxPlan {
   readonly logDirectory: string;
   /** Absent when the request has none. */
   readonly resources?: PodResources;
+  /** What the OCI runtime in front of runc adds to Docker's specification of the pause container. */
+  readonly oci?: OciChanges;
 }
 
 /** The pause container's values, as in dockershim and cri-dockerd. */
@@ -88,11 +94,19 @@ export function planSandbox(
   const hostNetwork = namespaces.network === NamespaceMode.NODE;
   const portMappings = toPortMappings(config.port_mappings);
   const dockerName = sandboxName(identity);
+  const oci = planSandboxUsers(config, runtime_handler, namespaces, context);
   return defined({
     identity,
     name: dockerName,
     alternativeName: (random: number) => alternativeName(dockerName, random),
-    body: createBody(config, runtime_handler, namespaces, portMappings, context),
+    body: createBody(
+      config,
+      oci === undefined ? dockerRuntime(runtime_handler, context.facts) : ociRuntimeName,
+      namespaces,
+      portMappings,
+      context,
+    ),
+    oci,
     checkpoint: { namespace, name, hostNetwork, portMappings },
     hostNetwork,
     resolvConf: context.apiOnlyDns ? undefined : resolvConfContent(config.dns_config),
@@ -107,7 +121,7 @@ export function planSandbox(
 
 function createBody(
   config: SandboxConfig,
-  runtimeHandler: string,
+  runtime: string | undefined,
   namespaces: PodNamespaces,
   portMappings: readonly PortMapping[],
   context: SandboxContext,
@@ -119,7 +133,6 @@ function createBody(
   const published = network.dockerPublishesPorts && namespaces.network !== NamespaceMode.NODE;
   const { ExposedPorts, PortBindings } = portBindings(published ? portMappings : []);
   const { User, GroupAdd } = sandboxUserFields(security);
-  const runtime = dockerRuntime(runtimeHandler, facts);
   return defined({
     Image: context.pauseImage,
     Hostname: unlessBlank(config.hostname),

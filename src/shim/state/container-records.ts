@@ -95,13 +95,24 @@ function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
 function isOciChanges(value: unknown): boolean {
   if (value === undefined) return true;
   if (!isTable(value)) return false;
-  const { ambientCapabilities = [], mountOptions = {}, limits = true } = value;
+  const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users, limits = true } = value;
   return (
     isListOfStrings(ambientCapabilities) &&
     isTable(mountOptions) &&
     Object.values(mountOptions).every(isListOfStrings) &&
+    isTable(mappedMounts) &&
+    Object.values(mappedMounts).every(isUserNamespace) &&
+    (users === undefined || isUserNamespace(users)) &&
     limits === true
   );
+}
+
+function isUserNamespace(value: unknown): boolean {
+  return isTable(value) && [value["uids"], value["gids"]].every(isMappedIds);
+}
+
+function isMappedIds(value: unknown): boolean {
+  return isTable(value) && [value["hostId"], value["size"]].every(Number.isSafeInteger);
 }
 
 function isListOfStrings(value: unknown): boolean {

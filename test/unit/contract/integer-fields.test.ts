@@ -235,7 +235,7 @@ const rows: readonly Row[] = [
   })),
   ...["host_id", "container_id", "length"].map((name): Row => ({
     fields: [`IDMapping.${name}`],
-    why: "Docker maps users for the whole engine only, so mappings are refused as a whole",
+    why: "the users of the node have no mappings; those of a pod are compared in plan/user-namespaces.test.ts",
     rpc: "CreateContainer",
     request: (value) =>
       createSecurity({

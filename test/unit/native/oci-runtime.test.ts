@@ -71,6 +71,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     const server = new OciRuntimeServer({
       ...{ directory: sockets, place, log: recordingLog() },
       plannedContainer: (id) => planned[id],
+      roots: { pathOf: (id) => `/${id}`, mount: () => Promise.reject(new Error("it needs no root")) },
     });
     stops.push(() => server.stop());
     await server.listen();

@@ -59,4 +59,39 @@ describe("changeSpecification()", () => {
     );
     assert.equal(changed(text, {}, { "a.b": "max" }), text);
   });
+
+  describe("of a pod with a user namespace", () => {
+    const users = { uids: { hostId: 1000, size: 10 }, gids: { hostId: 2000, size: 20 } };
+    const uids = '"uidMappings":[{"containerID":0,"hostID":1000,"size":10}]';
+    const gids = '"gidMappings":[{"containerID":0,"hostID":2000,"size":20}]';
+
+    test("makes the namespace for a sandbox, maps Docker's own files, and takes no ids that are not mapped", () => {
+      const source = `/d/containers/${"0".repeat(64)}/hosts`;
+      const text = `{"root":{"path":"/old","readonly":true},"mounts":[{"destination":"/etc/hosts","source":"${source}","options":["rbind"]},{"destination":"/v","source":"/etc/hosts"}],"linux":{"sysctl":{"a":"b","net.ipv4.ping_group_range":"0 2147483647"},"namespaces":[{"type":"ipc"}]}}`;
+      const specification = parseJson(text);
+      assert.ok(isObject(specification));
+      assert.equal(
+        formatJson(changeSpecification(specification, { users }, {}, "/new")),
+        `{"root":{"path":"/new","readonly":true},"mounts":[{"destination":"/etc/hosts","source":"${source}","options":["rbind","idmap"],${uids},${gids}},{"destination":"/v","source":"/etc/hosts"}],"linux":{"sysctl":{"a":"b","net.ipv4.ping_group_range":"0 19"},"namespaces":[{"type":"ipc"},{"type":"user"}],${uids},${gids}}}`,
+      );
+    });
+
+    test("has a container join that of its sandbox, by the process that Docker names, and maps its volumes", () => {
+      const text =
+        '{"root":{"path":"/old"},"mounts":[{"destination":"/v","source":"/s"}],"linux":{"namespaces":[{"type":"mount"},{"type":"network","path":"/proc/12/ns/net"}]}}';
+      const specification = parseJson(text);
+      assert.ok(isObject(specification));
+      const changes = { users: { ...users, joins: true }, mappedMounts: { "/v": users } } as const;
+      assert.equal(
+        formatJson(changeSpecification(specification, changes, {}, "/new")),
+        `{"root":{"path":"/new"},"mounts":[{"destination":"/v","source":"/s",${uids},${gids},"options":["idmap"]}],"linux":{"namespaces":[{"type":"mount"},{"type":"network","path":"/proc/12/ns/net"},{"type":"user","path":"/proc/12/ns/user"}]}}`,
+      );
+    });
+
+    test("fails for a container that joins no process", () => {
+      assert.throws(() => changed('{"linux":{"namespaces":[]}}', { users: { ...users, joins: true } }), {
+        kind: "precondition",
+      });
+    });
+  });
 });

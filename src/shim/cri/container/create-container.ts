@@ -38,6 +38,7 @@ export const createContainer: Handler<"CreateContainer"> = async (request, servi
       oneContainerdShimPerPod: services.settings.oneContainerdShimPerPod,
       oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
       ociProblem: oci === "works" ? undefined : oci.problem,
+      podUsers: services.records.containers.get(sandbox.id)?.oci?.users,
       resolveContainer: (id) => {
         const target = services.state.model.requireContainer(id);
         checkTarget(target, sandbox.id);

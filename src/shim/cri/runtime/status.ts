@@ -5,6 +5,7 @@ import type { NodeFacts } from "../../../domain/node-facts.js";
 import { reachProblem, tries } from "../../../domain/reach.js";
 import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
+import { whyNoUserNamespaces } from "../../plan/user-namespaces.js";
 import type { Handler, Services } from "../services.js";
 
 /** Answers also without an engine: the conditions say what is not ready, and why. */
@@ -12,12 +13,13 @@ export const status: Handler<"Status"> = async (request, services, call) => {
   const { link } = services.state;
   const conditions = await readConditions(services, call.signal);
   const facts = link.facts;
+  const problem = facts === undefined ? undefined : ociProblem(facts, services);
   return {
     status: { conditions },
-    runtime_handlers: facts === undefined ? [] : handlersOf(facts),
+    runtime_handlers: facts === undefined ? [] : handlersOf(facts, problem),
     features: {
       supplemental_groups_policy: true,
-      mount_options: facts !== undefined && services.node.ociRuntime.state(facts) === "works",
+      mount_options: facts !== undefined && problem === undefined,
     },
     info: request.verbose ? verboseInfo(services, facts, call) : {},
   };
@@ -80,35 +82,45 @@ async function problemOf(
   }
 }
 
-/** By the facts of one connect, which are replaced and never altered. */
-const handlersByFacts = new WeakMap<NodeFacts, readonly Answer<RuntimeHandler>[]>();
+function ociProblem(facts: NodeFacts, { node: { ociRuntime } }: Services): string | undefined {
+  const state = ociRuntime.state(facts);
+  if (state === "works") return undefined;
+  return state === "checking" ? "it is being found out" : state.problem;
+}
 
 /** Features are those of the Docker runtime behind each handler. */
-function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
-  const known = handlersByFacts.get(facts);
-  if (known !== undefined) return known;
-  const handlers = runtimeHandlers(facts).map((name) => ({
-    name,
-    features: {
-      recursive_read_only_mounts: recursiveReadOnlyMounts(facts, dockerRuntime(name, facts) ?? ""),
-      user_namespaces: false,
-    },
-  }));
-  handlersByFacts.set(facts, handlers);
-  return handlers;
+function handlersOf(facts: NodeFacts, problem: string | undefined): readonly Answer<RuntimeHandler>[] {
+  const hasUsers = whyNoUserNamespaces(facts, problem) === undefined;
+  return runtimeHandlers(facts).map((name) => {
+    const runtime = dockerRuntime(name, facts) ?? "";
+    return {
+      name,
+      features: {
+        recursive_read_only_mounts: recursiveReadOnlyMounts(facts, runtime),
+        user_namespaces: hasUsers && (runtime === "" || runtime === facts.defaultRuntime),
+      },
+    };
+  });
 }
 
 function verboseInfo(
-  { network, images: { pause, pullRecords }, node: { host, ociRuntime }, state: { link } }: Services,
+  services: Services,
   facts: NodeFacts | undefined,
   { underWay = () => [] }: Pick<Call, "underWay">,
 ): Record<string, string> {
+  const { network, images, node, state } = services;
+  const { host, ociRuntime } = node;
+  const { pause, pullRecords } = images;
+  const { link } = state;
   return {
     calls: JSON.stringify(underWay().filter(({ rpc }) => rpc !== "Status")),
     config: JSON.stringify({ sandboxImage: pause.reference }),
     engine: JSON.stringify({ link: link.state.phase, ...facts }),
     network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
     ociRuntime: JSON.stringify(facts === undefined ? "unknown" : ociRuntime.state(facts)),
+    userNamespaces: JSON.stringify(
+      facts === undefined ? "unknown" : (whyNoUserNamespaces(facts, ociProblem(facts, services)) ?? "works"),
+    ),
     pulls: JSON.stringify(pullRecords.running),
     reach: JSON.stringify(host().reach),
   };

@@ -1,5 +1,13 @@
 import { newestFirst } from "../../../domain/container.js";
-import type { Answer, PodSandboxStatus, PodSandboxStatusResponse } from "../../../domain/cri.js";
+import {
+  type Answer,
+  type IDMapping,
+  NamespaceMode,
+  type NamespaceOption,
+  type PodSandboxStatus,
+  type PodSandboxStatusResponse,
+} from "../../../domain/cri.js";
+import type { MappedIds } from "../../../domain/oci-changes.js";
 import { hasDockerNetwork, type Sandbox } from "../../../domain/sandbox.js";
 import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
@@ -53,7 +61,20 @@ export async function describeSandbox(
   return {
     ...sandbox.item,
     network: { ip, additional_ips: additional.map((address) => ({ ip: address })) },
-    linux: { namespaces: { options: { ...sandbox.namespaces } } },
+    linux: { namespaces: { options: { ...sandbox.namespaces, ...usersOf(sandbox, services) } } },
+  };
+}
+
+function usersOf({ id }: Sandbox, { records }: Pick<Services, "records">): Answer<NamespaceOption> {
+  const users = records.containers.get(id)?.oci?.users;
+  if (users === undefined) return {};
+  const mapping = ({ hostId, size }: MappedIds): IDMapping => ({
+    container_id: 0,
+    host_id: hostId,
+    length: size,
+  });
+  return {
+    userns_options: { mode: NamespaceMode.POD, uids: [mapping(users.uids)], gids: [mapping(users.gids)] },
   };
 }
 

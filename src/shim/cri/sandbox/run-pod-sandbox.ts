@@ -5,6 +5,7 @@ import { isKind, ShimError } from "../../../lib/errors.js";
 import { Rollback } from "../../../lib/rollback.js";
 import { nowNanoseconds } from "../../../lib/time.js";
 import { sandboxType, typeLabel } from "../../../domain/labels.js";
+import { NamespaceMode } from "../../../domain/cri.js";
 import type { ValidRunPodSandbox } from "../../../domain/requests.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import { dockerRuntime } from "../../plan/runtime-handler.js";
@@ -55,9 +56,13 @@ async function planWithInputs(
     readLocalhostProfile(request.config.linux?.security_context, host),
     facts.security.apparmor ? host.loadedAppArmorProfiles() : undefined,
   ]);
+  const users = request.config.linux?.security_context?.namespace_options?.userns_options;
+  const oci =
+    users?.mode === NamespaceMode.POD ? await services.node.ociRuntime.find(facts, call.signal) : "works";
   // Step 2: plan.
   return planSandbox(request, {
     facts,
+    ociProblem: oci === "works" ? undefined : oci.problem,
     network: services.network,
     pauseImage,
     oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
@@ -122,6 +127,8 @@ function findReady(
   return undefined;
 }
 
+const noLimits = { unified: {}, hugepages: [] };
+
 /** The state of one run, and its undos. */
 interface Attempt {
   readonly rollback: Rollback;
@@ -142,7 +149,7 @@ async function createAndStart(
 ): Promise<{ readonly id: string; readonly snapshot: Snapshot }> {
   const { engine } = services;
   const { sync } = services.state;
-  const { pods: podRecords, checkpoints } = services.records;
+  const { pods: podRecords, containers: containerRecords, checkpoints } = services.records;
   const { oomScores } = services.node;
   const { rollback, hidden } = attempt;
   using _ = sync.changing(plan.name);
@@ -170,6 +177,9 @@ async function createAndStart(
   await Promise.all([
     checkpoints.put(id, checkpointOf(plan)),
     podRecords.put(newRecord(id, plan, requestHash, services)),
+    plan.oci === undefined
+      ? undefined
+      : containerRecords.put({ ...{ version: 1, containerId: id, cgroup: noLimits }, oci: plan.oci }),
   ]);
 
   // Step 7: start; where the host cannot lower OOM scores, create again with a clamped score.

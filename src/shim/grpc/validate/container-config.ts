@@ -11,7 +11,8 @@ import type { ValidContainerConfig } from "../../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
 import { climbs } from "../../plan/paths.js";
-import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
+import { mountUsers } from "../../plan/user-namespaces.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import {
   absolutePath,
   argument,
@@ -96,10 +97,7 @@ function mount(field: string, given: Mount): void {
   if (isImage) imageVolume(field, given);
   // `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there.
   else absolutePath(`${field}.host_path`, given.host_path);
-  if (given.uidMappings.length > 0)
-    throw unsupportedField(`${field}.uidMappings`, "Docker cannot map the ids of a mount");
-  if (given.gidMappings.length > 0)
-    throw unsupportedField(`${field}.gidMappings`, "Docker cannot map the ids of a mount");
+  mountUsers(given, field); // Mappings that a mount can have.
   if (!given.recursive_read_only) return;
   if (!given.readonly) throw invalidField(`${field}.recursive_read_only`, "needs readonly");
   if (given.propagation !== MountPropagation.PROPAGATION_PRIVATE) {

@@ -10,8 +10,9 @@ import {
 } from "../../../domain/cri.js";
 import { maxUserId } from "../../../domain/image-users.js";
 import { chooseAppArmor } from "../../plan/apparmor.js";
-import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
+import { invalidField } from "../../../domain/field-errors.js";
 import { chooseSeccomp } from "../../plan/seccomp.js";
+import { requestedUsers } from "../../plan/user-namespaces.js";
 import { userText } from "../../plan/users.js";
 import { absolutePath, at, enumValue, integer, notEmpty, word } from "./fields.js";
 
@@ -79,19 +80,9 @@ function namespaceOptions(
     }
   }
   if (options.pid === NamespaceMode.TARGET) notEmpty(`${field}.target_id`, options.target_id);
-  userNamespace(`${field}.userns_options`, options);
-}
-
-/** Docker maps users only for the whole engine. */
-function userNamespace(field: string, { userns_options: options }: NamespaceOption): void {
-  if (options === null) return;
-  enumValue(`${field}.mode`, options.mode, NamespaceMode);
-  if (options.mode !== NamespaceMode.NODE) {
-    throw unsupportedField(`${field}.mode`, "Docker has no user namespaces of single pods");
-  }
-  if (options.uids.length > 0 || options.gids.length > 0) {
-    throw invalidField(field, "mode NODE takes no mappings");
-  }
+  if (options.userns_options === null) return;
+  enumValue(`${field}.userns_options.mode`, options.userns_options.mode, NamespaceMode);
+  requestedUsers(options.userns_options, `${field}.userns_options`); // Mappings that a pod can have.
 }
 
 function username(field: string, context: LinuxContainerSecurityContext): void {

@@ -122,6 +122,7 @@ const badSubPaths = ["/etc", "..", "a/../../b", "a\0", "x".repeat(4097)];
 const security = "config.linux.security_context";
 const resources = "config.linux.resources";
 const users = { mode: 0, uids: [], gids: [] };
+const oneId = { host_id: 1, container_id: 0, length: 1 };
 
 /** The field that is named in the error, and values of it that are refused. */
 type Row = readonly [field: string, values: readonly unknown[], kind?: ErrorKind];
@@ -153,8 +154,12 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     [`${security}.namespace_options.pid`, [3]],
     [
       `${security}.namespace_options.userns_options.mode`,
-      [fields({ [`${security}.namespace_options.userns_options`]: users })],
+      [fields({ [`${security}.namespace_options.userns_options`]: { ...users, mode: 1 } })],
       "unsupported",
+    ],
+    [
+      `${security}.namespace_options.userns_options.uids`,
+      [fields({ [`${security}.namespace_options.userns_options`]: users })],
     ],
     [`${security}.seccomp.profile_type`, [seccomp(unknown, "")]],
     [`${security}.seccomp.localhost_ref`, [seccomp(2, "p"), seccomp(2, "/var/lib/kubelet/seccomp/../x")]],
@@ -197,8 +202,8 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ["config.mounts[1].host_path", ["", "relative", withMount(imageMount({ host_path: "/srv" }))]],
     ["config.mounts[1].container_path", ["relative", "/a\0"]],
     ["config.mounts[1].propagation", [unknown, withMount(imageMount({ propagation: 2 }))]],
-    ["config.mounts[1].uidMappings", [[{ host_id: 1, container_id: 0, length: 1 }]], "unsupported"],
-    ["config.mounts[1].gidMappings", [[{ host_id: 1, container_id: 0, length: 1 }]], "unsupported"],
+    ["config.mounts[1].uidMappings", [[oneId, oneId]]],
+    ["config.mounts[1].gidMappings", [withMount(mount({ uidMappings: [oneId] }))]],
     ["config.mounts[1].readonly", [withMount(imageMount({ readonly: false }))]],
     ["config.mounts[1].image.image", [withMount(imageMount({ image: image("a b") }))]],
     [
