@@ -437,7 +437,7 @@ spec:
 
   /** The output of a command of `dockershim pod` with that standard input. */
   async function input(text: string, verb: string, ...argv: readonly string[]): Promise<string> {
-    const [node = "", ...words] = programWords(["pod", verb, `--endpoint=${server().endpoint}`, ...argv]);
+    const [node, ...words] = programWords(["pod", verb, `--endpoint=${server().endpoint}`, ...argv]);
     const child = spawn(node, words, { stdio: ["pipe", "pipe", "inherit"] });
     // Servers detach at the end of the input.
     if (verb === "attach") child.stdin.write(text);
