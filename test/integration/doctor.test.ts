@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
 import type { Report } from "../../src/doctor/judge/diagnose.js";
 import { dockerEndpoint } from "../support/docker.js";
+import { mountHanging, reasonForNoHangingMount } from "../support/hanging-mount.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { runProgram } from "../support/shim-process.js";
 import { TestBed } from "../support/test-bed.js";
@@ -122,6 +123,14 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       }
       const { stdout } = await runProgram(["doctor", "engine", "--docker-endpoint=unix:///run/nothing.sock"]);
       assert.match(stdout, /^error .*cannot reach the Docker Engine at unix:\/\/\/run\/nothing\.sock/);
+    });
+
+    test("names a file system that hangs, and ends", { skip: reasonForNoHangingMount() }, async () => {
+      await using mount = await mountHanging();
+      const { code, report } = await doctor(["node", "engine", `--state-dir=${mount.path}`]);
+      const errors = report.findings.filter(({ severity }) => severity === "error");
+      assert.deepEqual([code, errors.map(({ check }) => check)], [1, ["mounts"]]);
+      assert.ok(errors[0]?.what.includes(mount.path), errors[0]?.what);
     });
 
     test("finds no error while a server runs, and packs a bundle beside it", async () => {

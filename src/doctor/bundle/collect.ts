@@ -8,8 +8,9 @@ import { readRegularFile } from "../../lib/files/state-files.js";
 import { judge } from "../../migrate/judge/check-report.js";
 import { type RunCommand, runCommand } from "../../network/iptables/run-command.js";
 import type { ProcessIo } from "../../cli/process-io.js";
-import type { DoctorFacts } from "../facts.js";
+import type { DoctorFacts, PlaceFacts } from "../facts.js";
 import type { Gathered } from "../gather/gather-facts.js";
+import { isBelowHung } from "../gather/read-host.js";
 import { diagnose } from "../judge/diagnose.js";
 import { redact, redactValue } from "./redact.js";
 
@@ -52,7 +53,7 @@ export async function collect(
   { logFile, limits = defaultLimits, run = runCommand }: CollectOptions,
   { version, commit }: Pick<ProcessIo, "version" | "commit">,
 ): Promise<readonly BundleEntry[]> {
-  const bundle = new Bundle(limits);
+  const bundle = new Bundle(limits, facts.places);
   bundle.addValue("report.json", diagnose(facts, version));
   bundle.addValue("versions.json", versionsOf(facts, { version, commit }));
   bundle.addValue("facts.json", { ...facts, migration: facts.migration.problem ?? "see check.json" });
@@ -109,7 +110,10 @@ class Bundle {
   readonly #leftOut: string[] = [];
   #bytes = 0;
 
-  constructor(private readonly limits: BundleLimits) {}
+  constructor(
+    private readonly limits: BundleLimits,
+    private readonly places: readonly PlaceFacts[],
+  ) {}
 
   addValue(name: string, value: unknown): void {
     this.#add({ name, text: `${JSON.stringify(redactValue(value), undefined, 2)}\n` });
@@ -127,6 +131,7 @@ class Bundle {
   }
 
   async addFile(name: string, path: string): Promise<void> {
+    if (this.#hangs(name, path)) return;
     try {
       const reading = await readRegularFile(path, this.limits.fileBytes);
       if (reading.kind === "absent") return;
@@ -138,6 +143,7 @@ class Bundle {
   }
 
   async addTail(name: string, path: string): Promise<void> {
+    if (this.#hangs(name, path)) return;
     const { logBytes } = this.limits;
     try {
       await using file = await open(path);
@@ -152,6 +158,7 @@ class Bundle {
 
   /** Its regular files; links, as of mounted ConfigMaps, are left out. */
   async addDirectory(name: string, directory: string): Promise<void> {
+    if (this.#hangs(name, directory)) return;
     try {
       for (const file of [...(await namesIn(directory))].sort())
         await this.addFile(`${name}/${basename(file)}`, join(directory, file));
@@ -163,6 +170,12 @@ class Bundle {
   entries(): readonly BundleEntry[] {
     if (this.#leftOut.length === 0) return this.#entries;
     return [...this.#entries, { name: "left-out.txt", text: `${this.#leftOut.join("\n")}\n` }];
+  }
+
+  #hangs(name: string, path: string): boolean {
+    const hangs = isBelowHung(this.places, path);
+    if (hangs) this.#leaveOut(name, "the file system does not answer");
+    return hangs;
   }
 
   #add(entry: BundleEntry): void {

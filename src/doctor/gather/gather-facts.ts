@@ -13,7 +13,7 @@ import type { DoctorFacts, EngineState, Observed, OrphanFacts } from "../facts.j
 import type { Part } from "../finding.js";
 import { observe } from "./observe.js";
 import { readEngineState } from "./read-engine.js";
-import { readCertificates, readHost, readPlaces } from "./read-host.js";
+import { isBelowHung, isHung, readCertificates, readHost, readPlaces } from "./read-host.js";
 import { NetworkReader } from "./read-network.js";
 import { readServer } from "./read-server.js";
 import { type GivenSettings, readSettings } from "./read-settings.js";
@@ -21,6 +21,13 @@ import { type GivenSettings, readSettings } from "./read-settings.js";
 const nodeMs = 20_000;
 const networkMs = 20_000;
 const orphansMs = 40_000;
+
+/** Read before the settings are known. */
+const usualPlaces = [
+  ["/var/lib/dockershim", "records of this program"],
+  ["/var/lib/kubelet", "volumes of pods"],
+  ["/var/log/pods", "logs of pods"],
+] as const;
 
 export interface GatherOptions extends GivenSettings {
   /** None: all. */
@@ -44,17 +51,21 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
     kubeletVersion: undefined,
     askProgram: askVersion,
   };
-  const migration = await observe("read the units", nodeMs, (signal) => gatherNode(node, signal));
+  // First, because a read of a mount that hangs does not end, and keeps this process from ending.
+  const usual = await readPlaces(usualPlaces);
+  const migration: Observed<MigrationFacts> = usual.some(isHung)
+    ? { problem: "a file system does not answer", timedOut: true }
+    : await observe("read the units", nodeMs, (signal) => gatherNode(node, signal));
   const { resolved, settings } = await readSettings(options, migration.seen, io);
   const { config } = resolved;
   const { stateDir } = settings;
-  const places = await readPlaces([
+  const named = [
     [stateDir, "records of this program"],
     [dockerRootOf(migration.seen), "images and containers"],
-    ["/var/lib/kubelet", "volumes of pods"],
-    ["/var/log/pods", "logs of pods"],
-  ]);
-  const hangs = places.some(({ path, reading }) => path === stateDir && reading.problem !== undefined);
+  ] as const;
+  const others = await readPlaces(named.filter(([path]) => !usualPlaces.some(([one]) => one === path)));
+  const places = [...others, ...usual];
+  const hangs = isBelowHung(places, stateDir);
   const network = new NetworkReader(config, silentLogger());
   /** Reads the state directory, which may hang. */
   const inState = <T>(action: string, look: (signal: AbortSignal) => Promise<T>): Promise<Observed<T>> =>
@@ -67,7 +78,9 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
     inState("read the kernel", () => readHost(stateDir, migration.seen?.kubelet)),
     observe("read the networks", networkMs, (signal) => network.network(signal)),
     observe("read iptables", networkMs, (signal) => network.firewall(signal)),
-    readCertificates(certificateFiles(config, migration.seen, io.environment)),
+    readCertificates(
+      certificateFiles(config, migration.seen, io.environment).filter(([path]) => !isBelowHung(places, path)),
+    ),
   ]);
   const facts: DoctorFacts = {
     ...{ atMs: Date.now(), settings, engine, server, host, places, certificates },
@@ -93,7 +106,13 @@ async function askEngine(
   const nothing: Observed<OrphanFacts> = { seen: { resources: [], complaints: undefined } };
   try {
     const port = createEngine(await engineEndpoint(config, environment), config, log, lifetime);
-    const engine = await readEngineState({ config, engine: port, provesReach: parts.includes("reach"), log });
+    const engine = await readEngineState({
+      config,
+      engine: port,
+      provesReach: parts.includes("reach"),
+      hangs,
+      log,
+    });
     if (engine.state !== "answers" || hangs) return { engine, orphans: nothing };
     const orphans = await observe("compare the node with the engine", orphansMs, (signal) =>
       network.orphans(port, { check }, signal),

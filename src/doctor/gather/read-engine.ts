@@ -21,6 +21,8 @@ export interface EngineReading {
   readonly engine: Engine;
   /** Makes and removes a directory, to prove what is in reach. */
   readonly provesReach: boolean;
+  /** The state directory does not answer. */
+  readonly hangs: boolean;
   readonly log: Logger;
 }
 
@@ -40,14 +42,14 @@ export async function readEngineState({ config, ...reading }: EngineReading): Pr
 }
 
 async function readFacts(
-  { config, engine, provesReach, log }: EngineReading,
+  { config, engine, provesReach, hangs, log }: EngineReading,
   signal: AbortSignal,
 ): Promise<EngineFacts> {
   const { stateDir, engineReach: mode, readOnly, pauseImage: image } = config;
   const info = await withDeadline(signal, connectMs, "connect to the engine", (own) => engine.connect(own));
   const hasPauseImage = (await engine.inspectImage(image, signal)) !== undefined;
   // No server has run yet where its directory is missing.
-  const isThere = (await stat(stateDir).catch(() => undefined))?.isDirectory() === true;
+  const isThere = !hangs && (await stat(stateDir).catch(() => undefined))?.isDirectory() === true;
   const directory = isThere ? stateDir : tmpdir();
   const onlyReads = readOnly || !(provesReach || mode === "host");
   const found = await EngineHost.connected(

@@ -90,6 +90,15 @@ export async function readPlaces(
   return all.filter((place) => place !== undefined);
 }
 
+export function isHung({ reading }: PlaceFacts): boolean {
+  return reading.problem !== undefined && reading.timedOut;
+}
+
+/** Whether a read of the path would not end, as far as is known. */
+export function isBelowHung(places: readonly PlaceFacts[], path: string): boolean {
+  return places.filter(isHung).some((place) => path === place.path || path.startsWith(`${place.path}/`));
+}
+
 function parseFileSystem(text: string): FileSystemFacts {
   const [id = "", ...numbers] = text.trim().split(" ");
   const [blockBytes = 0, blocks = 0, available = 0, inodes = 0, freeInodes = 0] = numbers.map(Number);

@@ -130,6 +130,20 @@ test("a bundle has limits: large files and what no longer fits are named, of a l
   assert.match(texts.get("left-out.txt") ?? "", /^state\/pods\/3: the bundle is full$/m);
 });
 
+test("a bundle does not touch a file system that does not answer", async (t) => {
+  const root = await directory(t);
+  await mkdir(join(root, "pods"));
+  await writeFile(join(root, "pods", "a.json"), "{}");
+  const { resolved } = await gatheredIn(root);
+  const reading = { problem: "not finished after 5s", timedOut: true };
+  const facts = { ...healthy, places: [{ path: root, holds: "records", reading }] };
+  const run = (): Promise<never> => Promise.reject(new Error("run journalctl: not installed"));
+  const entries = await collect({ facts, resolved }, { logFile: join(root, "log"), run }, build);
+  const names = entries.map(({ name }) => name);
+  assert.deepEqual([names.includes("state/pods/a.json"), names.at(-1)], [false, "left-out.txt"]);
+  assert.match(entries.at(-1)?.text ?? "", /^state\/pods: the file system does not answer$/m);
+});
+
 async function textsOf(path: string): Promise<ReadonlyMap<string, string>> {
   const texts = new Map<string, string>();
   const reader = extract();

@@ -120,7 +120,13 @@ describe("the engine", () => {
     const engine = new FakeEngine();
     engine.connect = () => Promise.reject(new ShimError("precondition", "too old"));
     const config = await configOf({ "docker-endpoint": "tcp://127.0.0.1:1" });
-    const state = await readEngineState({ config, engine, provesReach: false, log: silentLogger() });
+    const state = await readEngineState({
+      config,
+      engine,
+      provesReach: false,
+      hangs: false,
+      log: silentLogger(),
+    });
     assert.deepEqual(state, { state: "fails", kind: "precondition", problem: "too old" });
   });
 });
