@@ -67,6 +67,10 @@ export class FakeHost implements HostAccess {
     return { netns: `/proc/${state.pid}/ns/net`, netnsIdentity: `namespace of ${state.pid}` };
   }
 
+  proveNetworkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
+    return this.networkNamespace(sandbox);
+  }
+
   killProcessTree: HostAccess["killProcessTree"] = (containerId, pid, signal) =>
     this.#do("killProcessTree", [containerId, pid], signal, () => this.local && this.onKill(pid));
 

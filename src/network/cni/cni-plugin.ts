@@ -112,6 +112,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
       netns: request.netns,
       netnsIdentity:
         request.netnsIdentity ?? this.parts.runner.invoker.namespaces.look(request.netns)?.identity,
+      proof: request.proof,
       ifName: podInterface,
       args: requireSayable(podArguments(request)),
       capabilityArgs: podCapabilities(request, this.#podCidrs, declared),
@@ -215,10 +216,11 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const action = `set up the network of ${attachment.subject}`;
     return attachments.alone(attachment.containerId, signal, () =>
       withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-        using proof = proveNamespace(runner.invoker.namespaces, attachment);
-        const holding = { ...attachment, proof };
-        await bringUpLoopback(runner, holding, own, run);
-        return podAddresses(await attachments.add(list, holding, own), podInterface);
+        const { namespaces } = runner.invoker;
+        using found = attachment.proof === undefined ? proveNamespace(namespaces, attachment) : undefined;
+        const proven = { ...attachment, proof: attachment.proof ?? found };
+        await bringUpLoopback(runner, proven, own, run);
+        return podAddresses(await attachments.add(list, proven, own), podInterface);
       }),
     );
   }

@@ -83,6 +83,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
       return host.reach;
     },
     networkNamespace: (...given) => host.networkNamespace(...given),
+    proveNetworkNamespace: (...given) => host.proveNetworkNamespace(...given),
     openNetworkNamespace: (...given) => host.openNetworkNamespace(...given),
     deadLogLinks: (...given) => host.deadLogLinks(...given),
     presentCgroup: (...given) => host.presentCgroup(...given),

@@ -162,6 +162,7 @@ function composeHost(reach: () => Reach, local: HostFunctions, remote: HostFunct
     killProcessTree: (...given) => by("processes").killProcessTree(...given),
     openFileLimits: (...given) => by("processes").openFileLimits(...given),
     networkNamespace: (...given) => by("networkNamespaces").networkNamespace(...given),
+    proveNetworkNamespace: (...given) => by("networkNamespaces").proveNetworkNamespace(...given),
     openNetworkNamespace: (...given) => by("networkNamespaces").openNetworkNamespace(...given),
     applyCgroup: (...given) => by("cgroups").applyCgroup(...given),
     presentCgroup: (...given) => by("cgroups").presentCgroup(...given),

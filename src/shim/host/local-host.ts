@@ -13,6 +13,7 @@ import type {
   HostFunctions,
   OpenFileLimits,
   PathsToFind,
+  Provable,
   ProvenNamespace,
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
@@ -70,16 +71,24 @@ export class LocalHost implements HostFunctions {
     return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
-  /** Of the process whose cgroup is the sandbox's. The node's own only for a pod in the host's network. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
+    const proven = this.proveNetworkNamespace(sandbox);
+    proven?.proof?.[Symbol.dispose]();
+    return proven && { netns: proven.netns, netnsIdentity: proven.netnsIdentity };
+  }
+
+  /** Of the process whose cgroup is the sandbox's. The node's own only for a pod in the host's network. */
+  proveNetworkNamespace(sandbox: Snapshot): (ProvenNamespace & Provable) | undefined {
     const { pid } = sandbox.state;
     if (pid <= 1) return undefined;
     const netns = namespacePath(pid);
-    using proof = this.namespaces.prove(netns);
-    if (proof?.directory === undefined || !isCgroupOf(sandbox.id, procCgroup(proof.directory)))
-      return undefined;
-    if (proof.own && sandbox.networkMode !== "host") return undefined;
-    return { netns, netnsIdentity: proof.identity };
+    const proof = this.namespaces.prove(netns);
+    if (proof === undefined) return undefined;
+    const isOfSandbox = proof.directory !== undefined && isCgroupOf(sandbox.id, procCgroup(proof.directory));
+    if (isOfSandbox && (!proof.own || sandbox.networkMode === "host"))
+      return { netns, netnsIdentity: proof.identity, proof };
+    proof[Symbol.dispose]();
+    return undefined;
   }
 
   /** An open namespace stays the same one, so the proof comes afterwards. */

@@ -12,6 +12,7 @@ export class RemoteHost implements HostFunctions {
   readonly archiveCheckpoint = refuse("checkpoint of the container");
   readonly readCdiSpecs = refuse("CDI specification directory");
   readonly networkNamespace = (): undefined => undefined;
+  readonly proveNetworkNamespace = (): undefined => undefined;
   readonly openNetworkNamespace = (): undefined => undefined;
   readonly killProcessTree = (): Promise<boolean> => Promise.resolve(false);
   /** The engine's log file is on its host; logs are read through the API. */

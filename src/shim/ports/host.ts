@@ -3,6 +3,7 @@
  * Desktop, a remote socket, other namespaces), so each of these has an implementation for a local engine and
  * one that uses only the API or refuses; which one is decided for each job, by what is proven to be in reach.
  */
+import type { NamespaceProof } from "../../lib/linux/network-namespaces.js";
 import type { ErrorKind } from "../../lib/errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Reach } from "../../domain/reach.js";
@@ -35,6 +36,8 @@ export interface HostFunctions {
 
   /** Undefined when the sandbox does not run or its processes are out of reach. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined;
+  /** The same, with its proof, which is the caller's to dispose. */
+  proveNetworkNamespace(sandbox: Snapshot): (ProvenNamespace & Provable) | undefined;
   /** The same, opened: a file descriptor, which is the caller's to close. */
   openNetworkNamespace(sandbox: Snapshot): number | undefined;
 
@@ -150,6 +153,11 @@ export interface ProvenNamespace {
   /** `/proc/<pid>/ns/net`. */
   readonly netns: string;
   readonly netnsIdentity: string;
+}
+
+/** Where the proof can be asked again. */
+export interface Provable {
+  readonly proof?: NamespaceProof | undefined;
 }
 
 export interface FileSystemUsage {

@@ -1,4 +1,5 @@
 /** Pod networks, as dockershim's plugin interface with explicit types. Implemented in src/network. */
+import type { NamespaceProof } from "../../lib/linux/network-namespaces.js";
 import type { PortMapping } from "../../domain/sandbox.js";
 
 /** The plugin that leaves the networks of pods to Docker. */
@@ -16,6 +17,8 @@ export interface PodNetworkRequest extends PodNetworkReference {
   readonly netns: string;
   /** Identity of the namespace that was proven to be the pod's. Another one at that path is not touched. */
   readonly netnsIdentity?: string | undefined;
+  /** Of that identity, as long as the call runs. */
+  readonly proof?: NamespaceProof | undefined;
   readonly annotations: Readonly<Record<string, string>>;
   readonly portMappings: readonly PortMapping[];
   /** Cgroup of the pod, for plugins that act on it; empty or absent when it has none. */

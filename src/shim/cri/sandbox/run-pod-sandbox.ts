@@ -312,7 +312,9 @@ async function setUpNetwork(
   attempt: Attempt,
 ): Promise<readonly string[] | undefined> {
   if (plan.networkRequest === undefined) return undefined;
-  const namespace = host().networkNamespace(snapshot);
+  const proven = host().proveNetworkNamespace(snapshot);
+  using proof = proven?.proof;
+  const namespace = proven && { netns: proven.netns, netnsIdentity: proven.netnsIdentity };
   const reference = { ...plan.networkRequest, sandboxId: snapshot.id };
   if (namespace === undefined && network.dockerNetworkMode === "none") {
     throw new ShimError(
@@ -326,7 +328,8 @@ async function setUpNetwork(
     await network.tearDownPod({ ...reference, ...namespace, unfinished: true, setUpBy }, signal);
     attempt.holdsNetwork = false;
   });
-  return network.setUpPod({ ...reference, netns: "", ...namespace }, call.signal);
+  const request = { ...reference, netns: "", ...namespace, ...(proof === undefined ? {} : { proof }) };
+  return await network.setUpPod(request, call.signal);
 }
 
 /** Equal requests have equal fingerprints. The order of the entries of maps does not count. */
