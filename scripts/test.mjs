@@ -120,14 +120,18 @@ async function main(argv) {
     // Of an engine that was named the caller wants to know what it does.
     mayMove: endpoint === undefined && (process.env["DOCKER_HOST"] ?? "") === "",
   };
+  const runWith = (/** @type {{ env?: NodeJS.ProcessEnv, unitModules?: string }} */ built) =>
+    runTestsAgainWhereFailed({ ...run, ...built }, runQueues);
   // esbuild is not there before the npm packages are.
   const { withTestBuild } = await import("./setup/test-build.mjs");
-  const { counts, passedAgain } = await withTestBuild(repositoryRoot, ({ main: file, modules }) => {
-    // c8 counts the lines of the files that it was told of, which are the sources.
-    const unitModules = env["NODE_V8_COVERAGE"] === undefined ? modules : undefined;
-    const built = { env: { DOCKERSHIM_TEST_MAIN: file, ...env }, unitModules };
-    return runTestsAgainWhereFailed({ ...run, ...built }, runQueues);
-  });
+  const hasUnits = run.files.some((file) => file.startsWith("test/unit/"));
+  // c8 counts the lines of the files that it was told of, which are the sources.
+  const { counts, passedAgain } =
+    hasUnits && env["NODE_V8_COVERAGE"] === undefined
+      ? await withTestBuild(repositoryRoot, ({ main: file, modules }) =>
+          runWith({ env: { DOCKERSHIM_TEST_MAIN: file, ...env }, unitModules: modules }),
+        )
+      : await runWith({});
   lines.push(...flakyLines(passedAgain, flakyTests));
   const { undo } = setupFootprint(hostStateDirectory);
   if (engine?.endpoint !== undefined && undo.length > 0) {
