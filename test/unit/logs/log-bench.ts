@@ -69,6 +69,7 @@ export class LogFiles implements AsyncDisposable {
     const move = this.records.move.bind(this.records);
     this.records.move = async (record) => {
       await move(record);
+      await this.records.storeLate();
       this.saved.push(record);
     };
     this.output = new LogOutput(this.records.get(containerId)!, this.records, this.log);

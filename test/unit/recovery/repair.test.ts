@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
+import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { shimOfEachTest, TestShim } from "../../fakes/services.js";
@@ -66,6 +67,9 @@ describe("repairAfterStart()", () => {
       return adopt(container, target);
     };
     await repairAfterStart(shim.services);
+    // What the record says last is stored within a second, or at the end of the program.
+    assert.ok(logs instanceof ContainerLogWriters);
+    await logs.stop();
     const text = await readFile(`${shim.world.directory}/logs/${id}.json`, "utf8");
     assert.equal((JSON.parse(text) as { finished: boolean }).finished, true);
   });
