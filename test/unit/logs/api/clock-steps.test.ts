@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
-import { ClockSteps } from "../../../../src/shim/logs/api/clock-steps.js";
+import { ClockSteps, lacksNewest } from "../../../../src/shim/logs/api/clock-steps.js";
+import type { LogStream } from "../../../../src/shim/ports/engine.js";
 
 /** The wall clock is ahead of the monotonic one by `offset`, in milliseconds. */
 function clocks(t: TestContext): { offset: number } {
@@ -33,4 +34,25 @@ describe("ClockSteps", () => {
     t.mock.timers.tick(1000);
     assert.deepEqual(calls, [1, 2]);
   });
+});
+
+describe("lacksNewest()", () => {
+  for (const [seconds, isLacking] of [
+    [[], false],
+    [[1_770_000_100], false],
+    // The clock was set back before the oldest of the newest entries: none of them is out of order.
+    [[1_769_999_000, 1_769_999_001], true],
+    [[1_770_000_100, 1_769_999_000], true],
+  ] as const)
+    test(`of entries at ${seconds.join(", ")}, from 1770000000: ${isLacking}`, async () => {
+      const entries = seconds.map((second) => new Date(second * 1000).toISOString().replace("Z", "000001Z"));
+      const stream: LogStream = {
+        readOutput: async (take) => {
+          for (const time of entries) await take("stdout", Buffer.from(`${time} text\n`), true);
+        },
+        close: () => undefined,
+      };
+      const log = { engine: { containerLogs: () => Promise.resolve(stream) }, containerId: "c", tty: false };
+      assert.equal(await lacksNewest(log, 1_770_000_000, new AbortController().signal), isLacking);
+    });
 });
