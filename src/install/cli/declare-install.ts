@@ -12,6 +12,7 @@ interface Given {
   readonly dryRun?: boolean;
   readonly root?: string;
   readonly prefix?: string;
+  readonly ociRuntime?: boolean;
 }
 
 interface GivenToWipe {
@@ -31,21 +32,25 @@ export function addInstallCommands(parts: CommandParts): void {
 
   const install = addRoot(addCommand("install", "install this executable on a node without a package"));
   install.option("--prefix <directory>", `where bin/dockershim is written (default: ${defaultPrefix})`);
-  install.action(async ({ dryRun = false, root = "/", prefix = defaultPrefix }: Given) => {
-    refuseServeFlags("install");
-    refuseArguments(install);
-    const options = {
-      dryRun,
-      root: parseFlag("--root", root, pathKind),
-      prefix: parseFlag("--prefix", prefix, pathKind),
-      completions: {
-        bash: completionScript(program, "bash"),
-        zsh: completionScript(program, "zsh"),
-        fish: completionScript(program, "fish"),
-      },
-    };
-    await run(() => import("./install-command.js"), "runInstall", options);
-  });
+  install.option("--oci-runtime", "also name dockershim-runc to Docker, in daemon.json, and reload Docker");
+  install.action(
+    async ({ dryRun = false, root = "/", prefix = defaultPrefix, ociRuntime = false }: Given) => {
+      refuseServeFlags("install");
+      refuseArguments(install);
+      const options = {
+        dryRun,
+        root: parseFlag("--root", root, pathKind),
+        prefix: parseFlag("--prefix", prefix, pathKind),
+        ociRuntime,
+        completions: {
+          bash: completionScript(program, "bash"),
+          zsh: completionScript(program, "zsh"),
+          fish: completionScript(program, "fish"),
+        },
+      };
+      await run(() => import("./install-command.js"), "runInstall", options);
+    },
+  );
 
   const uninstall = addRoot(addCommand("uninstall", 'remove what "install" wrote; pods keep running'));
   uninstall.action(async ({ dryRun = false, root = "/" }: Given) => {

@@ -15,15 +15,25 @@ import { checkNode, checkPlaces } from "../check-node.js";
 import { readInstallRecord } from "../install-record.js";
 import { readText } from "../node-paths.js";
 import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
+import { planRegistration } from "../register-oci-runtime.js";
 import { alone, installSocket, planLines, runSteps, type Step } from "../steps.js";
 import { findSystemd, type Systemd } from "../systemd.js";
-import { configurationPath, programPath, unitNames, wantedFiles, type WantedFile } from "../wanted-files.js";
+import {
+  configurationPath,
+  ociRuntimePath,
+  programPath,
+  unitNames,
+  wantedFiles,
+  type WantedFile,
+} from "../wanted-files.js";
 
 export interface InstallOptions {
   readonly dryRun: boolean;
   /** Absolute. */
   readonly root: string;
   readonly prefix: string;
+  /** Whether Docker is told of the OCI runtime. */
+  readonly ociRuntime: boolean;
   readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
 }
 
@@ -94,7 +104,10 @@ export async function install(options: InstallOptions, io: InstallIo, deps: Inst
     await checkPlaces(root, prefix, files);
     if (root === "/") await checkSocket(config, record !== undefined, deps);
     const target = { root, prefix, version: io.version, units, systemd };
-    const plan = await planInstall(target, files, record);
+    const installed = await planInstall(target, files, record);
+    // After the program that it names is there.
+    const registered = options.ociRuntime ? await planRegistration(target, ociRuntimePath(prefix)) : [];
+    const plan = { ...installed, steps: [...installed.steps, ...registered] };
     const from = record === undefined || record.program === io.version ? "" : `, over ${record.program}`;
     io.writeOut(`Install dockershim ${io.version} (${io.commit})${from}:\n`);
     io.writeOut(

@@ -9,7 +9,7 @@ import type { OciRuntime, OciRuntimeState } from "../ports/oci-runtime.js";
 
 export const notRegistered =
   `the engine has no runtime ${JSON.stringify(ociRuntimeName)}: ` +
-  "docs/run/oci-runtime.md has the lines for daemon.json";
+  '"dockershim install --oci-runtime", or the lines for daemon.json in docs/run/oci-runtime.md';
 
 /** Begin of the reason why the container that finds out does not start. */
 const trialWords = "it works, and no container is needed: ";

@@ -57,7 +57,10 @@ export class InstallBed implements AsyncDisposable {
   }
 
   async install(version = "1.0.0", options: Partial<Parameters<typeof install>[0]> = {}): Promise<number> {
-    const given = { dryRun: false, root: this.root, prefix: "/usr", completions, ...options };
+    const given = {
+      ...{ dryRun: false, root: this.root, prefix: "/usr", ociRuntime: false, completions },
+      ...options,
+    };
     return install(given, this.#io(version), await this.#deps(version));
   }
 

@@ -240,6 +240,60 @@ describe("what was edited, or made by another program", () => {
     assert.equal(bed.files()["usr/bin/dockershim"], undefined);
   });
 
+  describe("with --oci-runtime", () => {
+    const path = "/usr/lib/dockershim/dockershim-runc";
+    const entry = `{ "dockershim-runc": {"path":"${path}"} }`;
+    for (const [what, before, after] of [
+      ["without a file", undefined, `{\n  "runtimes": ${entry}\n}\n`],
+      ["an empty object", "{}", `{\n  "runtimes": ${entry}\n}`],
+      [
+        "other settings, exactly",
+        '{\n\t"a": 18446744073709551615\n}\n',
+        `{\n  "runtimes": ${entry},\n\t"a": 18446744073709551615\n}\n`,
+      ],
+      [
+        "other runtimes",
+        '{ "runtimes": { "x": { "path": "/x" } } }',
+        `{ "runtimes": { "dockershim-runc": {"path":"${path}"}, "x": { "path": "/x" } } }`,
+      ],
+      ["no other runtimes", '{"runtimes":{}}', `{"runtimes":{ "dockershim-runc": {"path":"${path}"} }}`],
+    ] as const)
+      test(`Docker is told of it, and keeps ${what}`, async () => {
+        await using bed = await InstallBed.open();
+        if (before !== undefined) await bed.write("etc/docker/daemon.json", before);
+        await bed.install("1.0.0", { ociRuntime: true, dryRun: true });
+        assert.match(bed.out, /^ {2}write {3}\/etc\/docker\/daemon\.json: the runtime "dockershim-runc"$/m);
+        await bed.install("1.0.0", { ociRuntime: true });
+        assert.equal(await bed.read("etc/docker/daemon.json"), after);
+        assert.equal(bed.systemctl.at(-1), "reload docker");
+        await bed.install("1.0.0", { ociRuntime: true });
+        assert.match(bed.out, /all is in place/);
+        await assert.rejects(bed.uninstall(), /restart Docker/);
+      });
+
+    for (const [what, text, reason] of [
+      ["that is no JSON", "{,}", /line 1, column 2/],
+      [
+        "with another runtime of the name",
+        '{"runtimes":{"dockershim-runc":{"path":"/x"}}}',
+        /another runtime/,
+      ],
+      [
+        "with the word elsewhere",
+        '{"a":{"runtimes":{}},"runtimes":{}}',
+        /the place of the entry is not clear/,
+      ],
+      ["with runtimes that are none", '{"runtimes":[]}', /"runtimes" is no object/],
+    ] as const)
+      test(`a daemon.json ${what} is refused, and nothing is changed`, async () => {
+        await using bed = await InstallBed.open();
+        await bed.write("etc/docker/daemon.json", text);
+        const before = bed.files();
+        await assert.rejects(bed.install("1.0.0", { ociRuntime: true }), reason);
+        assert.deepEqual(bed.files(), before);
+      });
+  });
+
   test("the OCI runtime stays as long as Docker is configured to start it", async () => {
     await using bed = await InstallBed.open();
     await bed.install("1.0.0");
