@@ -11,6 +11,10 @@ export class FakeNetwork implements NetworkPlugin {
   addresses: readonly string[] | undefined = ["10.1.0.5", "fd00::5"];
   /** Sandboxes that have a network now. */
   readonly pods = new Map<string, PodNetworkRequest>();
+  /** Whether a tear-down holds the namespace, and does not need the pause container. */
+  holdsNamespaces = true;
+  /** What each tear-down waits for before it takes the network away. */
+  duringTearDown: () => Promise<void> = () => Promise.resolve();
   /** The error of all tear-downs, as long as it is there. */
   tearDownFailure: Error | undefined;
   problem: string | undefined;
@@ -33,11 +37,14 @@ export class FakeNetwork implements NetworkPlugin {
       return this.addresses;
     });
 
-  tearDownPod: NetworkPlugin["tearDownPod"] = (request, signal) =>
-    this.#do("tearDownPod", [request], signal, () => {
+  tearDownPod: NetworkPlugin["tearDownPod"] = async ({ namespaceHeld, ...request }, signal) => {
+    if (this.holdsNamespaces) namespaceHeld?.();
+    await this.duringTearDown();
+    await this.#do("tearDownPod", [request], signal, () => {
       if (this.tearDownFailure !== undefined) throw this.tearDownFailure;
       this.pods.delete(request.sandboxId);
     });
+  };
 
   podAddresses: NetworkPlugin["podAddresses"] = (reference) =>
     this.#do("podAddresses", [reference], undefined, () =>

@@ -3,15 +3,13 @@ import { linkAbort } from "../../lib/abort.js";
 import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
 import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import type { Logger } from "../../lib/log.js";
-import {
-  type NetworkNamespaces,
-  isProcessPath,
-  type PodNamespace,
-} from "../../lib/linux/network-namespaces.js";
+import type { PodNamespaces } from "../../lib/linux/held-namespaces.js";
+import type { PodNamespace } from "../../lib/linux/network-namespaces.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseCachedList, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke-plugin.js";
 import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
+import { livingNamespace } from "./living-namespace.js";
 import { loopbackNetworkNames } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
@@ -45,6 +43,8 @@ export interface Removal extends Partial<PodNamespace> {
   /** Only this program has ever attached the container: without a cache entry there is nothing to remove. */
   readonly rememberedOnly?: boolean;
   readonly subject: string;
+  /** Called when the namespace is held, so that it outlives the processes in it. */
+  readonly namespaceHeld?: (() => void) | undefined;
 }
 
 export class Attachments {
@@ -105,10 +105,11 @@ export class Attachments {
   /**
    * DEL of all cached attachments of the container, each with the configuration, arguments and result of its
    * ADD. Without one, DEL of the present network, unless `rememberedOnly`. Without both, only a warning.
-   * Idempotent. After a failure the cache keeps the entries, for the next attempt.
+   * Idempotent. After a failure the cache keeps the entries, and the namespace is held, for the next attempt.
    */
-  async remove(removal: Removal, signal: AbortSignal): Promise<void> {
+  async remove(given: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
+    const removal = this.#holding(given);
     const { containerId, network, rememberedOnly = false, subject } = removal;
     await this.#withPlugins(containerId, signal, async () => {
       const { entries, corrupt } = await cache.find(containerId);
@@ -125,6 +126,7 @@ export class Attachments {
       }
       cache.removeCorrupt(corrupt);
     });
+    this.#namespaces.release(containerId);
   }
 
   /** DEL of one attachment by its cache entry alone. False when it has been removed meanwhile. */
@@ -136,7 +138,8 @@ export class Attachments {
       const { entries } = await this.options.cache.find(containerId);
       const entry = entries.find((each) => each.networkName === networkName && each.ifName === ifName);
       if (entry === undefined) return false;
-      await this.#removeEntry(entry, rememberedRemoval(entry), signal);
+      await this.#removeEntry(entry, this.#holding(rememberedRemoval(entry)), signal);
+      if (entries.length === 1) this.#namespaces.release(containerId);
       return true;
     });
   }
@@ -227,6 +230,14 @@ export class Attachments {
     });
   }
 
+  /** The removal by the held namespace, which may be that of an earlier attempt. As given where none is held. */
+  #holding(removal: Removal): Removal {
+    const held = this.#namespaces.hold(removal.containerId, removal);
+    if (held === undefined) return removal;
+    removal.namespaceHeld?.();
+    return { ...removal, netns: held.netns, netnsIdentity: held.netnsIdentity };
+  }
+
   async #removeEntry(entry: CacheEntry, removal: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
     // The interface lo ends with its namespace; only the entry is left.
@@ -262,7 +273,7 @@ export class Attachments {
   ): Promise<void> {
     const { runner, natTables } = this.options;
     const { containerId, subject } = removal;
-    const namespace = this.#livingNamespace(removal, entry);
+    const namespace = livingNamespace(this.#namespaces, removal, entry);
     const { netns } = namespace;
     const attachment: Attachment = {
       containerId,
@@ -276,7 +287,8 @@ export class Attachments {
       await runner.delete(list, attachment, entry?.result, signal);
     } catch (error) {
       // The namespace may end meanwhile; without one, plugins remove what they keep outside of it.
-      if (netns === "" || signal.aborted || this.#isThere(namespace)) throw error;
+      const isThere = this.#namespaces.look(netns)?.identity === namespace.netnsIdentity;
+      if (netns === "" || signal.aborted || isThere) throw error;
       await runner.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
     // The bridge plugin finds its masquerade rules by the addresses on the interface, and else leaves them.
@@ -285,32 +297,7 @@ export class Attachments {
     }
   }
 
-  /**
-   * The namespace for a DEL, with an empty path when it is gone. It must be that of the ADD, where that is
-   * cached: after a restart of the pause container the pod has another one. A cached path through a process
-   * is used only when it is proven to lead to the same namespace.
-   */
-  #livingNamespace({ netns = "", netnsIdentity }: Removal, entry: CacheEntry | undefined): PodNamespace {
-    const added = entry?.netnsIdentity;
-    const look = (path: string): string | undefined => {
-      const found = path === "" ? undefined : this.#namespaces.look(path);
-      return found?.own === false ? found.identity : undefined;
-    };
-    const given = look(netns);
-    if (given !== undefined && given === (netnsIdentity ?? given) && given === (added ?? given)) {
-      return { netns, netnsIdentity: given };
-    }
-    const path = entry?.netns ?? "";
-    const cached = look(path);
-    const proven = added === undefined ? !isProcessPath(path) : cached === added;
-    return cached !== undefined && proven ? { netns: path, netnsIdentity: cached } : { netns: "" };
-  }
-
-  #isThere({ netns, netnsIdentity }: PodNamespace): boolean {
-    return this.#namespaces.look(netns)?.identity === netnsIdentity;
-  }
-
-  get #namespaces(): NetworkNamespaces {
+  get #namespaces(): PodNamespaces {
     return this.options.runner.invoker.namespaces;
   }
 

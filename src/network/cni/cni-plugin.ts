@@ -242,6 +242,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
       },
       ...(network === undefined ? {} : { network }),
       rememberedOnly: request.unfinished === true,
+      namespaceHeld: request.namespaceHeld,
       subject: subjectOf(request),
     };
   }

@@ -2,12 +2,8 @@
 import { ShimError } from "../../lib/errors.js";
 import { noteWait } from "../../lib/waits.js";
 import type { Logger } from "../../lib/log.js";
-import {
-  KernelNamespaces,
-  type NetworkNamespaces,
-  requireNamespace,
-  type PodNamespace,
-} from "../../lib/linux/network-namespaces.js";
+import { HeldNamespaces, type PodNamespaces } from "../../lib/linux/held-namespaces.js";
+import { requireNamespace, type PodNamespace } from "../../lib/linux/network-namespaces.js";
 import { markOf } from "../../lib/linux/process-mark.js";
 import { formatJson, type JsonObject } from "../../lib/json/exact-json.js";
 import { failureOf } from "./plugin-error.js";
@@ -49,7 +45,7 @@ export interface InvokerOptions {
   readonly environment?: NodeJS.ProcessEnv;
   readonly limits?: Partial<ProcessLimits>;
   readonly observe?: (run: PluginRun) => void;
-  readonly namespaces?: NetworkNamespaces;
+  readonly namespaces?: PodNamespaces;
   /** Records plugins that change something, for the next process. */
   readonly running?: Pick<RunningPlugins, "note">;
   /** As children of this process by default. */
@@ -64,12 +60,12 @@ const placeCountsMs = 10_000;
 
 export class PluginInvoker {
   readonly binDirs: readonly string[];
-  readonly namespaces: NetworkNamespaces;
+  readonly namespaces: PodNamespaces;
   readonly #places = new Map<string, { readonly path: string; readonly at: number }>();
 
   constructor(private readonly options: InvokerOptions) {
     this.binDirs = options.binDirs;
-    this.namespaces = options.namespaces ?? new KernelNamespaces();
+    this.namespaces = options.namespaces ?? new HeldNamespaces();
   }
 
   find(type: string): Promise<FoundPlugin> {

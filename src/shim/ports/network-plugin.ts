@@ -45,6 +45,11 @@ export interface PodNetworkTearDown extends PodNetworkReference {
    * known: a pod of another shim, on a network that is not Docker's.
    */
   readonly setUpBy?: string | undefined;
+  /**
+   * Called when the tear-down holds the namespace, which then outlives the processes in it: from then on the
+   * pause container may be stopped. Without a call it may not, before the tear-down has ended.
+   */
+  readonly namespaceHeld?: () => void;
 }
 
 export interface EngineWhereabouts {

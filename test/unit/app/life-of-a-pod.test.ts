@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { silentLogger } from "../../../src/lib/log.js";
 import { Lifetime } from "../../../src/lib/lifetime.js";
+import { HeldNamespaces } from "../../../src/lib/linux/held-namespaces.js";
 import { KernelNamespaces, type NamespaceProof } from "../../../src/lib/linux/network-namespaces.js";
 import { createCniPlugin } from "../../../src/network/cni/create-cni-plugin.js";
 import { openStores } from "../../../src/shim/app/open-stores.js";
@@ -62,7 +63,7 @@ test(`one pod with one container takes at most ${mostCalls} calls with paths, an
       binDirs: [plugins.binDir],
       cacheDir: at("cni"),
       log,
-      namespaces,
+      namespaces: new HeldNamespaces(namespaces),
     },
     ...{ flusher: stores.flusher, natTables: async () => [new FakeNatTable()], start: helper.start },
   });

@@ -5,6 +5,7 @@ import { findSandbox, sandboxIdOf } from "../find-by-id.js";
 import { networkMaker, recordTearDown, tearDownNetwork } from "./tear-down-network.js";
 import type { Handler, Services } from "../services.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
+import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import type { PodRecord } from "../../state/pod-records.js";
 
 /** For foreign pause images. The built-in pause program ends at once. */
@@ -20,11 +21,9 @@ export const stopPodSandbox: Handler<"StopPodSandbox"> = async (request, service
 };
 
 /**
- *     record: phase stopped → stop all containers → tear down the network → stop the pause container
+ *     record: phase stopped → stop all containers → tear down the network, and stop the pause container
  *
- * The tear-down needs the network namespace of the pause container. While the tear-down fails, that container
- * stays, and the kubelet repeats the call. A failed inspect of the sandbox is an error before the first step.
- * The caller holds the lock of the sandbox.
+ * A failed inspect of the sandbox is an error before the first step. The caller holds the lock of the sandbox.
  */
 export async function stopSandbox(id: string, services: Services, call: Call): Promise<void> {
   const { model, sync } = services.state;
@@ -44,22 +43,42 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
   checkpoint.catch(() => undefined);
   await recordStop(id, sandbox, services);
   await stopContainers(id, model.containerIdsOf(id), services, call);
-  let isTornDown: boolean;
-  try {
-    isTornDown = await tearDownNetwork(id, sandbox, checkpoint, services, call);
-  } catch (error) {
-    throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
-  }
-  // A second tear-down is harmless, so the engine need not wait for the record.
-  const recorded = isTornDown ? recordTearDown(id, services, call) : undefined;
-  try {
-    if (sandbox === undefined) return;
-    await stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call);
-  } finally {
-    await recorded;
-  }
+  await endPod(id, sandbox, checkpoint, services, call);
   // If the record could not be written, a container may have been started until now.
-  await stopContainers(id, startable(id, services), services, call);
+  if (sandbox !== undefined) await stopContainers(id, startable(id, services), services, call);
+}
+
+/**
+ * The tear-down needs the network namespace of the pause container: once the plugin holds it, that container is
+ * stopped beside the tear-down, else after its success. While the tear-down fails, the kubelet repeats the call.
+ */
+async function endPod(
+  id: string,
+  sandbox: Sandbox | undefined,
+  checkpoint: Promise<PodSandboxCheckpoint | undefined>,
+  services: Services,
+  call: Call,
+): Promise<void> {
+  const pause: { stopped?: Promise<void> } = {};
+  const stopPause = (): void => {
+    if (sandbox !== undefined)
+      pause.stopped ??= stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call);
+    pause.stopped?.catch(() => undefined); // It is awaited below.
+  };
+  const failures: unknown[] = [];
+  try {
+    const isTornDown = await tearDownNetwork(id, sandbox, checkpoint, stopPause, services, call);
+    stopPause();
+    // A second tear-down is harmless, so the engine need not wait for the record.
+    if (isTornDown) await recordTearDown(id, services, call);
+  } catch (error) {
+    failures.push(
+      ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id }),
+    );
+  }
+  await pause.stopped?.catch((error: unknown) => failures.push(error));
+  const failure = aggregate(failures);
+  if (failure !== undefined) throw failure;
 }
 
 /** Whether, by the read model, an earlier call has completed all steps and no container runs. */

@@ -10,12 +10,13 @@ import type { Services } from "../services.js";
 /**
  * Tears the pod's network down, unless an earlier call succeeded, also before a restart of this program.
  * `sandbox` is undefined when the engine lost the container: then record and checkpoint name the pod. True
- * when the success is to be recorded: `recordTearDown`.
+ * when the success is to be recorded: `recordTearDown`. `namespaceHeld` as in `PodNetworkTearDown`.
  */
 export async function tearDownNetwork(
   id: string,
   sandbox: Sandbox | undefined,
   readCheckpoint: Promise<PodSandboxCheckpoint | undefined>,
+  namespaceHeld: () => void,
   services: Services,
   call: Call,
 ): Promise<boolean> {
@@ -35,7 +36,7 @@ export async function tearDownNetwork(
   const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
   const setUpBy = networkMaker(sandbox, record);
   await network.tearDownPod(
-    { ...reference, portMappings, ...namespace, ...unfinished, setUpBy },
+    { ...reference, portMappings, ...namespace, ...unfinished, setUpBy, namespaceHeld },
     call.signal,
   );
   return record !== undefined;

@@ -20,19 +20,57 @@ async function foreignSandbox(shim: TestShim, request = runRequest()): Promise<s
 }
 
 describe("stopPodSandbox()", () => {
-  test("stops the containers, then tears the network down, then stops the pause container", async () => {
-    const { journal, network } = shim.world;
+  const isPauseStopped = (id: string): boolean => !shim.engine.containers.get(id).state.running;
+
+  for (const [what, holdsNamespaces] of [
+    ["stops the pause container while the network is torn down, which holds the namespace", true],
+    [
+      "stops the pause container after the tear-down of the network, which does not hold the namespace",
+      false,
+    ],
+  ] as const) {
+    test(`stops the containers, then ${what}`, async () => {
+      const { journal, network } = shim.world;
+      const id = await shim.runSandbox();
+      const [one, two] = [await shim.runContainer(id, "one"), await shim.runContainer(id, "two")];
+      network.holdsNamespaces = holdsNamespaces;
+      network.duringTearDown = async () => {
+        const running = [one, two].map((container) => shim.engine.containers.get(container).state.running);
+        assert.deepEqual(running, [false, false]);
+        if (holdsNamespaces) await until("the pause container is stopped", () => isPauseStopped(id));
+        else await turns(20);
+      };
+      journal.clear();
+      await shim.stopSandbox(id);
+      const steps = journal.steps.filter(({ verb }) => ["stopContainer", "tearDownPod"].includes(verb));
+      const subjects = steps.map(({ verb, args }) => (verb === "tearDownPod" ? "network" : args[0]));
+      assert.deepEqual(new Set(subjects.slice(0, 2)), new Set([one, two]));
+      assert.deepEqual(subjects.slice(2), holdsNamespaces ? [id, "network"] : ["network", id]);
+      assert.equal(network.pods.size, 0);
+      assert.deepEqual(await shim.listedSandboxes(), { [id]: 1 });
+      assert.deepEqual(await shim.listedContainers(), { [one]: 2, [two]: 2 });
+    });
+  }
+
+  test("waits for the tear-down when the pause container cannot be stopped, and does not repeat it", async () => {
+    const { journal, network, engine } = shim.world;
     const id = await shim.runSandbox();
-    const [one, two] = [await shim.runContainer(id, "one"), await shim.runContainer(id, "two")];
-    journal.clear();
-    await shim.stopSandbox(id);
-    const steps = journal.steps.filter(({ verb }) => ["stopContainer", "tearDownPod"].includes(verb));
-    const subjects = steps.map(({ verb, args }) => (verb === "tearDownPod" ? "network" : args[0]));
-    assert.deepEqual(new Set(subjects.slice(0, 2)), new Set([one, two]));
-    assert.deepEqual(subjects.slice(2), ["network", id]);
+    engine.failNext("stopContainer", new ShimError("unknown", "engine is confused"));
+    network.duringTearDown = () => turns(20);
+    await rejectsWith(shim.stopSandbox(id), "unknown", /engine is confused/);
     assert.equal(network.pods.size, 0);
-    assert.deepEqual(await shim.listedSandboxes(), { [id]: 1 });
-    assert.deepEqual(await shim.listedContainers(), { [one]: 2, [two]: 2 });
+    await shim.stopSandbox(id);
+    assert.ok(isPauseStopped(id));
+    assert.equal(journal.names("network.tearDownPod").length, 1);
+  });
+
+  test("names both when the tear-down and the stop of the pause container fail", async () => {
+    const { network, engine } = shim.world;
+    const id = await shim.runSandbox();
+    engine.failNext("stopContainer", new ShimError("unknown", "engine is confused"));
+    network.tearDownFailure = new ShimError("unavailable", "no such bridge");
+    const both = /tear down the network of sandbox .*no such bridge.*engine is confused/;
+    await rejectsWith(shim.stopSandbox(id), "unavailable", both);
   });
 
   test("gives the tear-down the namespace and the port mappings of the set-up", async () => {
@@ -59,23 +97,29 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(await second.listedSandboxes(), { [id]: 1 });
   });
 
-  test("keeps the pause container running while the tear-down fails, is an error, and succeeds later", async () => {
-    const { network, engine } = shim.world;
-    const id = await shim.runSandbox();
-    network.tearDownFailure = new ShimError("unavailable", "no such bridge");
-    await rejectsWith(
-      shim.stopSandbox(id),
-      "unavailable",
-      /tear down the network of sandbox .*no such bridge/,
-    );
-    assert.equal(engine.containers.get(id).state.running, true);
-    assert.deepEqual(await shim.listedSandboxes(), { [id]: 1 }, "it is not ready any more");
-    await using second = await shim.restart();
-    network.tearDownFailure = undefined;
-    await second.stopSandbox(id);
-    assert.equal(engine.containers.get(id).state.running, false);
-    assert.equal(network.pods.size, 0);
-  });
+  for (const [what, holdsNamespaces] of [
+    ["stops the pause container, whose namespace is held", true],
+    ["keeps the pause container running, whose namespace is not held", false],
+  ] as const) {
+    test(`while the tear-down fails, ${what}, is an error, and succeeds later`, async () => {
+      const { network } = shim.world;
+      const id = await shim.runSandbox();
+      network.holdsNamespaces = holdsNamespaces;
+      network.tearDownFailure = new ShimError("unavailable", "no such bridge");
+      await rejectsWith(
+        shim.stopSandbox(id),
+        "unavailable",
+        /tear down the network of sandbox .*no such bridge/,
+      );
+      assert.equal(isPauseStopped(id), holdsNamespaces);
+      assert.deepEqual(await shim.listedSandboxes(), { [id]: 1 }, "it is not ready any more");
+      await using second = await shim.restart();
+      network.tearDownFailure = undefined;
+      await second.stopSandbox(id);
+      assert.equal(isPauseStopped(id), true);
+      assert.equal(network.pods.size, 0);
+    });
+  }
 
   test("stops the other containers when one cannot be stopped, and reports that one", async () => {
     const id = await shim.runSandbox();

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { deadline } from "../../../../src/lib/abort.js";
 import { type Removal } from "../../../../src/network/cni/attachments.js";
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import { type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { turns, until } from "../../../fakes/turns.js";
-import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
+import { attachmentsWith, heldNetns, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 import { pluck } from "../../../support/pluck.js";
 
 const never = new AbortController().signal;
@@ -140,6 +141,7 @@ describe("remove()", () => {
     await cache.write(entry);
   }
   const paths: readonly (readonly [string, string | undefined, () => unknown, string])[] = [
+    ["the namespace is the path at which it is held", netns, () => undefined, heldNetns + id],
     ["a namespace that is gone is an empty path", "/proc/1234/ns/net", () => live.clear(), ""],
     ["no path is the remembered one, while the same namespace is there", undefined, () => undefined, netns],
     ["no path, and another namespace there now, is an empty path", undefined, () => live.set(netns, "2"), ""],
@@ -166,10 +168,50 @@ describe("remove()", () => {
     await fake.behave("two", "DEL", `if [ -n "$CNI_NETNS" ]; then touch '${died}'; exit 1; fi`);
     const look = fake.namespaces.look.bind(fake.namespaces);
     fake.namespaces.look = (path) => (existsSync(died) ? undefined : look(path));
-    await attachments.remove(removal, never);
+    const { netns: _netns, ...without } = removal;
+    await attachments.remove(without, never);
     const calls = (await fake.calls()).map((call) => call.plugin + (call.netns === "" ? " without" : ""));
     assert.deepEqual(calls, ["three", "two", "three without", "two without", "one without"]);
   });
+});
+
+describe("the namespace that remove() holds", () => {
+  /** The processes in it end as soon as they may, and the first plugin waits for that. */
+  async function removeWhileProcessesEnd(): Promise<void> {
+    const ended = join(directory, "ended");
+    await fake.behave("three", "DEL", `until [ -e '${ended}' ]; do sleep 0.01; done`);
+    const namespaceHeld = (): void => {
+      fake.namespaces.living.delete(netns);
+      writeFileSync(ended, "");
+    };
+    await attachments.remove({ ...removal, namespaceHeld }, deadline(10_000, "tear down"));
+  }
+  const usedByDel = async (): Promise<readonly string[]> => pluck(await fake.calls("DEL"), "netns");
+  const held = heldNetns + id;
+
+  test("outlives the processes in it until the last plugin has ended", async () => {
+    await added();
+    await removeWhileProcessesEnd();
+    assert.deepEqual(await usedByDel(), [held, held, held]);
+    assert.equal(fake.namespaces.held.size, 0);
+  });
+
+  const { netns: _netns, ...afterwards } = removal;
+  for (const [whose, again] of [
+    ["of its caller", () => attachments.remove(afterwards, never)],
+    ["of the clean-up", () => attachments.removeRemembered(legacyEntry, never)],
+  ] as const) {
+    test(`is there for the next try ${whose} after a failure`, async () => {
+      await added();
+      await fake.behave("one", "DEL", "exit 1");
+      await assert.rejects(removeWhileProcessesEnd());
+      await fake.behaveAgain("one", "DEL");
+      await forgetCalls();
+      await again();
+      assert.deepEqual(await usedByDel(), [held, held, held]);
+      assert.equal(fake.namespaces.held.size, 0);
+    });
+  }
 });
 
 describe("masquerade rules", () => {

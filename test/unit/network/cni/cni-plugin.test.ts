@@ -17,7 +17,7 @@ import type { Finding } from "../../../../src/network/orphans/find-orphans.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
+import { FakeNatTable, FakePlugins, heldNetns, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 import { FixedSource } from "./fixed-source.js";
 import { pluck } from "../../../support/pluck.js";
 
@@ -152,7 +152,7 @@ describe("a failed ADD", () => {
     assert.deepEqual(pluck(deletions, "plugin"), ["two", "one"]);
     for (const { stdin, args, netns } of deletions) {
       assert.deepEqual([stdin["name"], stdin["prevResult"]], [own.network?.name, oneAddress]);
-      assert.deepEqual([args, netns], [add?.args, add?.netns]);
+      assert.deepEqual([args, netns], [add?.args, heldNetns + unfinished.sandboxId]);
     }
     assert.deepEqual(deletions.at(-1)?.stdin["runtimeConfig"], add?.stdin["runtimeConfig"]);
   });

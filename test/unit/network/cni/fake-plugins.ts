@@ -11,10 +11,16 @@ import { Attachments } from "../../../../src/network/cni/attachments.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import { ManualClock } from "../../../fakes/manual-clock.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
+import {
+  HeldNamespaces,
+  type HeldNamespace,
+  type PodNamespaces,
+} from "../../../../src/lib/linux/held-namespaces.js";
 import type {
   NamespaceProof,
   NamespaceLook,
   NetworkNamespaces,
+  PodNamespace,
 } from "../../../../src/lib/linux/network-namespaces.js";
 
 export type RecordedCall = ReturnType<typeof recordedCall>;
@@ -26,12 +32,32 @@ export function sandboxId(digit: string): string {
 
 /** A namespace that lives in every test, until it is told to die. */
 export const livingNetns = "/proc/4711/ns/net";
+/** The path of a held namespace, without the id of its container. */
+export const heldNetns = "/held/";
 
 /** Only root can make real ones. */
-export class FakeNamespaces implements NetworkNamespaces {
+export class FakeNamespaces implements PodNamespaces {
   /** Identities by path. */
   readonly living = new Map([[livingNetns, "first"]]);
   readonly own = new Set<string>();
+  /** By container id. */
+  readonly held = new Map<string, HeldNamespace>();
+
+  hold(containerId: string, { netns = "", netnsIdentity }: Partial<PodNamespace>): HeldNamespace | undefined {
+    const known = this.held.get(containerId);
+    const found = this.look(netns);
+    if (known !== undefined || found?.own !== false) return known;
+    if (found.identity !== (netnsIdentity ?? found.identity)) return undefined;
+    const held = { netns: `${heldNetns}${containerId}`, netnsIdentity: found.identity };
+    this.held.set(containerId, held);
+    this.living.set(held.netns, held.netnsIdentity);
+    return held;
+  }
+
+  release(containerId: string): void {
+    this.living.delete(this.held.get(containerId)?.netns ?? "");
+    this.held.delete(containerId);
+  }
 
   look(path: string): NamespaceLook | undefined {
     const identity = this.living.get(path);
@@ -51,8 +77,8 @@ function proofBy(look: NetworkNamespaces["look"], path: string): NamespaceProof 
 }
 
 /** Namespaces as they are seen by `look`. */
-export function namespacesSeen(look: NetworkNamespaces["look"]): NetworkNamespaces {
-  return { look, prove: (path) => proofBy(look, path) };
+export function namespacesSeen(look: NetworkNamespaces["look"]): PodNamespaces {
+  return new HeldNamespaces({ look, prove: (path) => proofBy(look, path) });
 }
 
 /** A result with one address on `eth0`. */
