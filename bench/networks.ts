@@ -164,7 +164,7 @@ async function measureAll(): Promise<readonly NetworkShare[]> {
     const cni = await measure(createCniPlugin(cniOptions, createCniParts(cniOptions)), runs);
     const kubenetOptions = {
       ...options,
-      ...{ podCidrs: ["10.182.0.0/24", "fd00:182::/64"], mtuBytes: 0, nonMasqueradeCidr: "10.0.0.0/8" },
+      ...{ podCidrs: ["10.182.0.0/24", "fd00:182::/64"], mtuBytes: 0, nonMasqueradeCidrs: ["10.0.0.0/8"] },
       hairpinMode: "hairpin-veth" as const,
       run: runs.run,
       iptables: new HostIptables({ mode: "auto", log: options.log, run: runs.run }),

@@ -133,7 +133,7 @@ export class Node {
   }
 
   get #serverFlags() {
-    const pods = planOf(this.families[0] ?? "ipv4").pods;
+    const pods = this.families.map((family) => planOf(family).pods).join(",");
     return [
       ...[`--docker-endpoint=unix://${inside("docker.sock")}`, `--network-plugin=${this.network}`],
       ...(this.network === "cni" ? [`--cni-conf-dir=${inside("net.d")}`] : [`--non-masquerade-cidr=${pods}`]),

@@ -42,7 +42,7 @@ export interface NetworkSelection {
   /** 0: found out. */
   readonly networkPluginMtuBytes: number;
   readonly hairpinMode: HairpinMode;
-  readonly nonMasqueradeCidr: string;
+  readonly nonMasqueradeCidrs: readonly string[];
   readonly iptablesMode: IptablesMode;
   /** Whether a pod has a network of the plugin cni that was not torn down yet. */
   readonly podsOfCni: boolean;
@@ -170,8 +170,8 @@ function kubenetPlugin(
   parts: CniParts,
   podCidrs: readonly string[],
 ): Built<KubenetNetworkPlugin> {
-  const { networkPluginMtuBytes: mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes } = selection;
-  const own = { podCidrs, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
+  const { networkPluginMtuBytes: mtuBytes, hairpinMode, nonMasqueradeCidrs, knownSandboxes } = selection;
+  const own = { podCidrs, mtuBytes, hairpinMode, nonMasqueradeCidrs, knownSandboxes };
   const plugin = createKubenetPlugin({ ...options, ...own }, parts);
   const subnets = podCidrs.length > 0 ? podCidrs : [anyRange];
   return { plugin, former: formerOf(plugin, (signal) => orAbort(plugin.podCidrChanged(subnets), signal)) };

@@ -108,7 +108,7 @@ await inNamespaces(import.meta.url, ["iptables-nft", "iptables-legacy", "flock",
         for (const family of ["iptables", "ip6tables"])
           await command(`${family}-${backend}`, "-P", "FORWARD", "DROP");
         const both = new Set(["ipv4", "ipv6"] as const);
-        const options = { iptables, log, families: () => both, nonMasqueradeCidr: "10.0.0.0/8" };
+        const options = { iptables, log, families: () => both, nonMasqueradeCidrs: ["10.0.0.0/8"] };
         for (let starts = 0; starts < 2; starts += 1) {
           const rules = new NodeRules(options);
           await rules.start(never);

@@ -27,7 +27,7 @@ export interface KubenetPluginOptions extends CniPartsOptions {
   /** 0: the smallest MTU of the node's interfaces. */
   readonly mtuBytes: number;
   readonly hairpinMode: HairpinMode;
-  readonly nonMasqueradeCidr: string;
+  readonly nonMasqueradeCidrs: readonly string[];
   /** Without it, leaked addresses stay. */
   readonly knownSandboxes?: ReadKnownSandboxes;
   readonly addressDir?: string;
@@ -43,7 +43,7 @@ export function createKubenetPlugin(
   options: KubenetPluginOptions,
   parts: CniParts = createCniParts(options),
 ): KubenetNetworkPlugin {
-  const { log, run = parts.run, clock = systemClock, nonMasqueradeCidr, hairpinMode, mtuBytes } = options;
+  const { log, run = parts.run, clock = systemClock, nonMasqueradeCidrs, hairpinMode, mtuBytes } = options;
   const { iptables } = parts;
   const versions = new PluginVersions(parts.invoker);
   const source = new KubenetSource({ invoker: parts.invoker, versions, hairpinMode, log, clock });
@@ -52,7 +52,7 @@ export function createKubenetPlugin(
   const pods = createPluginOn(source, "kubenet", cniOptions, parts);
   const conntrack = new Conntrack(log, run);
   const families = (): ReadonlySet<"ipv4" | "ipv6"> => new Set(source.subnets.map(({ family }) => family));
-  const rules = new NodeRules({ iptables, nonMasqueradeCidr, families, log, clock });
+  const rules = new NodeRules({ iptables, nonMasqueradeCidrs, families, log, clock });
   const legacyHostPorts = new LegacyHostPorts({ iptables, conntrack, log });
   return new KubenetNetworkPlugin({
     reason: options.reason,

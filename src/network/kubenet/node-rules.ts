@@ -11,7 +11,8 @@ import { kubenetBridge } from "./kubenet-conflist.js";
 
 export interface NodeRulesOptions {
   readonly iptables: HostIptables;
-  readonly nonMasqueradeCidr: string;
+  /** At most one of each family. */
+  readonly nonMasqueradeCidrs: readonly string[];
   /** Address families of the known pod subnets. */
   readonly families: () => ReadonlySet<AddressFamily>;
   readonly log: Pick<Logger, "info" | "warn">;
@@ -142,12 +143,14 @@ export class NodeRules {
   }
 
   async #ensureMasquerade(signal: AbortSignal): Promise<void> {
-    const { nonMasqueradeCidr, log } = this.options;
-    const wanted = masqueradeRule(nonMasqueradeCidr);
-    if (wanted === undefined) return;
-    const iptables = await this.options.iptables.chosen(signal);
-    if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
-      log.info({ family: wanted.family }, "added the masquerade rule for traffic that leaves the cluster");
+    for (const cidr of this.options.nonMasqueradeCidrs) {
+      const wanted = masqueradeRule(cidr);
+      if (wanted === undefined) continue;
+      const iptables = await this.options.iptables.chosen(signal);
+      if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
+        const { family } = wanted;
+        this.options.log.info({ family }, "added the masquerade rule for traffic that leaves the cluster");
+      }
     }
   }
 }

@@ -53,7 +53,7 @@ export async function openNetwork(
         },
         networkPluginMtuBytes: config.networkPluginMtuBytes,
         hairpinMode: config.hairpinMode,
-        nonMasqueradeCidr: config.nonMasqueradeCidr,
+        nonMasqueradeCidrs: config.nonMasqueradeCidrs,
         iptablesMode: config.iptablesMode,
         start,
         flusher,

@@ -9,7 +9,6 @@ import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import {
   booleanKind,
-  cidrKind,
   dualStackCidrsKind,
   durationKind,
   enumKind,
@@ -256,12 +255,12 @@ const network = {
     kubeletDefault: "promiscuous-bridge",
     why: "none breaks such pods; promiscuous-bridge needs ebtables rules, which fail without an error with ebtables-nft",
   }),
-  nonMasqueradeCidr: option({
+  nonMasqueradeCidrs: option({
     name: "non-masquerade-cidr",
     group: "Network",
-    kind: cidrKind,
+    kind: dualStackCidrsKind,
     default: "10.0.0.0/8",
-    help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: no traffic",
+    help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: no traffic. Dual stack: two, separated by a comma",
     kubeletDefault: "10.0.0.0/8",
   }),
   iptablesMode: option({

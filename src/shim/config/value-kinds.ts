@@ -124,13 +124,6 @@ function parseCidr(text: string): string {
   return text;
 }
 
-/** One network in CIDR form. */
-export const cidrKind: ValueKind<string> = {
-  placeholder: "CIDR",
-  parse: parseCidr,
-  format: (value) => value,
-};
-
 /** No network, one, or one of each IP family, separated by a comma. */
 export const dualStackCidrsKind: ValueKind<readonly string[]> = {
   placeholder: "CIDR[,CIDR]",

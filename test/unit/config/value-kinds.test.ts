@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
   booleanKind,
-  cidrKind,
   dualStackCidrsKind,
   durationKind,
   enumKind,
@@ -127,38 +126,19 @@ testKind("pathListKind", pathListKind, {
   ],
 });
 
-testKind("cidrKind", cidrKind, {
-  good: [
-    ["10.0.0.0/8", "10.0.0.0/8"],
-    ["0.0.0.0/0", "0.0.0.0/0"],
-    ["fd00::/64", "fd00::/64"],
-    ["::/0", "::/0"],
-  ],
-  bad: [
-    [
-      /CIDR/,
-      "",
-      "10.0.0.0",
-      "10.0.0/8",
-      "10.0.0.0/33",
-      "fd00::/129",
-      "fe80::1%eth0/64",
-      "10.0.0.0/8/9",
-      "10.0.0.0/8,fd00::/64",
-    ],
-  ],
-});
-
 testKind("dualStackCidrsKind", dualStackCidrsKind, {
   good: [
     ["", [], []],
     ["10.1.0.0/16", ["10.1.0.0/16"], ["10.1.0.0/16"]],
+    ["0.0.0.0/0", ["0.0.0.0/0"], ["0.0.0.0/0"]],
+    ["::/0", ["::/0"], ["::/0"]],
     ["10.1.0.0/16, fd00::/64", ["10.1.0.0/16", "fd00::/64"], ["10.1.0.0/16", "fd00::/64"]],
   ],
   bad: [
     [/at most one IPv4 and one IPv6/, "10.1.0.0/16,10.2.0.0/16"],
     [/at most one/, "10.1.0.0/16,fd00::/64,fd01::/64"],
-    [/CIDR/, "10.1.0.0/16,"],
+    [/CIDR/, "10.1.0.0/16,", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "fd00::/129"],
+    [/CIDR/, "fe80::1%eth0/64", "10.0.0.0/8/9"],
   ],
 });
 

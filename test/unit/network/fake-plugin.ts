@@ -39,7 +39,7 @@ export function selection(
     podCidrs: { flag: [], remembered: [], remember: () => Promise.resolve() },
     networkPluginMtuBytes: 0,
     hairpinMode: "hairpin-veth",
-    nonMasqueradeCidr: "10.0.0.0/8",
+    nonMasqueradeCidrs: ["10.0.0.0/8"],
     iptablesMode: "auto",
     podsOfCni: false,
     hasPodsOfNoop: () => false,

@@ -33,7 +33,7 @@ function nodeOn(run: RunCommand, mtuBytes = 0) {
   const clock = new ManualClock();
   const iptables = new HostIptables({ mode: "auto", log, run });
   const families = (): ReadonlySet<"ipv4"> => new Set(["ipv4"]);
-  const rules = new NodeRules({ iptables, nonMasqueradeCidr: "10.0.0.0/8", families, log, clock });
+  const rules = new NodeRules({ iptables, nonMasqueradeCidrs: ["10.0.0.0/8"], families, log, clock });
   const legacyHostPorts = new LegacyHostPorts({ iptables, conntrack: new Conntrack(log, run), log });
   const configured: number[] = [];
   const source = {

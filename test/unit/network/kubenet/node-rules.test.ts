@@ -29,14 +29,18 @@ describe("masqueradeRule()", () => {
   });
 });
 
-function setUp(answer: (command: RecordedCommand) => Answer, families: AddressFamily[] = ["ipv4", "ipv6"]) {
+function setUp(
+  answer: (command: RecordedCommand) => Answer,
+  families: AddressFamily[] = ["ipv4", "ipv6"],
+  nonMasqueradeCidrs: readonly string[] = ["10.0.0.0/8"],
+) {
   const run = fakeCommands((command) =>
     command.words.includes("--version") ? { stdout: "iptables v1.8.9 (nf_tables)" } : answer(command),
   );
   const log = recordingLog();
   const clock = new ManualClock();
   const iptables = new HostIptables({ mode: "nft", log, run });
-  const options = { iptables, nonMasqueradeCidr: "10.0.0.0/8", log, clock };
+  const options = { iptables, nonMasqueradeCidrs, log, clock };
   return { run, log, clock, rules: new NodeRules({ ...options, families: () => new Set(families) }) };
 }
 
@@ -54,6 +58,22 @@ describe("NodeRules", () => {
     const added = run.ran.filter(({ words }) => words.includes("-A"));
     const found = added.map(({ program, words }) => [program, ...words.slice(5, 8)].join(" "));
     assert.deepEqual(found, ["ip6tables FORWARD -i cbr0", "ip6tables FORWARD -o cbr0"]);
+  });
+
+  test("masquerades what leaves the cluster in both families, where there is a network of each", async () => {
+    const { rules, run } = setUp(
+      ({ words }) => (words.includes("-S") ? accepting : words.includes("-C") ? missing : undefined),
+      ["ipv4", "ipv6"],
+      ["10.61.0.0/16", "fd61::/48"],
+    );
+    await rules.start(never);
+    rules.stop();
+    const added = run.ran.filter(({ words }) => words.includes("-A"));
+    const found = added.map(({ program, words }) => `${program} ${words.slice(-5).join(" ")}`);
+    assert.deepEqual(found, [
+      "iptables ! -d 10.61.0.0/16 -j MASQUERADE",
+      "ip6tables ! -d fd61::/48 -j MASQUERADE",
+    ]);
   });
 
   test("looks once at the FORWARD chain for pods that come within seconds, anew later and after a start", async () => {
@@ -91,7 +111,7 @@ describe("NodeRules", () => {
       return orAbort(new Promise(() => undefined), signal);
     };
     const iptables = new HostIptables({ mode: "auto", log, run });
-    const options = { iptables, log, clock, nonMasqueradeCidr: "10.0.0.0/8" };
+    const options = { iptables, log, clock, nonMasqueradeCidrs: ["10.0.0.0/8"] };
     const rules = new NodeRules({ ...options, families: () => new Set() });
     const starting = rules.start(never);
     await turns(1);
