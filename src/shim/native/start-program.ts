@@ -96,6 +96,8 @@ export const startAsChild: StartProgram = ({ program, words, environment }, list
     leave: () => {
       child.stdout.destroy();
       child.stderr.destroy();
+      // One that a kill does not end, in a mount that hangs, must not keep this process from ending.
+      child.unref();
     },
   };
 };
