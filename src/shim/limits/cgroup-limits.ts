@@ -82,7 +82,10 @@ export class LimitReconciler implements ContainerLimits {
   }
 
   async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
-    const wanted = this.#wanted(container);
+    const all = this.#wanted(container);
+    // What holds since the first instruction needs no reach of the cgroup now.
+    const hasThem = this.deps.records.containers.get(container.id)?.oci?.limits === true;
+    const wanted = hasThem ? { ...all, unified: splitByNeed(all).others.unified } : all;
     const given = container.scopeProperties ?? {};
     const properties = scopeProperties(wanted.unified).filter(
       ({ name, annotation }) => annotation === undefined || given[name] !== annotation,
