@@ -1,4 +1,5 @@
 /** Deadlines and cancellation. Every waiting function takes a signal; limits are linked signals. */
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
 import { describeWaits, noteWait, waitedFor } from "./waits.js";
@@ -106,10 +107,10 @@ class Link implements Disposable {
 
 /**
  * Runs `onAbort` at most once: when `signal` aborts, or at once when it has aborted before, which
- * `addEventListener` would never tell. Disposing of the link takes it back. Nothing else listens to a signal.
+ * `addEventListener` would never tell. Disposing of the link takes it back. Nothing else of this program listens
+ * to a signal.
  *
- * One listener for all links of a signal: Node.js looks through all listeners to add or remove one, and takes
- * more than ten for a leak.
+ * One listener for all links of a signal: Node.js looks through all listeners to add or remove one.
  */
 export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
   if (signal === undefined) return new Link(onAbort);
@@ -125,6 +126,8 @@ export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void):
 
 function listen(signal: AbortSignal): Set<Link> {
   const links = new Set<Link>();
+  // Timers and streams of Node.js listen, too: more than ten would be taken for a leak, and a warning be printed.
+  setMaxListeners(0, signal);
   signal.addEventListener(
     "abort",
     () => {
