@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
 import type { Report } from "../../src/doctor/judge/diagnose.js";
@@ -40,6 +40,9 @@ await withOwnEngine(import.meta.url, [], (engine) => {
   describe("doctor", () => {
     const bed = TestBed.ofSuite();
 
+    // A bridge that tests of networks have left in these namespaces.
+    before(() => run("ip", ["link", "delete", "cni0"]).catch(() => undefined));
+
     async function doctor(
       words: readonly string[],
     ): Promise<{ readonly code: number | null; readonly report: Report }> {
@@ -71,8 +74,11 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       t.after(() => command("ip", "link", "delete", "old0"));
       await command("ip", "address", "add", "10.98.0.1/24", "dev", "old0");
       await command("ip", "link", "set", "old0", "up");
+      const rules = join(directory, "rules");
+      await writeFile(rules, (await run("iptables-save")).stdout);
+      t.after(() => command("iptables-restore", rules));
+      await command("iptables", "-F", "FORWARD");
       await command("iptables", "-P", "FORWARD", "DROP");
-      t.after(() => command("iptables", "-P", "FORWARD", "ACCEPT"));
       await leaveSocket(socket);
       const taken = createServer().listen(0, "127.0.0.1");
       await once(taken, "listening");
