@@ -317,9 +317,13 @@ async function setUpNetwork(
   const namespace = proven && { netns: proven.netns, netnsIdentity: proven.netnsIdentity };
   const reference = { ...plan.networkRequest, sandboxId: snapshot.id };
   if (namespace === undefined && network.dockerNetworkMode === "none") {
+    const reach = host().reach.jobs.networkNamespaces;
+    const reason = reach.reached
+      ? `process ${snapshot.state.pid}, which the engine names, is not provably that of the sandbox`
+      : reach.reason;
     throw new ShimError(
       "unavailable",
-      "set up pod network: the network namespace of the sandbox is out of reach",
+      `set up pod network: the network namespace of the sandbox is out of reach: ${reason}`,
     );
   }
   attempt.holdsNetwork = true;
