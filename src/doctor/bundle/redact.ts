@@ -55,16 +55,33 @@ function parseJson(text: string): unknown {
 /** Over several lines; in texts of JSON with escaped ends of lines. */
 const privateKey = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g;
 
+/** A quote of JSON, which may be text in other JSON. */
+const quote = String.raw`\\{0,8}["']`;
+/** Of each repetition the number is bounded, or nothing before it repeats: tenants size what is logged. */
 const rules: readonly (readonly [RegExp, string])[] = [
   [privateKey, removed],
+  // Objects and lists of JSON in a line, to the end of it, as of the requests that a debugging engine logs.
+  [
+    new RegExp(
+      `(${quote}(?:annotations|env|environment|args|command|cmd|entrypoint)${quote}:)\\s*[[{"\\\\].*`,
+      "gi",
+    ),
+    `$1 ${removed}`,
+  ],
   // The user of an address, as in https://user:password@host.
-  [/(:\/\/)[^/\s@"']+@/g, `$1${removed}@`],
+  [/(:\/\/)[^/\s"]+@/g, `$1${removed}@`],
+  // A header, whatever its scheme.
+  [new RegExp(`(\\bauthorization(?:${quote})?\\s*[:=]\\s*).*`, "gi"), `$1${removed}`],
   [/\b(Bearer|Basic)\s+[\w.~+/=-]{4,}/gi, `$1 ${removed}`],
   // JSON Web Tokens, as of service accounts.
-  [/\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?/g, removed],
+  [/(?<![\w-])eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?/g, removed],
   // name=value, name: value and --name value, with a name that says what it is.
   [
-    /((?:[\w.-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|key-data)[\w.-]*|"auth"|\bauth)["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&}]+)/gi,
+    new RegExp(
+      `((?:(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|key-data)[\\w.-]{0,64}|\\bauth)(?:${quote})?\\s*[:=]\\s*)` +
+        String.raw`("(?:[^"\\]|\\.)*"|'[^']*'|\\{1,8}"[^\n]*?\\{1,8}"|[^\s,;&}]+)`,
+      "gi",
+    ),
     `$1${removed}`,
   ],
   [/(\s--?[\w-]*(?:password|passwd|secret|token|credential|key)\s+)(?!-)\S+/gi, `$1${removed}`],

@@ -49,6 +49,13 @@ const planted: readonly (readonly [string, string])[] = [
   ["environment of a container", JSON.stringify({ Config: { Env: [`KEY=${secret}`], Cmd: [secret] } })],
   ["annotations", JSON.stringify({ metadata: { annotations: { note: secret } } })],
   ["a kubeconfig", `users:\n- user:\n    client-key-data: ${secret}\n`],
+  ["a password with @ in it", `level=info msg="pull https://bob:x@${secret}@registry.example/x"`],
+  ["a header of another scheme", `Authorization: Negotiate ${secret}`],
+  ["JSON in a text", `level=debug msg="{\\"auth\\":\\"a ${secret}\\",\\"x\\":1}"`],
+  [
+    "a request in the log of a debugging engine",
+    `level=debug form-data="{\\"Env\\":[\\"GREETING=a ]${secret}\\"],\\"Image\\":\\"x\\"}"`,
+  ],
   ["a query", `GET /x?access_token=${secret}&y=1`],
 ];
 
@@ -58,6 +65,13 @@ describe("a secret leaves no node", () => {
       const shown = redact(text);
       assert.ok(!shown.includes(secret), shown);
       assert.ok(shown.includes("(removed)"), shown);
+    });
+
+  // Hours with a pattern that looks at each character from each other one.
+  for (const word of ["x", "token", "eyJ-", "\\\\"])
+    test(`a megabyte of ${word} takes no longer than another one`, { timeout: 60_000 }, () => {
+      const text = word.repeat(2 ** 20);
+      assert.equal(redact(text), text);
     });
 
   test("what is none stays as it is", () => {
