@@ -36,7 +36,9 @@ export function noteWait(signal: AbortSignal, { what, inner }: Wait): Disposable
 export function describeWaits(signal: AbortSignal, depth = 0): readonly string[] {
   if (depth >= deepest) return [];
   const nowMs = performance.now();
-  const found = [...(waits.get(signal) ?? [])].flatMap(({ what, inner, sinceMs }) => {
+  // Each gives one description at least. All of them, of each level, may be more than there is time for.
+  const first = [...(waits.get(signal) ?? [])].slice(0, shownWaits);
+  const found = first.flatMap(({ what, inner, sinceMs }) => {
     const below = inner === undefined ? [] : describeWaits(inner, depth + 1);
     return below.length > 0 ? below : [`${what(depth + 1)} (${formatAge(nowMs - sinceMs)})`];
   });

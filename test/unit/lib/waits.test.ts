@@ -72,6 +72,17 @@ describe("what a call waits for", () => {
     await Promise.allSettled(all);
   });
 
+  test("is looked for no further than it is said", () => {
+    const signals = Array.from({ length: 7 }, () => new AbortController().signal);
+    let asked = 0;
+    const what = (): string => `wait ${asked++}`;
+    for (const [index, signal] of signals.entries())
+      for (let count = 0; count < 6; count++) noteWait(signal, { what, inner: signals[index + 1] });
+    const [first = AbortSignal.abort()] = signals;
+    assert.deepEqual(waitsOf(first), ["wait 0", "wait 1", "wait 2"]);
+    assert.ok(asked <= 3 ** signals.length, String(asked));
+  });
+
   test("is said by a deadline that passes", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
