@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { packageVersion, units, writeTree } from "./tree.mjs";
+import { keepOciRuntime, packageVersion, units, writeTree } from "./tree.mjs";
 
 /** Is there while the package is removed, and not purged: its postinst gets a version then, as at an update. */
 const removedMark = "/var/lib/systemd/deb-systemd-helper-masked/dockershim.service";
@@ -45,6 +45,9 @@ fi
 `,
   prerm: `#!/bin/sh
 set -e
+if [ "$1" = remove ]; then
+    ${keepOciRuntime}
+fi
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then deb-systemd-invoke stop ${units.join(" ")} >/dev/null || true; fi
 `,
   // The state of pods stays, also when the package is purged: their containers may run.

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { packageVersion, units, writeTree } from "./tree.mjs";
+import { keepOciRuntime, packageVersion, units, writeTree } from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
@@ -38,6 +38,7 @@ fi
 
 %preun
 if [ "$1" = 0 ]; then
+    ${keepOciRuntime}
     systemctl --no-reload disable ${units.join(" ")} || true
     if [ -d /run/systemd/system ]; then systemctl stop ${units.join(" ")} || true; fi
 fi

@@ -12,6 +12,12 @@ import { gzipSync } from "node:zlib";
 /** The service, and what listens for it. */
 export const units = ["dockershim.service", "dockershim.socket", "dockershim-cadvisor.socket"];
 
+/** Part of a script before a removal: Docker could not stop containers that were made with the OCI runtime without it. */
+export const keepOciRuntime = `if grep -qs '"/usr/lib/dockershim/dockershim-runc"' /etc/docker/daemon.json; then
+        echo "dockershim: Docker starts dockershim-runc (/etc/docker/daemon.json): first remove its pods and that entry, and restart Docker"
+        exit 1
+    fi`;
+
 const shells = [
   { shell: "bash", path: "usr/share/bash-completion/completions/dockershim" },
   { shell: "zsh", path: "usr/share/zsh/vendor-completions/_dockershim" },

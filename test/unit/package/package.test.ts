@@ -223,6 +223,31 @@ test("what the .rpm enables in the root of an image, where systemd does not run,
   }
 });
 
+test("a package whose OCI runtime Docker starts is not removed, and is updated", async () => {
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  const preun = scriptlet(mainRpm.sections, "preun");
+  const exits = async (): Promise<unknown> => {
+    const of = (script: string, action: string): Promise<number | null> => exitOn(root, script, { action });
+    const { prerm } = debScripts;
+    return [
+      await of(prerm, "remove"),
+      await of(prerm, "upgrade"),
+      await of(preun, "0"),
+      await of(preun, "1"),
+    ];
+  };
+  const path = "/usr/lib/dockershim/dockershim-runc";
+  for (const [runtimes, expected] of [
+    [{ "dockershim-runc": { path } }, [1, 0, 1, 0]],
+    [{ other: { path: "/usr/bin/other" } }, [0, 0, 0, 0]],
+  ] as const) {
+    await mkdir(join(root, "etc/docker"), { recursive: true });
+    await writeFile(join(root, "etc/docker/daemon.json"), JSON.stringify({ runtimes }));
+    assert.deepEqual(await exits(), expected);
+  }
+});
+
 test("a package cri-dockerd that takes this one's place in one transaction keeps its units, and is started", async () => {
   const { sections } = rpmAbout("1.2.3");
   await using directory = await temporaryDirectory();
