@@ -10,7 +10,10 @@ import { daemonConfiguration } from "./oci-runtime-in-use.js";
 import type { Step } from "./steps.js";
 import type { Systemd } from "./systemd.js";
 
-/** Throws `precondition` for a file that cannot be edited without a person. None where the entry is there already. */
+/**
+ * Throws `precondition` for a file that cannot be edited without a person. Where the entry is there already, Docker is told
+ * again: an earlier install may have been killed, or have failed, before.
+ */
 export async function planRegistration(
   { root, systemd }: { readonly root: string; readonly systemd: Systemd },
   program: string,
@@ -20,7 +23,6 @@ export async function planRegistration(
   if (reading.kind === "unreadable") throw byHand(reading.reason);
   const before = reading.kind === "read" ? reading.text : "{}\n";
   const text = withRuntime(before, program);
-  if (text === before) return [];
   const path = files.local(await files.resolve(daemonConfiguration));
   const write: Step = {
     text: `write   ${daemonConfiguration}: the runtime ${JSON.stringify(ociRuntimeName)}`,
@@ -31,9 +33,16 @@ export async function planRegistration(
   };
   const reload: Step = {
     text: "run     systemctl reload docker",
-    run: () => systemd.run("reload", "docker"),
+    run: async () => {
+      // One that does not run reads the file at its start.
+      const isActive = await systemd.run("is-active", "--quiet", "docker").then(
+        () => true,
+        () => false,
+      );
+      if (isActive) await systemd.run("reload", "docker");
+    },
   };
-  return systemd.kind === "running" ? [write, reload] : [write];
+  return [...(text === before ? [] : [write]), ...(systemd.kind === "running" ? [reload] : [])];
 }
 
 /** The text with the entry; the same text where it is there. Throws as above. */

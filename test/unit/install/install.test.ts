@@ -267,9 +267,27 @@ describe("what was edited, or made by another program", () => {
         assert.equal(await bed.read("etc/docker/daemon.json"), after);
         assert.equal(bed.systemctl.at(-1), "reload docker");
         await bed.install("1.0.0", { ociRuntime: true });
-        assert.match(bed.out, /all is in place/);
+        assert.doesNotMatch(bed.out, /write/);
         await assert.rejects(bed.uninstall(), /restart Docker/);
       });
+
+    test("Docker is told of it again after an install that was killed before, and not while it does not run", async () => {
+      await using bed = await InstallBed.open();
+      await bed.write(
+        "etc/docker/daemon.json",
+        JSON.stringify({ runtimes: { "dockershim-runc": { path } } }),
+      );
+      const reloads = (): number => bed.systemctl.filter((words) => words === "reload docker").length;
+      await bed.install("1.0.0", { ociRuntime: true });
+      assert.equal(reloads(), 1);
+      const run = async (...words: readonly string[]): Promise<void> => {
+        if (words.join(" ") === "is-active --quiet docker") throw new Error("inactive");
+        await bed.systemd.run(...words);
+      };
+      bed.deps = { systemd: { kind: "running", run } };
+      await bed.install("1.0.0", { ociRuntime: true });
+      assert.equal(reloads(), 1);
+    });
 
     for (const [what, text, reason] of [
       ["that is no JSON", "{,}", /line 1, column 2/],
