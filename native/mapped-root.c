@@ -243,7 +243,9 @@ _Noreturn void mapped_root(char *const *words)
 	file = system_call(SYS_mkdirat, AT_FDCWD, (long)directory, 0711, 0, 0);
 	if (file != -EEXIST)
 		check("make a directory", file);
-	check("mount a directory", system_call(SYS_mount, (long)"dockershim", (long)directory, (long)"tmpfs", 0, (long)"mode=711"));
+	/* Root of the container passes by its group; no other user of the node does, as below the directory of Docker. */
+	check("mount a directory", system_call(SYS_mount, (long)"dockershim", (long)directory, (long)"tmpfs", 0,
+					       (long)with_number("mode=710,gid=", groups.first).text));
 	/* The names of layers are short this way: the kernel takes a page of options. */
 	check("enter a directory", system_call(SYS_chdir, (long)directory, 0, 0, 0, 0));
 	for (char *const *layer = words + 9; *layer != 0; layer++) {

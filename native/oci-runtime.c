@@ -328,50 +328,55 @@ static long connect_to(const char *directory, const char *name, long deadline)
 	return error;
 }
 
-static struct answer ask(const char *log, long socket, const struct question *question, long deadline)
+/* 0, or a negative error: the server has not answered. */
+static long ask(const char *log, long socket, const struct question *question, struct answer *answer)
 {
 	u8 head[answer_head], *bytes;
 	unsigned long size;
-	long error = exchange(SYS_sendto, socket, question->bytes, question->size, deadline);
+	long deadline = now() + patience, error = exchange(SYS_sendto, socket, question->bytes, question->size, deadline);
 
 	if (error == 0)
 		error = exchange(SYS_read, socket, head, sizeof head, deadline);
 	if (error < 0)
-		fail(log, "ask the server about the container", error);
+		return error;
 	size = get(head);
 	if (size < answer_head || size > answer_head + 2 * specification_limit)
 		refuse_for(log, "the server's answer has an impossible size");
 	bytes = map(log, size);
 	error = exchange(SYS_read, socket, bytes, size - answer_head, deadline);
-	if (error < 0)
-		fail(log, "read the server's answer", error);
-	return (struct answer){(enum kind)get(head + 4), bytes, size - answer_head};
+	*answer = (struct answer){(enum kind)get(head + 4), bytes, size - answer_head};
+	return error;
 }
 
-/* Of the server that knows the container. */
+/* Of the server that knows the container; one that hangs or ends may be another's. */
 static struct answer ask_servers(const char *log, const char *directory, const struct question *question)
 {
 	u8 entries[2048] __attribute__((aligned(8)));
 	long servers = system_call(SYS_openat, AT_FDCWD, (long)directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0), size;
+	long failure = 0;
 	int asked = 0;
 
 	while (servers >= 0 && (size = system_call(SYS_getdents64, servers, (long)entries, sizeof entries, 0, 0)) > 0)
 		for (const u8 *entry = entries; entry < entries + size; entry += *(const u16 *)(entry + 16)) {
 			const char *name = (const char *)entry + 19;
-			long deadline = now() + patience, socket;
 			struct answer answer;
+			long socket, error;
 
 			if (name[0] == '.')
 				continue;
-			socket = connect_to(directory, name, deadline);
+			socket = connect_to(directory, name, now() + patience);
 			if (socket < 0)
 				continue;
 			asked++;
-			answer = ask(log, socket, question, deadline);
+			error = ask(log, socket, question, &answer);
 			close_descriptor((int)socket);
-			if (answer.kind != unknown)
+			if (error < 0)
+				failure = error;
+			else if (answer.kind != unknown)
 				return answer;
 		}
+	if (failure < 0)
+		fail(log, "ask the server about the container", failure);
 	refuse_for(log, asked == 0 ? "no server of dockershim listens, and the container needs one to start"
 				   : "no server of dockershim knows this container");
 }

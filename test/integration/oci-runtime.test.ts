@@ -184,6 +184,11 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
           assert.equal(await own.shell(id, "stat -c %u:%g / /bin/sh /etc/hosts /v/of-root | sort -u"), "0:0");
           await own.shell(id, "echo x > /new; chown 5:6 /new; echo x >> /etc/hosts; echo x > /v/new");
           assert.equal((await stat(join(volume, "new"))).uid, 0);
+          const root = /^\S+ \S+ \S+ \S+ (\S+) .* tmpfs dockershim /m;
+          const [, mounted = ""] = root.exec(await readFile("/proc/self/mountinfo", "utf8")) ?? [];
+          const { mode, uid, gid } = await stat(mounted);
+          // Other users of the node do not pass.
+          assert.deepEqual([mode & 0o777, uid, gid], [0o710, 0, 300_000]);
           // What a root that has escaped is: processes and files of the node are not its own.
           assert.match(
             await readFile(`/proc/${await pidOfContainer(id)}/status`, "utf8"),

@@ -1,7 +1,7 @@
 /** The program that Docker starts in place of runc, with the server that answers it and a stand-in for runc. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, opendir, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -174,11 +174,22 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
       assert.match(stderr, /^dockershim: /);
     });
 
-  async function listen(prepare: (server: Server) => unknown): Promise<void> {
+  test("a server that ends before it answers does not keep the container of another one from its start", async () => {
+    for (const place of ["a", "b"]) await mkdir(join(sockets, place), { recursive: true });
+    const found: string[] = [];
+    // As the program reads them: in no order.
+    for await (const { name } of await opendir(sockets)) found.push(name);
+    const [first = "", second = ""] = found;
+    await listen((server) => server.on("connection", (socket) => socket.destroy()), first);
+    await serve(second, { c1: { changes: {}, unified: {} } });
+    assert.equal((await create()).exitCode, 7);
+  });
+
+  async function listen(prepare: (server: Server) => unknown, place = "a"): Promise<void> {
     const server = createServer();
     prepare(server);
-    await mkdir(join(sockets, "a"), { recursive: true });
-    await new Promise<void>((resolve) => server.listen(join(sockets, "a", "socket"), resolve));
+    await mkdir(join(sockets, place), { recursive: true });
+    await new Promise<void>((resolve) => server.listen(join(sockets, place, "socket"), resolve));
     stops.push(async () => server.close());
   }
 
