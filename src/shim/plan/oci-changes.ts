@@ -38,7 +38,8 @@ export function planSandboxUsers(
   const users = requestedUsers(linux?.security_context?.namespace_options?.userns_options, usersField);
   if (users === undefined) return undefined;
   const runtime = dockerRuntime(runtimeHandler, facts) ?? "";
-  const why = whyNot({ facts, runtime, problem: undefined }) ?? whyNoUserNamespaces(facts, ociProblem);
+  const why =
+    whyNoOciRuntime({ facts, runtime, problem: undefined }) ?? whyNoUserNamespaces(facts, ociProblem);
   if (why !== undefined) throw unsupportedField(usersField, why);
   if ([network, pid, ipc].includes(NamespaceMode.NODE))
     throw unsupportedField(usersField, "a pod with users of its own cannot have namespaces of the node");
@@ -82,7 +83,7 @@ export function planOciChanges(
   cgroup: CgroupSettings | undefined,
   context: OciContext,
 ): OciChanges | undefined {
-  const why = whyNot(context);
+  const why = whyNoOciRuntime(context);
   const ambient = ambientCapabilities(config);
   if (ambient.length > 0 && why !== undefined) {
     const field = `${securityContextField}.capabilities.add_ambient_capabilities`;
@@ -146,7 +147,7 @@ function optionsOf(
 }
 
 /** It runs what the engine's own runc would run: pods with another handler have another program. */
-function whyNot({ facts, runtime, problem }: Omit<OciContext, "users">): string | undefined {
+export function whyNoOciRuntime({ facts, runtime, problem }: Omit<OciContext, "users">): string | undefined {
   const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
   if (!isUsual || runtimeKind(runtime, facts) !== "runc")
     return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;

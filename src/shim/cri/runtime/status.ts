@@ -4,6 +4,7 @@ import type { Answer, RuntimeHandler } from "../../../domain/cri.js";
 import type { NodeFacts } from "../../../domain/node-facts.js";
 import { reachProblem, tries } from "../../../domain/reach.js";
 import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
+import { whyNoOciRuntime } from "../../plan/oci-changes.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import { whyNoUserNamespaces } from "../../plan/user-namespaces.js";
 import type { Handler, Services } from "../services.js";
@@ -82,10 +83,12 @@ async function problemOf(
   }
 }
 
+/** Of pods with the default handler. */
 function ociProblem(facts: NodeFacts, { node: { ociRuntime } }: Services): string | undefined {
   const state = ociRuntime.state(facts);
-  if (state === "works") return undefined;
-  return state === "checking" ? "it is being found out" : state.problem;
+  const problem =
+    state === "works" ? undefined : state === "checking" ? "it is being found out" : state.problem;
+  return whyNoOciRuntime({ facts, runtime: "", problem });
 }
 
 /** Features are those of the Docker runtime behind each handler. */

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { CgroupDriver } from "../../../../src/domain/cri.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import type { NodeFacts } from "../../../../src/domain/node-facts.js";
+import { ociRuntimeName } from "../../../../src/domain/oci-changes.js";
 import { nodeFacts } from "../../../fakes/node-facts.js";
 import { rejectsWith } from "../../../support/refusals.js";
 import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
@@ -93,6 +94,23 @@ describe("status()", () => {
     for (const name of ["runc", "kata"]) assert.ok(names.includes(name), name);
     assert.equal(features?.supplemental_groups_policy, true);
   });
+
+  for (const [defaultRuntime, isAnnounced] of [
+    ["runc", true],
+    ["nvidia", false],
+  ] as const)
+    test(`${isAnnounced ? "announces" : "does not announce"} what the OCI runtime does where the default runtime is ${defaultRuntime}`, async () => {
+      const [runc] = nodeFacts().runtimes;
+      assert.ok(runc);
+      const own = { ...runc, name: ociRuntimeName, mappedMounts: true };
+      const runtimes = [runc, { ...runc, name: "nvidia", kind: "other" as const }, own];
+      await using shim = await TestShim.start({ facts: { runtimes, defaultRuntime } });
+      shim.engine.startFailure = shim.world.ociRuntimeServer.startFailure;
+      await shim.services.node.ociRuntime.find(nodeFacts({ runtimes, defaultRuntime }), shim.call().signal);
+      const { runtime_handlers = [], features } = await status(shim);
+      assert.equal(features?.mount_options, isAnnounced);
+      assert.equal(runtime_handlers[0]?.features?.user_namespaces, isAnnounced);
+    });
 
   test("tells more when it is asked to", async () => {
     const { info } = await status(shim, true);
