@@ -82,10 +82,7 @@ export class LimitReconciler implements ContainerLimits {
   }
 
   async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
-    const all = this.#wanted(container);
-    // What holds since the first instruction needs no reach of the cgroup now.
-    const hasThem = this.deps.records.containers.get(container.id)?.oci?.limits === true;
-    const wanted = hasThem ? { ...all, unified: splitByNeed(all).others.unified } : all;
+    const wanted = this.#wantedAfterStart(container);
     const given = container.scopeProperties ?? {};
     const properties = scopeProperties(wanted.unified).filter(
       ({ name, annotation }) => annotation === undefined || given[name] !== annotation,
@@ -142,6 +139,13 @@ export class LimitReconciler implements ContainerLimits {
   #wanted({ id, resources }: Snapshot): CgroupSettings {
     const { unified = {}, hugepages = [] } = this.deps.records.containers.get(id)?.cgroup ?? {};
     return { unified: { ...(this.#systemdResets ? lostLimits(resources) : {}), ...unified }, hugepages };
+  }
+
+  /** What holds since the first instruction needs no reach of the cgroup afterwards. */
+  #wantedAfterStart(container: Snapshot): CgroupSettings {
+    const wanted = this.#wanted(container);
+    const hasThem = this.deps.records.containers.get(container.id)?.oci?.limits === true;
+    return hasThem ? { ...wanted, unified: splitByNeed(wanted).others.unified } : wanted;
   }
 
   #lacks(container: Snapshot): boolean {
@@ -225,7 +229,7 @@ export class LimitReconciler implements ContainerLimits {
   async #lost(container: Snapshot): Promise<CgroupSettings | undefined> {
     const wanted = this.#wanted(container);
     const present = await this.deps.node.host().presentCgroup(container, wanted);
-    if (present === undefined && !needsCgroup(wanted)) return undefined;
+    if (present === undefined && !needsCgroup(this.#wantedAfterStart(container))) return undefined;
     const seen = this.#seen.get(container.id);
     if (seen?.started === container.state.started && isDeepStrictEqual(seen.present, present))
       return undefined;

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { ShimError } from "../../../src/lib/errors.js";
-import { hugepages } from "../../fakes/requests.js";
+import { ociRuntimeName } from "../../../src/domain/oci-changes.js";
+import { nodeFacts } from "../../fakes/node-facts.js";
+import { containerResources, hugepages } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
-import { until } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 
 const limits = [{ pageSize: "2MB", limitBytes: 4_194_304n }];
 
@@ -93,6 +95,27 @@ describe("limits that Docker cannot set", () => {
     assert.equal(second.engine.containers.get(id).state.running, true);
     await using third = await second.restart();
     await until("it has them", () => hasLimits(third, id));
+  });
+
+  test("of a cgroup out of reach are no error where the OCI runtime has set them before the first instruction", async () => {
+    const [runc] = nodeFacts().runtimes;
+    assert.ok(runc);
+    const runtimes = [runc, { ...runc, name: ociRuntimeName }];
+    await using shim = await TestShim.start({ facts: { cgroupVersion: 2, runtimes } });
+    shim.engine.startFailure = shim.world.ociRuntimeServer.startFailure;
+    const sandbox = await shim.runSandbox();
+    const resources = containerResources({ unified: { "memory.high": "1" } });
+    const id = await shim.createContainer(sandbox, { linux: { security_context: null, resources } });
+    shim.engine.startFailure = () => undefined;
+    shim.world.host.local = false;
+    await shim.rpcs.StartContainer({ container_id: id }, shim.call());
+    await shim.sync.refresh(id);
+    await turns(50);
+    assert.equal(written(shim), 0);
+    assert.deepEqual(
+      shim.log.lines.filter(({ level }) => level === "error"),
+      [],
+    );
   });
 
   test("are not written for containers that have none on record", async () => {
