@@ -104,6 +104,15 @@ async function journalOf(unit: string, run: RunCommand): Promise<string> {
   }
 }
 
+/** Read before the end that is kept: what begins there, as a private key, is known as a secret. */
+const contextBytes = 64 * 1024;
+
+function lastLines(bytes: Buffer, limitBytes: number): Buffer {
+  if (bytes.length <= limitBytes) return bytes;
+  const end = bytes.subarray(bytes.length - limitBytes);
+  return end.subarray(end.indexOf("\n") + 1);
+}
+
 /** Entries until a limit is reached; what is left out is listed. */
 class Bundle {
   readonly #entries: BundleEntry[] = [];
@@ -121,13 +130,8 @@ class Bundle {
 
   /** The end of the text, from the begin of a line. */
   addText(name: string, text: string, limitBytes: number): void {
-    const bytes = Buffer.from(text);
-    if (bytes.length <= limitBytes) {
-      this.#add({ name, text: redact(text) });
-      return;
-    }
-    const end = bytes.subarray(bytes.length - limitBytes);
-    this.#add({ name, text: redact(end.subarray(end.indexOf("\n") + 1).toString()) });
+    const end = lastLines(Buffer.from(text), limitBytes + contextBytes);
+    this.#add({ name, text: lastLines(Buffer.from(redact(end.toString())), limitBytes).toString() });
   }
 
   async addFile(name: string, path: string): Promise<void> {
@@ -148,7 +152,7 @@ class Bundle {
     try {
       await using file = await open(path);
       const { size } = await file.stat();
-      const buffer = Buffer.alloc(Math.min(size, logBytes + 1));
+      const buffer = Buffer.alloc(Math.min(size, logBytes + contextBytes + 1));
       const { bytesRead } = await file.read(buffer, 0, buffer.length, Math.max(0, size - buffer.length));
       this.addText(name, buffer.subarray(0, bytesRead).toString(), logBytes);
     } catch (error) {

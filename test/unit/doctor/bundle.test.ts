@@ -131,12 +131,17 @@ test("a bundle has limits: large files and what no longer fits are named, of a l
   await mkdir(join(root, "pods"));
   for (const name of ["1", "2", "3"])
     await writeFile(join(root, "pods", name), "x".repeat(name === "2" ? 2000 : 900));
-  await writeFile(join(root, "log"), `${"old line\n".repeat(1000)}last line\n`);
+  const key = `-----BEGIN PRIVATE KEY-----\n${`${secret}\n`.repeat(40)}-----END PRIVATE KEY-----\n`;
+  await writeFile(
+    join(root, "log"),
+    `${"older line\n".repeat(9000)}${key}${"old line\n".repeat(30)}last line\n`,
+  );
   const limits = { fileBytes: 1000, logBytes: 500, totalBytes: 100_000, files: 9 };
   const run = (): Promise<never> => Promise.reject(new Error("run journalctl: not installed"));
   const entries = await collect(await gatheredIn(root), { logFile: join(root, "log"), limits, run }, build);
   const texts = new Map(entries.map(({ name, text }) => [name, text]));
-  assert.match(texts.get("log/server.log") ?? "", /^old line\n[\s\S]*last line\n$/);
+  assert.match(texts.get("log/server.log") ?? "", /\nold line\n[\s\S]*last line\n$/);
+  assert.doesNotMatch(texts.get("log/server.log") ?? "", new RegExp(secret));
   assert.ok((texts.get("log/server.log") ?? "").length <= 500);
   assert.match(texts.get("log/docker.service.log") ?? "", /not installed/);
   assert.ok(texts.has("state/pods/1"));
