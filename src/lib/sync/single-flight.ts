@@ -22,10 +22,8 @@ export class SingleFlight<T> {
       this.#flights.set(key, flight);
     }
     flight.callers += 1;
-    using _noted = noteWait(signal, {
-      what: () => `work that calls share (${key})`,
-      inner: flight.stop.signal,
-    });
+    // Without the key, which may be made of credentials.
+    using _noted = noteWait(signal, { what: () => "work that calls share", inner: flight.stop.signal });
     try {
       return await orAbort(flight.promise, signal);
     } finally {

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { orAbort, withDeadline } from "../../lib/abort.js";
 import type { Logger } from "../../lib/log.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
+import { noteWait } from "../../lib/waits.js";
 import { typeLabel } from "../../domain/labels.js";
 import type { ImageSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
@@ -52,7 +53,10 @@ export class ScratchContainers {
   ): Promise<T> {
     this.#stopped.signal.throwIfAborted();
     const imageId = image.id;
-    const using = this.#use(image, AbortSignal.any([signal, this.#stopped.signal]), work, runtime);
+    const either = AbortSignal.any([signal, this.#stopped.signal]);
+    const what = (): string => `a scratch container of image ${JSON.stringify(imageId)}`;
+    using _noted = noteWait(signal, { what, inner: either });
+    const using = this.#use(image, either, work, runtime);
     const known = this.#inUse.get(imageId) ?? new Set();
     this.#inUse.set(imageId, known.add(using));
     try {

@@ -83,6 +83,14 @@ describe("what a call waits for", () => {
     assert.ok(asked <= 3 ** signals.length, String(asked));
   });
 
+  test("is not the key of work that calls share, which may be made of credentials", async () => {
+    const call = new AbortController();
+    const shared = new SingleFlight<undefined>().run("app with the password", call.signal, never);
+    assert.deepEqual(waitsOf(call.signal), ["work that calls share"]);
+    call.abort(new Error("over"));
+    await assert.rejects(shared, /over/);
+  });
+
   test("is said by a deadline that passes", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {

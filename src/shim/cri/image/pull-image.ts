@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { formatDuration } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { ShimError, aggregate } from "../../../lib/errors.js";
+import { noteWait } from "../../../lib/waits.js";
 import type { AuthConfig } from "../../../domain/cri.js";
 import { normalizeReference } from "../../../domain/image-reference.js";
 import type { Engine, RegistryCredentials } from "../../ports/engine.js";
@@ -73,6 +74,10 @@ export async function pullWithProgressDeadline(
   };
   let timer = setTimeout(stalled, limitMs);
   const either = AbortSignal.any([signal, stop.signal]);
+  using _noted = noteWait(signal, {
+    what: () => `pull image "${image}", ${describe(layers)}`,
+    inner: either,
+  });
   try {
     await engine.pullImage(
       image,

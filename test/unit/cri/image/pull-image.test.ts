@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { orAbort } from "../../../../src/lib/abort.js";
 import { ShimError } from "../../../../src/lib/errors.js";
+import { describeWaits } from "../../../../src/lib/waits.js";
 import type { AuthConfig } from "../../../../src/domain/cri.js";
 import type { PullProgress } from "../../../../src/shim/ports/engine.js";
 import { rejectsWith } from "../../../support/refusals.js";
@@ -115,6 +116,22 @@ describe("pullImage()", () => {
     const reasons = (await settled).map((one) => one.status === "rejected" && String(one.reason));
     assert.deepEqual(reasons, ["ShimError: the first left", "ShimError: the second left"]);
     assert.equal(pulling.signal.aborted, true);
+  });
+
+  test("says what its callers wait for: the image and its layers, and nothing made of the credentials", async () => {
+    let isPulled = false;
+    shim.engine.onPull = (_reference, _credentials, onProgress, signal) => {
+      onProgress(layer("Downloading", 5));
+      isPulled = true;
+      return hang(signal);
+    };
+    const call = shim.call();
+    const failed = rejectsWith(pull(shim, "app:1", { username: "u", password: "p" }, call), "cancelled");
+    await until("it is pulled", () => isPulled);
+    const waits = describeWaits(call.signal).map((text) => text.replace(/ \(\d+ m?s\)$/, ""));
+    assert.deepEqual(waits, ['pull image "app:1", abc: Downloading 5/100']);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await failed;
   });
 
   const base64 = (text: string): string => Buffer.from(text).toString("base64");
