@@ -40,7 +40,7 @@ export interface FoundEntries {
 export class ResultCache {
   readonly #ownDir: string;
   readonly #dirs: readonly string[];
-  /** Names of what this process has written, by container: what it attached itself is nowhere else. */
+  /** Names of what this process has attached, by container: it is nowhere else. */
   readonly #written = new Map<string, Set<string>>();
 
   /** Entries lie in `results` below `cacheDir`; `legacyDirs` are only read and cleaned. */
@@ -70,11 +70,12 @@ export class ResultCache {
       const flush = flusher && { flusher, isNew };
       replaceFileSync(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, flush });
     });
+    if (!isNew) return;
     const names = this.#written.get(entry.containerId) ?? new Set();
     this.#written.set(entry.containerId, names.add(cacheFileName(entry)));
   }
 
-  /** What this process has written of one attachment, and not removed since. */
+  /** What this process has written of one attachment that it has begun, and not removed since. */
   written(key: EntryKey): CacheEntry | undefined {
     const name = cacheFileName(key);
     if (this.#written.get(key.containerId)?.has(name) !== true) return undefined;

@@ -117,6 +117,16 @@ describe("ResultCache", () => {
     assert.deepEqual((await cache.find("other")).entries, []);
   });
 
+  test("remove() forgets what an earlier process wrote into another directory, also once its tear-down was begun", async () => {
+    await writeFile(join(legacy, cacheFileName(entry)), formatCacheEntry(entry));
+    await cache.write({ ...entry, phase: "deleting" });
+    const other = { ...entry, networkName: "other" };
+    await writeFile(join(legacy, cacheFileName(other)), formatCacheEntry(other));
+    assert.deepEqual((await cache.find(id)).entries, [{ ...entry, phase: "deleting" }, other]);
+    for (const each of [entry, other]) cache.remove(each);
+    assert.deepEqual([await readdir(legacy), await readdir(own("."))], [[], []]);
+  });
+
   test("find() reports files of the container that cannot be read, and list() passes by them", async () => {
     await cache.write(entry);
     await writeFile(own(`x-${id}-eth0`), "{ broken");
