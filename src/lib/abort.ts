@@ -91,17 +91,19 @@ export function stopWithin(timeoutMs: number, promise: Promise<unknown>): Promis
 const linksOf = Symbol("links");
 
 interface LinkedSignal extends AbortSignal {
-  [linksOf]: Set<Link> | undefined;
+  [linksOf]?: Set<Link> | undefined;
 }
 
 class Link implements Disposable {
   constructor(
     readonly onAbort: () => void,
-    private readonly links?: Set<Link>,
+    private readonly signal?: LinkedSignal,
   ) {}
 
   [Symbol.dispose](): void {
-    this.links?.delete(this);
+    const links = this.signal?.[linksOf];
+    if (links?.delete(this) === true && links.size === 0)
+      this.signal?.removeEventListener("abort", tellLinks);
   }
 }
 
@@ -110,7 +112,8 @@ class Link implements Disposable {
  * `addEventListener` would never tell. Disposing of the link takes it back. Nothing else of this program listens
  * to a signal.
  *
- * One listener for all links of a signal: Node.js looks through all listeners to add or remove one.
+ * One listener for all links of a signal: Node.js looks through all listeners to add or remove one. It goes with
+ * the last link: Node.js 20 keeps what `AbortSignal.any()` made in memory as long as it has a listener.
  */
 export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
   if (signal === undefined) return new Link(onAbort);
@@ -118,34 +121,32 @@ export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void):
     onAbort();
     return new Link(onAbort);
   }
-  const links = ((signal as LinkedSignal)[linksOf] ??= listen(signal));
-  const link = new Link(onAbort, links);
+  const links = ((signal as LinkedSignal)[linksOf] ??= noLinks(signal));
+  if (links.size === 0) signal.addEventListener("abort", tellLinks, { once: true });
+  const link = new Link(onAbort, signal);
   links.add(link);
   return link;
 }
 
-function listen(signal: AbortSignal): Set<Link> {
-  const links = new Set<Link>();
+function noLinks(signal: AbortSignal): Set<Link> {
   // Timers and streams of Node.js listen, too: more than ten would be taken for a leak, and a warning be printed.
   setMaxListeners(0, signal);
-  signal.addEventListener(
-    "abort",
-    () => {
-      for (const link of links) {
-        links.delete(link);
-        try {
-          link.onAbort();
-        } catch (error) {
-          // As an error of a listener: it ends the process, after the others were told.
-          process.nextTick(() => {
-            throw error;
-          });
-        }
-      }
-    },
-    { once: true },
-  );
-  return links;
+  return new Set();
+}
+
+function tellLinks(this: LinkedSignal): void {
+  const links = this[linksOf] ?? new Set<Link>();
+  for (const link of links) {
+    links.delete(link);
+    try {
+      link.onAbort();
+    } catch (error) {
+      // As an error of a listener: it ends the process, after the others were told.
+      process.nextTick(() => {
+        throw error;
+      });
+    }
+  }
 }
 
 /** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */

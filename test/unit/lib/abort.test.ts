@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { describe, test } from "node:test";
 import { deadline, formatDuration, linkAbort, orAbort, sleep, withDeadline } from "../../../src/lib/abort.js";
 import { isKind, ShimError } from "../../../src/lib/errors.js";
@@ -109,6 +110,22 @@ describe("linkAbort()", () => {
     controller.abort();
     assert.deepEqual(told, ["first", "third"]);
     assert.equal(await uncaught, thrown);
+  });
+
+  test("leaves no listener behind its last link, for which Node.js 20 would keep the signal in memory", () => {
+    const signal = AbortSignal.any([new AbortController().signal]);
+    const counts = [1, 2].map(() => {
+      const links = [1, 2].map(() => linkAbort(signal, () => undefined));
+      return [...links, undefined].map((link) => {
+        const { length } = getEventListeners(signal, "abort");
+        link?.[Symbol.dispose]();
+        return length;
+      });
+    });
+    assert.deepEqual(counts, [
+      [1, 1, 0],
+      [1, 1, 0],
+    ]);
   });
 
   test("lets many listen to one signal without a warning of a leak", async () => {
