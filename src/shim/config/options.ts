@@ -18,6 +18,7 @@ import {
   optional,
   pathKind,
   pathListKind,
+  requiredCidrsKind,
 } from "./value-kinds.js";
 import { type Option, type ValueKind, option } from "./option.js";
 
@@ -258,7 +259,7 @@ const network = {
   nonMasqueradeCidrs: option({
     name: "non-masquerade-cidr",
     group: "Network",
-    kind: dualStackCidrsKind,
+    kind: requiredCidrsKind,
     default: "10.0.0.0/8",
     help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: no traffic. Dual stack: two, separated by a comma",
     kubeletDefault: "10.0.0.0/8",

@@ -138,6 +138,12 @@ export const dualStackCidrsKind: ValueKind<readonly string[]> = {
   format: (value) => value,
 };
 
+/** One network, or one of each IP family. */
+export const requiredCidrsKind: ValueKind<readonly string[]> = {
+  ...dualStackCidrsKind,
+  parse: (text) => (text === "" ? refuse("is empty") : dualStackCidrsKind.parse(text)),
+};
+
 /** Patterns of image names, separated by commas; none when empty. */
 export const imagePatternsKind: ValueKind<readonly string[]> = {
   placeholder: "pattern,…",

@@ -166,6 +166,8 @@ describe("resolveConfig() errors", () => {
       "state-dir": "relative",
       "image-pull-progress-deadline": "-1s",
       "hairpin-mode": "veth",
+      // kubenet would masquerade nothing.
+      "non-masquerade-cidr": "",
     }))
       await assertRefused({ flags: { [name]: text } }, new RegExp(`^flag "--${name}": `));
   });

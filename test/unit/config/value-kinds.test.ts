@@ -11,6 +11,7 @@ import {
   optional,
   pathKind,
   pathListKind,
+  requiredCidrsKind,
 } from "../../../src/shim/config/value-kinds.js";
 import {
   bindAddressKind,
@@ -139,6 +140,14 @@ testKind("dualStackCidrsKind", dualStackCidrsKind, {
     [/at most one/, "10.1.0.0/16,fd00::/64,fd01::/64"],
     [/CIDR/, "10.1.0.0/16,", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "fd00::/129"],
     [/CIDR/, "fe80::1%eth0/64", "10.0.0.0/8/9"],
+  ],
+});
+
+testKind("requiredCidrsKind", requiredCidrsKind, {
+  good: [["10.1.0.0/16,fd00::/64", ["10.1.0.0/16", "fd00::/64"], ["10.1.0.0/16", "fd00::/64"]]],
+  bad: [
+    [/empty/, ""],
+    [/CIDR/, "10.1.0.0/16,"],
   ],
 });
 
