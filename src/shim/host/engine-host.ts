@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { release } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { withDeadline } from "../../lib/abort.js";
+import { sleep, withDeadline } from "../../lib/abort.js";
 import { directoryId } from "../../lib/files/directory-id.js";
 import { KernelNamespaces, type NetworkNamespaces } from "../../lib/linux/network-namespaces.js";
 import type { Logger } from "../../lib/log.js";
@@ -33,6 +33,9 @@ import { RemoteHost } from "./remote-host.js";
 /** Deadline of all proofs of a connect together. What is not proven in time is out of reach until the next connect. */
 const proofMs = 20_000;
 
+/** Much longer than an engine takes to learn that a process has ended. */
+const endIsKnownMs = 1_000;
+
 export interface EngineHostDeps {
   readonly engine: Pick<Engine, "firstMissingPath" | "listContainers" | "inspectContainer">;
   readonly mode: ReachMode;
@@ -43,6 +46,7 @@ export interface EngineHostDeps {
   readonly hostPaths?: PathFinder;
   readonly namespaces?: NetworkNamespaces;
   readonly log: Pick<Logger, "warn">;
+  readonly endIsKnownMs?: number;
 }
 
 /** For one connection. Each job is proven: files at the connect, processes by the first container. */
@@ -112,7 +116,10 @@ export class EngineHost {
   async #prove(container: Snapshot, signal: AbortSignal): Promise<boolean> {
     const deps = { host: this.#local, namespaces: this.#namespaces };
     const first = await proveProcesses(container, deps);
+    if (first === undefined) return false;
     if (first.processes.reached) return this.#know(first);
+    // The engine learns of the end of a process a moment later.
+    await sleep(this.deps.endIsKnownMs ?? endIsKnownMs, signal);
     const { state } = (await this.deps.engine.inspectContainer(container.id, signal)) ?? {};
     // The process that was looked for still runs, so it ran then.
     return state?.running === true && state.pid === container.state.pid ? this.#know(first) : false;

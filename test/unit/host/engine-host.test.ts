@@ -87,9 +87,13 @@ describe("EngineHost", () => {
     });
     const found: Snapshot[] = [];
     const engine = { ...engineThatSees(), inspectContainer: () => Promise.resolve(found[0]) };
-    const deps: EngineHostDeps = { engine, mode: "auto", directory: at.path, log };
+    const deps: EngineHostDeps = { engine, mode: "auto", directory: at.path, log, endIsKnownMs: 20 };
     const host = await EngineHost.connected(rootless, deps, signal);
-    assert.equal(await host.observe(running, signal), false, "it has ended");
+    found.push(running);
+    const isProof = host.observe(running, signal);
+    // Its process has ended, and the engine learns of it now.
+    setImmediate(() => found.pop());
+    assert.equal(await isProof, false, "it has ended");
     assert.equal(tries(host.reach, "processes"), true);
     found.push(running);
     assert.equal(await host.observe(running, signal), true, "it runs, and its process is another one here");

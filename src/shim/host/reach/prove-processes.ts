@@ -1,5 +1,5 @@
 /** Proves by one running container which of the engine's processes, cgroups and namespaces are visible here. */
-import { stat } from "node:fs/promises";
+import { statSync } from "node:fs";
 import { type JobReach, notReached, type ReachedJobs } from "../../../domain/reach.js";
 import type { NetworkNamespaces } from "../../../lib/linux/network-namespaces.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
@@ -13,11 +13,14 @@ export interface ProcessProofDeps {
   readonly namespaces: NetworkNamespaces;
 }
 
-/** A container that ends meanwhile proves nothing: the caller asks the engine before it believes a failure. */
+/**
+ * Undefined for a container that ends meanwhile, which proves nothing. Where its process is not visible, the caller asks the
+ * engine whether it runs before it believes that.
+ */
 export async function proveProcesses(
   container: Snapshot,
   { host, namespaces }: ProcessProofDeps,
-): Promise<ProcessJobs> {
+): Promise<ProcessJobs | undefined> {
   const { id, state } = container;
   if (!isProcessOf(container)) {
     const reason =
@@ -31,7 +34,7 @@ export async function proveProcesses(
   }
   const found = await host.cgroupDirectories(container);
   const [directory] = found?.directories.values() ?? [];
-  const isThere = directory !== undefined && (await stat(directory).catch(() => undefined)) !== undefined;
+  const isThere = directory !== undefined && statSync(directory, { throwIfNoEntry: false }) !== undefined;
   const cgroups: JobReach = isThere
     ? { reached: true }
     : notReached("cgroups", `the cgroup of container "${id.slice(0, 12)}" is not mounted here`);
@@ -40,9 +43,7 @@ export async function proveProcesses(
       ? notReached("networkNamespaces", "this program may not look at the processes of containers")
       : { reached: true };
   // Read once more: all of it was seen of this container only if the process is still its own.
-  return isProcessOf(container)
-    ? { processes: { reached: true }, cgroups, networkNamespaces }
-    : proveProcesses({ ...container, state: { ...state, pid: 0 } }, { host, namespaces });
+  return isProcessOf(container) ? { processes: { reached: true }, cgroups, networkNamespaces } : undefined;
 }
 
 function isProcessOf({ id, state: { pid } }: Snapshot): boolean {
