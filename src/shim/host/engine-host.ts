@@ -46,6 +46,7 @@ export interface EngineHostDeps {
   readonly hostPaths?: PathFinder;
   readonly namespaces?: NetworkNamespaces;
   readonly log: Pick<Logger, "warn">;
+  /** How long the engine is given to learn that a process has ended, before it is asked; default 1 s. */
   readonly endIsKnownMs?: number;
 }
 
