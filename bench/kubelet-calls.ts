@@ -11,7 +11,6 @@ const paces: readonly {
   { rpc: "ListPodSandbox", seconds: 1 },
   { rpc: "ListContainers", seconds: 1 },
   { rpc: "Status", seconds: 5 },
-  { rpc: "ListPodSandboxStats", seconds: 10 },
   { rpc: "ListPodSandboxMetrics", seconds: 10, onlyWithMetrics: true },
 ];
 
@@ -20,16 +19,22 @@ export type CallCounts = Readonly<Record<string, number>>;
 
 /**
  * Relists each second, asks Status every 5 s and statistics every 10 s, metrics too where that is wanted, until `signal`
- * aborts. Throws when a call fails.
+ * aborts. Throws when a call fails. `statistics`: cri-dockerd has none of sandboxes.
  */
 export async function callAsKubelet(
   socket: string,
-  { metrics }: { readonly metrics: boolean },
+  {
+    metrics,
+    statistics = "ListPodSandboxStats",
+  }: { readonly metrics: boolean; readonly statistics?: "ListPodSandboxStats" | "ListContainerStats" },
   signal: AbortSignal,
 ): Promise<CallCounts> {
   using client = connectBytes(socket);
   const counts: Record<string, number> = {};
-  const due = paces.filter(({ onlyWithMetrics = false }) => metrics || !onlyWithMetrics);
+  const due = [
+    ...paces.filter(({ onlyWithMetrics = false }) => metrics || !onlyWithMetrics),
+    { rpc: statistics, seconds: 10 },
+  ];
   const startMs = performance.now();
   for (let second = 0; !signal.aborted; second += 1) {
     for (const { rpc, seconds } of due) {

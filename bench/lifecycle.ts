@@ -17,6 +17,7 @@ const execs = { perBlock: 20, atOnce: 100 };
 export interface RunningPod {
   readonly sandboxId: string;
   readonly containerId: string;
+  readonly config: Answer<PodSandboxConfig>;
 }
 
 type Timed = <T>(title: string, call: () => Promise<T>) => Promise<T>;
@@ -26,15 +27,24 @@ export async function startPod(bed: TestBed, { cri }: Server, timed = untimed): 
   const config = bed.podConfig();
   await makeLogDirectory(config);
   const { pod_sandbox_id: sandboxId } = await timed("RunPodSandbox", () => cri.RunPodSandbox({ config }));
-  const { container_id: containerId } = await timed("CreateContainer", () =>
-    cri.CreateContainer({
-      pod_sandbox_id: sandboxId,
-      config: bed.containerConfig(),
-      sandbox_config: config,
-    }),
+  const containerId = await startContainer(bed, { cri }, { sandboxId, config }, "main", timed);
+  return { sandboxId, containerId, config };
+}
+
+/** Answers its id. */
+export async function startContainer(
+  bed: TestBed,
+  { cri }: Pick<Server, "cri">,
+  { sandboxId: pod_sandbox_id, config: sandbox_config }: Omit<RunningPod, "containerId">,
+  name: string,
+  timed = untimed,
+): Promise<string> {
+  const config = bed.containerConfig({ metadata: { name } });
+  const { container_id } = await timed("CreateContainer", () =>
+    cri.CreateContainer({ pod_sandbox_id, config, sandbox_config }),
   );
-  await timed("StartContainer", () => cri.StartContainer({ container_id: containerId }));
-  return { sandboxId, containerId };
+  await timed("StartContainer", () => cri.StartContainer({ container_id }));
+  return container_id;
 }
 
 /** Kubelets make it before they start a pod, and some servers need it. */

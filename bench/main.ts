@@ -9,6 +9,7 @@ import { TestBed } from "../test/support/test-bed.js";
 import { removeBenchPods, removePodCgroups, startBenchPods } from "./bench-pods.js";
 import { benchChurn, formatChurn } from "./churn.js";
 import { benchContainers, formatContainers } from "./containers.js";
+import { benchFullNode, formatFullNode } from "./full-node.js";
 import { benchIdle, formatIdle } from "./idle.js";
 import { benchLogs, formatLogs } from "./logs.js";
 import { say, profiling } from "./measure.js";
@@ -35,7 +36,7 @@ async function run(options: BenchOptions): Promise<void> {
   const show = <T>(report: T, format: (report: T) => string): void => {
     process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : format(report));
   };
-  const { containers, churn, logs, profile } = options;
+  const { containers, churn, fullNode, logs, profile } = options;
   if (options.networks) {
     show(await benchNetworks(), formatNetworks);
     return;
@@ -48,7 +49,8 @@ async function run(options: BenchOptions): Promise<void> {
   try {
     if (options.idle) show(await benchIdle(options, bed), formatIdle);
     if (churn !== undefined) show(await benchChurn({ ...options, churn }, bed), formatChurn);
-    if (options.idle || churn !== undefined) return;
+    if (fullNode !== undefined) show(await benchFullNode({ ...options, fullNode }, bed), formatFullNode);
+    if (options.idle || churn !== undefined || fullNode !== undefined) return;
     if (options.stats) show(await benchStats(options, bed), formatReport);
     else if (options.programs.length > 0) show(await benchPrograms(options, bed), formatPrograms);
     else if (options.play) show(await benchPlay(bed, options.starts), formatPlay);

@@ -22,6 +22,8 @@ export const usage = `npm run bench -- [flags]
   --trickles N      containers with a line each second, and --silent N silent ones (default 200 and 100)
   --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
+  --full-node N     only a node that each server fills with N pods of two containers by itself, reads and empties; beside
+                    each --cri; --restart-engine COMMAND is run while the pods are there
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
   --play            only what play adds to the calls of the CRI, with --starts N rounds
   --program CMD     only size, start, memory and CPU of a command that serves, as "node dist/launch.cjs" or an executable, in
@@ -56,6 +58,8 @@ export function parseOptions(argv: readonly string[]) {
       idle: { type: "boolean", default: false },
       seconds: { type: "string", default: "60" },
       churn: { type: "string" },
+      "full-node": { type: "string" },
+      "restart-engine": { type: "string" },
       containers: { type: "string" },
       play: { type: "boolean", default: false },
       program: { type: "string", multiple: true, default: [] },
@@ -66,7 +70,7 @@ export function parseOptions(argv: readonly string[]) {
   });
   if (values.help) return undefined;
   const { cri, flag, logs, ...rest } = values;
-  const counted = (name: "churn" | "containers"): number | undefined =>
+  const counted = (name: "churn" | "containers" | "full-node"): number | undefined =>
     values[name] === undefined ? undefined : count(`--${name}`, values[name]);
   return {
     ...rest,
@@ -88,6 +92,8 @@ export function parseOptions(argv: readonly string[]) {
     rounds: count("--rounds", values.rounds),
     seconds: count("--seconds", values.seconds),
     churn: counted("churn"),
+    fullNode: counted("full-node"),
+    restartEngine: values["restart-engine"],
     containers: counted("containers"),
     profile: values.profile,
     flags: flag,
