@@ -2,7 +2,7 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
-import { describeWaits, noteWait, waitedFor } from "./waits.js";
+import { describeWaits, noteWait, waitedFor, type WaitKind } from "./waits.js";
 
 /** A signal that aborts with a `timeout` ShimError; it does not keep the process alive. */
 export function deadline(milliseconds: number, action: string): AbortSignal {
@@ -16,23 +16,21 @@ export function deadline(milliseconds: number, action: string): AbortSignal {
 
 /**
  * Runs `work` under a fresh deadline linked to `parent`. `work` must end when its signal aborts; the caller
- * sees the reason of the abort. `restart` begins the time anew, for work whose progress can be seen. `detail` is
- * what messages say of the wait beyond the action.
+ * sees the reason of the abort. `restart` begins the time anew, for work whose progress can be seen.
  */
 export async function withDeadline<T>(
   parent: AbortSignal | undefined,
   milliseconds: number,
   action: string,
   work: (signal: AbortSignal, restart: () => void) => Promise<T>,
-  detail?: () => string,
+  { detail, kind }: WaitDescription = {},
 ): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => {
     const inside = waitedFor(describeWaits(controller.signal));
     controller.abort(overdue(action, milliseconds, inside === "" && detail ? `; ${detail()}` : inside));
   }, milliseconds);
-  const what = detail === undefined ? () => action : () => `${action}, ${detail()}`;
-  const noted = parent && noteWait(parent, { what, inner: controller.signal });
+  const noted = parent && noteWait(parent, { action, detail, kind, inner: controller.signal });
   const link = linkAbort(parent, () => {
     controller.abort(parent?.reason);
   });
@@ -40,15 +38,22 @@ export async function withDeadline<T>(
     controller.signal.throwIfAborted();
     return await work(controller.signal, () => timer.refresh());
   } catch (error) {
-    if (controller.signal.aborted && !(error instanceof ShimError))
-      throw ShimError.from(controller.signal.reason);
-    throw error;
+    const isEnd = controller.signal.aborted && !(error instanceof ShimError);
+    const thrown: unknown = isEnd ? ShimError.from(controller.signal.reason) : error;
+    noted?.fail(thrown);
+    throw thrown;
   } finally {
     clearTimeout(timer);
     // Not `using`, here and below: the build makes it four calls, and every wait comes through here.
     link[Symbol.dispose]();
     noted?.[Symbol.dispose]();
   }
+}
+
+export interface WaitDescription {
+  /** What messages say of the wait beyond the action. */
+  readonly detail?: () => string;
+  readonly kind?: WaitKind;
 }
 
 function overdue(action: string, milliseconds: number, more = ""): ShimError {

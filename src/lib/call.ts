@@ -10,8 +10,21 @@ export interface Call {
   readonly log: Logger;
   /** `namespace/name` of the pod, once it is known. */
   pod?: string;
+  /** What the call is about, filled in while it runs. Undefined when no subscriber hears of its end. */
+  readonly subject?: CallSubject;
   /** All calls of the server that were not answered yet, the oldest first, without streams. */
   readonly underWay?: () => readonly CallUnderWay[];
+}
+
+export interface CallSubject {
+  /** `namespace/name` */
+  pod?: string;
+  podUid?: string;
+  sandboxId?: string;
+  containerId?: string;
+  /** As the pod names it. */
+  containerName?: string;
+  image?: string;
 }
 
 /** For verbose Status. */

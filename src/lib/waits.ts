@@ -1,33 +1,130 @@
 /**
  * What work waits for at this moment, for messages about deadlines and slow calls: a tree along the abort signals that
  * end the waits. A wait is noted under the signal of its caller, and names the signal of the work that it waits for.
+ * Waits below a signal that is traced are kept when they end, as spans.
  */
+import { messageOf } from "./errors.js";
+
+/** Who is waited for. `wait`: none of the others, as a step of this program. */
+export type WaitKind = "engine" | "plugin" | "program" | "lock" | "pull" | "wait";
 
 export interface Wait {
-  /** As in `start container "x"`. Called only for a message; `depth` is for `describeWaits` within it. */
-  readonly what: (depth: number) => string;
+  /** As `start container "x"`. A function is called only for a message or a span. */
+  readonly action: string | (() => string);
+  /** What is true only while the wait lasts, for messages; `depth` is for `describeWaits` within it. */
+  readonly detail?: ((depth: number) => string) | undefined;
   /** Of the work that is waited for, if it has one of its own. */
   readonly inner?: AbortSignal | undefined;
+  /** Default: `wait`. */
+  readonly kind?: WaitKind | undefined;
 }
 
-type NotedWait = Wait & { readonly sinceMs: number };
+export interface NotedWait extends Disposable {
+  /** The wait ends with this error. Without a trace it does nothing. */
+  fail(error: unknown): void;
+}
+
+/** A wait that has ended, or whose end the traced call did not await. */
+export interface Span {
+  readonly what: string;
+  readonly kind: WaitKind;
+  /** Milliseconds of `performance.now()`. */
+  readonly startMs: number;
+  readonly endMs: number;
+  /** The message, cut. Undefined for a success. */
+  readonly error?: string;
+  readonly children: readonly Span[];
+}
+
+export interface Trace {
+  /** Ends the trace. Waits that last end with it. Text is made here, not by the waits. */
+  end(): { readonly spans: readonly Span[]; readonly dropped: number };
+}
+
+/** How many spans a trace may still keep, and how many it did not. */
+interface Budget {
+  left: number;
+  dropped: number;
+}
+
+/** What is noted under one signal. */
+interface SignalWaits {
+  readonly noted: Set<Noted>;
+  /** Those whose work ends with the signal, as far as they are traced. */
+  parents?: Set<Parent>;
+}
+
+interface Parent {
+  /** Undefined without a trace. */
+  children?: Noted[];
+  budget?: Budget;
+}
 
 /** By signal, and gone with it. */
-const waits = new WeakMap<AbortSignal, Set<NotedWait>>();
+const waits = new WeakMap<AbortSignal, SignalWaits>();
 /** A call waits for one thing, or for a few side by side. */
 const shownWaits = 3;
 /** A message has one line, and holders of locks may wait for each other's work. */
 const deepest = 8;
+/** Calls that share work could wait for each other. */
+const deepestSpan = 16;
+const defaultSpans = 200;
+const longestTextCharacters = 500;
+
+class Noted implements NotedWait, Parent {
+  children?: Noted[];
+  budget?: Budget;
+  readonly sinceMs = performance.now();
+  endMs: number | undefined;
+  error: string | undefined;
+
+  constructor(
+    readonly wait: Wait,
+    private readonly place: SignalWaits,
+  ) {}
+
+  fail(error: unknown): void {
+    if (this.children !== undefined) this.error = cut(messageOf(error));
+  }
+
+  [Symbol.dispose](): void {
+    this.place.noted.delete(this);
+    if (this.children === undefined) return;
+    this.endMs = performance.now();
+    // Work that calls share goes on without this one.
+    if (this.wait.inner !== undefined) waits.get(this.wait.inner)?.parents?.delete(this);
+  }
+
+  get action(): string {
+    const { action } = this.wait;
+    return typeof action === "string" ? action : action();
+  }
+
+  describe(depth: number): string {
+    const detail = this.wait.detail?.(depth) ?? "";
+    return detail === "" ? this.action : `${this.action}, ${detail}`;
+  }
+}
 
 /** The wait lasts until it is disposed of. */
-export function noteWait(signal: AbortSignal, { what, inner }: Wait): Disposable {
-  const noted = { what, inner, sinceMs: performance.now() };
-  const known = waits.get(signal);
-  if (known === undefined) waits.set(signal, new Set([noted]));
-  else known.add(noted);
+export function noteWait(signal: AbortSignal, wait: Wait): NotedWait {
+  const place = placeOf(signal);
+  const noted = new Noted(wait, place);
+  place.noted.add(noted);
+  if (place.parents !== undefined) for (const parent of place.parents) keep(noted, parent);
+  return noted;
+}
+
+/** Waits below `signal` become spans until the trace is ended; `spans` at most, the others are counted. */
+export function traceBelow(signal: AbortSignal, { spans = defaultSpans } = {}): Trace {
+  const root = { children: [], budget: { left: spans, dropped: 0 } };
+  adopt(signal, root);
   return {
-    [Symbol.dispose]: () => {
-      waits.get(signal)?.delete(noted);
+    end: () => {
+      waits.get(signal)?.parents?.delete(root);
+      const budget = { left: spans, dropped: 0 };
+      const found = toSpans(root.children, { nowMs: performance.now(), depth: 0, budget });
+      return { spans: found, dropped: root.budget.dropped + budget.dropped };
     },
   };
 }
@@ -37,10 +134,11 @@ export function describeWaits(signal: AbortSignal, depth = 0): readonly string[]
   if (depth >= deepest) return [];
   const nowMs = performance.now();
   // Each gives one description at least. All of them, of each level, may be more than there is time for.
-  const first = [...(waits.get(signal) ?? [])].slice(0, shownWaits);
-  const found = first.flatMap(({ what, inner, sinceMs }) => {
+  const first = [...(waits.get(signal)?.noted ?? [])].slice(0, shownWaits);
+  const found = first.flatMap((noted) => {
+    const { inner } = noted.wait;
     const below = inner === undefined ? [] : describeWaits(inner, depth + 1);
-    return below.length > 0 ? below : [`${what(depth + 1)} (${formatAge(nowMs - sinceMs)})`];
+    return below.length > 0 ? below : [`${noted.describe(depth + 1)} (${formatAge(nowMs - noted.sinceMs)})`];
   });
   return found.slice(0, shownWaits);
 }
@@ -53,4 +151,59 @@ export function waitedFor(descriptions: readonly string[]): string {
 /** `120 ms`, `31 s`. */
 export function formatAge(milliseconds: number): string {
   return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${Math.floor(milliseconds / 1000)} s`;
+}
+
+function placeOf(signal: AbortSignal): SignalWaits {
+  const known = waits.get(signal);
+  if (known !== undefined) return known;
+  const place = { noted: new Set<Noted>() };
+  waits.set(signal, place);
+  return place;
+}
+
+/** Waits under `signal`, those that last and those to come, are children of `parent`. */
+function adopt(signal: AbortSignal, parent: Parent): void {
+  const place = placeOf(signal);
+  (place.parents ??= new Set()).add(parent);
+  for (const noted of place.noted) keep(noted, parent);
+}
+
+function keep(noted: Noted, { children, budget }: Parent): void {
+  if (children === undefined || budget === undefined) return;
+  if (budget.left === 0) {
+    budget.dropped += 1;
+    return;
+  }
+  budget.left -= 1;
+  children.push(noted);
+  if (noted.children !== undefined) return;
+  // Work that calls share is kept once, and counts for the first of them.
+  noted.children = [];
+  noted.budget = budget;
+  if (noted.wait.inner !== undefined) adopt(noted.wait.inner, noted);
+}
+
+function toSpans(
+  kept: readonly Noted[],
+  { nowMs, depth, budget }: { readonly nowMs: number; readonly depth: number; readonly budget: Budget },
+): readonly Span[] {
+  const spans: Span[] = [];
+  for (const noted of kept) {
+    if (budget.left === 0 || depth === deepestSpan) {
+      budget.dropped += 1;
+      continue;
+    }
+    budget.left -= 1;
+    const { wait, sinceMs: startMs, endMs = nowMs, error, children = [] } = noted;
+    spans.push({
+      ...{ what: cut(noted.action), kind: wait.kind ?? "wait", startMs, endMs },
+      ...(error === undefined ? {} : { error }),
+      children: toSpans(children, { nowMs, depth: depth + 1, budget }),
+    });
+  }
+  return spans;
+}
+
+function cut(text: string): string {
+  return text.length <= longestTextCharacters ? text : `${text.slice(0, longestTextCharacters - 1)}…`;
 }

@@ -38,13 +38,13 @@ export class KeyedMutex {
   }
 
   async #wait(key: string, previous: Promise<void>, signal: AbortSignal): Promise<void> {
-    const what = (depth: number): string => {
+    const action = (): string => `the lock of ${JSON.stringify(key)}`;
+    const detail = (depth: number): string => {
       const holder = this.#holders.get(key);
       const its = holder === undefined ? [] : describeWaits(holder, depth);
-      const waits = its.length === 0 ? "" : `, whose holder waits for: ${its.join(", ")}`;
-      return `the lock of ${JSON.stringify(key)}${waits}`;
+      return its.length === 0 ? "" : `whose holder waits for: ${its.join(", ")}`;
     };
-    using _noted = noteWait(signal, { what });
+    using _noted = noteWait(signal, { action, detail, kind: "lock" });
     await orAbort(previous, signal);
   }
 

@@ -30,7 +30,7 @@ export class Semaphore {
       this.#free -= 1;
       return;
     }
-    using _noted = signal && noteWait(signal, { what: () => `one of ${this.permits} places` });
+    using _noted = signal && noteWait(signal, { action: () => `one of ${this.permits} places` });
     await new Promise<void>((resolve, reject) => {
       const admit = (): void => {
         link[Symbol.dispose]();

@@ -139,7 +139,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const action = `tear down the network of ${removal.subject}`;
     await attachments.alone(removal.containerId, signal, () =>
       withDeadline(undefined, tearDownMs, action, async (own) => {
-        using _noted = noteWait(signal, { what: () => action, inner: own });
+        using _noted = noteWait(signal, { action, inner: own });
         await attachments.remove(removal, own);
       }),
     );

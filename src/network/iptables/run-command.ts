@@ -36,8 +36,8 @@ const deathMs = 1_000;
 
 /** Runs programs that `start` starts. */
 export function commandRunner(start: StartProgram): RunCommand {
-  return (program, words, { signal, input = "", timeoutMs = defaultTimeoutMs }) =>
-    withDeadline(signal, timeoutMs, `run ${program}`, async (limited) => {
+  return (program, words, { signal, input = "", timeoutMs = defaultTimeoutMs }) => {
+    const run = async (limited: AbortSignal): Promise<CommandExit> => {
       // Messages are matched, and shown, in one language.
       const request = { program, words, environment: { ...process.env, LC_ALL: "C" } };
       const limits = { stdoutBytes: largestOutputBytes, stderrBytes: largestErrorBytes, deathMs };
@@ -52,7 +52,9 @@ export function commandRunner(start: StartProgram): RunCommand {
       if (exitCode === undefined)
         throw new ShimError("unknown", `run ${program}: ended with ${signalName ?? "a signal"}`);
       return { exitCode, stdout, stderr };
-    });
+    };
+    return withDeadline(signal, timeoutMs, `run ${program}`, run, { kind: "program" });
+  };
 }
 
 /** Runs `program` to its end, whatever its exit code. `notFound`, `timeout`, or the reason of `signal`. */

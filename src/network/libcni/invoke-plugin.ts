@@ -80,6 +80,7 @@ export class PluginInvoker {
    */
   async run(call: PluginCall, signal: AbortSignal): Promise<string> {
     const { type, command } = call;
+    using noted = noteWait(signal, { action: () => nameOf(call), kind: "plugin" });
     try {
       const path = await this.#placeOf(type);
       const exit = await this.#measured(path, call, signal);
@@ -91,10 +92,10 @@ export class PluginInvoker {
     } catch (error) {
       // The next attempt searches again.
       this.#places.delete(type);
-      throw pluginError(call, ShimError.from(error, "unknown")).within(nameOf(call), {
-        plugin: type,
-        command,
-      });
+      const fields = { plugin: type, command };
+      const failure = pluginError(call, ShimError.from(error, "unknown")).within(nameOf(call), fields);
+      noted.fail(failure);
+      throw failure;
     }
   }
 
@@ -110,7 +111,6 @@ export class PluginInvoker {
 
   async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProgramExit> {
     const begin = performance.now();
-    using _noted = noteWait(signal, { what: () => nameOf(call) });
     let failed = true;
     let forget: ForgetPlugin | undefined;
     let end: PluginEnd = "killed";

@@ -6,6 +6,7 @@ import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Reach } from "../../domain/reach.js";
 import { notifySystemd, serveWatchdog } from "../native/notify-systemd.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { EndedCallSubscriber } from "../ports/ended-calls.js";
 import type { Observer } from "../ports/observer.js";
 import { bindRpcs } from "../cri/bind-rpcs.js";
 import { readConditions } from "../cri/runtime/status.js";
@@ -118,7 +119,9 @@ async function start(
   );
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
-  const server = await serve(config, services, log, environment, metrics?.observer);
+  /** Hear of the calls of the CRI that change something, and of exec probes. */
+  const subscribers: readonly EndedCallSubscriber[] = [];
+  const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
   sync.start();
   const systemd = { environment, log, startVerb: adapters.startVerb };
   const watchdog = serveWatchdog(() => sync.isMoving, systemd);
@@ -175,6 +178,7 @@ async function serve(
   services: Services,
   log: Logger,
   environment: Environment,
+  subscribers: readonly EndedCallSubscriber[],
   observer?: Observer,
 ): Promise<GrpcServer> {
   const api = criApi(new UnknownFields(log, observer));
@@ -183,6 +187,7 @@ async function serve(
     ...(await listenOn(containerRuntimeEndpoint, environment)),
     api,
     log,
+    subscribers,
     observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
     rpcs: readOnly ? readOnlyRpcs(rpcs) : rpcs,
   });

@@ -11,6 +11,7 @@ import {
   type Encode,
 } from "../grpc/codec/list-bytes.js";
 import type { Rpc, Rpcs, Send } from "../grpc/handlers.js";
+import { identify, identifyMade } from "./call-subject.js";
 import { rpcs, validateRequest, type ListForm } from "./rpcs.js";
 import type { Services } from "./services.js";
 
@@ -38,7 +39,13 @@ export function bindRpcs(services: Services, itemEncoders: ItemEncoders): Rpcs {
       const handle: Rpc["handle"] =
         "encoding" in row
           ? listHandler(row, valid, services, row.encoding === "each" ? encoders : keeping)
-          : async (request, call, send) => await row.handler(valid(request), services, call, send);
+          : async (request, call, send) => {
+              const validated = valid(request);
+              identify(call, validated, services.state.model);
+              const answer = await row.handler(validated, services, call, send);
+              identifyMade(call, answer as object | undefined);
+              return answer;
+            };
       return [name, { readOnly: row.readOnly, subject: row.subject, handle }];
     }),
   );

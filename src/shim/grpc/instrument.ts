@@ -1,12 +1,13 @@
 /** What all calls have in common: cancellation, timing, log lines, errors to status. */
 import { status, type Deadline } from "@grpc/grpc-js";
-import { runInCall, type Call, type CallUnderWay } from "../../lib/call.js";
+import { runInCall, type Call, type CallSubject, type CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { describeWaits, waitedFor } from "../../lib/waits.js";
+import { describeWaits, traceBelow, waitedFor, type Trace } from "../../lib/waits.js";
+import { isTraced, type EndedCallSubscriber } from "../ports/ended-calls.js";
 import { UndecodableRequest } from "./codec/method.js";
 import type { Rpc } from "./handlers.js";
-import { ofNothing, ofUnimplemented } from "./request-subject.js";
+import { ofNothing, ofUnimplemented, type RequestSubject } from "./request-subject.js";
 import { codeName, statusOf, type CallStatus } from "./status.js";
 
 /** The part of a grpc-js call that tells whether the client still waits for the answer. */
@@ -15,6 +16,7 @@ export interface IncomingCall {
   once(event: "cancelled", listener: () => void): unknown;
   removeListener(event: "cancelled", listener: () => void): unknown;
   getDeadline(): Deadline;
+  readonly metadata?: { get(key: string): readonly (string | Buffer)[] };
 }
 
 export interface Observation {
@@ -28,6 +30,8 @@ export interface InstrumentOptions {
   readonly log: Logger;
   /** Hears of every call that was answered. */
   readonly observe?: ((observation: Observation) => void) | undefined;
+  /** Hear of each traced call that was answered. */
+  readonly subscribers?: readonly EndedCallSubscriber[] | undefined;
   /** A call that takes longer is logged once. Default: 30 s. */
   readonly slowMs?: number;
 }
@@ -39,7 +43,18 @@ interface InFlight {
   isReported: boolean;
 }
 
+/** A call of which subscribers will hear. */
+interface TracedCall {
+  readonly trace: Trace;
+  readonly subject: CallSubject;
+  readonly startedAtMs: number;
+  readonly startMs: number;
+  readonly traceParent: string | undefined;
+}
+
 const defaultSlowMs = 30_000;
+/** Version 00 of the W3C trace context; later versions may be longer. */
+const traceParentForm = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}$/;
 
 export interface Work<T> {
   /** Name of the RPC. */
@@ -92,7 +107,10 @@ export class Instrument {
       request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofUnimplemented);
     const subject = subjectOf(request);
     const log = this.options.log.child({ rpc, req: this.#requests, ...subject });
-    const call: Call = { rpc, signal: controller.signal, log, underWay: this.#underWay };
+    const { signal } = controller;
+    const traced = this.#trace(incoming, work, { signal, startMs, subject });
+    const about = traced === undefined ? {} : { subject: traced.subject };
+    const call: Call = { rpc, signal, log, underWay: this.#underWay, ...about };
     if (subject.pod !== undefined) call.pod = subject.pod;
     this.#inFlight.set(controller, { call, isStream: work.isStream, startMs, isReported: false });
     this.#watch();
@@ -100,10 +118,12 @@ export class Instrument {
     try {
       const value = await runInCall(call, () => this.#handle(work, call));
       this.#report(call, readOnly, performance.now() - startMs, undefined);
+      this.#tell(call, traced, undefined);
       return { ok: true, value };
     } catch (thrown) {
       const error = classify(thrown, controller.signal);
       this.#report(call, readOnly, performance.now() - startMs, error);
+      this.#tell(call, traced, error);
       return { ok: false, status: statusOf(error) };
     } finally {
       incoming.removeListener("cancelled", onCancelled);
@@ -123,6 +143,45 @@ export class Instrument {
   async idle(): Promise<void> {
     if (this.#inFlight.size === 0) return;
     await new Promise<void>((resolve) => this.#idleListeners.push(resolve));
+  }
+
+  /** Undefined for calls of which no subscriber hears. */
+  #trace<T>(
+    { metadata }: IncomingCall,
+    { name, rpc }: Work<T>,
+    begin: { readonly signal: AbortSignal; readonly startMs: number; readonly subject: RequestSubject },
+  ): TracedCall | undefined {
+    const { subscribers = [] } = this.options;
+    if (subscribers.length === 0 || rpc === undefined || !isTraced(name, rpc.readOnly)) return undefined;
+    const { container, ...subject } = begin.subject;
+    const [parent] = metadata?.get("traceparent") ?? [];
+    return {
+      trace: traceBelow(begin.signal),
+      subject: { ...subject, ...(container === undefined ? {} : { containerName: container }) },
+      startedAtMs: Date.now(),
+      startMs: begin.startMs,
+      traceParent: typeof parent === "string" && traceParentForm.test(parent) ? parent : undefined,
+    };
+  }
+
+  #tell(call: Call, traced: TracedCall | undefined, error: ShimError | undefined): void {
+    if (traced === undefined) return;
+    const { trace, subject, startedAtMs, startMs, traceParent } = traced;
+    const { spans, dropped } = trace.end();
+    const { code, details } = error === undefined ? { code: status.OK } : statusOf(error);
+    const ended = {
+      ...{ rpc: call.rpc, code: codeName(code), ...(details === undefined ? {} : { message: details }) },
+      ...{ startedAtMs, startMs, ms: performance.now() - startMs },
+      ...{ subject: call.pod === undefined ? subject : { ...subject, pod: call.pod } },
+      ...{ spans, droppedSpans: dropped, ...(traceParent === undefined ? {} : { traceParent }) },
+    };
+    for (const subscriber of this.options.subscribers ?? []) {
+      try {
+        subscriber.callEnded(ended);
+      } catch (thrown) {
+        call.log.error({ err: classify(thrown).message }, "subscriber of ended calls failed");
+      }
+    }
   }
 
   /** One timer for all calls, and none while there are none. */

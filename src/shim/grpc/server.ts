@@ -76,10 +76,10 @@ class RunningServer implements GrpcServer {
   #unlinked: Promise<void> = Promise.resolve();
 
   constructor(options: GrpcServerOptions) {
-    const { endpoint, api, rpcs, log, observe, slowMs, unfinishedBytes, keepaliveMs = 60_000 } = options;
+    const { endpoint, api, rpcs, log, unfinishedBytes, keepaliveMs = 60_000 } = options;
     this.endpoint = formatEndpoint(endpoint);
     this.#log = log;
-    this.#instrument = new Instrument({ log, observe, ...(slowMs === undefined ? {} : { slowMs }) });
+    this.#instrument = new Instrument(options);
     this.#grpc = new Http2GrpcServer({
       "grpc.max_receive_message_length": largestMessageBytes,
       "grpc.max_send_message_length": largestMessageBytes,

@@ -54,8 +54,8 @@ export class ScratchContainers {
     this.#stopped.signal.throwIfAborted();
     const imageId = image.id;
     const either = AbortSignal.any([signal, this.#stopped.signal]);
-    const what = (): string => `a scratch container of image ${JSON.stringify(imageId)}`;
-    using _noted = noteWait(signal, { what, inner: either });
+    const action = (): string => `a scratch container of image ${JSON.stringify(imageId)}`;
+    using _noted = noteWait(signal, { action, inner: either });
     const using = this.#use(image, either, work, runtime);
     const known = this.#inUse.get(imageId) ?? new Set();
     this.#inUse.set(imageId, known.add(using));

@@ -40,7 +40,7 @@ export class EngineLink {
     const { state } = this;
     if (state.phase === "live") return state.facts;
     const timeout = AbortSignal.timeout(this.waitMs);
-    using _noted = noteWait(signal, { what: () => "the state of the Docker Engine to be read" });
+    using _noted = noteWait(signal, { action: "the state of the Docker Engine to be read" });
     const either = AbortSignal.any([signal, timeout]);
     for (;;) {
       const now = this.state;

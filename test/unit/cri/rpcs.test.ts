@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test, describe } from "node:test";
+import type { CallSubject } from "../../../src/lib/call.js";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { rejectsWith } from "../../support/refusals.js";
@@ -20,6 +21,27 @@ test("a request that is invalid, or whose fields are too large, reaches no handl
   await rejectsWith(stop(""), "invalid", /container_id/);
   await rejectsWith(stop("x".repeat(5_000_000)), "invalid", /container_id/);
   assert.deepEqual(shim.world.journal.names(), []);
+});
+
+test("a call that subscribers hear of knows its pod and container, also what it makes or removes", async () => {
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const subjectOf = async (name: string, request: object): Promise<CallSubject> => {
+    const subject: CallSubject = {};
+    await rpcs.get(name)?.handle(request, { ...shim.call(name), subject }, () => assert.fail());
+    return subject;
+  };
+  const { uid, namespace, name } = podMetadata("web");
+  const pod = { pod: `${namespace}/${name}`, podUid: uid };
+  const made = await subjectOf("RunPodSandbox", runRequest({ metadata: podMetadata("web") }));
+  const { sandboxId = "" } = made;
+  assert.deepEqual(made, { podUid: uid, sandboxId });
+  assert.match(sandboxId, /^[\da-f]{64}$/);
+  const containerId = await shim.createContainer(sandboxId, { metadata: { name: "app", attempt: 0 } });
+  const container = { containerId, containerName: "app", sandboxId, ...pod };
+  const remove = { container_id: containerId.slice(0, 20) };
+  assert.deepEqual(await subjectOf("RemoveContainer", remove), container);
+  assert.deepEqual(await subjectOf("RemovePodSandbox", { pod_sandbox_id: sandboxId }), { sandboxId, ...pod });
+  assert.deepEqual(await subjectOf("RemovePodSandbox", { pod_sandbox_id: sandboxId }), {});
 });
 
 test("a list with a filter neither gets nor replaces the kept bytes of the whole one", async () => {

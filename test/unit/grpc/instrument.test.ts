@@ -1,8 +1,10 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
+import { Metadata } from "@grpc/grpc-js";
 import { sleep, withDeadline } from "../../../src/lib/abort.js";
 import type { Call } from "../../../src/lib/call.js";
 import { ShimError } from "../../../src/lib/errors.js";
+import type { EndedCall } from "../../../src/shim/ports/ended-calls.js";
 import type { Observation } from "../../../src/shim/grpc/instrument.js";
 import type { LogRecord } from "./recording-logger.js";
 import { until } from "../../support/wait.js";
@@ -105,6 +107,78 @@ describe("observe", () => {
     await using server = await startTestServer(handlers, { observe });
     using client = connectClient(server.path);
     assert.equal((await client.call("Version", {}))["version"], "1");
+  });
+});
+
+describe("subscribers of ended calls", () => {
+  const traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+  test("hear of calls that change something and of exec probes, with subject, waits and trace context", async () => {
+    const calls: EndedCall[] = [];
+    const handlers = {
+      StopContainer: async (_request: object, call: Call) => {
+        if (call.subject !== undefined) call.subject.podUid = "u";
+        const refuse = (): Promise<object> => Promise.reject(new ShimError("conflict", "not now"));
+        return withDeadline(call.signal, 60_000, "stop it", refuse, { kind: "engine" });
+      },
+      ExecSync: () => Promise.resolve({}),
+      Version: () => Promise.resolve({}),
+    };
+    await using server = await startTestServer(handlers, {
+      subscribers: [{ callEnded: (call) => calls.push(call) }],
+    });
+    using client = connectClient(server.path);
+    const metadata = new Metadata();
+    metadata.set("traceparent", traceParent);
+    await assert.rejects(client.call("StopContainer", { container_id: "c1" }, {}, metadata));
+    metadata.set("traceparent", "00-not-a-trace");
+    await client.call("ExecSync", { container_id: "c2" }, {}, metadata);
+    await client.call("Version", {});
+    assert.deepEqual(
+      calls.map(({ rpc, code, message, subject, traceParent: parent }) => [
+        rpc,
+        code,
+        message,
+        subject,
+        parent,
+      ]),
+      [
+        ["StopContainer", "ALREADY_EXISTS", "not now", { containerId: "c1", podUid: "u" }, traceParent],
+        ["ExecSync", "OK", undefined, { containerId: "c2" }, undefined],
+      ],
+    );
+    const [stop] = calls;
+    assert.deepEqual(
+      stop?.spans.map(({ what, kind, error, children }) => [what, kind, error, children]),
+      [["stop it", "engine", "not now", []]],
+    );
+    assert.ok(stop.ms >= 0 && stop.startedAtMs > 1.7e12 && stop.droppedSpans === 0);
+  });
+
+  test("may fail without harm to the call, and without them nothing is traced", async () => {
+    const subjects: unknown[] = [];
+    const handlers = {
+      StopContainer: (_request: object, call: Call) => {
+        subjects.push(call.subject);
+        return Promise.resolve({});
+      },
+    };
+    const broken = {
+      callEnded: () => {
+        throw new Error("the journal is broken");
+      },
+    };
+    for (const subscribers of [[broken], []]) {
+      await using server = await startTestServer(handlers, { subscribers });
+      using client = connectClient(server.path);
+      await client.call("StopContainer", { container_id: "c1" });
+      const errors = server.records.filter(({ level }) => level === "error").map(({ err }) => err);
+      assert.deepEqual(
+        errors,
+        subscribers.map(() => "the journal is broken"),
+      );
+    }
+    assert.deepEqual(subjects, [{ containerId: "c1" }, undefined]);
   });
 });
 

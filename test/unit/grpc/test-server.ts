@@ -63,7 +63,7 @@ export type Version = "v1" | "v1alpha2";
 
 export interface TestClient extends Disposable {
   /** The answer of a unary call; rejects with a grpc.ServiceError. */
-  call(rpc: string, request: Message, options?: grpc.CallOptions): Promise<Message>;
+  call(rpc: string, request: Message, options?: grpc.CallOptions, metadata?: grpc.Metadata): Promise<Message>;
   /** The same, with a handle to cancel it. */
   start(rpc: string, request: Message): { readonly answer: Promise<Message>; cancel(): void };
   stream(rpc: string, request: Message): grpc.ClientReadableStream<Message>;
@@ -71,6 +71,7 @@ export interface TestClient extends Disposable {
 
 type Unary = (
   request: Message,
+  metadata: grpc.Metadata,
   options: grpc.CallOptions,
   callback: (error: grpc.ServiceError | null, answer?: Message) => void,
 ) => grpc.ClientUnaryCall;
@@ -103,10 +104,15 @@ export function connectClient(
     "grpc.default_authority": authority,
   });
   const methods = client as unknown as Record<string, Unary | undefined>;
-  const start = (rpc: string, request: Message, options: grpc.CallOptions) => {
+  const start = (
+    rpc: string,
+    request: Message,
+    options: grpc.CallOptions,
+    metadata = new grpc.Metadata(),
+  ) => {
     let handle: grpc.ClientUnaryCall | undefined;
     const answer = new Promise<Message>((resolve, reject) => {
-      handle = methods[rpc]?.call(client, request, options, (error, message) => {
+      handle = methods[rpc]?.call(client, request, metadata, options, (error, message) => {
         if (error !== null || message === undefined) reject(error ?? new Error("no answer"));
         else resolve(message);
       });
@@ -114,7 +120,7 @@ export function connectClient(
     return { answer, cancel: () => handle?.cancel() };
   };
   return {
-    call: (rpc, request, options = {}) => start(rpc, request, options).answer,
+    call: (rpc, request, options = {}, metadata?) => start(rpc, request, options, metadata).answer,
     start: (rpc, request) => start(rpc, request, {}),
     stream: (rpc, request) =>
       (methods[rpc] as unknown as (request: Message) => grpc.ClientReadableStream<Message>).call(

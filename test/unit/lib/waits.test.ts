@@ -3,7 +3,8 @@ import { describe, mock, test } from "node:test";
 import { orAbort, withDeadline } from "../../../src/lib/abort.js";
 import { KeyedMutex } from "../../../src/lib/sync/keyed-mutex.js";
 import { SingleFlight } from "../../../src/lib/sync/single-flight.js";
-import { describeWaits, formatAge, noteWait } from "../../../src/lib/waits.js";
+import { ShimError } from "../../../src/lib/errors.js";
+import { describeWaits, formatAge, noteWait, traceBelow, type Span } from "../../../src/lib/waits.js";
 
 const never = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
 /** What is said, without ages. */
@@ -15,13 +16,7 @@ describe("what a call waits for", () => {
     const call = new AbortController();
     const end = new AbortController();
     const work = withDeadline(call.signal, 60_000, "run the pod", (outer) =>
-      withDeadline(
-        outer,
-        60_000,
-        "start it",
-        () => never(end.signal),
-        () => "POST /start",
-      ),
+      withDeadline(outer, 60_000, "start it", () => never(end.signal), { detail: () => "POST /start" }),
     );
     assert.deepEqual(waitsOf(call.signal), ["start it, POST /start"]);
     end.abort(new Error("over"));
@@ -77,7 +72,7 @@ describe("what a call waits for", () => {
     let asked = 0;
     const what = (): string => `wait ${asked++}`;
     for (const [index, signal] of signals.entries())
-      for (let count = 0; count < 6; count++) noteWait(signal, { what, inner: signals[index + 1] });
+      for (let count = 0; count < 6; count++) noteWait(signal, { action: what, inner: signals[index + 1] });
     const [first = AbortSignal.abort()] = signals;
     assert.deepEqual(waitsOf(first), ["wait 0", "wait 1", "wait 2"]);
     assert.ok(asked <= 3 ** signals.length, String(asked));
@@ -95,7 +90,7 @@ describe("what a call waits for", () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
       const work = withDeadline(undefined, 5000, "tear down", async (signal) => {
-        using _noted = noteWait(signal, { what: () => 'CNI plugin "bridge" DEL' });
+        using _noted = noteWait(signal, { action: 'CNI plugin "bridge" DEL' });
         await never(signal);
       });
       const failed = assert.rejects(work, {
@@ -107,6 +102,99 @@ describe("what a call waits for", () => {
     } finally {
       mock.timers.reset();
     }
+  });
+});
+
+/** Texts and errors of spans, without times. */
+type Outline = readonly (readonly [what: string, kind: string, error: string | undefined, below: Outline])[];
+const outline = (spans: readonly Span[]): Outline =>
+  spans.map(({ what, kind, error, children }) => [what, kind, error, outline(children)]);
+
+describe("a trace", () => {
+  test("keeps ended waits below its signal, through the signals of inner work, with their errors", async () => {
+    const call = new AbortController();
+    const before = noteWait(call.signal, { action: "an earlier wait" });
+    before[Symbol.dispose]();
+    const trace = traceBelow(call.signal);
+    const failed = withDeadline(call.signal, 60_000, "start it", (own) =>
+      withDeadline(
+        own,
+        60_000,
+        'start container "x"',
+        () => Promise.reject(new ShimError("unknown", "no such image")),
+        { kind: "engine", detail: () => "POST /start" },
+      ),
+    );
+    await assert.rejects(failed);
+    await withDeadline(call.signal, 60_000, "next", () => Promise.resolve());
+    const { spans, dropped } = trace.end();
+    assert.deepEqual(outline(spans), [
+      [
+        ...(["start it", "wait", "no such image"] as const),
+        [['start container "x"', "engine", "no such image", []]],
+      ],
+      ["next", "wait", undefined, []],
+    ]);
+    const [first] = spans;
+    const [inner] = first?.children ?? [];
+    assert.ok(first && inner && first.startMs <= inner.startMs && inner.endMs <= first.endMs);
+    assert.equal(dropped, 0);
+  });
+
+  test("ends waits that last, and keeps none that come later", async () => {
+    const call = new AbortController();
+    const trace = traceBelow(call.signal);
+    const lasting = noteWait(call.signal, { action: "the lock", kind: "lock" });
+    const [span] = trace.end().spans;
+    assert.deepEqual([span?.what, span?.kind], ["the lock", "lock"]);
+    assert.ok(span && span.endMs >= span.startMs);
+    lasting[Symbol.dispose]();
+    noteWait(call.signal, { action: "later" })[Symbol.dispose]();
+    assert.equal(trace.end().spans.length, 1);
+  });
+
+  test("has the work that calls share, also of a call that came later", async () => {
+    const flights = new SingleFlight<undefined>();
+    const [untraced, late] = [new AbortController(), new AbortController()];
+    const end = new AbortController();
+    const work = async (signal: AbortSignal): Promise<undefined> => {
+      await withDeadline(signal, 60_000, "pull app", () => never(end.signal)).catch(() => undefined);
+      return withDeadline(signal, 60_000, "look at it", () => Promise.resolve(undefined));
+    };
+    const first = flights.run("app", untraced.signal, work);
+    const trace = traceBelow(late.signal);
+    const second = flights.run("app", late.signal, work);
+    end.abort(new Error("reset"));
+    await Promise.all([first, second]);
+    assert.deepEqual(outline(trace.end().spans), [
+      [
+        ...(["work that calls share", "wait", undefined] as const),
+        [
+          ["pull app", "wait", "reset", []],
+          ["look at it", "wait", undefined, []],
+        ],
+      ],
+    ]);
+  });
+
+  test("counts the waits beyond its limit, and asks only kept ones for their text", () => {
+    const { signal } = new AbortController();
+    const trace = traceBelow(signal, { spans: 2 });
+    let asked = 0;
+    for (let count = 0; count < 5; count++)
+      noteWait(signal, { action: () => `wait ${asked++}` })[Symbol.dispose]();
+    assert.equal(asked, 0);
+    const { spans, dropped } = trace.end();
+    assert.deepEqual([spans.length, dropped, asked], [2, 3, 2]);
+  });
+
+  test("ends also when calls wait for each other's work", () => {
+    const [one, other] = [new AbortController().signal, new AbortController().signal];
+    const trace = traceBelow(one);
+    noteWait(one, { action: "other", inner: other });
+    noteWait(other, { action: "one", inner: one });
+    const { spans } = trace.end();
+    assert.equal(spans[0]?.what, "other");
   });
 });
 

@@ -74,8 +74,10 @@ export async function pullWithProgressDeadline(
   };
   let timer = setTimeout(stalled, limitMs);
   const either = AbortSignal.any([signal, stop.signal]);
-  using _noted = noteWait(signal, {
-    what: () => `pull image "${image}", ${describe(layers)}`,
+  using noted = noteWait(signal, {
+    action: () => `pull image "${image}"`,
+    detail: () => describe(layers),
+    kind: "pull",
     inner: either,
   });
   try {
@@ -94,8 +96,10 @@ export async function pullWithProgressDeadline(
       either,
     );
   } catch (error) {
-    if (stop.signal.aborted && !signal.aborted) throw ShimError.from(stop.signal.reason);
-    throw error;
+    const thrown: unknown =
+      stop.signal.aborted && !signal.aborted ? ShimError.from(stop.signal.reason) : error;
+    noted.fail(thrown);
+    throw thrown;
   } finally {
     clearTimeout(timer);
   }

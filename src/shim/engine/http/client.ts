@@ -119,22 +119,24 @@ export class EngineClient {
 
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
   async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
-    return this.#withDeadline(request, signal, (linked) => this.#exchange(request, linked));
+    return this.#read(request, signal, (answer) => answer);
   }
 
   /** The JSON of an answer with status 200 or 201; any other status is thrown as the engine's refusal. */
   async json(request: EngineRequest, signal: AbortSignal): Promise<unknown> {
-    const answer = await this.request(request, signal);
-    if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
-    return parseJson(answer.body.toString("utf8"), request.action);
+    return this.#read(request, signal, (answer) => {
+      if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
+      return parseJson(answer.body.toString("utf8"), request.action);
+    });
   }
 
   /** As `json`, undefined for what does not exist. */
   async jsonIfThere(request: EngineRequest, signal: AbortSignal): Promise<unknown> {
-    const answer = await this.request(request, signal);
-    if (answer.status === 404) return undefined;
-    if (answer.status !== 200) throw refusalOf(answer);
-    return parseJson(answer.body.toString("utf8"), request.action);
+    return this.#read(request, signal, (answer) => {
+      if (answer.status === 404) return undefined;
+      if (answer.status !== 200) throw refusalOf(answer);
+      return parseJson(answer.body.toString("utf8"), request.action);
+    });
   }
 
   /** What the status of the answer means; any other status is thrown as the engine's refusal. */
@@ -143,10 +145,11 @@ export class EngineClient {
     outcomes: Readonly<Record<number, T>>,
     signal: AbortSignal,
   ): Promise<T> {
-    const answer = await this.request(request, signal);
-    const outcome = outcomes[answer.status];
-    if (outcome === undefined) throw refusalOf(answer);
-    return outcome;
+    return this.#read(request, signal, (answer) => {
+      const outcome = outcomes[answer.status];
+      if (outcome === undefined) throw refusalOf(answer);
+      return outcome;
+    });
   }
 
   /** The entries of an answer that is a list of any length. */
@@ -208,6 +211,11 @@ export class EngineClient {
     this.#tunnel?.close();
   }
 
+  /** What `read` makes of the answer, as one wait: its refusal is the wait's error. */
+  #read<T>(request: EngineRequest, signal: AbortSignal, read: (answer: Answer) => T): Promise<T> {
+    return this.#withDeadline(request, signal, async (linked) => read(await this.#exchange(request, linked)));
+  }
+
   async #exchange(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
     const path = this.#path(request);
     if (path === undefined) return nothingThere();
@@ -246,7 +254,8 @@ export class EngineClient {
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const timeoutMs = Math.min(request.timeoutMs ?? this.shortTimeoutMs, longestTimeoutMs);
-    return withDeadline(signal, timeoutMs, request.action, work, () => this.#describe(request));
+    const detail = (): string => this.#describe(request);
+    return withDeadline(signal, timeoutMs, request.action, work, { detail, kind: "engine" });
   }
 
   /** For what is said of a request that takes long. */
