@@ -1,19 +1,18 @@
 /** All logs that this program writes: which containers have one, and when its writer starts and ends. */
-import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { RetryTimer, type BackoffTimes } from "../../lib/sync/backoff.js";
-import { Lock } from "../../lib/sync/semaphore.js";
+import type { BackoffTimes } from "../../lib/sync/backoff.js";
 import { tries } from "../../domain/reach.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { ContainerLogs, LogOwner, LogTarget } from "../ports/container-logs.js";
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted/convert-link.js";
 import { removeBeside } from "./adopted/engine-links.js";
-import { historyTemporary, type HistoryWriter } from "./adopted/history-writer.js";
+import { historyTemporary } from "./adopted/history-writer.js";
+import { LogEntry, endsWithin } from "./log-entry.js";
 import { newRecord, type LogFormat, type LogRecord } from "./log-record.js";
-import type { LogSource, LogWriter } from "./log-source.js";
+import type { LogSource } from "./log-source.js";
 import { recordFromFile } from "./lost-record.js";
 import { TurnQueue } from "./turn-queue.js";
-import { WriterFactory, type PreparedFileLog, type WriterFactoryDeps } from "./writer-factory.js";
+import { WriterFactory, type WriterFactoryDeps } from "./writer-factory.js";
 
 export interface LogWritersDeps extends WriterFactoryDeps {
   /** Format of logs of containers that are created from now on. */
@@ -28,32 +27,6 @@ const finishTimeoutMs = 5_000;
 const removeTimeoutMs = 1_000;
 /** After a log could not be opened or finished: too many open files, a full or read-only file system. */
 const retryTimes: BackoffTimes = { first: 1_000, longest: 30_000 };
-
-/** The state of one container's log in this process. */
-class LogEntry {
-  readonly lock = new Lock();
-  readonly retry: RetryTimer;
-  writer: LogWriter | undefined;
-  /** Opened before the start of the container, which has made Docker's file when it is continued. */
-  prepared: PreparedFileLog | undefined;
-  history: HistoryWriter | undefined;
-  /** As observed last. */
-  container: Snapshot | undefined;
-  isRemoved = false;
-
-  constructor(times: BackoffTimes) {
-    this.retry = new RetryTimer(times);
-  }
-
-  /** To be called under the lock. Stops both writers at once. */
-  async close(): Promise<void> {
-    await this.history?.stop();
-    this.history = undefined;
-    await this.prepared?.output.close();
-    this.prepared = undefined;
-    await this.writer?.close();
-  }
-}
 
 export class ContainerLogWriters implements ContainerLogs {
   readonly #entries = new Map<string, LogEntry>();
@@ -355,18 +328,4 @@ function runs(container: Snapshot | undefined): container is Snapshot {
 
 function wasWritten(record: LogRecord | undefined): boolean {
   return record !== undefined && record.sink.inode !== "";
-}
-
-/** Whether `work` ended in time. Its error is thrown. After the time limit the work continues. */
-async function endsWithin(milliseconds: number, work: Promise<unknown>): Promise<boolean> {
-  const done = new AbortController();
-  const timedOut = sleep(milliseconds, done.signal).then(
-    () => false,
-    () => false,
-  );
-  try {
-    return await Promise.race([work.then(() => true), timedOut]);
-  } finally {
-    done.abort();
-  }
 }
