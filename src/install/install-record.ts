@@ -2,7 +2,7 @@
 import { join } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { removeFile, writeFileAtomically } from "../lib/files/atomic-file.js";
-import { fits, formatRecord, isString, isTable, parseRecord } from "../lib/files/record-directory.js";
+import { fits, formatRecord, isString, isTable, parseRecord } from "../lib/files/record-format.js";
 import { readRegularFile } from "../lib/files/state-files.js";
 import { localPath } from "./node-paths.js";
 

@@ -13,7 +13,7 @@ import {
 } from "../../domain/labels.js";
 import { parseName } from "../../domain/names.js";
 import { type ListedContainer, listedName } from "../../domain/snapshot.js";
-import { isTable } from "../../lib/files/record-directory.js";
+import { isTable } from "../../lib/files/record-format.js";
 import { shownText } from "../../lib/shown-text.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
 import { scratchLabel } from "../../shim/images/scratch-containers.js";

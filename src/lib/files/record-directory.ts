@@ -11,36 +11,15 @@ import {
 import { createDirectory, namesIn } from "./directories.js";
 import type { Flusher } from "./flusher.js";
 import { messageOf, ShimError } from "../errors.js";
+import {
+  formatRecord,
+  keepUnknownKeys,
+  type ParsedRecord,
+  parseRecord,
+  type RecordType,
+} from "./record-format.js";
 import { isFileKey, quarantineFile, readRegularFileSync } from "./state-files.js";
 import type { Logger } from "../log.js";
-
-export type Table = Readonly<Record<string, unknown>>;
-
-/** Whether a field is as its type says. */
-export type FieldCheck = (value: unknown) => boolean;
-
-/** The check of each field that this release knows, by its name; for an object, the checks of its fields. */
-export type RecordSchema = Readonly<{ [field: string]: FieldCheck | RecordSchema }>;
-
-/** The schema of `T`: a new field of the type must be in it. */
-export type SchemaOf<T> = Readonly<Record<keyof T, FieldCheck | RecordSchema>>;
-
-export interface RecordType<R> {
-  /** In names of quarantined files: "pod". */
-  readonly kind: string;
-  /** What has the id: "sandbox". */
-  readonly subject: string;
-  /** The name of the id in the record and in log lines: "sandboxId". */
-  readonly idField: string;
-  readonly schema: RecordSchema;
-  idOf(record: R): string;
-  /** From the object in the file, which fits the schema. */
-  fromFile(object: Table): R;
-  /** The text of the file; `formatRecord` unless given. */
-  readonly format?: (record: R) => string;
-  /** Names of temporary files of earlier releases. */
-  readonly temporary?: readonly RegExp[];
-}
 
 export interface RecordDirectoryOptions {
   /** Where corrupt files go; `quarantine` beside the directory unless given. */
@@ -148,10 +127,13 @@ export abstract class RecordDirectory<R extends object> {
 
   /** Shows readers a record that is stored within a second, unless it is replaced or removed before. */
   protected putLater(record: R): void {
-    const id = this.type.idOf(record);
+    this.#storeLater(this.type.idOf(record));
+    this.#show(this.type.idOf(record), record);
+  }
+
+  #storeLater(id: string): void {
     this.#late.add(id);
     this.#timer ??= setTimeout(() => void this.storeLate(), this.options.delayMs ?? usualDelayMs).unref();
-    this.#show(id, record);
   }
 
   /** Stores what waits. Never throws. */
@@ -178,10 +160,18 @@ export abstract class RecordDirectory<R extends object> {
 
   /** As `put`, and outlives a power cut when it returns. Calls for one id must not overlap. */
   protected async putFlushed(wanted: R): Promise<void> {
-    const { path, record, text } = this.#checked(this.type.idOf(wanted), wanted);
-    this.#files.add(this.type.idOf(wanted));
-    await writeFileAtomically(path, text, { ...fileOptions, directoryMode });
-    this.#show(this.type.idOf(record), record);
+    const id = this.type.idOf(wanted);
+    const { path, record, text } = this.#checked(id, wanted);
+    this.#files.add(id);
+    // Else the record before could be written over this one, before readers see this one.
+    const wasLate = this.#late.delete(id);
+    try {
+      await writeFileAtomically(path, text, { ...fileOptions, directoryMode });
+    } catch (error) {
+      if (wasLate) this.#storeLater(id);
+      throw error;
+    }
+    this.#show(id, record);
   }
 
   /** Succeeds also when there is none. After a power cut the record may be back. */
@@ -287,82 +277,4 @@ export abstract class RecordDirectory<R extends object> {
   #path(id: string): string {
     return join(this.directory, id + suffix);
   }
-}
-
-export type ParsedRecord<R> =
-  | { readonly kind: "record"; readonly record: R }
-  /** A later release wrote it. */
-  | { readonly kind: "newer"; readonly version: number }
-  | { readonly kind: "corrupt"; readonly reason: string };
-
-/** Reads a file. Keys that this release does not know stay in the record. Never throws. */
-export function parseRecord<R>(
-  bytes: Uint8Array,
-  { schema, fromFile }: Pick<RecordType<R>, "schema" | "fromFile">,
-): ParsedRecord<R> {
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    return { kind: "corrupt", reason: error instanceof SyntaxError ? "not JSON" : "not UTF-8" };
-  }
-  if (!isTable(value)) return { kind: "corrupt", reason: "not an object" };
-  const version = value["version"];
-  if (typeof version === "number" && Number.isInteger(version) && version > 1) {
-    return { kind: "newer", version };
-  }
-  const wrong = wrongField(value, schema);
-  return wrong === undefined
-    ? { kind: "record", record: fromFile(value) }
-    : { kind: "corrupt", reason: `${wrong} is missing or malformed` };
-}
-
-/** Readable JSON. Big integers become decimal strings: JSON has no exact integers beyond 2^53. */
-export function formatRecord(record: object): string {
-  const plain = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
-  return `${JSON.stringify(record, plain, 2)}\n`;
-}
-
-/** Whether `value` is an object whose fields are as `schema` says. */
-export function fits(value: unknown, schema: RecordSchema): boolean {
-  return isTable(value) && wrongField(value, schema) === undefined;
-}
-
-/** The path of the first field that its check refuses. */
-function wrongField(object: Table, schema: RecordSchema): string | undefined {
-  for (const [key, check] of Object.entries(schema)) {
-    const value = object[key];
-    if (typeof check === "function") {
-      if (!check(value)) return key;
-    } else if (!isTable(value)) {
-      return key;
-    } else {
-      const wrong = wrongField(value, check);
-      if (wrong !== undefined) return `${key}.${wrong}`;
-    }
-  }
-  return undefined;
-}
-
-/** `next` with those keys of `previous` that only a later release knows. Known optional keys stay away. */
-function keepUnknownKeys<R extends object>(previous: R, next: R, schema: RecordSchema): R {
-  const unknown = Object.entries(previous).filter(([key]) => !Object.hasOwn(schema, key));
-  const kept: Record<string, unknown> = { ...Object.fromEntries(unknown), ...next };
-  for (const [key, nested] of Object.entries(schema)) {
-    const before = (previous as Table)[key];
-    const after = kept[key];
-    if (typeof nested === "object" && isTable(before) && isTable(after)) {
-      kept[key] = keepUnknownKeys(before, after, nested);
-    }
-  }
-  // Every key of `next` is there.
-  return kept as R;
-}
-
-export function isTable(value: unknown): value is Table {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-export function isString(value: unknown): value is string {
-  return typeof value === "string";
 }

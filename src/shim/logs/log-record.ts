@@ -1,12 +1,6 @@
 /** The record on disk of each container's log: its owner, its path, and its position. */
-import {
-  fits,
-  isString,
-  RecordDirectory,
-  type RecordDirectoryOptions,
-  type RecordType,
-  type SchemaOf,
-} from "../../lib/files/record-directory.js";
+import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
+import { fits, isString, type RecordType, type SchemaOf } from "../../lib/files/record-format.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogSource } from "./log-source.js";
 

@@ -2,14 +2,8 @@
 import type { Logger } from "../../lib/log.js";
 import type { OciChanges } from "../../domain/oci-changes.js";
 import type { CgroupSettings } from "../ports/host.js";
-import {
-  RecordDirectory,
-  isString,
-  isTable,
-  type RecordDirectoryOptions,
-  type RecordType,
-  type SchemaOf,
-} from "../../lib/files/record-directory.js";
+import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
+import { isString, isTable, type RecordType, type SchemaOf } from "../../lib/files/record-format.js";
 
 export interface ContainerRecord {
   readonly version: 1;

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { messageOf } from "../../lib/errors.js";
-import { isTable } from "../../lib/files/record-directory.js";
+import { isTable } from "../../lib/files/record-format.js";
 import type { Logger } from "../../lib/log.js";
 
 const cidrForm = /^[0-9a-fA-F.:]+\/\d{1,3}$/;

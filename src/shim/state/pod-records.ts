@@ -1,15 +1,14 @@
 /** What this program remembers of each pod beyond Docker's labels and the checkpoint, and the files that keep it. */
 import type { LinuxContainerResources } from "../../domain/cri.js";
 import type { Logger } from "../../lib/log.js";
+import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
 import {
-  RecordDirectory,
+  type FieldCheck,
   isString,
   isTable,
-  type FieldCheck,
-  type RecordDirectoryOptions,
   type RecordType,
   type SchemaOf,
-} from "../../lib/files/record-directory.js";
+} from "../../lib/files/record-format.js";
 
 export interface PodRecord {
   readonly version: 1;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { parseRecord } from "../../../src/lib/files/record-directory.js";
+import { parseRecord } from "../../../src/lib/files/record-format.js";
 import { type LogRecord, logRecordType, LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
@@ -75,6 +75,35 @@ describe("move()", () => {
     await records.remove(id);
     await records.storeLate();
     assert.deepEqual([records.get(id), stored(), bed.log.lines], [undefined, undefined, []]);
+  });
+
+  test("does not store later what a flushed record replaces", async () => {
+    await using bed = await setUp();
+    const { records, fresh, stored } = bed;
+    const file = opened(fresh);
+    await records.put(file);
+    const late = at(file, 100);
+    await records.move(late);
+    const flushed = records.put({ ...late, gaps: 1 }, "first");
+    await records.storeLate();
+    assert.notDeepEqual(stored(), late);
+    await flushed;
+    assert.deepEqual(stored(), { ...late, gaps: 1 });
+  });
+
+  test("still stores later what a flushed record that fails was to replace", async () => {
+    await using bed = await setUp();
+    const { records, fresh, stored } = bed;
+    const late = at(opened(fresh), 100);
+    await records.put(opened(fresh));
+    await records.move(late);
+    const path = join(bed.root.path, "logs", `${id}.json`);
+    rmSync(path);
+    mkdirSync(path);
+    await assert.rejects(records.put({ ...late, gaps: 1 }, "first"));
+    rmdirSync(path);
+    await records.storeLate();
+    assert.deepEqual(stored(), late);
   });
 
   const changes: readonly (readonly [string, (record: LogRecord) => LogRecord])[] = [

@@ -10,11 +10,8 @@ import {
   type ContainerRecord,
 } from "../../../src/shim/state/container-records.js";
 import { podRecordType, PodRecords, type PodRecord } from "../../../src/shim/state/pod-records.js";
-import {
-  formatRecord,
-  parseRecord,
-  type RecordDirectoryOptions,
-} from "../../../src/lib/files/record-directory.js";
+import type { RecordDirectoryOptions } from "../../../src/lib/files/record-directory.js";
+import { formatRecord, parseRecord } from "../../../src/lib/files/record-format.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { recordingLog } from "../../fakes/recording-log.js";
