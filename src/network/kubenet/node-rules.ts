@@ -126,9 +126,12 @@ export class NodeRules {
     const before = this.#problem;
     try {
       await withDeadline(signal, checkTimeoutMs, "check the rules of kubenet", async (own) => {
-        await this.#ensureMasquerade(own);
         this.#looked = undefined;
-        await this.ensureForwarding(own);
+        const { nonMasqueradeCidrs } = this.options;
+        await inTurn([
+          ...nonMasqueradeCidrs.map((cidr) => () => this.#ensureMasquerade(cidr, own)),
+          () => this.ensureForwarding(own),
+        ]);
       });
       this.#problem = undefined;
     } catch (error) {
@@ -142,17 +145,22 @@ export class NodeRules {
     this.#cancel = this.#clock.after(pauseMs, () => void this.#keep(running, running));
   }
 
-  async #ensureMasquerade(signal: AbortSignal): Promise<void> {
-    for (const cidr of this.options.nonMasqueradeCidrs) {
-      const wanted = masqueradeRule(cidr);
-      if (wanted === undefined) continue;
-      const iptables = await this.options.iptables.chosen(signal);
-      if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
-        const { family } = wanted;
-        this.options.log.info({ family }, "added the masquerade rule for traffic that leaves the cluster");
-      }
+  async #ensureMasquerade(cidr: string, signal: AbortSignal): Promise<void> {
+    const wanted = masqueradeRule(cidr);
+    if (wanted === undefined) return;
+    const iptables = await this.options.iptables.chosen(signal);
+    if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
+      const { family } = wanted;
+      this.options.log.info({ family }, "added the masquerade rule for traffic that leaves the cluster");
     }
   }
+}
+
+/** Does all, also when one fails: what one address family lacks is not the other's fault. Throws the first error. */
+async function inTurn(steps: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const errors: unknown[] = [];
+  for (const step of steps) await step().catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
 }
 
 async function policyOf(iptables: Iptables, family: AddressFamily, signal: AbortSignal): Promise<string> {

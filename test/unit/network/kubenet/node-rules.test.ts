@@ -76,6 +76,24 @@ describe("NodeRules", () => {
     ]);
   });
 
+  test("writes the rules of one family when those of the other fail, and names the failure", async () => {
+    const { rules, run } = setUp(
+      ({ program, words }) => {
+        if (program === "iptables" && words.includes("nat")) return { exitCode: 4, stderr: "no such table" };
+        return words.includes("-S") ? dropping : words.includes("-C") ? missing : undefined;
+      },
+      ["ipv6"],
+      ["10.61.0.0/16", "fd61::/48"],
+    );
+    await rules.start(never);
+    rules.stop();
+    assert.match(rules.problem ?? "", /no such table/);
+    const added = run.ran.filter(({ words }) => words.includes("-A") && !words.includes("-C"));
+    const found = added.map(({ program, words }) => `${program} ${words.slice(-5).join(" ")}`);
+    assert.equal(found[0], "ip6tables ! -d fd61::/48 -j MASQUERADE");
+    assert.equal(found.length, 3);
+  });
+
   test("looks once at the FORWARD chain for pods that come within seconds, anew later and after a start", async () => {
     const { rules, run, clock } = setUp(() => accepting, ["ipv4"]);
     const looks = (): number => run.ran.filter(({ words }) => words.includes("-S")).length;
