@@ -3,35 +3,22 @@ import type { PodSandbox } from "../../domain/cri.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
 import { refuseUnserved } from "../pod-config/server-features.js";
 import { refuseChangedJobs } from "../controllers/changed-jobs.js";
-import { CronRunner } from "../controllers/cron-runner.js";
-import {
-  type JobEnvironment,
-  JobRunner,
-  type JobRunnerDeps,
-  isSameJob,
-  removeSurely,
-} from "../controllers/job-runner.js";
-import { pause } from "../kubelet/clock.js";
+import { type JobEnvironment, isSameJob, removeSurely } from "../controllers/job-runner.js";
 import { Kubelet } from "../kubelet/kubelet.js";
 import type { KubeletDeps } from "../kubelet/kubelet-deps.js";
 import { hasEnded } from "../pod-rules/pod-status.js";
-import { readPodRecord } from "../node/pod-record.js";
-import { jobNameLabel, playHashAnnotation, playOwnerAnnotation } from "../pod-config/cri-config.js";
 import { presentPods, refuseSharedUids } from "./listed-pods.js";
 import { takenOver } from "../kubelet/pod-turns.js";
 import { type PodKey, nameOf } from "../manifests/manifest.js";
-import { podUid } from "../manifests/names.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import type { CronJob, Job, ObjectKey, Workloads } from "../manifests/workloads.js";
+import type { Workloads } from "../manifests/workloads.js";
 import type { ServicesDeps } from "../services/services.js";
 import { Application } from "./application.js";
+import { PlayJobs } from "./play-jobs.js";
 import { type RolloutPlan, Rollouts } from "./rollouts.js";
 import { WaitingPods } from "./waiting-pods.js";
 import { Watchers } from "./watchers.js";
 import { namesOf } from "../store/play-store.js";
-
-/** Between two tries to start a job. */
-const retryMs = 10_000;
 
 /** What a play needs: its kubelet, and its Services. */
 export interface PlayDeps extends KubeletDeps {
@@ -42,8 +29,8 @@ type Wanted = Pick<Workloads, "pods" | "jobs" | "cronJobs">;
 
 export class Session implements AsyncDisposable {
   readonly kubelet: Kubelet;
-  readonly #jobs = new Set<JobRunner>();
-  #cronJobs: readonly CronRunner[] = [];
+  readonly #environment: JobEnvironment;
+  readonly #jobs: PlayJobs;
   #manifests: readonly Manifest[] = [];
   readonly #waiting: WaitingPods;
   #hasLost = false;
@@ -59,6 +46,22 @@ export class Session implements AsyncDisposable {
       onLost: (key) => this.#lose(key),
       inBackground: (name, work) => this.#inBackground(name, work),
     });
+    const { client, clock, report } = deps;
+    this.#environment = { client, clock, report, kubelet: this.kubelet };
+    this.#jobs = new PlayJobs({
+      ...{ ...this.#environment, records: deps, signal: this.#stop.signal },
+      onPod: (manifest) => {
+        this.#manifests = [...this.#manifests, manifest];
+        this.kubelet.apply(manifest, { failFast: false });
+      },
+      onRemoved: () => {
+        // A cron job may run for months.
+        this.#manifests = this.manifests;
+        this.#watchers.changed();
+      },
+      onError: (name, error) => this.#report(name, error),
+      inBackground: (name, work) => this.#inBackground(name, work),
+    });
     this.kubelet.listen({
       onEvent: ({ key, reason }) => {
         if (reason === takenOver) this.#lose(key);
@@ -70,7 +73,7 @@ export class Session implements AsyncDisposable {
   #changed(key: PodKey): void {
     this.#waiting.start();
     this.#rollouts.changed(key);
-    for (const runner of this.#jobs) if (runner.has(key)) this.#decide(runner);
+    this.#jobs.changed(key);
     this.#watchers.changed();
   }
 
@@ -95,7 +98,9 @@ export class Session implements AsyncDisposable {
     const now = workloads.pods.filter(({ key }) => !plan.deferred.has(nameOf(key)));
     const later = now.filter(({ startsAfter }) => startsAfter !== undefined);
     const present = presentPods(later, listed);
-    const runners = workloads.jobs.map((job) => this.#addJob(job, { apply: (manifest) => apply(manifest) }));
+    const runners = workloads.jobs.map((job) =>
+      this.#jobs.add(job, { apply: (manifest) => apply(manifest) }),
+    );
     await Promise.all([
       ...now.filter((manifest) => !later.includes(manifest)).map((one) => apply(one, listed)),
       ...runners.map((runner) => runner.start(signal)),
@@ -111,7 +116,7 @@ export class Session implements AsyncDisposable {
       if (this.kubelet.pod({ namespace: key.namespace, name })?.loss !== undefined) this.#lose(key);
     this.#keepDeferred(plan);
     this.#rollouts.start(plan);
-    this.#updateCronJobs(workloads.cronJobs, ran);
+    this.#jobs.updateCronJobs(workloads.cronJobs, ran);
   }
 
   /**
@@ -125,7 +130,7 @@ export class Session implements AsyncDisposable {
   ): Promise<void> {
     const isNew = ({ key }: Manifest): boolean => this.kubelet.pod(key) === undefined;
     const isLater = workloads.pods.filter(isNew).some(({ startsAfter, update }) => startsAfter ?? update);
-    const isCronNew = workloads.cronJobs.some((one) => this.#cronRunner(one) === undefined);
+    const isCronNew = workloads.cronJobs.some((one) => !this.#jobs.hasCronJob(one));
     const listed = isLater || isCronNew ? await this.deps.client.listPodSandboxes({}, signal) : [];
     const present = presentPods(workloads.pods.filter(isNew), listed);
     const plan = await this.#rollouts.plan(workloads.pods, listed);
@@ -144,30 +149,25 @@ export class Session implements AsyncDisposable {
     this.#waiting.replace(later);
     const end = async (key: PodKey): Promise<void> => {
       if (obsolete === "leave" || (await this.kubelet.pod(key)?.isLost())) await this.kubelet.forget(key);
-      else await removeSurely(key, this.#jobDeps, signal);
+      else await removeSurely(key, this.#environment, signal);
     };
-    const runners = [...this.#jobs];
-    const oldRunners = runners.filter((runner) => {
-      const cronJob = this.#cronJobs.find((one) => one.has(runner))?.cronJob;
-      if (cronJob !== undefined) return !workloads.cronJobs.some((one) => isSameObject(one, cronJob));
-      return !workloads.jobs.some((one) => isSameJob(one, runner.job));
-    });
-    for (const runner of oldRunners) this.#jobs.delete(runner);
-    this.#updateCronJobs(workloads.cronJobs, listed);
+    const { runners } = this.#jobs;
+    const oldRunners = this.#jobs.dropObsolete(workloads);
+    this.#jobs.updateCronJobs(workloads.cronJobs, listed);
     const surge = this.#rollouts.start(plan);
     await Promise.all([
       ...[...old.map(({ key }) => key), ...surge].map((key) => end(key)),
       ...oldRunners.map((runner) => (obsolete === "leave" ? runner.leave() : runner.remove(signal))),
     ]);
     for (const job of workloads.jobs)
-      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#startLater(job, { keepsPods: false });
+      if (!runners.some((runner) => isSameJob(runner.job, job))) this.#jobs.startLater(job);
     this.#watchers.changed();
   }
 
   /** Resolves when all pods are ready or have succeeded, and all jobs are complete. Rejects when one cannot. */
   async ready(signal: AbortSignal): Promise<void> {
     await this.#watchers.until(signal, () => {
-      const failed = [...this.#jobs].find(({ state }) => state === "failed");
+      const failed = this.#jobs.runners.find(({ state }) => state === "failed");
       if (failed !== undefined)
         throw new ShimError("precondition", `job "${failed.job.namespace}/${failed.job.name}" has failed`);
       for (const { key } of this.#pods()) {
@@ -183,7 +183,7 @@ export class Session implements AsyncDisposable {
     const pods = this.#pods().filter(({ key }) => {
       return this.kubelet.pod(key)?.readiness?.isReady !== true || this.#rollouts.awaits(key);
     });
-    const jobs = [...this.#jobs].filter(({ state }) => state === "running").map(({ job }) => job);
+    const jobs = this.#jobs.runners.filter(({ state }) => state === "running").map(({ job }) => job);
     const names = [...pods.map(({ key }) => key), ...jobs].map(
       ({ namespace, name }) => `${namespace}/${name}`,
     );
@@ -198,7 +198,8 @@ export class Session implements AsyncDisposable {
   /** Resolves when nothing is left to do: pods and jobs have ended. Answers whether all have succeeded. */
   async ended(signal: AbortSignal): Promise<boolean> {
     await this.#watchers.until(signal, () => {
-      if (this.#cronJobs.length > 0 || [...this.#jobs].some(({ isAtRest }) => !isAtRest)) return false;
+      const { cronJobs, runners } = this.#jobs;
+      if (cronJobs.length > 0 || runners.some(({ isAtRest }) => !isAtRest)) return false;
       if (this.waiting.length > 0 || this.#rollouts.areUnderWay) return false;
       return this.#manifests.every(({ key }) => {
         const worker = this.kubelet.pod(key);
@@ -208,7 +209,7 @@ export class Session implements AsyncDisposable {
     const pods = this.#pods().map(({ key }) => this.kubelet.pod(key)?.status?.phase ?? "Failed");
     return (
       pods.every((phase) => phase === "Succeeded") &&
-      [...this.#jobs].every(({ state }) => state === "complete" || state === "suspended")
+      this.#jobs.runners.every(({ state }) => state === "complete" || state === "suspended")
     );
   }
 
@@ -216,10 +217,10 @@ export class Session implements AsyncDisposable {
   async kept(): Promise<ReadonlySet<string>> {
     for (const { key } of this.#manifests) if (await this.kubelet.pod(key)?.isLost()) this.#lose(key);
     // Those that a CronJob has started have names of their own.
-    const jobs = [...this.#jobs]
+    const jobs = this.#jobs.runners
       .map(({ job }) => job)
       .filter(({ name, template }) => name === template.owner.name);
-    return namesOf({ pods: this.#pods(), jobs, cronJobs: this.#cronJobs.map(({ cronJob }) => cronJob) });
+    return namesOf({ pods: this.#pods(), jobs, cronJobs: this.#jobs.cronJobs });
   }
 
   /** Whether another play has taken pods since the last `update`. */
@@ -235,7 +236,7 @@ export class Session implements AsyncDisposable {
   /** Leaves everything as it is. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "play ends"));
-    for (const runner of [...this.#jobs, ...this.#cronJobs]) runner.close();
+    this.#jobs.close();
     this.#waiting.close();
     await this.#rollouts.close();
     await this.kubelet[Symbol.asyncDispose]();
@@ -246,64 +247,11 @@ export class Session implements AsyncDisposable {
     return this.#manifests.filter(({ owner }) => owner?.kind !== "Job" && owner?.kind !== "CronJob");
   }
 
-  get #jobDeps(): JobEnvironment {
-    const { client, clock, report } = this.deps;
-    return { client, clock, report, kubelet: this.kubelet };
-  }
-
-  #addJob(job: Job, deps: Pick<JobRunnerDeps, "apply" | "kept">): JobRunner {
-    const wake = (): void => this.#decide(runner);
-    const runner = new JobRunner(job, { ...this.#jobDeps, ...deps, wake });
-    this.#jobs.add(runner);
-    return runner;
-  }
-
-  /** No call waits for its first pods. `keepsPods`: those that are there keep their manifests. */
-  #startLater(job: Job, { keepsPods }: { readonly keepsPods: boolean }): JobRunner {
-    const runner = this.#addJob(job, {
-      apply: (manifest) => {
-        this.#manifests = [...this.#manifests, manifest];
-        this.kubelet.apply(manifest, { failFast: false });
-        return Promise.resolve();
-      },
-      ...(keepsPods ? { kept: (uid) => this.#kept(uid) } : {}),
-    });
-    void this.#start(runner);
-    return runner;
-  }
-
-  /** A record that is damaged keeps nothing. */
-  async #kept(uid: string): Promise<Manifest | undefined> {
-    if (podUid(uid) !== undefined) return undefined; // It comes from the CRI, and is part of a path.
-    return readPodRecord(uid, this.deps).catch(() => undefined);
-  }
-
-  /** Never rejects: a server that does not answer may come back. */
-  async #start(runner: JobRunner): Promise<void> {
-    const { signal } = this.#stop;
-    while (this.#jobs.has(runner)) {
-      try {
-        await runner.start(signal);
-        return;
-      } catch (error) {
-        if (signal.aborted) return;
-        this.#report(nameOf(runner.job), error);
-      }
-      await pause(retryMs, this.deps.clock, signal);
-    }
-  }
-
   /** Another play has the pod now, or has removed it; with it goes the job that has made it. */
   #lose(key: PodKey): void {
     this.#hasLost = true;
     this.#rollouts.lose(key);
-    for (const runner of this.#jobs) {
-      if (!runner.has(key)) continue;
-      this.#jobs.delete(runner);
-      for (const cronJob of this.#cronJobs) if (cronJob.has(runner)) cronJob.close();
-      this.#cronJobs = this.#cronJobs.filter((cronJob) => !cronJob.has(runner));
-      this.#inBackground(nameOf(runner.job), runner.leave());
-    }
+    this.#jobs.lose(key);
     this.#manifests = this.#manifests.filter((manifest) => nameOf(manifest.key) !== nameOf(key));
     // Those that wait for it would wait for ever.
     for (const next of this.#waiting.drop(key)) this.#lose(next);
@@ -316,46 +264,6 @@ export class Session implements AsyncDisposable {
       if (manifest !== undefined) this.kubelet.apply(manifest, { failFast: false });
   }
 
-  #cronRunner(cronJob: CronJob): CronRunner | undefined {
-    return this.#cronJobs.find((runner) => isSameObject(cronJob, runner.cronJob));
-  }
-
-  /** `listed`: all sandboxes of the server, for CronJobs that are new here. */
-  #updateCronJobs(cronJobs: readonly CronJob[], listed: readonly PodSandbox[]): void {
-    const kept = cronJobs.map((cronJob) => this.#cronRunner(cronJob));
-    for (const runner of this.#cronJobs) if (!kept.includes(runner)) runner.close();
-    this.#cronJobs = cronJobs.map((cronJob, number) => {
-      const runner = kept[number] ?? this.#newCronRunner(cronJob);
-      if (kept[number] === undefined) runner.adopt(jobsOf(cronJob, listed));
-      runner.update(cronJob);
-      return runner;
-    });
-  }
-
-  #newCronRunner(cronJob: CronJob): CronRunner {
-    return new CronRunner(cronJob, {
-      clock: this.deps.clock,
-      startJob: (job) => this.#startLater(job, { keepsPods: true }),
-      removeJob: (job) => this.#removeJob(job),
-    });
-  }
-
-  #removeJob(runner: JobRunner): void {
-    this.#jobs.delete(runner);
-    runner.remove(this.#stop.signal).then(
-      () => {
-        // A cron job may run for months.
-        this.#manifests = this.manifests;
-        this.#watchers.changed();
-      },
-      (error: unknown) => this.#report(nameOf(runner.job), error),
-    );
-  }
-
-  #decide(runner: JobRunner): void {
-    this.#inBackground(nameOf(runner.job), runner.decide(this.#stop.signal));
-  }
-
   #inBackground(name: string, work: Promise<void>): void {
     work.then(
       () => this.#watchers.changed(),
@@ -366,19 +274,4 @@ export class Session implements AsyncDisposable {
   #report(name: string, error: unknown): void {
     if (!this.#stop.signal.aborted) this.deps.report(`${name}: ${messageOf(error)}`);
   }
-}
-
-/** Names of the jobs that have been started for a CronJob, by their pods. */
-function jobsOf({ namespace, name }: CronJob, listed: readonly PodSandbox[]): ReadonlySet<string> {
-  const own = listed.filter(
-    ({ metadata, annotations }) =>
-      metadata?.namespace === namespace &&
-      annotations[playHashAnnotation] !== undefined &&
-      annotations[playOwnerAnnotation] === `CronJob/${name}`,
-  );
-  return new Set(own.map(({ labels }) => labels[jobNameLabel] ?? ""));
-}
-
-function isSameObject(left: ObjectKey, right: ObjectKey): boolean {
-  return nameOf(left) === nameOf(right);
 }
