@@ -194,6 +194,8 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
             await readFile(`/proc/${await pidOfContainer(id)}/status`, "utf8"),
             /^Uid:\t300000\t300000/m,
           );
+          // The request names no masked path.
+          assert.equal(await own.shell(id, "grep -c ' /proc/' /proc/self/mounts || true"), "0");
           const pidOfSandbox = await pidOfContainer(own.id);
           assert.equal(
             await own.shell(id, "readlink /proc/self/ns/user"),

@@ -35,6 +35,7 @@ import { engineInjectsCdi } from "./container-needs.js";
 import { planDevices } from "./devices.js";
 import { environment } from "./environment.js";
 import { cgroupMountOptions, requestedUlimits } from "./fields-in-flight.js";
+import { hiddenPaths } from "./hidden-paths.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
@@ -247,10 +248,7 @@ function hostConfig(
     Privileged: privileged,
     CapAdd: unlessEmpty(addedCapabilities(config)),
     CapDrop: unlessEmpty(security?.capabilities?.drop_capabilities ?? []),
-    // Left out when empty (an empty list would unmask /proc), and a privileged container has none in any
-    // case.
-    MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
-    ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
+    ...hiddenPaths(security, { ownUsers: context.podUsers !== undefined }),
     SecurityOpt: [...containerSecurityOptions(config, context), ...cgroupMountOptions(security, facts)],
     // Snapshots name the engine's default, too, which stays the engine's choice.
     Runtime: oci ? ociRuntimeName : runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),

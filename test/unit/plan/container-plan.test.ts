@@ -52,6 +52,12 @@ const selinux = { user: "", role: "", type: "t", level: "l" };
 const paths = { masked_paths: ["/proc/kcore"], readonly_paths: ["/proc/bus"] };
 const ofPrivileged = inSandbox(privileged);
 const noPaths = { MaskedPaths: undefined, ReadonlyPaths: undefined };
+const mapping = [{ container_id: 0, host_id: 1000, length: 65_536 }];
+const ofMappedPod = {
+  namespace_options: namespaces({ userns_options: { mode: 0, uids: mapping, gids: mapping } }),
+} as const;
+const ids = { hostId: 1000, size: 65_536 };
+const podUsers = { uids: ids, gids: ids };
 const without = { facts: noAppArmor };
 const cgroupNamespace = (cgroupVersion: 1 | 2): Context => ({ facts: nodeFacts({ cgroupVersion }) });
 
@@ -102,6 +108,19 @@ describe("planContainer()", () => {
     ["remapped users, privileged", privileged, { facts: remapped }, { UsernsMode: "host" }],
     ["remapped users, of the sandbox", {}, { facts: remapped, ...ofPrivileged }, { UsernsMode: "host" }],
     ["masked paths", paths, {}, { MaskedPaths: ["/proc/kcore"], ReadonlyPaths: ["/proc/bus"] }],
+    [
+      "masked paths without read-only ones",
+      { masked_paths: ["/a"] },
+      {},
+      { MaskedPaths: ["/a"], ReadonlyPaths: [] },
+    ],
+    ["no paths, which may be nothing said", {}, {}, noPaths],
+    [
+      "no paths in a pod with its own users",
+      ofMappedPod,
+      { podUsers },
+      { MaskedPaths: [], ReadonlyPaths: [] },
+    ],
     ["masked paths, privileged", { ...paths, ...privileged }, {}, noPaths],
     ["the node's default ulimits", {}, { defaultUlimits: [nofile] }, { Ulimits: [nofile] }],
   ];
