@@ -17,6 +17,9 @@ export interface UserNamespace {
   readonly gids: MappedIds;
 }
 
+/** Each is all limits of its kind that a container must not run without. */
+export type EarlyLimits = "unified" | "hugepages";
+
 export interface OciChanges {
   /** As `CAP_NET_RAW`. Docker gives the container these capabilities, but no ambient ones. */
   readonly ambientCapabilities?: readonly string[];
@@ -27,5 +30,5 @@ export interface OciChanges {
   /** Clean path in the container → who the owners of files of the volume there are. */
   readonly mappedMounts?: Readonly<Record<string, UserNamespace>>;
   /** Limits of the container's record that hold before the first instruction. */
-  readonly limits?: true;
+  readonly limits?: readonly EarlyLimits[];
 }

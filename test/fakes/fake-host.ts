@@ -109,6 +109,8 @@ export class FakeHost implements HostAccess {
       );
     });
 
+  limitsHugepages: HostAccess["limitsHugepages"] = () => Promise.resolve(this.local);
+
   presentCgroup({ id }: Snapshot): Promise<CgroupSettings | undefined> {
     return Promise.resolve(this.local ? this.cgroups.get(id) : undefined);
   }

@@ -67,6 +67,19 @@ const rows: Readonly<Record<string, Row>> = {
     seen: new RegExp(`^${value}$`),
     skip: controllers === undefined && "the node has cgroup v1",
   },
+  "limits of hugepages before the first instruction": {
+    config: () => ({
+      command: ["sh", "-c", "cat /sys/fs/cgroup/hugetlb.2MB.max > /first; sleep 1000"],
+      linux: {
+        security_context: ownPid,
+        resources: { hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] },
+      },
+    }),
+    refusal: undefined,
+    look: "cat /first",
+    seen: /^4194304$/,
+    skip: controllers?.includes("hugetlb") !== true && "the node has no such controller of cgroup v2",
+  },
 };
 
 await withOwnEngine(import.meta.url, ["runc"], (engine) => {
@@ -181,6 +194,8 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
           ];
           const id = await own.start({ linux: users, mounts });
           assert.match(await own.shell(id, "cat /proc/self/uid_map"), /^0 +300000 +65536$/);
+          // The request names no masked path.
+          assert.equal(await own.shell(id, "grep -c ' /proc/' /proc/self/mounts || true"), "0");
           assert.equal(await own.shell(id, "stat -c %u:%g / /bin/sh /etc/hosts /v/of-root | sort -u"), "0:0");
           await own.shell(id, "echo x > /new; chown 5:6 /new; echo x >> /etc/hosts; echo x > /v/new");
           assert.equal((await stat(join(volume, "new"))).uid, 0);
@@ -194,8 +209,6 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
             await readFile(`/proc/${await pidOfContainer(id)}/status`, "utf8"),
             /^Uid:\t300000\t300000/m,
           );
-          // The request names no masked path.
-          assert.equal(await own.shell(id, "grep -c ' /proc/' /proc/self/mounts || true"), "0");
           const pidOfSandbox = await pidOfContainer(own.id);
           assert.equal(
             await own.shell(id, "readlink /proc/self/ns/user"),

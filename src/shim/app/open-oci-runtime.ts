@@ -28,7 +28,7 @@ export function openOciRuntimeServer(
     plannedContainer: (id) => {
       const record = containers.get(id);
       if (record?.oci === undefined) return undefined;
-      return { changes: record.oci, unified: splitByNeed(record.cgroup).needed.unified };
+      return { changes: record.oci, limits: splitByNeed(record.cgroup).needed };
     },
     log,
   });

@@ -86,6 +86,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
     proveNetworkNamespace: (...given) => host.proveNetworkNamespace(...given),
     openNetworkNamespace: (...given) => host.openNetworkNamespace(...given),
     deadLogLinks: (...given) => host.deadLogLinks(...given),
+    limitsHugepages: () => host.limitsHugepages(),
     presentCgroup: (...given) => host.presentCgroup(...given),
     unitsLoaded: () => host.unitsLoaded(),
     cgroupDirectories: (...given) => host.cgroupDirectories(...given),

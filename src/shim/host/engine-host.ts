@@ -173,6 +173,7 @@ function composeHost(reach: () => Reach, local: HostFunctions, remote: HostFunct
     proveNetworkNamespace: (...given) => by("networkNamespaces").proveNetworkNamespace(...given),
     openNetworkNamespace: (...given) => by("networkNamespaces").openNetworkNamespace(...given),
     applyCgroup: (...given) => by("cgroups").applyCgroup(...given),
+    limitsHugepages: () => by("cgroups").limitsHugepages(),
     presentCgroup: (...given) => by("cgroups").presentCgroup(...given),
     setScopeProperties: (...given) => by("cgroups").setScopeProperties(...given),
     unitsLoaded: () => by("cgroups").unitsLoaded(),

@@ -18,7 +18,13 @@ import type {
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
 import { setUnitProperties, unitsLoadedMark } from "./cgroup/scope-units.js";
-import { applyCgroup, cgroupOf, type CgroupTarget, presentCgroup } from "./cgroup/write-cgroup-limits.js";
+import {
+  applyCgroup,
+  cgroupOf,
+  type CgroupTarget,
+  limitsHugepages,
+  presentCgroup,
+} from "./cgroup/write-cgroup-limits.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
 import type { HostPaths } from "./host-paths/host-paths.js";
 import {
@@ -122,6 +128,10 @@ export class LocalHost implements HostFunctions {
       { containerId: id, pageSizes: without },
       "no limits of hugepages: the host has no controller",
     );
+  }
+
+  async limitsHugepages(): Promise<boolean> {
+    return limitsHugepages(await this.#readCgroupMounts(), this.facts.cgroupVersion);
   }
 
   async presentCgroup(

@@ -20,6 +20,7 @@ export class RemoteHost implements HostFunctions {
   readonly restoreLogLink = (): Promise<boolean> => Promise.resolve(true);
   readonly unlinkLog = unknown;
   readonly deadLogLinks = (): Promise<readonly never[]> => Promise.resolve([]);
+  readonly limitsHugepages = (): Promise<boolean> => Promise.resolve(false);
   readonly presentCgroup = unknown;
   readonly setScopeProperties = unknown;
   readonly unitsLoaded = unknown;

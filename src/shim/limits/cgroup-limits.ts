@@ -144,8 +144,12 @@ export class LimitReconciler implements ContainerLimits {
   /** What holds since the first instruction needs no reach of the cgroup afterwards. */
   #wantedAfterStart(container: Snapshot): CgroupSettings {
     const wanted = this.#wanted(container);
-    const hasThem = this.deps.records.containers.get(container.id)?.oci?.limits === true;
-    return hasThem ? { ...wanted, unified: splitByNeed(wanted).others.unified } : wanted;
+    const { others } = splitByNeed(wanted);
+    const early = this.deps.records.containers.get(container.id)?.oci?.limits ?? [];
+    return {
+      unified: early.includes("unified") ? others.unified : wanted.unified,
+      hugepages: early.includes("hugepages") ? others.hugepages : wanted.hugepages,
+    };
   }
 
   #lacks(container: Snapshot): boolean {

@@ -1,10 +1,8 @@
 /** The OCI specification that Docker wrote, with what its API has no words for: a function of values. */
-import type { MappedIds, OciChanges, UserNamespace } from "../../domain/oci-changes.js";
+import type { EarlyLimits, MappedIds, OciChanges, UserNamespace } from "../../domain/oci-changes.js";
 import { ShimError } from "../../lib/errors.js";
-import { isList, isObject, type Json, type JsonObject } from "../../lib/json/exact-json.js";
-
-/** File names of cgroup v2 → values. */
-export type UnifiedLimits = Readonly<Record<string, string>>;
+import { ExactNumber, isList, isObject, type Json, type JsonObject } from "../../lib/json/exact-json.js";
+import type { CgroupSettings } from "../ports/host.js";
 
 /**
  * Everything that the changes do not name stays as it is, also what this program does not know. Throws
@@ -13,13 +11,13 @@ export type UnifiedLimits = Readonly<Record<string, string>>;
 export function changeSpecification(
   specification: JsonObject,
   changes: OciChanges,
-  unified: UnifiedLimits,
+  limits: CgroupSettings,
   mappedRoot = "",
 ): JsonObject {
   const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users } = changes;
   const mounted = withMappedMounts(withMountOptions(specification, mountOptions), mappedMounts);
   const capable = withAmbientCapabilities(mounted, ambientCapabilities);
-  const limited = changes.limits === true ? withUnified(capable, unified) : capable;
+  const limited = withLimits(capable, changes.limits ?? [], limits);
   return users === undefined ? limited : withUsers(limited, users, mappedRoot);
 }
 
@@ -135,11 +133,23 @@ function withMounts<T>(
   return { ...specification, mounts };
 }
 
-function withUnified(specification: JsonObject, unified: UnifiedLimits): JsonObject {
-  return changedAt(specification, ["linux", "resources", "unified"], (present) => ({
-    ...present,
-    ...unified,
+function withLimits(
+  specification: JsonObject,
+  kinds: readonly EarlyLimits[],
+  { unified, hugepages }: CgroupSettings,
+): JsonObject {
+  if (kinds.length === 0) return specification;
+  return changedAt(specification, ["linux", "resources"], (resources) => ({
+    ...resources,
+    ...(kinds.includes("unified") ? { unified: { ...memberAt(resources, "unified"), ...unified } } : {}),
+    ...(kinds.includes("hugepages")
+      ? { hugepageLimits: [...listAt(resources, "hugepageLimits"), ...hugepages.map(hugepageLimit)] }
+      : {}),
   }));
+}
+
+function hugepageLimit({ pageSize, limitBytes }: CgroupSettings["hugepages"][number]): JsonObject {
+  return { pageSize, limit: new ExactNumber(String(limitBytes)) };
 }
 
 /** What is missing on the way is made. */

@@ -8,7 +8,8 @@ import { formatJson, isObject, type JsonObject, parseJson, stringAt } from "../.
 import type { Logger } from "../../lib/log.js";
 import { bindUnixSocket, type BoundSocket } from "../../lib/unix-socket.js";
 import type { MappedRoots } from "./mapped-roots.js";
-import { changeSpecification, type UnifiedLimits } from "./change-specification.js";
+import type { CgroupSettings } from "../ports/host.js";
+import { changeSpecification } from "./change-specification.js";
 import {
   encodeAnswer,
   QuestionReader,
@@ -21,7 +22,8 @@ export const socketsDirectory = "/run/dockershim/oci-runtime";
 
 export interface PlannedContainer {
   readonly changes: OciChanges;
-  readonly unified: UnifiedLimits;
+  /** Of the container's record: those that `changes` name are used. */
+  readonly limits: CgroupSettings;
 }
 
 export interface OciRuntimeServerDeps {
@@ -113,8 +115,8 @@ export class OciRuntimeServer {
     try {
       const present = parseJson(specification);
       if (!isObject(present)) throw new Error("it is no object");
-      const { changes, unified } = planned;
-      const changed = changeSpecification(present, changes, unified, roots.pathOf(id));
+      const { changes, limits } = planned;
+      const changed = changeSpecification(present, changes, limits, roots.pathOf(id));
       // Last: what cannot be changed has no mounts.
       if (changes.users !== undefined) await roots.mount(id, { pid, root: rootOf(present) }, changes.users);
       log.debug({ containerId: id, changes: Object.keys(planned.changes) }, "OCI specification changed");

@@ -50,21 +50,21 @@ export function cgroupSettings(
       "the node has cgroup v1, unified settings need v2",
     );
   }
-  const hugepages = resources.hugepage_limits.map(({ page_size, limit }) => ({
+  if (unified.length === 0 && resources.hugepage_limits.length === 0) return undefined;
+  return requestedSettings(resources);
+}
+
+/** Whatever the node is. */
+export function requestedSettings({ unified, hugepage_limits }: LinuxContainerResources): CgroupSettings {
+  const hugepages = hugepage_limits.map(({ page_size, limit }) => ({
     pageSize: page_size,
     limitBytes: BigInt(limit),
   }));
-  if (unified.length === 0 && hugepages.length === 0) return undefined;
-  return { unified: resources.unified, hugepages };
+  return { unified, hugepages };
 }
 
 function isSentForEveryContainer([key, value]: readonly [string, string]): boolean {
   return key === "memory.oom.group" || (key === "memory.swap.max" && value === "0");
-}
-
-/** Whether a container must not run without some of the unified ones. */
-export function needsUnified(settings: CgroupSettings | undefined): boolean {
-  return Object.entries(settings?.unified ?? {}).some((entry) => !isSentForEveryContainer(entry));
 }
 
 /** Whether a container must not run without some of these settings. */

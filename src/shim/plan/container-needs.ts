@@ -23,6 +23,8 @@ export interface ContainerNeeds {
   readonly devicePaths: readonly string[];
   /** Names to be looked up in the node's specifications → `cdi`; see `engineInjectsCdi`. */
   readonly cdiDevices: readonly string[];
+  /** Whether there are limits of hugepages → `limitsHugepages`. */
+  readonly hugepages: boolean;
   /** User to be resolved in the image's files → `imageUser`. */
   readonly imageUser: ImageUserNeed | undefined;
 }
@@ -39,6 +41,7 @@ export function containerNeeds({ config }: ValidCreateContainer): ContainerNeeds
     imageVolumes: imageVolumeNeeds(config.mounts),
     devicePaths: [...new Set(config.devices.map((device) => device.host_path))],
     cdiDevices: requestedCdiDevices(config),
+    hugepages: config.linux?.resources?.hugepage_limits.some(({ limit }) => limit !== "0") ?? false,
     imageUser: imageUserNeed(security),
   };
 }

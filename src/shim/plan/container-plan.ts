@@ -72,6 +72,8 @@ export interface ContainerInputs {
   readonly devices?: ReadonlyMap<string, FoundDevices> | undefined;
   /** Where the engine injects the devices, only their environment; undefined when the node cannot be examined. */
   readonly cdi?: CdiEdits | undefined;
+  /** Whether runc can limit hugepages on the node; asked for containers with such limits alone. */
+  readonly limitsHugepages?: boolean;
   /** Undefined when the image has no such user; `tooLarge` when its files are not read. */
   readonly imageUser?: ResolvedImageUser | "tooLarge" | undefined;
 }
@@ -123,6 +125,7 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
     runtime: context.sandbox.snapshot.runtime,
     problem: context.ociProblem,
     users: context.podUsers,
+    limitsHugepages: context.inputs.limitsHugepages ?? false,
   });
   return defined({
     name,

@@ -2,10 +2,15 @@
 import { type Mount, NamespaceMode } from "../../domain/cri.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
-import { type OciChanges, ociRuntimeName, type UserNamespace } from "../../domain/oci-changes.js";
+import {
+  type EarlyLimits,
+  type OciChanges,
+  ociRuntimeName,
+  type UserNamespace,
+} from "../../domain/oci-changes.js";
 import type { SandboxConfig, ValidContainerConfig } from "../../domain/requests.js";
 import type { CgroupSettings } from "../ports/host.js";
-import { needsUnified } from "./cgroups.js";
+import { needsCgroup, requestedSettings, splitByNeed } from "./cgroups.js";
 import type { PodNamespaces } from "./namespaces.js";
 import { cleanPath } from "./paths.js";
 import { dockerRuntime, runtimeKind } from "./runtime-handler.js";
@@ -24,6 +29,8 @@ export interface OciContext {
   readonly problem: string | undefined;
   /** Of the pod, if it has its own. */
   readonly users: UserNamespace | undefined;
+  /** Whether the node has a controller with which runc limits hugepages. */
+  readonly limitsHugepages: boolean;
 }
 
 const usersField = `${securityContextField}.namespace_options.userns_options`;
@@ -66,11 +73,12 @@ function ociName(name: string): string {
 /** Whether the request has something that Docker's API cannot say. Without it nobody asks for the runtime. */
 export function mayNeedOciRuntime(config: ValidContainerConfig): boolean {
   const { mounts, linux } = config;
+  const resources = linux?.resources ?? null;
   return (
     ambientCapabilities(config).length > 0 ||
     mounts.some(({ mount_options, uidMappings }) => mount_options.length + uidMappings.length > 0) ||
     linux?.security_context?.namespace_options?.userns_options?.mode === NamespaceMode.POD ||
-    needsUnified({ unified: linux?.resources?.unified ?? {}, hugepages: [] })
+    (resources !== null && needsCgroup(requestedSettings(resources)))
   );
 }
 
@@ -102,9 +110,22 @@ export function planOciChanges(
     ...(Object.keys(mappedMounts).length > 0 ? { mappedMounts } : {}),
     ...(ambient.length > 0 ? { ambientCapabilities: ambient } : {}),
     ...(Object.keys(mountOptions).length > 0 ? { mountOptions } : {}),
-    ...(why === undefined && needsUnified(cgroup) ? { limits: true } : {}),
+    ...(why === undefined && cgroup !== undefined ? earlyLimits(cgroup, context) : {}),
   };
   return Object.keys(changes).length === 0 ? undefined : changes;
+}
+
+/** Of hugepages only where runc can set them: elsewhere the container runs without, and the log says so. */
+function earlyLimits(
+  cgroup: CgroupSettings,
+  { limitsHugepages }: Pick<OciContext, "limitsHugepages">,
+): Pick<OciChanges, "limits"> {
+  const { unified, hugepages } = splitByNeed(cgroup).needed;
+  const limits: readonly EarlyLimits[] = [
+    ...(Object.keys(unified).length > 0 ? ["unified" as const] : []),
+    ...(hugepages.length > 0 && limitsHugepages ? ["hugepages" as const] : []),
+  ];
+  return limits.length > 0 ? { limits } : {};
 }
 
 /** A container has the users of its pod, and says so as its sandbox did. */
@@ -147,7 +168,11 @@ function optionsOf(
 }
 
 /** It runs what the engine's own runc would run: pods with another handler have another program. */
-export function whyNoOciRuntime({ facts, runtime, problem }: Omit<OciContext, "users">): string | undefined {
+export function whyNoOciRuntime({
+  facts,
+  runtime,
+  problem,
+}: Pick<OciContext, "facts" | "runtime" | "problem">): string | undefined {
   const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
   if (!isUsual || runtimeKind(runtime, facts) !== "runc")
     return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;

@@ -63,6 +63,9 @@ export interface HostFunctions {
    */
   applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void>;
 
+  /** Whether OCI runtimes can limit hugepages here. */
+  limitsHugepages(): Promise<boolean>;
+
   /** Present values of the limits in `settings`; undefined when the cgroup is out of reach. */
   presentCgroup(container: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined>;
 

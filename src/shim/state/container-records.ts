@@ -89,7 +89,7 @@ function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
 function isOciChanges(value: unknown): boolean {
   if (value === undefined) return true;
   if (!isTable(value)) return false;
-  const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users, limits = true } = value;
+  const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users, limits = [] } = value;
   return (
     isListOfStrings(ambientCapabilities) &&
     isTable(mountOptions) &&
@@ -97,7 +97,7 @@ function isOciChanges(value: unknown): boolean {
     isTable(mappedMounts) &&
     Object.values(mappedMounts).every(isUserNamespace) &&
     (users === undefined || isUserNamespace(users)) &&
-    limits === true
+    isListOfStrings(limits)
   );
 }
 

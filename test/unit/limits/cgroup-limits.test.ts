@@ -104,7 +104,8 @@ describe("limits that Docker cannot set", () => {
     await using shim = await TestShim.start({ facts: { cgroupVersion: 2, runtimes } });
     shim.engine.startFailure = shim.world.ociRuntimeServer.startFailure;
     const sandbox = await shim.runSandbox();
-    const resources = containerResources({ unified: { "memory.high": "1" } });
+    const hugepage_limits = [{ page_size: "2MB", limit: "1" }];
+    const resources = containerResources({ unified: { "memory.high": "1" }, hugepage_limits });
     const id = await shim.createContainer(sandbox, { linux: { security_context: null, resources } });
     shim.engine.startFailure = () => undefined;
     shim.world.host.local = false;

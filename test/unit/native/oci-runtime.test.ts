@@ -19,6 +19,8 @@ interface Run {
   readonly stderr: string;
 }
 
+const noLimits = { unified: {}, hugepages: [] };
+
 describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
   let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
   let stops: (() => Promise<unknown>)[];
@@ -96,7 +98,9 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
   });
 
   test("changes the specification before runc makes a container", async () => {
-    await serve("a", { c1: { changes: { limits: true }, unified: { "memory.high": "5" } } });
+    await serve("a", {
+      c1: { changes: { limits: ["unified"] }, limits: { unified: { "memory.high": "5" }, hugepages: [] } },
+    });
     const { exitCode, stdout } = await create();
     assert.equal(stdout, `--root /r --log ${log} --log-format json create --bundle ${bundle} c1\n`);
     assert.equal(exitCode, 7);
@@ -109,7 +113,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
 
   test("finds the server that knows the container, and passes by those that do not or are gone", async () => {
     await serve("a", {});
-    await serve("c", { c1: { changes: {}, unified: {} } });
+    await serve("c", { c1: { changes: {}, limits: noLimits } });
     await mkdir(join(sockets, "b"));
     await mkdir(join(sockets, "d"));
     await writeFile(join(sockets, "d", "socket"), "");
@@ -138,7 +142,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     ],
     "whose specification is no JSON": [
       async () => {
-        await serve("a", { c1: { changes: {}, unified: {} } });
+        await serve("a", { c1: { changes: {}, limits: noLimits } });
         await writeFile(join(bundle, "config.json"), "{");
       },
       "change the OCI specification: line 1, column 2: expected a key in quotes, found the end",
@@ -181,7 +185,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     for await (const { name } of await opendir(sockets)) found.push(name);
     const [first = "", second = ""] = found;
     await listen((server) => server.on("connection", (socket) => socket.destroy()), first);
-    await serve(second, { c1: { changes: {}, unified: {} } });
+    await serve(second, { c1: { changes: {}, limits: noLimits } });
     assert.equal((await create()).exitCode, 7);
   });
 
@@ -194,7 +198,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
   }
 
   test("a hundred containers are made at once", async () => {
-    await serve("a", { c1: { changes: {}, unified: {} } });
+    await serve("a", { c1: { changes: {}, limits: noLimits } });
     const ends = Array.from({ length: 100 }, async (_, index) => {
       const one = join(directory.path, `bundle-${index}`);
       await mkdir(one);

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { OciChanges } from "../../../src/domain/oci-changes.js";
 import { formatJson, isObject, parseJson } from "../../../src/lib/json/exact-json.js";
-import {
-  changeSpecification,
-  type UnifiedLimits,
-} from "../../../src/shim/oci-runtime/change-specification.js";
+import { changeSpecification } from "../../../src/shim/oci-runtime/change-specification.js";
+import type { CgroupSettings } from "../../../src/shim/ports/host.js";
+
+const noLimits = { unified: {}, hugepages: [] };
 
 /** Texts, so that the values of the kernel's size are compared as they are written. */
-function changed(text: string, changes: OciChanges, unified: UnifiedLimits = {}): string {
+function changed(text: string, changes: OciChanges, limits: Partial<CgroupSettings> = {}): string {
   const specification = parseJson(text);
   assert.ok(isObject(specification));
-  return formatJson(changeSpecification(specification, changes, unified));
+  return formatJson(changeSpecification(specification, changes, { ...noLimits, ...limits }));
 }
 
 describe("changeSpecification()", () => {
@@ -20,7 +20,7 @@ describe("changeSpecification()", () => {
       '{"ociVersion":"1.2.0","later":{"x":[1.50,18446744073709551615,null]},"process":{"args":["<&>"]},"linux":{"seccomp":{"a":9007199254740993}}}';
     assert.equal(changed(text, {}), text);
     assert.equal(
-      changed(text, { limits: true }, { "memory.high": "1" }),
+      changed(text, { limits: ["unified"] }, { unified: { "memory.high": "1" } }),
       text.replace(/\}\}$/, ',"resources":{"unified":{"memory.high":"1"}}}}'),
     );
   });
@@ -51,13 +51,25 @@ describe("changeSpecification()", () => {
     });
   });
 
+  test("adds limits of hugepages of the kernel's size", () => {
+    const hugepages = [{ pageSize: "2MB", limitBytes: 2n ** 64n - 1n }];
+    assert.equal(
+      changed(
+        '{"linux":{"resources":{"cpu":{}}}}',
+        { limits: ["hugepages"] },
+        { hugepages, unified: { "a.b": "1" } },
+      ),
+      '{"linux":{"resources":{"cpu":{},"hugepageLimits":[{"pageSize":"2MB","limit":18446744073709551615}]}}}',
+    );
+  });
+
   test("adds unified limits to those that are there, and only where the changes say so", () => {
     const text = '{"linux":{"resources":{"memory":{"limit":1},"unified":{"a.b":"1","c.d":"2"}}}}';
     assert.equal(
-      changed(text, { limits: true }, { "a.b": "max" }),
+      changed(text, { limits: ["unified"] }, { unified: { "a.b": "max" } }),
       '{"linux":{"resources":{"memory":{"limit":1},"unified":{"a.b":"max","c.d":"2"}}}}',
     );
-    assert.equal(changed(text, {}, { "a.b": "max" }), text);
+    assert.equal(changed(text, {}, { unified: { "a.b": "max" } }), text);
   });
 
   describe("of a pod with a user namespace", () => {
@@ -71,7 +83,7 @@ describe("changeSpecification()", () => {
       const specification = parseJson(text);
       assert.ok(isObject(specification));
       assert.equal(
-        formatJson(changeSpecification(specification, { users }, {}, "/new")),
+        formatJson(changeSpecification(specification, { users }, noLimits, "/new")),
         `{"root":{"path":"/new","readonly":true},"mounts":[{"destination":"/etc/hosts","source":"${source}","options":["rbind","idmap"],${uids},${gids}},{"destination":"/v","source":"/etc/hosts"}],"linux":{"sysctl":{"a":"b","net.ipv4.ping_group_range":"0 19"},"namespaces":[{"type":"ipc"},{"type":"user"}],${uids},${gids}}}`,
       );
     });
@@ -83,7 +95,7 @@ describe("changeSpecification()", () => {
       assert.ok(isObject(specification));
       const changes = { users: { ...users, joins: true }, mappedMounts: { "/v": users } } as const;
       assert.equal(
-        formatJson(changeSpecification(specification, changes, {}, "/new")),
+        formatJson(changeSpecification(specification, changes, noLimits, "/new")),
         `{"root":{"path":"/new"},"mounts":[{"destination":"/v","source":"/s",${uids},${gids},"options":["idmap"]}],"linux":{"namespaces":[{"type":"mount"},{"type":"network","path":"/proc/12/ns/net"},{"type":"user","path":"/proc/12/ns/user"}]}}`,
       );
     });

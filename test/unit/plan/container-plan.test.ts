@@ -405,6 +405,7 @@ test("containerNeeds() names each thing once, and no path of a mount that a late
     imageVolumes: [{ index: 4, image: "model:1", subPath: "", containerPath: "/m" }],
     devicePaths: ["/dev/fuse"],
     cdiDevices: [],
+    hugepages: false,
     imageUser: { user: "5" },
   });
 });

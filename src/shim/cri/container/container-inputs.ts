@@ -22,15 +22,25 @@ export async function gatherContainerInputs(
   const needs = containerNeeds(request);
   const { absentMountSourcesToReject: rejected } = services.settings;
   const absentToReject = new Set(needs.hostPaths.filter((path) => rejected.has(posix.resolve(path))));
-  const [seccompProfile, loadedAppArmorProfiles, found, cdi, imageUser] = await Promise.all([
+  const [seccompProfile, loadedAppArmorProfiles, found, cdi, limitsHugepages, imageUser] = await Promise.all([
     readLocalhostProfile(request.config.linux?.security_context, host),
     needs.appArmorProfile === undefined ? undefined : host.loadedAppArmorProfiles(),
     findPaths(request.pod_sandbox_id, needs, absentToReject, facts, host, call),
     needs.cdiDevices.length === 0 ? undefined : readCdi(needs.cdiDevices, facts, host),
+    needs.hugepages && host.limitsHugepages(),
     readImageUser(request.config.image.image, needs, services, call),
   ]);
   const { mounts: hostPaths, devices } = found ?? {};
-  return { seccompProfile, loadedAppArmorProfiles, hostPaths, absentToReject, devices, cdi, imageUser };
+  return {
+    seccompProfile,
+    loadedAppArmorProfiles,
+    hostPaths,
+    absentToReject,
+    devices,
+    cdi,
+    limitsHugepages,
+    imageUser,
+  };
 }
 
 /**

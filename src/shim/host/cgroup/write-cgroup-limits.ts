@@ -130,6 +130,14 @@ async function limitHugepages(
   return true;
 }
 
+/** An OCI runtime uses one version alone: with v1 it does not find a controller in the hierarchy of v2. */
+export async function limitsHugepages(mounts: CgroupMounts, version: 1 | 2): Promise<boolean> {
+  if (version === 1) return mounts.has("hugetlb");
+  const root = mounts.get(unified);
+  if (root === undefined) return false;
+  return (await read(join(root.mountPoint, "cgroup.controllers")))?.split(" ").includes("hugetlb") ?? false;
+}
+
 async function hasHugetlb(cgroup: ContainerCgroup): Promise<boolean> {
   if (cgroup.directory("hugetlb") !== undefined) return true;
   const directory = cgroup.directory(unified);

@@ -95,9 +95,12 @@ describe("createContainer()", () => {
       },
       "limits before the first instruction": {
         config: {
-          linux: { security_context: null, resources: containerResources({ unified }) },
+          linux: {
+            security_context: null,
+            resources: containerResources({ unified, hugepage_limits: [{ page_size: "2MB", limit: "1" }] }),
+          },
         },
-        oci: { limits: true },
+        oci: { limits: ["unified", "hugepages"] },
         refusal: undefined,
         body: {},
       },
@@ -154,7 +157,10 @@ describe("createContainer()", () => {
 
     test("leaves containers alone that need nothing of it", async () => {
       await using shim = await start({ runtimes });
-      const usual = containerResources({ unified: { "memory.oom.group": "1", "memory.swap.max": "0" } });
+      const usual = containerResources({
+        unified: { "memory.oom.group": "1", "memory.swap.max": "0" },
+        hugepage_limits: [{ page_size: "2MB", limit: "0" }],
+      });
       const id = await shim.createContainer(await shim.runSandbox(), {
         linux: { security_context: null, resources: usual },
       });

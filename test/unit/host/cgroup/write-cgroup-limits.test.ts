@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { isKind } from "../../../../src/lib/errors.js";
 import {
   applyCgroup,
+  limitsHugepages,
   presentCgroup,
   type CgroupTarget,
 } from "../../../../src/shim/host/cgroup/write-cgroup-limits.js";
@@ -49,6 +50,18 @@ const v2Mounts = [["all", "cgroup2", "rw,nsdelegate"]] as const;
 const scope = `all/kubepods.slice/docker-${id}.scope`;
 const v1: CgroupTarget = { containerId: id, pid: 100, cgroupVersion: 1 };
 const v2: CgroupTarget = { containerId: id, pid: 100, cgroupVersion: 2 };
+
+test("limitsHugepages() is true where the OCI runtime's version of cgroups has the controller", async () => {
+  const file = "all/cgroup.controllers";
+  await using two = await setUp(v2Cgroup, v2Mounts, [file]);
+  await using one = await setUp(v1Cgroup, v1Mounts, []);
+  const [second, first] = [await readCgroupMounts(two.proc), await readCgroupMounts(one.proc)];
+  const of = (controllers: string): Promise<boolean> =>
+    writeFile(join(two.directory, file), controllers).then(() => limitsHugepages(second, 2));
+  assert.deepEqual([await of("cpu hugetlb\n"), await of("cpu\n")], [true, false]);
+  // A node with both versions may have the controller in the other one.
+  assert.deepEqual([await limitsHugepages(first, 1), await limitsHugepages(second, 1)], [true, false]);
+});
 
 describe("applyCgroup()", () => {
   test("writes limits of hugepages, reservations included, with cgroup v1", async () => {
