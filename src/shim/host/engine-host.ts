@@ -158,6 +158,8 @@ function composeHost(reach: () => Reach, local: HostFunctions, remote: HostFunct
     },
     /** Profiles are read here and sent to the engine as text. */
     readNodeFile: (...given) => local.readNodeFile(...given),
+    /** Asked where the OCI runtime of the engine reaches this program's socket. */
+    limitsHugepages: () => local.limitsHugepages(),
     writeResolvConf: (...given) => by("files").writeResolvConf(...given),
     linkLog: (...given) => by("files").linkLog(...given),
     restoreLogLink: (...given) => by("files").restoreLogLink(...given),
@@ -173,7 +175,6 @@ function composeHost(reach: () => Reach, local: HostFunctions, remote: HostFunct
     proveNetworkNamespace: (...given) => by("networkNamespaces").proveNetworkNamespace(...given),
     openNetworkNamespace: (...given) => by("networkNamespaces").openNetworkNamespace(...given),
     applyCgroup: (...given) => by("cgroups").applyCgroup(...given),
-    limitsHugepages: () => by("cgroups").limitsHugepages(),
     presentCgroup: (...given) => by("cgroups").presentCgroup(...given),
     setScopeProperties: (...given) => by("cgroups").setScopeProperties(...given),
     unitsLoaded: () => by("cgroups").unitsLoaded(),

@@ -130,18 +130,26 @@ async function limitHugepages(
   return true;
 }
 
-/** An OCI runtime uses one version alone: with v1 it does not find a controller in the hierarchy of v2. */
-export async function limitsHugepages(mounts: CgroupMounts, version: 1 | 2): Promise<boolean> {
-  if (version === 1) return mounts.has("hugetlb");
-  const root = mounts.get(unified);
-  if (root === undefined) return false;
-  return (await read(join(root.mountPoint, "cgroup.controllers")))?.split(" ").includes("hugetlb") ?? false;
+/** Where OCI runtimes expect the hierarchy of v2, and nowhere else. */
+const runtimesUnified = "/sys/fs/cgroup";
+
+/** Whether an OCI runtime can: it uses one version alone, and with v1 no controller in the hierarchy of v2. */
+export async function limitsHugepages(
+  mounts: CgroupMounts,
+  version: 1 | 2,
+  directory = runtimesUnified,
+): Promise<boolean> {
+  return version === 1 ? mounts.has("hugetlb") : hasHugetlbIn(directory);
 }
 
 async function hasHugetlb(cgroup: ContainerCgroup): Promise<boolean> {
   if (cgroup.directory("hugetlb") !== undefined) return true;
   const directory = cgroup.directory(unified);
   if (directory === undefined) return false;
+  return hasHugetlbIn(directory);
+}
+
+async function hasHugetlbIn(directory: string): Promise<boolean> {
   return (await read(join(directory, "cgroup.controllers")))?.split(" ").includes("hugetlb") ?? false;
 }
 
