@@ -31,6 +31,7 @@ const sources = {
     "play-files.c",
     "mapped-root.c",
     "notify.c",
+    "mounts.c",
   ],
 };
 const programs = Object.keys(sources);

@@ -8,6 +8,7 @@
  *     helper mapped-root DIRECTORY ROOT ...      maps the root of a container: mapped-root.c
  *     helper unmapped-root DIRECTORY             takes that away: mapped-root.c
  *     helper notify SOCKET PROCESS MESSAGE       tells systemd something: notify.c
+ *     helper mount-memory PATH OPTIONS           mounts: mounts.c; as mount-open PATH and unmount PATH
  * Exit code 2: the words are none of these.
  */
 #define HELPER_MAIN
@@ -36,6 +37,9 @@ _Noreturn void perform(char *const *words)
 		{"mapped-root", mapped_root},
 		{"unmapped-root", unmapped_root},
 		{"notify", notify},
+		{"mount-memory", mounts_memory},
+		{"mount-open", mounts_open},
+		{"unmount", unmounts},
 	};
 
 	for (unsigned index = 0; index < sizeof verbs / sizeof *verbs; index++)

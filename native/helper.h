@@ -23,6 +23,9 @@ _Noreturn void play_files(char *const *words);
 _Noreturn void mapped_root(char *const *words);
 _Noreturn void unmapped_root(char *const *words);
 _Noreturn void notify(char *const *words);
+_Noreturn void mounts_memory(char *const *words);
+_Noreturn void mounts_open(char *const *words);
+_Noreturn void unmounts(char *const *words);
 
 /* Counts an open directory, which it closes, until `deadline`. 0, or a negative error. */
 long measure(long directory, long deadline, struct usage *usage);

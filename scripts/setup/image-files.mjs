@@ -25,7 +25,7 @@ export const imageConfig = {
 const neededPrograms = ["sh", "dirname", "readlink", "mkdir", "rm"];
 /** What the server and play run. What is missing is missing in the image, too, and each use of it says so. */
 const wantedPrograms = [
-  ...["mount", "umount", "nsenter", "ip", "conntrack", "ebtables"],
+  ...["nsenter", "ip", "conntrack", "ebtables"],
   ...["iptables", "ip6tables"].flatMap((name) =>
     ["", "-nft", "-legacy"].flatMap((backend) =>
       ["", "-save", "-restore"].map((verb) => `${name}${backend}${verb}`),

@@ -88,7 +88,7 @@ export function findPackageDirectory(start: string): string {
 
 /**
  * Whole or not at all. The name has the digest, so that a version never runs the program of another. What runs already is
- * not changed: a file that is replaced lives on until its process ends. Only one process does it for a directory at a time.
+ * not changed: a file that is replaced lives on until its process ends. Processes may do it side by side.
  * A directory or a file of another user is not used, and no link is followed: this program may be root. `unsupported` when
  * the program cannot be written, as on a full disk; what needs it has a fallback, or is not there.
  */
@@ -99,10 +99,13 @@ function extract(name: string, content: Buffer, directory: string): string {
   try {
     mkdirSync(directory, { recursive: true, mode: privateMode });
     if (!isOwn(directory, "isDirectory")) throw new Error("the directory is another user's, or a link");
-    const present = readdirSync(directory).filter((each) => each.startsWith(`${name}-`));
+    const entries = readdirSync(directory);
+    for (const each of entries)
+      if (each.startsWith(`.${name}-`) && !isBeingWritten(each))
+        rmSync(join(directory, each), { force: true });
+    const present = entries.filter((each) => each.startsWith(`${name}-`));
     if (!present.includes(file) || !isOwn(path, "isFile") || !readFileSync(path).equals(content)) {
-      const next = join(directory, `.${file}`);
-      rmSync(next, { force: true });
+      const next = join(directory, `.${file}.${process.pid}`);
       writeFileSync(next, content, { mode: privateMode, flag: "wx" });
       renameSync(next, path);
     }
@@ -112,6 +115,12 @@ function extract(name: string, content: Buffer, directory: string): string {
     throw new ShimError("unsupported", message, {}, { cause: error });
   }
   return path;
+}
+
+/** The name ends with the process that writes the file. */
+function isBeingWritten(name: string): boolean {
+  const [, pid] = /\.(\d+)$/.exec(name) ?? [];
+  return pid !== undefined && pid !== String(process.pid) && existsSync(`/proc/${pid}`);
 }
 
 const privateMode = 0o700;

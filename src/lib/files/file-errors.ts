@@ -1,4 +1,5 @@
 /** Failures of the file system, turned into errors that name the path. */
+import { getSystemErrorMap } from "node:util";
 import { ShimError, messageOf } from "../errors.js";
 
 /** Faults of the disk or of a limit, which pass: the same call may succeed later. */
@@ -44,4 +45,17 @@ export function unlessMissing(error: unknown): undefined {
 function errorCode(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** Those that Node.js has no name for. */
+const unnamedErrors: Readonly<Record<number, readonly [code: string, reason: string]>> = {
+  122: ["EDQUOT", "disk quota exceeded"],
+};
+
+/** Of the number of an error of Linux, as Node.js makes it of a failed call: with `code`. */
+export function systemError(errno: number, operation: string, path: string): Error {
+  const [code, reason] = getSystemErrorMap().get(-errno) ??
+    unnamedErrors[errno] ?? [`E${errno}`, `error ${errno}`];
+  const message = `${code}: ${reason}, ${operation} '${path}'`;
+  return Object.assign(new Error(message), { code, errno: -errno, syscall: operation, path });
 }

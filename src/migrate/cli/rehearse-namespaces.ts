@@ -11,6 +11,7 @@ import type { NetworkPluginName } from "../rehearse/network-plugins.js";
 import type { Environment } from "../../shim/app/open-engine.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
+import { mountMemory } from "../../lib/linux/helper-verbs.js";
 import { silentLogger } from "../../lib/log.js";
 import { criDockerdCheckpoints } from "../../shim/state/state-directory.js";
 import type { ProcessIo } from "../../cli/process-io.js";
@@ -97,8 +98,7 @@ export async function prepareInside(plugin: NetworkPluginName, signal: AbortSign
       "invalid",
       `environment variable ${insideVariable}: it is set by this program alone; unset it`,
     );
-  for (const path of ownDirectories)
-    await outputOf(runCommand, "mount", ["-t", "tmpfs", "-o", "mode=755", "rehearsal", path], { signal });
+  for (const path of ownDirectories) await mountMemory(path, "mode=755");
   if (plugin !== "no-op") await outputOf(runCommand, "ip", ["link", "set", "lo", "up"], { signal });
 }
 

@@ -7,8 +7,8 @@ import { ShimError, messageOf } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { kernelFileLines } from "../../lib/linux/kernel-file.js";
 import type { CgroupDriverName } from "../cri/client.js";
-import { run } from "./mounts.js";
 import { isThere, readOrEmpty } from "./node-facts.js";
+import { run } from "./run.js";
 import {
   type PodCgroup,
   cgroupOfPods,

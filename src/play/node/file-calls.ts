@@ -20,7 +20,8 @@ import {
 } from "node:fs/promises";
 import type { Owner } from "../../domain/node-facts.js";
 import { hasCode } from "../../lib/files/file-errors.js";
-import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmount } from "./mounts.js";
+import { diskUsage, mountMemory, mountOpen, unmount } from "../../lib/linux/helper-verbs.js";
+import { isMountPoint, mountPointsBelow } from "./mounts.js";
 import { giveToGroup, openSubPath } from "./open-below.js";
 
 export type FileKind = "file" | "directory" | "link" | "socket" | "pipe" | "characterDevice" | "blockDevice";
@@ -104,11 +105,10 @@ export const hostFileCalls: FileCalls = {
   changeMode: (path, mode) => chmod(path, mode),
   changeGroup: async (path, group) => chown(path, (await stat(path)).uid, group),
   giveToGroup: (path, group, { trustRoot }) => giveToGroup(path, group, trustRoot),
-  diskUsage: async (path) =>
-    BigInt(/^\d+/.exec(await run("du", ["-sx", "--block-size=1", "--", path]))?.[0] ?? "0"),
+  diskUsage,
   mountPointsBelow,
   isMountPoint,
-  mountMemory,
+  mountMemory: (path, sizeBytes) => mountMemory(path, `size=${sizeBytes}`),
   ...subPathCalls(undefined),
   unmount,
 };
@@ -146,7 +146,7 @@ function subPathCalls(owner: Owner | undefined): Pick<FileCalls, "findSubPath" |
     },
     bindSubPath: async (volumePath, subPath, target) => {
       await using source = await openSubPath(volumePath, subPath, owner);
-      await bindDescriptor(source.fd, target);
+      await mountOpen(source.fd, target);
     },
   };
 }

@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import type { Owner } from "../../domain/node-facts.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { hasCode, systemError } from "../../lib/files/file-errors.js";
 import type { ProcessStreams } from "../../shim/ports/engine.js";
 import { type FileCalls, type FileStats, fileKind } from "../node/file-calls.js";
 import { mountPointsOf } from "../node/mounts.js";
@@ -13,7 +13,6 @@ import {
   dataLimit,
   encodeRequest,
   helperAnswers,
-  systemError,
 } from "./helper-protocol.js";
 
 const answerMs = 30_000;

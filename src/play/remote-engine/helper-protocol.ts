@@ -1,5 +1,4 @@
 /** Requests to the helper program and its answers, as in native/play-files.c. Pure. */
-import { getSystemErrorMap } from "node:util";
 import { SizedFrames } from "../../lib/sized-frames.js";
 
 export const operations = {
@@ -72,17 +71,4 @@ export function helperAnswers(): SizedFrames<HelperAnswer> {
 function answerIn(bytes: Buffer): HelperAnswer {
   const data = bytes.subarray(answerHeaderBytes);
   return { id: bytes.readUInt32LE(4), errno: bytes.readUInt32LE(8), data };
-}
-
-/** Those that Node.js has no name for. */
-const unnamedErrors: Readonly<Record<number, readonly [code: string, reason: string]>> = {
-  122: ["EDQUOT", "disk quota exceeded"],
-};
-
-/** As Node.js makes it of a failed call: with `code`. */
-export function systemError(errno: number, operation: string, path: string): Error {
-  const [code, reason] = getSystemErrorMap().get(-errno) ??
-    unnamedErrors[errno] ?? [`E${errno}`, `error ${errno}`];
-  const message = `${code}: ${reason}, ${operation} '${path}'`;
-  return Object.assign(new Error(message), { code, errno: -errno, syscall: operation, path });
 }

@@ -2,7 +2,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { ShimError, isKind } from "../../lib/errors.js";
 import type { CriClient } from "../cri/client.js";
-import { run } from "../node/mounts.js";
+import { run } from "../node/run.js";
 import { namespaceSource, openNamespace } from "./network-namespace.js";
 import type { PodRules, Redirect } from "./redirects.js";
 

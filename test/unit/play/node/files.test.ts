@@ -7,7 +7,8 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { nodeFiles } from "../../../../src/play/node/files.js";
-import { mountMemory, mountPointsBelow, unmount } from "../../../../src/play/node/mounts.js";
+import { mountMemory, unmount } from "../../../../src/lib/linux/helper-verbs.js";
+import { mountPointsBelow } from "../../../../src/play/node/mounts.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { withoutMounts } from "./can-mount.js";
 
@@ -342,7 +343,7 @@ test("rewriteFile() rejects when the disk has no room for all of the text", { sk
   inDirectory(async (directory) => {
     const disk = join(directory, "disk");
     await mkdir(disk);
-    await mountMemory(disk, 64n * 1024n);
+    await mountMemory(disk, "size=65536");
     try {
       const path = join(disk, "etc-hosts");
       await nodeFiles.writeFile(path, "old", 0o644);
@@ -351,5 +352,28 @@ test("rewriteFile() rejects when the disk has no room for all of the text", { sk
     } finally {
       await unmount(disk);
     }
+  }),
+);
+
+test("memory, sub paths and sizes need no program of the host", { skip: withoutMounts() }, () =>
+  inDirectory(async (directory) => {
+    const memory = join(directory, "m");
+    const path = process.env["PATH"];
+    process.env["PATH"] = directory;
+    try {
+      await nodeFiles.prepareVolume(emptyDir(memory, { memoryBytes: 1024n * 1024n }));
+      assert.equal((await statfs(memory)).blocks * (await statfs(memory)).bsize, 1024 * 1024);
+      await writeFile(join(memory, "file"), "x".repeat(8192));
+      assert.equal(await nodeFiles.diskUsage(memory), 8192n);
+      await nodeFiles.prepareVolume(emptyDir(join(directory, "v")));
+      await withSubPath(directory, "a", async (target) => {
+        assert.deepEqual(await mountPointsBelow(target), [target]);
+      });
+      await assert.rejects(unmount(directory), { code: "EINVAL", message: /^EINVAL: .*unmount '/ });
+    } finally {
+      process.env["PATH"] = path;
+      await nodeFiles.removeTree(memory);
+    }
+    assert.deepEqual(await mountPointsBelow(directory), []);
   }),
 );

@@ -5,7 +5,7 @@ import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { describe, test } from "node:test";
-import { mountMemory, unmount } from "../../../../src/play/node/mounts.js";
+import { mountMemory, unmount } from "../../../../src/lib/linux/helper-verbs.js";
 import type { VolumePreparation } from "../../../../src/play/pod-config/volumes.js";
 import { helperName } from "../../../../src/play/pod-config/volume-names.js";
 import { ShimError } from "../../../../src/lib/errors.js";
@@ -26,7 +26,7 @@ function filesVolume(path: string, bytes: number): VolumePreparation {
 /** The volumes are on a disk of their own, with 1 MiB. */
 async function onSmallDisk(work: (bed: Bed) => Promise<void>): Promise<void> {
   await inVolumes(async (bed) => {
-    await mountMemory(bed.volumesPath, BigInt(diskBytes));
+    await mountMemory(bed.volumesPath, `size=${diskBytes}`);
     try {
       await work(bed);
     } finally {
