@@ -1,4 +1,5 @@
 /** The process: its output, its signals. */
+import { writeFileSync } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { isatty } from "node:tty";
@@ -8,8 +9,21 @@ import type { ProcessIo } from "../cli/process-io.js";
 import { ownFiles } from "../lib/own-files.js";
 import type { BuildInfo } from "./build-info.js";
 
-/** Once for a process: it listens to the errors of the outputs and to SIGHUP. */
+/**
+ * The name that ps, top and pgrep show; Node.js has one of its own for it. `process.title` would replace the command line, too,
+ * with its flags.
+ */
+function nameProcess(): void {
+  try {
+    writeFileSync("/proc/self/comm", "dockershim");
+  } catch {
+    // Only Linux has the file, and not in each container; nothing depends on the name.
+  }
+}
+
+/** Once for a process: it names it, and listens to the errors of the outputs and to SIGHUP. */
 export function ownProcess(build: BuildInfo): ProcessIo {
+  nameProcess();
   const interrupted = new AbortController();
   const hungUp = new AbortController();
   // nohup(1) leaves no terminal, and Node.js forgets that it had the signal ignored.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -43,12 +43,13 @@ test("a client of a CRI server ends when its terminal is closed", async () => {
   });
 });
 
-test("a client without a terminal, as under nohup, goes on after SIGHUP", async () => {
+test("a client without a terminal, as under nohup, goes on after SIGHUP, and has its own name for ps", async () => {
   const alone = (command: string): ChildProcess => spawn("sh", ["-c", command]);
   await whileWaiting(alone, async (child, pid) => {
     process.kill(pid, "SIGHUP");
     await sleep(500);
     assert.equal(child.exitCode ?? child.signalCode, null);
+    assert.equal(readFileSync(`/proc/${pid}/comm`, "utf8"), "dockershim\n");
     process.kill(pid, "SIGTERM");
     await once(child, "exit");
   });
