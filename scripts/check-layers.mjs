@@ -80,7 +80,7 @@ export const layers = {
     ...compareRooms,
   ]),
   // Writes an installation to a node, and takes it away.
-  install: [...base, "native", "network", "migrate/files"],
+  install: [...base, "native", "network", "migrate/files", "migrate/node"],
   // The one place where adapters meet what uses them.
   app: daemon,
   // Judges a node with its engine, kubelet and server.

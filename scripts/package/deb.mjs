@@ -5,7 +5,14 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { keepOciRuntime, packageVersion, units, writeTree } from "./tree.mjs";
+import {
+  keepOciRuntime,
+  packageVersion,
+  refuseOverOthers,
+  sayHiddenUnits,
+  units,
+  writeTree,
+} from "./tree.mjs";
 
 /** Is there while the package is removed, and not purged: its postinst gets a version then, as at an update. */
 const removedMark = "/var/lib/systemd/deb-systemd-helper-masked/dockershim.service";
@@ -18,9 +25,16 @@ const TIMEOUT_MS = 10 * 60_000;
  * sockets stay, or come with it. A service that does not start does not make the installation fail.
  */
 export const scripts = {
+  preinst: `#!/bin/sh
+set -e
+if [ "$1" = install ]; then
+    ${refuseOverOthers}
+fi
+`,
   postinst: `#!/bin/sh
 set -e
 if [ "$1" = configure ] || [ "$1" = abort-remove ]; then
+    ${sayHiddenUnits}
     if { [ -z "$2" ] || [ -e ${removedMark} ]; } && ${hasCriDockerd}; then
         echo "dockershim: cri-dockerd serves this node's pods, dockershim.service is not enabled"
         isWanted=

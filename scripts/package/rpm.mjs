@@ -5,7 +5,14 @@ import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 import { hasCriDockerd } from "./cri-dockerd.mjs";
 import { libraries } from "./node-binary.mjs";
-import { keepOciRuntime, packageVersion, units, writeTree } from "./tree.mjs";
+import {
+  keepOciRuntime,
+  packageVersion,
+  refuseOverOthers,
+  sayHiddenUnits,
+  units,
+  writeTree,
+} from "./tree.mjs";
 
 const TIMEOUT_MS = 10 * 60_000;
 const architectures = { amd64: "x86_64", arm64: "aarch64", all: "noarch" };
@@ -25,7 +32,13 @@ export const main = {
   ],
   description: `Serves the CRI to a kubelet, maps pods to containers of the Docker Engine, and plays
 Kubernetes manifests on a Docker Engine without a cluster.`,
-  sections: `%post
+  sections: `%pre
+if [ "$1" = 1 ]; then
+    ${refuseOverOthers}
+fi
+
+%post
+${sayHiddenUnits}
 if [ "$1" = 1 ] && ! ${hasCriDockerd}; then
     systemctl --no-reload enable ${units.join(" ")} || true
 fi

@@ -18,6 +18,29 @@ export const keepOciRuntime = `if grep -qs '"/usr/lib/dockershim/dockershim-runc
         exit 1
     fi`;
 
+/**
+ * Part of a script before the first installation: what it would take the place of, or would be hidden by, is said, and nothing is
+ * changed. systemd removes a socket that another program listens on. This program gives its socket a name that begins with a dot
+ * first.
+ */
+export const refuseOverOthers = `if [ -e /var/lib/dockershim-install/record.json ]; then
+        echo "dockershim: 'dockershim install' was here, and its units in /etc/systemd/system would win: run 'dockershim uninstall', which leaves pods as they are, then install the package again"
+        exit 1
+    fi
+    if [ -S /run/dockershim.sock ] &&
+        grep -qsE ' 00010000 .* (/var)?/run/(dockershim\\.sock|\\.[0-9a-f]{12})$' /proc/net/unix; then
+        echo "dockershim: another program serves /run/dockershim.sock, as a kubelet with dockershim or npm start does: stop it, then install the package again"
+        exit 1
+    fi`;
+
+/** Part of a script after an installation. The file may be wanted: \`systemctl edit --full\` makes it. */
+export const sayHiddenUnits = `for unit in ${units.join(" ")}; do
+        file=/etc/systemd/system/$unit
+        if [ -f "$file" ] && [ ! -L "$file" ]; then
+            echo "dockershim: $file wins over the unit of the package: unless you want that, remove it and run systemctl daemon-reload && systemctl restart dockershim"
+        fi
+    done`;
+
 const shells = [
   { shell: "bash", path: "usr/share/bash-completion/completions/dockershim" },
   { shell: "zsh", path: "usr/share/zsh/vendor-completions/_dockershim" },

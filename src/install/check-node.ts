@@ -2,6 +2,8 @@
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
+import { NodeFiles } from "../migrate/files/node-files.js";
+import { listenerOf } from "../migrate/node/listeners.js";
 import { isThere, nearestDirectory } from "./node-paths.js";
 import type { PlannedFile } from "./plan-install.js";
 
@@ -35,6 +37,11 @@ export async function checkNode({ root, isRoot, kernel }: NodeFacts): Promise<vo
     if (await isThere(root, unit))
       throw refuse(`a package of it is installed (${unit}); update it by apt-get or dnf, or remove it first`);
   }
+}
+
+/** Whether a process listens there, also one that bound its socket by another name first, as this program does. */
+export async function isServed(path: string): Promise<boolean> {
+  return ["program", "systemd"].includes(await listenerOf(new NodeFiles("/"), path));
 }
 
 /** For tests. */

@@ -10,8 +10,7 @@ import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
 import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
 import { programFile } from "../../shim/native/programs.js";
-import { listensAt } from "../../shim/serve/serving-programs.js";
-import { checkNode, checkPlaces } from "../check-node.js";
+import { checkNode, checkPlaces, isServed } from "../check-node.js";
 import { readInstallRecord } from "../install-record.js";
 import { readText } from "../node-paths.js";
 import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
@@ -45,8 +44,8 @@ export interface InstallDeps {
   readonly socket: string;
   readonly isRoot: boolean;
   readonly kernel: string;
-  /** Whether a process of this node listens at one of these paths. */
-  readonly listensAt: (paths: readonly string[]) => Promise<boolean>;
+  /** Whether a process of this node listens at the path. */
+  readonly isServed: (path: string) => Promise<boolean>;
   readonly isEnforcing: boolean;
   readonly after?: (step: Step) => void;
 }
@@ -59,7 +58,7 @@ export async function installDeps(root: string): Promise<InstallDeps> {
     socket: root === "/" ? installSocket : join(openDirectory(root), ".dockershim-install.sock"),
     isRoot: process.geteuid?.() === 0,
     kernel: release(),
-    listensAt,
+    isServed,
     isEnforcing: (await readFile("/sys/fs/selinux/enforce", "utf8").catch(() => "")).trim() === "1",
   };
 }
@@ -170,12 +169,11 @@ function endpointOf({ containerRuntimeEndpoint: endpoint }: Config): string {
 export async function checkSocket(
   { containerRuntimeEndpoint: endpoint }: Config,
   isInstalled: boolean,
-  { systemd, listensAt: isServed }: Pick<InstallDeps, "systemd" | "listensAt">,
+  { systemd, isServed: isServedHere }: Pick<InstallDeps, "systemd" | "isServed">,
 ): Promise<void> {
   if (endpoint.kind !== "unix") return;
   const { path } = endpoint;
-  const other = path.replace(/^\/var\/run\//, "/run/");
-  if (!(await isServed([path, other]))) return;
+  if (!(await isServedHere(path))) return;
   // The unit's own server, of which a killed install may know nothing yet.
   if (isInstalled && systemd.kind === "running") {
     const isOurs = await systemd.run("is-active", "--quiet", ...unitNames).then(

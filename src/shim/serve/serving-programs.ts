@@ -44,7 +44,7 @@ function rootOf(words: readonly string[]): string {
 }
 
 /** Whether a process listens there. Nothing connects: that would start a unit that systemd listens for. */
-export async function listensAt(paths: readonly string[]): Promise<boolean> {
+async function listensAt(paths: readonly string[]): Promise<boolean> {
   const lines = (await readFile("/proc/net/unix", "utf8").catch(() => "")).split("\n");
   return lines.some((line) => {
     const [, , , flags, , , , path = ""] = line.split(/\s+/);

@@ -115,7 +115,7 @@ export class InstallBed implements AsyncDisposable {
       socket: join(this.directory.path, "alone.sock"),
       isRoot: true,
       kernel: "6.1.0",
-      listensAt: () => Promise.resolve(false),
+      isServed: () => Promise.resolve(false),
       isEnforcing: false,
       after: () => {
         left -= 1;

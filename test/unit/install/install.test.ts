@@ -1,16 +1,20 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
+import { createServer } from "node:net";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
-import { checkPlaces } from "../../../src/install/check-node.js";
+import { checkPlaces, isServed } from "../../../src/install/check-node.js";
 import { checkSocket, installDeps } from "../../../src/install/cli/install-command.js";
 import type { PlannedFile } from "../../../src/install/plan-install.js";
 import { alone } from "../../../src/install/steps.js";
 import { configOf } from "../../fakes/config.js";
 import { unitNames } from "../../../src/install/wanted-files.js";
 import { isKind } from "../../../src/lib/errors.js";
+import { bindUnixSocket } from "../../../src/lib/unix-socket.js";
+import { until } from "../../support/wait.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { InstallBed } from "./install-bed.js";
 
 const unit = "etc/systemd/system/dockershim.service";
@@ -442,12 +446,23 @@ describe("refuses, and changes nothing", () => {
   test("a socket that another program serves, and not one of its own unit", async () => {
     await using bed = await InstallBed.open();
     const config = await configOf({});
-    const deps = { systemd: bed.systemd, listensAt: () => Promise.resolve(true) };
+    const deps = { systemd: bed.systemd, isServed: () => Promise.resolve(true) };
     const refused = /another program serves "\/var\/run\/dockershim.sock".*stop it, or name another/;
     await assert.rejects(checkSocket(config, false, deps), refused);
     await assert.rejects(checkSocket(config, true, deps), refused);
     bed.active = true;
     await checkSocket(config, true, deps);
+  });
+
+  test("a socket is served also when it was bound by another name, and not once its server has ended", async () => {
+    await using at = await temporaryDirectory();
+    const path = join(at.path, "cri.sock");
+    const server = createServer();
+    assert.equal(await isServed(path), false);
+    await bindUnixSocket(server, path);
+    assert.equal(await isServed(path), true);
+    server.close();
+    await until("the socket is not served", async () => !(await isServed(path)));
   });
 
   test("a second command at the same time", async () => {

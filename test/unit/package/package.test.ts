@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { chmod, mkdir, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { billOfMaterials } from "../../../scripts/package/bill-of-materials.mjs";
@@ -115,13 +116,14 @@ async function exitOn(
     await writeFile(join(tools.path, name), `#!/bin/sh\necho "$*" >>${root}/told\n`);
     await chmod(join(tools.path, name), 0o755);
   }
-  const there = script.replaceAll(/ (\/(?:usr|lib|etc|var|run)\/)/g, ` ${root}$1`);
+  const there = script.replaceAll(/([ =])(\/(?:usr|lib|etc|var|run|proc)\/)/g, `$1${root}$2`);
   const env = { PATH: `${tools.path}:/usr/bin:/bin` };
-  const { status, stderr } = spawnSync("sh", ["-ec", there, "script", action, version], {
+  const { status, stdout, stderr } = spawnSync("sh", ["-ec", there, "script", action, version], {
     env,
     encoding: "utf8",
   });
   assert.equal(stderr, "");
+  await writeFile(join(root, "said"), stdout);
   return status;
 }
 
@@ -245,6 +247,63 @@ test("a package whose OCI runtime Docker starts is not removed, and is updated",
     await mkdir(join(root, "etc/docker"), { recursive: true });
     await writeFile(join(root, "etc/docker/daemon.json"), JSON.stringify({ runtimes }));
     assert.deepEqual(await exits(), expected);
+  }
+});
+
+test("a first installation of a package is refused where install was, or another program serves, and says so", async () => {
+  const pre = scriptlet(mainRpm.sections, "pre");
+  const line = (path: string): string => `0: 00000002 00000000 00010000 0001 01 123 ${path}\n`;
+  const socket = "run/dockershim.sock";
+  const cases: readonly (readonly [
+    what: string,
+    table: string,
+    expected: readonly number[],
+    file?: string,
+  ])[] = [
+    ["nothing", line("/run/other.sock"), [0, 0, 0, 0]],
+    ["install", "", [1, 0, 1, 0], "var/lib/dockershim-install/record.json"],
+    ["a kubelet with dockershim", line("/var/run/dockershim.sock"), [1, 0, 1, 0], socket],
+    ["npm start", line("/run/.0123456789ab"), [1, 0, 1, 0], socket],
+    ["a socket that was left", line("/run/.0123456789abc"), [0, 0, 0, 0], socket],
+  ];
+  for (const [what, table, expected, file] of cases) {
+    await using directory = await temporaryDirectory();
+    const root = directory.path;
+    writeTree(root, [{ path: "proc/net/unix", mode: 0o644, content: Buffer.from(table) }]);
+    const path = join(root, file ?? "any");
+    await mkdir(dirname(path), { recursive: true });
+    await using server = createServer();
+    if (file === socket) server.listen(path);
+    else await writeFile(path, "");
+    const exits: unknown[] = [];
+    for (const [script, action] of [
+      [debScripts.preinst, "install"],
+      [debScripts.preinst, "upgrade"],
+      [pre, "1"],
+      [pre, "2"],
+    ] as const)
+      exits.push(await exitOn(root, script, { action }));
+    assert.deepEqual(exits, expected, what);
+  }
+});
+
+test("a unit that wins over the package's is named, and a link to it is not", async () => {
+  for (const [script, action] of [
+    [debScripts.postinst, "configure"],
+    [scriptlet(mainRpm.sections, "post"), "2"],
+  ] as const) {
+    await using directory = await temporaryDirectory();
+    const root = directory.path;
+    const at = (name: string): string => join(root, "etc/systemd/system", name);
+    await mkdir(at(""), { recursive: true });
+    await symlink("/dev/null", at("dockershim.socket"));
+    await writeFile(at("dockershim.service"), "[Service]\n");
+    assert.equal(await exitOn(root, script, { action, version: "1.0.0" }), 0);
+    const said = readFileSync(join(root, "said"), "utf8").split("\n");
+    assert.deepEqual(
+      said.flatMap((line) => /^dockershim: (\S+) wins over/.exec(line)?.[1] ?? []),
+      [at("dockershim.service")],
+    );
   }
 });
 
