@@ -34,10 +34,13 @@ const compareRooms = [
 const migrateRooms = ["files", "systemd", "facts", "kubelet", "node", "judge", "plan", "rehearse"].map(
   (room) => `migrate/${room}`,
 );
-const daemon = [...rules, ...helpers, "native", ...adapters, "cri", "cadvisor", "grpc", "config"];
+const daemon = [
+  ...[...rules, ...helpers, "native", ...adapters],
+  ...["cri", "cadvisor", "grpc", "config", "history"],
+];
 const products = [
   ...["serve", "forward-cli", "play-cli", "compare-cli", "migrate-cli", "checkpoints-cli"],
-  ...["install-cli", "doctor-cli"],
+  ...["install-cli", "doctor-cli", "history-cli"],
 ];
 
 /**
@@ -62,6 +65,8 @@ export const layers = {
   plan: model,
   state: model,
   config: base,
+  // What happened to pods: written by the server, read also without it.
+  history: model,
   recovery: rules,
   limits: rules,
   images: [...rules, "recovery"],
@@ -96,6 +101,7 @@ export const layers = {
   "migrate-cli": [...daemon, "client", ...compareRooms, ...migrateRooms, "app", "cli"],
   "install-cli": [...daemon, "client", "play/node", "app", "cli", "serve", "install"],
   "doctor-cli": [...daemon, ...migrateRooms, "app", "cli", "serve", "doctor"],
+  "history-cli": [...base, "config", "history", "cli", "serve"],
   main: [...base, "cli", ...products],
 };
 
@@ -105,6 +111,8 @@ const folders = [
   ["src/domain/", "domain"],
   ["src/client/", "client"],
   ["src/network/", "network"],
+  ["src/history/cli/", "history-cli"],
+  ["src/history/", "history"],
   ["src/doctor/cli/", "doctor-cli"],
   ["src/doctor/", "doctor"],
   ["src/compare/cli/", "compare-cli"],

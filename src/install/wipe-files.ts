@@ -27,6 +27,7 @@ const contents = new Set([
     "containers",
     "logs",
     "quarantine",
+    "history",
     "programs",
     "play",
     "engine-id",
@@ -49,7 +50,7 @@ const claims = "claims.d";
 /** Directories of files alone. Docker, kubelets, Podman and others have directories of these names that hold other things. */
 const fileNames: Readonly<Record<string, RegExp>> = {
   ...{ sandbox: /^/, quarantine: /^/, programs: /^/ },
-  ...{ pods: /\.json$/, containers: /\.json$/, logs: /\.json$/ },
+  ...{ pods: /\.json$/, containers: /\.json$/, logs: /\.json$/, history: /^v\d+-\d+\.jsonl$/ },
 };
 
 async function isOwn(directory: string, name: string, { playIn }: FilesToWipe): Promise<boolean> {

@@ -25,6 +25,8 @@ export interface CallSubject {
   /** As the pod names it. */
   containerName?: string;
   image?: string;
+  /** Of what ExecSync ran. */
+  exitCode?: number;
 }
 
 /** For verbose Status. */

@@ -12,7 +12,7 @@ import type { DoctorFacts, PlaceFacts } from "../facts.js";
 import type { Gathered } from "../gather/gather-facts.js";
 import { isBelowHung } from "../gather/read-host.js";
 import { diagnose } from "../judge/diagnose.js";
-import { redact, redactValue } from "./redact.js";
+import { redact, redactValue } from "../../lib/redact.js";
 
 export interface BundleEntry {
   readonly name: string;

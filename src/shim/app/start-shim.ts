@@ -23,6 +23,7 @@ import { buildShim, type ShimSettings } from "./build-shim.js";
 import type { Environment } from "./open-engine.js";
 import { listenOn } from "./listen-on.js";
 import { openCadvisor } from "./open-cadvisor.js";
+import { openHistory } from "./open-history.js";
 import { openMetrics } from "./open-metrics.js";
 import { placeOf } from "./place-of.js";
 import { readOnlyRpcs } from "./read-only.js";
@@ -120,7 +121,9 @@ async function start(
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
   /** Hear of the calls of the CRI that change something, and of exec probes. */
-  const subscribers: readonly EndedCallSubscriber[] = [];
+  const subscribers: EndedCallSubscriber[] = [];
+  const history = await openHistory(config, model, log, lifetime);
+  if (history !== undefined) subscribers.push(history);
   const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
   sync.start();
   const systemd = { environment, log, startVerb: adapters.startVerb };

@@ -28,6 +28,7 @@ export const optionGroups = [
   "Network",
   "Streaming",
   "Logging",
+  "History",
   "Metrics",
 ] as const;
 

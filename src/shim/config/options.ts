@@ -366,6 +366,23 @@ const logging = {
   }),
 };
 
+const history = {
+  historyMaxBytes: option({
+    name: "history-max-bytes",
+    group: "History",
+    kind: integerKind({ min: 1024 ** 2, max: 1024 ** 4, also: 0 }),
+    default: "16777216",
+    help: "Bytes of the history of pods below --state-dir, for dockershim why; the oldest goes first; 0 keeps none",
+  }),
+  historyMaxAgeMs: option({
+    name: "history-max-age",
+    group: "History",
+    kind: durationKind(),
+    default: "168h0m0s",
+    help: "Age of the history of pods; what is older is removed when something is written",
+  }),
+};
+
 export const options = {
   ...serving,
   ...observing,
@@ -375,6 +392,7 @@ export const options = {
   ...network,
   ...streaming,
   ...logging,
+  ...history,
   metricsBindAddress: option({
     name: "metrics-bind-address",
     group: "Metrics",

@@ -6,6 +6,8 @@ import type { ReadModel } from "../state/read-model.js";
 interface Named {
   readonly pod_sandbox_id?: string;
   readonly container_id?: string;
+  /** Of the answer to ExecSync. */
+  readonly exit_code?: number;
   readonly config?: PodConfig | null;
   readonly sandbox_config?: PodConfig | null;
 }
@@ -50,7 +52,8 @@ function oneOf<Entity>(find: () => Entity | undefined): Entity | undefined {
 /** After it: what it has made. */
 export function identifyMade({ subject }: Call, answer: Named | undefined): void {
   if (subject === undefined || answer === undefined) return;
-  const { pod_sandbox_id: sandboxId, container_id: containerId } = answer;
+  const { pod_sandbox_id: sandboxId, container_id: containerId, exit_code: exitCode } = answer;
   if (sandboxId !== undefined) subject.sandboxId = sandboxId;
   if (containerId !== undefined) subject.containerId = containerId;
+  if (exitCode !== undefined) subject.exitCode = exitCode;
 }

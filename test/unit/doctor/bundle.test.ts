@@ -6,7 +6,7 @@ import { describe, test, type TestContext } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { extract } from "tar-stream";
 import { collect } from "../../../src/doctor/bundle/collect.js";
-import { redact } from "../../../src/doctor/bundle/redact.js";
+import { redact } from "../../../src/lib/redact.js";
 import { writeBundle } from "../../../src/doctor/bundle/write-bundle.js";
 import { resolveConfig } from "../../../src/shim/config/resolve.js";
 import { healthy } from "../../support/doctor-facts.js";

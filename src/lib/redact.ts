@@ -87,7 +87,7 @@ const rules: readonly (readonly [RegExp, string])[] = [
   [/(\s--?[\w-]*(?:password|passwd|secret|token|credential|key)\s+)(?!-)\S+/gi, `$1${removed}`],
 ];
 
-function redactText(text: string): string {
+export function redactText(text: string): string {
   let result = text;
   for (const [pattern, replacement] of rules) result = result.replaceAll(pattern, replacement);
   return result;

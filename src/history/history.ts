@@ -1,0 +1,135 @@
+/** Turns what happens to pods into records of the history. Environments, commands and their output are not part of it. */
+import { redactText } from "../lib/redact.js";
+import { LruMap } from "../lib/lru-map.js";
+import type { Span } from "../lib/waits.js";
+import type { EndedCall, EndedCallSubscriber } from "../shim/ports/ended-calls.js";
+import {
+  cutText,
+  type CallRecord,
+  type HistoryRecord,
+  type RecordedSpan,
+  type RecordSubject,
+} from "./history-record.js";
+
+/** A container that has ended. */
+export interface EndedContainer {
+  readonly endedAtMs: number;
+  readonly ranMs: number;
+  readonly exitCode: number;
+  readonly oomKilled: boolean;
+  /** The engine's words. */
+  readonly error: string;
+  readonly subject: RecordSubject;
+}
+
+/** Calls about no pod. */
+const ofNoPod: ReadonlySet<string> = new Set(["UpdateRuntimeConfig", "RemoveImage"]);
+/** Waits of this program itself that are shorter say nothing. */
+const shortestWaitMs = 1;
+/** An exec probe that takes as long has a record. */
+const slowExecMs = 1000;
+const mostContainers = 2000;
+
+interface ExecResults {
+  readonly result: string;
+  repeats: number;
+}
+
+export class History implements EndedCallSubscriber {
+  /** Exec probes come all the time: those with the result of the one before are only counted. */
+  readonly #execs = new LruMap<string, ExecResults>(mostContainers);
+
+  constructor(private readonly add: (record: HistoryRecord) => void) {}
+
+  callEnded(call: EndedCall): void {
+    const { rpc, subject } = call;
+    if (ofNoPod.has(rpc)) return;
+    if (rpc === "ExecSync") this.#execEnded(call, subject.containerId ?? "");
+    else this.add(recordOf(call));
+  }
+
+  containerEnded({ endedAtMs, ranMs, exitCode, oomKilled, error, subject }: EndedContainer): void {
+    const words = error === "" ? {} : { error: textFor(error) };
+    const times = { at: endedAtMs, ms: Math.max(0, ranMs) };
+    const { repeats = 0 } = this.#execs.get(subject.containerId ?? "") ?? {};
+    this.#execs.delete(subject.containerId ?? "");
+    const execs = repeats === 0 ? {} : { execs: repeats };
+    this.add({
+      kind: "exit",
+      ...times,
+      exitCode,
+      oomKilled,
+      ...words,
+      ...execs,
+      subject: subjectFor(subject),
+    });
+  }
+
+  /** What the engine says of an exec that fails names its command. */
+  #execEnded(call: EndedCall, containerId: string): void {
+    const { exitCode } = call.subject;
+    const isSlow = call.ms >= slowExecMs;
+    const result = `${call.code} ${exitCode ?? ""}`;
+    const known = this.#execs.get(containerId);
+    if (known?.result === result && !isSlow) {
+      known.repeats += 1;
+      return;
+    }
+    this.#execs.set(containerId, { result, repeats: 0 });
+    const { error: _, ...record } = recordOf(call);
+    const spans = isSlow ? withoutErrors(record.spans) : [];
+    const repeats = known === undefined || known.repeats === 0 ? {} : { repeats: known.repeats };
+    this.add({ ...record, ...(exitCode === undefined ? {} : { exitCode }), ...repeats, spans });
+  }
+}
+
+function recordOf(call: EndedCall): CallRecord {
+  const { rpc, code, message, startedAtMs, startMs, ms, subject, spans, droppedSpans } = call;
+  return {
+    ...{ kind: "call", at: startedAtMs, rpc, ms: rounded(ms), code },
+    ...(message === undefined ? {} : { error: textFor(message) }),
+    subject: subjectFor(subject),
+    spans: recordedSpans(spans, startMs),
+    ...(droppedSpans === 0 ? {} : { droppedSpans }),
+  };
+}
+
+function subjectFor(subject: RecordSubject): RecordSubject {
+  const { pod, podUid, sandboxId, containerId, containerName, image } = subject;
+  const known = Object.entries({ pod, podUid, sandboxId, containerId, containerName, image });
+  return Object.fromEntries(
+    known.flatMap(([key, text]) => (text === undefined || text === "" ? [] : [[key, cutText(text)]])),
+  );
+}
+
+function recordedSpans(spans: readonly Span[], callStartMs: number): readonly RecordedSpan[] {
+  return spans.flatMap(({ what, kind, startMs, endMs, error, children }) => {
+    const below = recordedSpans(children, callStartMs);
+    const ms = endMs - startMs;
+    if (kind === "wait" && error === undefined && below.length === 0 && ms < shortestWaitMs) return [];
+    return [
+      {
+        ...{ what: cutText(what), kind, at: rounded(startMs - callStartMs), ms: rounded(ms) },
+        ...(error === undefined ? {} : { error: textFor(error) }),
+        ...(below.length === 0 ? {} : { below }),
+      },
+    ];
+  });
+}
+
+function withoutErrors(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {
+  return spans.map(({ error, below, ...span }) => ({
+    ...span,
+    ...(error === undefined ? {} : { error: "failed" }),
+    ...(below === undefined ? {} : { below: withoutErrors(below) }),
+  }));
+}
+
+/** Of engines, plugins and registries. */
+function textFor(text: string): string {
+  return cutText(redactText(text));
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}

@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { History } from "../../../src/history/history.js";
+import type { HistoryRecord } from "../../../src/history/history-record.js";
+import type { Span } from "../../../src/lib/waits.js";
+import type { EndedCall } from "../../../src/shim/ports/ended-calls.js";
+
+const containerId = "c".repeat(64);
+
+function ended(rpc: string, more: Partial<EndedCall> = {}): EndedCall {
+  const times = { startedAtMs: 5000, startMs: 100, ms: 7.04 };
+  return { rpc, code: "OK", ...times, subject: { containerId }, spans: [], droppedSpans: 0, ...more };
+}
+
+function recorded(act: (history: History) => void): readonly HistoryRecord[] {
+  const records: HistoryRecord[] = [];
+  act(new History((record) => records.push(record)));
+  return records;
+}
+
+const execs = (...results: readonly Partial<EndedCall>[]): readonly HistoryRecord[] =>
+  recorded((history) => {
+    for (const result of results) history.callEnded(ended("ExecSync", result));
+  });
+const exited = (exitCode: number): Partial<EndedCall> => ({ subject: { containerId, exitCode } });
+
+describe("a record of a call", () => {
+  test("has its waits as times since its begin, without short ones of this program", () => {
+    const inspect: Span = { what: "inspect", kind: "engine", startMs: 101, endMs: 101.5, children: [] };
+    const spans: readonly Span[] = [
+      { what: "the model", kind: "wait", startMs: 100, endMs: 100.4, children: [] },
+      { what: "refresh", kind: "wait", startMs: 100.9, endMs: 101.6, children: [inspect] },
+    ];
+    const [record] = recorded((history) => history.callEnded(ended("StartContainer", { spans })));
+    assert.deepEqual(record, {
+      ...{ kind: "call", at: 5000, rpc: "StartContainer", ms: 7, code: "OK", subject: { containerId } },
+      spans: [
+        {
+          ...{ what: "refresh", kind: "wait", at: 0.9, ms: 0.7 },
+          below: [{ what: "inspect", kind: "engine", at: 1, ms: 0.5 }],
+        },
+      ],
+    });
+  });
+
+  test("has no secrets of registries and engines, and no long text", () => {
+    const error = 'pull: Get "https://user:s3cret@registry/v2/": Authorization: Bearer s3cret.token';
+    const span: Span = {
+      what: "x".repeat(900),
+      kind: "engine",
+      startMs: 100,
+      endMs: 101,
+      error,
+      children: [],
+    };
+    const records = recorded((history) => {
+      history.callEnded(ended("PullImage", { code: "UNKNOWN", message: error, spans: [span] }));
+      history.containerEnded({
+        ...{
+          endedAtMs: 1,
+          ranMs: 1,
+          exitCode: 1,
+          oomKilled: false,
+          error,
+          subject: { pod: "a".repeat(900) },
+        },
+      });
+    });
+    const text = JSON.stringify(records);
+    assert.equal(records.length, 2);
+    assert.doesNotMatch(text, /s3cret/);
+    assert.ok(text.length < 2500, text);
+  });
+
+  test("is not made of calls that are about no pod", () => {
+    assert.deepEqual(
+      recorded((history) => {
+        for (const rpc of ["UpdateRuntimeConfig", "RemoveImage"]) history.callEnded(ended(rpc));
+      }),
+      [],
+    );
+  });
+});
+
+describe("exec probes", () => {
+  test("have a record when the result is another than before, with the number of equal ones", () => {
+    const records = execs(exited(0), exited(0), exited(0), exited(1), exited(1), exited(0));
+    assert.deepEqual(
+      records.map((record) => record.kind === "call" && [record.exitCode, record.repeats]),
+      [
+        [0, undefined],
+        [1, 2],
+        [0, 1],
+      ],
+    );
+  });
+
+  test("have one when they are slow, and never what the engine says of a command", () => {
+    const error = 'exec: "s3cret": executable file not found';
+    const span: Span = { what: "start exec", kind: "engine", startMs: 100, endMs: 2100, error, children: [] };
+    const slow = { ms: 2000, code: "UNKNOWN", message: error, spans: [span] };
+    const records = execs(slow, slow);
+    assert.equal(records.length, 2);
+    assert.doesNotMatch(JSON.stringify(records), /s3cret/);
+    const [first] = records;
+    assert.deepEqual(first?.kind === "call" && first.spans.map(({ what, error: its }) => [what, its]), [
+      ["start exec", "failed"],
+    ]);
+  });
+
+  test("without a record are counted by the end of their container", () => {
+    const records = recorded((history) => {
+      for (let count = 0; count < 4; count++) history.callEnded(ended("ExecSync", exited(0)));
+      const end = { endedAtMs: 9, ranMs: 8, exitCode: 0, oomKilled: false, error: "" };
+      history.containerEnded({ ...end, subject: { containerId } });
+      history.containerEnded({ ...end, subject: { containerId } });
+    });
+    const ends = records.filter((record) => record.kind === "exit");
+    assert.deepEqual(
+      ends.map(({ execs: count }) => count),
+      [3, undefined],
+    );
+  });
+});
