@@ -10,7 +10,7 @@
  *
  * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
  * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set), DOCKERSHIM_TEST_MAIN (the file of
- * the program).
+ * the program), DOCKERSHIM_TEST_MODULES (the directory that has sources and tests as JavaScript, where there is one).
  */
 import { constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
@@ -129,7 +129,10 @@ async function main(argv) {
   const { counts, passedAgain } =
     hasUnits && env["NODE_V8_COVERAGE"] === undefined
       ? await withTestBuild(repositoryRoot, ({ main: file, modules }) =>
-          runWith({ env: { DOCKERSHIM_TEST_MAIN: file, ...env }, unitModules: modules }),
+          runWith({
+            env: { DOCKERSHIM_TEST_MAIN: file, DOCKERSHIM_TEST_MODULES: modules, ...env },
+            unitModules: modules,
+          }),
         )
       : await runWith({});
   lines.push(...flakyLines(passedAgain, flakyTests));

@@ -1,6 +1,6 @@
 /** What a test run builds once, so that its many processes need not: a start of tsx and of all modules takes seconds. */
 import { build, stop } from "esbuild";
-import { mkdtempSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { filesBelow, isBuilt } from "./build.mjs";
@@ -19,6 +19,24 @@ const ownPlace = {
   },
 };
 
+/** Removes the builds of runs that were killed; those of runs that go on have their process. @param {string} cache */
+export function sweepBuilds(cache) {
+  for (const name of readdirSync(cache)) {
+    const [, pid] = /^test-build-(\d+)-/.exec(name) ?? [];
+    if (pid !== undefined && !isAlive(Number(pid)))
+      rmSync(join(cache, name), { recursive: true, force: true });
+  }
+}
+
+/** @param {number} pid */
+function isAlive(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return /** @type {{ code?: string }} */ (error).code === "EPERM";
+  }
+}
+
 /**
  * Works with the program as one file, which is that of dist when it is current, and with a directory that has each module of
  * the sources and tests as JavaScript, at its path. Both go away afterwards.
@@ -28,7 +46,8 @@ const ownPlace = {
  */
 export async function withTestBuild(root, work) {
   mkdirSync(cacheDirectory, { recursive: true });
-  const directory = mkdtempSync(join(cacheDirectory, "test-build-"));
+  sweepBuilds(cacheDirectory);
+  const directory = mkdtempSync(join(cacheDirectory, `test-build-${String(process.pid)}-`));
   try {
     const isCurrent = isBuilt(root);
     const main = isCurrent ? builtMain : join(directory, "dockershim.cjs");

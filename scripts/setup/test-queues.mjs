@@ -18,7 +18,7 @@ const FILES_PER_PROCESS = { shared: 6, movable: 3, withOwnEngine: 3 };
 
 /** Begun first, and alone, so that none of them is what the end waits for. */
 const longest =
-  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end)\./;
+  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end|contract|golden-nodes)\./;
 
 /**
  * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what

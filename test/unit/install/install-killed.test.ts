@@ -5,10 +5,8 @@ import { once } from "node:events";
 import { watch } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { modulePath, moduleWords } from "../../support/program-words.js";
 import { InstallBed } from "./install-bed.js";
-
-const self = fileURLToPath(import.meta.url);
 
 if (process.env["INSTALL_INTO"] !== undefined) {
   const bed = InstallBed.at(process.env["INSTALL_INTO"]);
@@ -18,7 +16,8 @@ if (process.env["INSTALL_INTO"] !== undefined) {
   test("an install that was killed while it wrote the program is completed, and leaves no temporary file", async () => {
     await using bed = await InstallBed.open();
     const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
-    const child = spawn(process.execPath, ["--import", "tsx", self], {
+    const [node, ...words] = moduleWords(modulePath("test/unit/install/install-killed.test.ts"));
+    const child = spawn(node, words, {
       env: { ...environment, INSTALL_INTO: bed.directory.path },
       stdio: ["ignore", "inherit", "inherit"],
     });

@@ -128,11 +128,13 @@ test("once cri-dockerd is removed, also with its units masked, the next install 
 });
 
 describe("killed after each step", () => {
+  type Check = (bed: InstallBed, step: number) => Promise<void>;
+
   /** Runs `work` as often as it has steps, killed after each; then each of `checks` on a node of its own. */
   async function atEachStep(
     prepare: (bed: InstallBed) => Promise<unknown>,
     work: (bed: InstallBed) => Promise<unknown>,
-    ...checks: readonly ((bed: InstallBed, step: number) => Promise<void>)[]
+    ...checks: readonly [Check, ...Check[]]
   ): Promise<number> {
     await using prepared = await InstallBed.open();
     await prepare(prepared);
@@ -147,10 +149,12 @@ describe("killed after each step", () => {
         },
       );
       if (!isKilled) return step;
-      for (const check of checks) {
+      const [first, ...others] = checks;
+      for (const check of others) {
         await using bed = await killed.copy();
         await check(bed, step);
       }
+      await first(killed, step);
     }
   }
   const nothing = (): Promise<void> => Promise.resolve();

@@ -1,7 +1,7 @@
 /** What `migrate check` and `migrate plan` say of the nodes of test/golden/nodes. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
@@ -10,13 +10,13 @@ import { choosePlan } from "../../../src/migrate/cli/migrate-command.js";
 import type { MigrationFacts } from "../../../src/migrate/facts/facts.js";
 import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { readService } from "../../../src/migrate/kubelet/read-kubelet.js";
-import { type MigrationPlan, reversePlan } from "../../../src/migrate/plan/make-plan.js";
+import { type MigrationPlan, makePlan, reversePlan } from "../../../src/migrate/plan/make-plan.js";
 import type { FileEdit } from "../../../src/migrate/plan/unified-diff.js";
 import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
 import { defaultProgram, shimUnit, shimUnitPath } from "../../../src/migrate/plan/shim-unit.js";
 import { check } from "./check-bed.js";
 import { goldenNodes, makeNode } from "./nodes.js";
-import { factsOf, planOf, snapshot, type Target } from "./plan-bed.js";
+import { factsOf, snapshot, type Target } from "./plan-bed.js";
 
 function hasProgram(name: string): boolean {
   return spawnSync(name, ["--version"], { stdio: "ignore" }).status === 0;
@@ -121,29 +121,30 @@ for (const { name, version: own, tree, says } of goldenNodes) {
         // The edits back of a node that is not there yet have nothing to change.
         if (typeof plan === "string" || !hasPatch || plan.from !== old.runtime) return;
         const target = plan.to as Target;
-        const patch = (asked: MigrationPlan): void => {
-          if (asked.edits.length === 0) return;
-          const flags = ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"];
-          execFileSync("patch", flags, { input: renderPlan(asked) });
+        const edit = async (asked: MigrationPlan): Promise<void> => {
+          for (const { path, after } of asked.edits)
+            await (after === undefined ? rm(join(root, path)) : writeFile(join(root, path), after));
         };
-        patch(plan);
+        const input = renderPlan(plan);
+        if (plan.edits.length > 0)
+          execFileSync("patch", ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"], { input });
         const after = await factsOf(root, version);
         const now = configuredRuntime(after);
         // Of two units at one socket the commands decide, which nothing here carries out.
         const isSameSocket = socketPath(old.endpoint) === socketPath(now.endpoint);
         assert.equal(now.runtime, isSameSocket ? old.runtime : target);
-        assert.deepEqual((await planOf(root, version, target)).edits, []);
+        assert.deepEqual((await makePlan(after, { target, program: defaultProgram })).edits, []);
         const isWhole = plan.notUnderstood.length === 0 && plan.from !== target && !isSameSocket;
         const hasWayBack =
           plan.from !== "dockershim-in-tree" || (facts.kubelet.version?.minor ?? 0) <= lastInTreeMinor;
         if (target === "dockershim" && isWhole && hasWayBack) {
           const way = await askPlan(after, { back: true });
           assert.ok(typeof way === "object");
-          patch(way);
+          await edit(way);
           assert.equal(configuredRuntime(await factsOf(root, version)).runtime, old.runtime);
-          patch(reversePlan(way, after));
+          await edit(reversePlan(way, after));
         }
-        patch(reversePlan(plan, facts));
+        await edit(reversePlan(plan, facts));
         assert.deepEqual(await snapshot(root), before);
         // The whole unit of this program is that of every node.
         const isUnit = ({ path }: FileEdit): boolean =>
@@ -154,7 +155,7 @@ for (const { name, version: own, tree, says } of goldenNodes) {
           { skip: noVerify },
           async () => {
             const known = await complaints(root);
-            patch(plan);
+            await edit(plan);
             const said = await complaints(root);
             const found = said.filter((line) => !known.includes(line));
             assert.deepEqual(found, []);

@@ -6,8 +6,8 @@ import { closeSync, openSync } from "node:fs";
 import { chmod, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { after, before, describe, test, type TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { modulePath, moduleWords } from "../../support/program-words.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { textOf } from "../../fakes/fake-streaming.js";
 import { turns } from "../../fakes/turns.js";
@@ -250,11 +250,9 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
   });
 
   test("a connection beyond the limit of open files is exhausted, and the dialer keeps running", () => {
-    const program = fileURLToPath(new URL("../../support/dial-without-room.ts", import.meta.url));
-    const command = `ulimit -n 200 && exec "$0" --import tsx "$1"`;
-    const { stdout, stderr } = spawnSync("sh", ["-c", command, process.execPath, program], {
-      encoding: "utf8",
-    });
+    const words = moduleWords(modulePath("test/support/dial-without-room.ts"));
+    const command = 'ulimit -n 200 && exec "$0" "$@"';
+    const { stdout, stderr } = spawnSync("sh", ["-c", command, ...words], { encoding: "utf8" });
     assert.match(stdout, /"full":"[^"]*too many open files"/, stderr);
     const { first, again, isSame, warnings } = JSON.parse(stdout) as Record<string, unknown>;
     assert.deepEqual([first, again, isSame, warnings], ["connected", "connected", true, 0]);

@@ -7,6 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { engineEnvironment } from "../../../scripts/setup/ensure-engine.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { modulePath, moduleWords } from "../../support/program-words.js";
 
 const run = promisify(execFile);
 
@@ -22,8 +23,8 @@ const program = `
 `;
 
 const cacheCheck = `
-  import { readProgram } from ${JSON.stringify(new URL("../../../src/main/cached-program.ts", import.meta.url).href)};
-  import { saveMemory } from ${JSON.stringify(new URL("../../../src/main/v8-flags.ts", import.meta.url).href)};
+  import { readProgram } from ${JSON.stringify(modulePath("src/main/cached-program.ts"))};
+  import { saveMemory } from ${JSON.stringify(modulePath("src/main/v8-flags.ts"))};
   const [directory, name] = process.argv.slice(1);
   if (name === "dockershim") saveMemory();
   process.stderr.write("rejected: " + readProgram(directory + "/dist/" + name).script.cachedDataRejected);
@@ -53,8 +54,8 @@ describe("bundle()", () => {
 
   for (const name of ["quick", "dockershim"])
     test(`starts ${name}.cjs with a code cache that V8 takes`, async () => {
-      const argv = ["--import", "tsx", "--input-type=module", "--eval", cacheCheck, root, name];
-      const { stderr } = await run(process.execPath, argv, { cwd: repositoryRoot });
+      const [node, ...words] = moduleWords("--input-type=module", "--eval", cacheCheck, root, name);
+      const { stderr } = await run(node, words, { cwd: repositoryRoot });
       assert.equal(stderr, "rejected: false");
     });
 

@@ -114,6 +114,6 @@ test("every call sees its own writes when it returns, and a resync heals the res
       assert.deepEqual([...shim.services.state.model.ids()].sort(), [...ids].sort());
       assertOwnWritesAreSeen(shim, ids);
     }),
-    { numRuns: 60 },
+    { numRuns: process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 600 : 30 },
   );
 });

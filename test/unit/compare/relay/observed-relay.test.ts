@@ -10,7 +10,7 @@ import { relayPaths } from "../../../../src/compare/relay/relay-link.js";
 import { recordingFormat } from "../../../../src/compare/record/recording.js";
 import { createRecording } from "../../../../src/compare/record/recorder.js";
 import { silentLogger } from "../../../../src/lib/log.js";
-import { programWords } from "../../../support/program-words.js";
+import { modulePath, moduleWords, programWords } from "../../../support/program-words.js";
 import { callUnary, connectClient, startEchoServer, temporaryDirectory } from "../grpc-peers.js";
 
 const program = programWords();
@@ -112,7 +112,7 @@ async function startRelayProcess(
   t: TestContext,
   { listen, primary, command, guardCommand }: Bench,
 ): Promise<{ readonly relay: ChildProcess; readonly observer: number; readonly guard: number }> {
-  const module = (path: string): string => JSON.stringify(join(process.cwd(), "src", path));
+  const module = (path: string): string => JSON.stringify(modulePath(join("src", path)));
   const script = `
     import { startObservedRelay } from ${module("compare/relay/observed-relay.ts")};
     import { relayPaths } from ${module("compare/relay/relay-link.ts")};
@@ -126,9 +126,8 @@ async function startRelayProcess(
     });
     process.stdout.write(JSON.stringify([observer.pid, guard.pid]));
   `;
-  const relay = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "--eval", script], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const [node, ...words] = moduleWords("--input-type=module", "--eval", script);
+  const relay = spawn(node, words, { stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => relay.kill("SIGKILL"));
   const [printed] = (await once(relay.stdout, "data")) as [Buffer];
   const [observer = 0, guard = 0] = JSON.parse(printed.toString()) as number[];

@@ -128,7 +128,8 @@ test("ShadowComparison skips calls while it lags, and counts them", async () => 
   assert.equal(counts.equal, counts.compared);
 });
 
-test("nothing grows over 20,000 calls whose answers differ in ever new ways", async () => {
+test("nothing grows over thousands of calls whose answers differ in ever new ways", async () => {
+  const offered = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 20_000 : 4_000;
   let calls = 0;
   const shadow: Ask = () => {
     calls += 1;
@@ -137,14 +138,14 @@ test("nothing grows over 20,000 calls whose answers differ in ever new ways", as
   };
   const { comparison, report, builder, redactor } = bench({ primary: shadow, shadow });
   const seen = Array.from({ length: 50 }, (_, index) => list(pod(`pod-${String(index)}`, 0)));
-  for (let index = 0; index < 20_000; index += 1) {
+  for (let index = 0; index < offered; index += 1) {
     const call = seen[index % seen.length];
     assert.ok(call);
     comparison.offer(call);
     if (index % 100 === 99) await new Promise((resolve) => setImmediate(resolve));
   }
   await comparison.settled();
-  assert.equal(report.rpcs["ListPodSandbox"]?.observed, 20_000);
+  assert.equal(report.rpcs["ListPodSandbox"]?.observed, offered);
   assert.deepEqual(comparison.sizes, { queue: 0, running: 0, confirming: 0 });
   assert.ok((builder.sizes["kinds"] ?? 0) <= 500);
   assert.ok((builder.sizes["examples"] ?? 0) <= 1500);

@@ -12,6 +12,7 @@ import { EngineClient, type EngineRequest } from "../../../../src/shim/engine/ht
 import { cut, hang, json, refuse, type Respond, startFakeDocker } from "../fake-docker.js";
 import { unreachable } from "../../../../src/shim/engine/http/errors.js";
 import { limitConnecting } from "../../../../src/shim/engine/http/modem.js";
+import { modulePath, moduleWords } from "../../../support/program-words.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const get: EngineRequest = { action: "read the thing", method: "GET", path: ["thing"], unversioned: true };
@@ -243,17 +244,17 @@ describe("EngineClient", () => {
       response.end("{}");
     });
     const program = `
-      import { EngineClient } from ${JSON.stringify(new URL("../../../../src/shim/engine/http/client.js", import.meta.url).href)};
+      import { EngineClient } from ${JSON.stringify(modulePath("src/shim/engine/http/client.ts"))};
       const client = new EngineClient({ endpoint: { kind: "unix", path: ${JSON.stringify(docker.path)} }, shortTimeoutMs: 9000 });
       const headers = { "X-Registry-Auth": "hunter2" };
       const request = { action: "x", method: "GET", path: ["thing"], unversioned: true, headers };
       await client.request(request, new AbortController().signal);
       client.close();`;
-    const { stderr } = await promisify(execFile)(
-      process.execPath,
-      ["--import", "tsx", "--input-type=module", "--eval", program],
-      { env: { ...process.env, DEBUG: "modem" }, timeout: 30_000 },
-    );
+    const [node, ...words] = moduleWords("--input-type=module", "--eval", program);
+    const { stderr } = await promisify(execFile)(node, words, {
+      env: { ...process.env, DEBUG: "modem" },
+      timeout: 30_000,
+    });
     assert.deepEqual(sent, ["hunter2"]);
     assert.doesNotMatch(stderr, /hunter2/);
   });

@@ -68,7 +68,7 @@ describe("containers with labels of any size", () => {
   });
 
   for (const [what, Config] of [
-    ["labels", { Labels: { ...podLabels, [`${annotationPrefix}note`]: huge(70 * megabyte) } }],
+    ["labels", { Labels: { ...podLabels, [`${annotationPrefix}note`]: huge(5 * megabyte) } }],
     ["environment", { Labels: podLabels, Env: [`X=${"x".repeat(5 * megabyte)}`] }],
   ] as const) {
     test(`inspectContainer() with too large ${what} says all that is not of the tenant's size`, async () => {
@@ -119,7 +119,7 @@ describe("containers with labels of any size", () => {
 describe("images with labels of any size", () => {
   test("listImages() lists all images, also when one of them has large labels", async () => {
     await using docker = await startFakeDocker();
-    const large = { ...image, Labels: { x: huge(70 * megabyte) } };
+    const large = { ...image, Labels: { x: huge(5 * megabyte) } };
     docker.answers.set("GET /images/json", json([large, { Id: "sha256:2", Size: 9 }]));
     const engine = await docker.engine();
     const [first, second] = await engine.listImages(signal);
@@ -129,7 +129,7 @@ describe("images with labels of any size", () => {
 
   test("inspectImage() keeps all fields but the labels of a large image", async () => {
     await using docker = await startFakeDocker();
-    const Config = { ...image.Config, Labels: { ...image.Config.Labels, x: huge(70 * megabyte) } };
+    const Config = { ...image.Config, Labels: { ...image.Config.Labels, x: huge(5 * megabyte) } };
     docker.answers.set("GET /images/x/json", json({ ...image, Config }));
     const engine = await docker.engine();
     assert.deepEqual(await engine.inspectImage("x", signal), toImageSnapshot(image));

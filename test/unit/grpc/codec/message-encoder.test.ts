@@ -25,7 +25,7 @@ const load = (file: string) =>
     oneofs: true,
   });
 /** For each message, of which there are more than a hundred. */
-const numRuns = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 1000 : 20;
+const numRuns = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 1000 : 10;
 const types = load("runtime/v1/api.proto");
 const table = new DescriptorTable(criMessages);
 

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import { activatedDescriptor } from "../../../../src/lib/linux/systemd.js";
+import { modulePath, moduleWords } from "../../../support/program-words.js";
 import { connectClient } from "../../grpc/test-server.js";
 
 describe("activatedDescriptor()", () => {
@@ -39,11 +40,11 @@ describe("activatedDescriptor()", () => {
   }
 });
 
-const serverScript = (file: (path: string) => string, path?: string): string => `
-  import { listenOn } from ${JSON.stringify(file("../app/listen-on.ts"))};
-  import { startGrpcServer } from ${JSON.stringify(file("server.ts"))};
-  import { criApi } from ${JSON.stringify(file("codec/cri-api.ts"))};
-  import { silentLogger } from ${JSON.stringify(file("../../lib/log.ts"))};
+const serverScript = (path?: string): string => `
+  import { listenOn } from ${JSON.stringify(modulePath("src/shim/app/listen-on.ts"))};
+  import { startGrpcServer } from ${JSON.stringify(modulePath("src/shim/grpc/server.ts"))};
+  import { criApi } from ${JSON.stringify(modulePath("src/shim/grpc/codec/cri-api.ts"))};
+  import { silentLogger } from ${JSON.stringify(modulePath("src/lib/log.ts"))};
   const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" };
   const version = { readOnly: true, subject: () => ({}), handle: async () => ({ version: "from fd 3" }) };
   const rpcs = new Map([["Version", version]]);
@@ -57,10 +58,8 @@ const serverScript = (file: (path: string) => string, path?: string): string => 
 
 describe("startGrpcServer() on a passed socket", () => {
   async function start(fd: number | "ignore", at?: string) {
-    const file = (path: string): string =>
-      new URL(`../../../../src/shim/grpc/${path}`, import.meta.url).pathname;
-    const args = ["--import", "tsx", "--input-type=module", "-e", serverScript(file, at)];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit", fd] });
+    const [node, ...words] = moduleWords("--input-type=module", "-e", serverScript(at));
+    const child = spawn(node, words, { stdio: ["ignore", "pipe", "inherit", fd] });
     const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
     return { child, line: line.toString().trim() };
   }
