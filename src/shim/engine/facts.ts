@@ -75,7 +75,7 @@ export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): 
     storageDriver: textOf(json, "Driver"),
     loggingDriver: textOf(json, "LoggingDriver"),
     runtimes: Object.entries(objectOf(json, "Runtimes")).map(([name, runtime]) =>
-      toRuntime(name, asObject(runtime)),
+      toRuntime(name, asObject(runtime), runcVersion(asObject(version))),
     ),
     defaultRuntime: textOf(json, "DefaultRuntime"),
     security: {
@@ -135,7 +135,7 @@ function toKind(name: string, runtime: Json): RuntimeFacts["kind"] {
 }
 
 /** Since Docker 25 the status of a runtime holds its OCI features document, as text. */
-function toRuntime(name: string, runtime: Json): RuntimeFacts {
+function toRuntime(name: string, runtime: Json, runc: string): RuntimeFacts {
   const document = textOf(objectOf(runtime, "status"), "org.opencontainers.runtime-spec.features");
   let features: unknown;
   try {
@@ -146,9 +146,26 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
   return {
     name,
     kind: toKind(name, runtime),
-    recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro"),
+    recursiveReadOnly:
+      textsOf(asObject(features), "mountOptions").includes("rro") ||
+      (document === "" && isInFrontOfRunc(name, runtime) && hasRecursiveReadOnly(runc)),
     ...(mapsMounts(asObject(features)) ? { mappedMounts: true } : {}),
   };
+}
+
+/** Without arguments it executes the runc that the engine itself uses. */
+function isInFrontOfRunc(name: string, runtime: Json): boolean {
+  return name === ociRuntimeName && textsOf(runtime, "runtimeArgs").length === 0;
+}
+
+function runcVersion(version: Json): string {
+  const components = asList(version["Components"]).map(asObject);
+  return textOf(components.find((component) => textOf(component, "Name") === "runc") ?? {}, "Version");
+}
+
+/** runc 1.1 and later. */
+function hasRecursiveReadOnly(version: string): boolean {
+  return /^(?:1\.[1-9]|[2-9]\.|[1-9]\d+\.)/.test(version);
 }
 
 function mapsMounts(features: Json): boolean {

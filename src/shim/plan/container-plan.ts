@@ -220,7 +220,6 @@ function hostConfig(
   const resources = createResources(config.linux?.resources);
   const { Mounts, Binds } = planMounts(config.mounts, {
     facts,
-    runtime,
     hostPaths: inputs.hostPaths,
     absentToReject: inputs.absentToReject,
     imageVolumes: inputs.imageVolumes,

@@ -4,16 +4,13 @@ import { MountPropagation, type Mount } from "../../domain/cri.js";
 import { type DockerMount, defined, unlessEmpty } from "../../domain/create-body.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { FoundMount } from "../ports/host.js";
-import { preconditionField, problemField, quote, unsupportedField } from "../../domain/field-errors.js";
+import { preconditionField, problemField, unsupportedField } from "../../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
-import { kernelAtLeast } from "./kernel-version.js";
-import { runtimeFacts } from "./runtime-handler.js";
+import { readOnlyOptionsApiMinor } from "./recursive-read-only.js";
 import { visibleMounts } from "./visible-mounts.js";
 
 export interface MountContext {
   readonly facts: NodeFacts;
-  /** Docker runtime of the pod, as `runc`; `""` is the engine's default. */
-  readonly runtime: string;
   /** Host paths that could be looked at; one that is not in the map is left to the engine. */
   readonly hostPaths: ReadonlyMap<string, FoundMount> | undefined;
   /** Host paths of which no directory is made when they are missing. */
@@ -42,7 +39,6 @@ export function planMounts(
       continue;
     }
     const engineMakes = checkHostPath(mount, field, context);
-    checkRecursiveReadOnly(mount, field, context);
     const { facts } = context;
     const relabels = mount.selinux_relabel && facts.security.selinux;
     if (relabels) checkColons(mount, field);
@@ -53,16 +49,8 @@ export function planMounts(
   return defined({ Binds: unlessEmpty(binds), Mounts: unlessEmpty(typed) });
 }
 
-/** Whether Status may announce recursive read-only mounts for a Docker runtime (`""`: the default). */
-export function recursiveReadOnlyMounts(facts: NodeFacts, runtime: string): boolean {
-  return whyNoRecursiveReadOnly(facts, runtime) === undefined;
-}
-
 /** First API version in which `Mounts` can have the engine make a missing host path. */
 const createMountpointApiMinor = 42;
-/** First API version that tells recursive and plain read-only apart; before, read-only is never recursive. */
-const readOnlyOptionsApiMinor = 44;
-
 /**
  * Whether the engine is to make the path if it is missing. Errors are preconditions: the request is sound and
  * may succeed later, and "not found" would tell a kubelet that the container or the sandbox is gone.
@@ -76,20 +64,6 @@ function checkHostPath(mount: Mount, field: string, { hostPaths, absentToReject 
   if (found !== "missing" || !isRejected) return !isRejected;
   const reason = "no such path on the node, and --absent-mount-sources-to-reject has it";
   throw preconditionField(`${field}.host_path`, reason, path);
-}
-
-function checkRecursiveReadOnly(mount: Mount, field: string, { facts, runtime }: MountContext): void {
-  if (!mount.recursive_read_only) return;
-  const why =
-    mount.selinux_relabel && facts.security.selinux
-      ? "cannot be combined with selinux_relabel"
-      : whyNoRecursiveReadOnly(facts, runtime);
-  if (why === undefined) return;
-  // Kubelets compare the beginning of the text.
-  const subject = `${field}.recursive_read_only of ${quote(mount.container_path)}`;
-  throw new ShimError("unsupported", `RROUnsupported: ${subject}: ${why}`, {
-    field: `${field}.recursive_read_only`,
-  });
 }
 
 /** Nothing is mounted below an image: read-only is recursive. Relabelling it is the engine's own matter. */
@@ -165,19 +139,4 @@ function bindText(mount: Mount, { relabels }: { readonly relabels: boolean }): s
   return [mount.host_path, mount.container_path, ...(options.length === 0 ? [] : [options.join(",")])].join(
     ":",
   );
-}
-
-/**
- * Why a directory cannot be mounted read-only with all mounts below it; undefined when `runtime` (a Docker
- * runtime, `""` for the default) can. Needs the engine's bind options, mount_setattr of Linux 5.12, and an
- * OCI runtime that announces it.
- */
-function whyNoRecursiveReadOnly(facts: NodeFacts, runtime: string): string | undefined {
-  if (facts.apiMinor < readOnlyOptionsApiMinor)
-    return `needs Docker API 1.${readOnlyOptionsApiMinor}, the engine is used with 1.${facts.apiMinor}`;
-  if (!kernelAtLeast(facts.kernelVersion, 5, 12))
-    return `needs Linux 5.12, the node runs ${facts.kernelVersion}`;
-  if (runtimeFacts(runtime, facts)?.recursiveReadOnly !== true)
-    return "the engine's OCI runtime does not offer it";
-  return undefined;
 }

@@ -2,18 +2,14 @@
 import { type Mount, NamespaceMode } from "../../domain/cri.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
-import {
-  type EarlyLimits,
-  type OciChanges,
-  ociRuntimeName,
-  type UserNamespace,
-} from "../../domain/oci-changes.js";
+import { type EarlyLimits, type OciChanges, type UserNamespace } from "../../domain/oci-changes.js";
 import type { SandboxConfig, ValidContainerConfig } from "../../domain/requests.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { needsCgroup, requestedSettings, splitByNeed } from "./cgroups.js";
 import type { PodNamespaces } from "./namespaces.js";
 import { cleanPath } from "./paths.js";
-import { dockerRuntime, runtimeKind } from "./runtime-handler.js";
+import { mayNeedRuntimeForReadOnly, recursiveOption, requestedReadOnly } from "./recursive-read-only.js";
+import { dockerRuntime, whyNoOciRuntime } from "./runtime-handler.js";
 import { securityContextField } from "./security-options.js";
 import { isSameUsers, mountUsers, requestedUsers, whyNoUserNamespaces } from "./user-namespaces.js";
 import { visibleMounts } from "./visible-mounts.js";
@@ -71,12 +67,13 @@ function ociName(name: string): string {
 }
 
 /** Whether the request has something that Docker's API cannot say. Without it nobody asks for the runtime. */
-export function mayNeedOciRuntime(config: ValidContainerConfig): boolean {
+export function mayNeedOciRuntime(config: ValidContainerConfig, facts: NodeFacts): boolean {
   const { mounts, linux } = config;
   const resources = linux?.resources ?? null;
   return (
     ambientCapabilities(config).length > 0 ||
     mounts.some(({ mount_options, uidMappings }) => mount_options.length + uidMappings.length > 0) ||
+    mounts.some((mount) => mayNeedRuntimeForReadOnly(mount, facts)) ||
     linux?.security_context?.namespace_options?.userns_options?.mode === NamespaceMode.POD ||
     (resources !== null && needsCgroup(requestedSettings(resources)))
   );
@@ -98,9 +95,10 @@ export function planOciChanges(
     throw unsupportedField(field, `Docker cannot set ambient capabilities, and ${why}`);
   }
   const mountOptions = Object.fromEntries(
-    visibleMounts(config.mounts).flatMap(([index, mount]) =>
-      mount.mount_options.length === 0 ? [] : [optionsOf(mount, index, why)],
-    ),
+    visibleMounts(config.mounts).flatMap(([index, mount]) => {
+      const options = optionsOf(mount, index, why, context);
+      return options.length === 0 ? [] : [[cleanPath(mount.container_path), options] as const];
+    }),
   );
   const mappedMounts = Object.fromEntries(
     visibleMounts(config.mounts).flatMap(([index, mount]) => mappedMount(mount, index, context)),
@@ -154,27 +152,19 @@ function mappedMount(
 }
 
 function optionsOf(
-  { container_path, mount_options: options }: Mount,
+  mount: Mount,
   index: number,
   why: string | undefined,
-): readonly [path: string, options: readonly string[]] {
+  { facts, runtime, problem }: OciContext,
+): readonly string[] {
   const field = `config.mounts[${index}].mount_options`;
+  const { mount_options: options } = mount;
   const unknown = options.find((option) => !mountOptionNames.has(option));
   if (unknown !== undefined)
     throw invalidField(field, `is none of ${[...mountOptionNames].join(", ")}`, unknown);
-  if (why !== undefined)
+  if (why !== undefined && options.length > 0)
     throw unsupportedField(field, `Docker takes no options for mounts, and ${why}`, options.join(","));
-  return [cleanPath(container_path), options];
-}
-
-/** It runs what the engine's own runc would run: pods with another handler have another program. */
-export function whyNoOciRuntime({
-  facts,
-  runtime,
-  problem,
-}: Pick<OciContext, "facts" | "runtime" | "problem">): string | undefined {
-  const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
-  if (!isUsual || runtimeKind(runtime, facts) !== "runc")
-    return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;
-  return problem;
+  const context = { facts, runtime, ociProblem: problem };
+  const isRecursive = requestedReadOnly(mount, `config.mounts[${index}]`, context) === "ociRuntime";
+  return isRecursive ? [...options, recursiveOption] : options;
 }

@@ -41,3 +41,21 @@ export function runtimeFacts(runtime: string, facts: NodeFacts): RuntimeFacts | 
   const name = runtime === "" ? facts.defaultRuntime : runtime;
   return facts.runtimes.find((candidate) => candidate.name === name);
 }
+
+/** It runs what the engine's own runc would run: pods with another handler have another program. */
+export function whyNoOciRuntime({
+  facts,
+  runtime,
+  problem,
+}: {
+  readonly facts: NodeFacts;
+  /** Docker runtime of the pod; `""` is the engine's default. */
+  readonly runtime: string;
+  /** Why the OCI runtime cannot be used in any pod. */
+  readonly problem: string | undefined;
+}): string | undefined {
+  const isUsual = ["", facts.defaultRuntime, ociRuntimeName].includes(runtime);
+  if (!isUsual || runtimeKind(runtime, facts) !== "runc")
+    return `the pod's runtime ${JSON.stringify(runtime)} is not the engine's runc`;
+  return problem;
+}

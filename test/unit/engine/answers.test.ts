@@ -419,6 +419,22 @@ describe("toNodeFacts()", () => {
     assert.equal(kindOf({}), "ownShim");
   });
 
+  test("runc in front of which the OCI runtime stands is known by its version where the engine tells no features", () => {
+    const isRecursive = (runc: string, runtime: object): boolean | undefined => {
+      const components = { ...version, Components: [{ Name: "runc", Version: runc }] };
+      return toNodeFacts(components, { Runtimes: { "dockershim-runc": runtime } }, 41).runtimes[0]
+        ?.recursiveReadOnly;
+    };
+    const path = "/usr/lib/dockershim/dockershim-runc";
+    for (const runc of ["1.1.5+ds1-1+deb12u1", "1.10.0", "2.0.0"])
+      assert.equal(isRecursive(runc, { path }), true);
+    for (const runc of ["1.0.3", "", "x1.1"]) assert.equal(isRecursive(runc, { path }), false);
+    const runtimeArgs = ["--dockershim-runtime=/usr/bin/crun"];
+    assert.equal(isRecursive("1.1.5", { path, runtimeArgs }), false);
+    const status = { "org.opencontainers.runtime-spec.features": '{"mountOptions":["ro"]}' };
+    assert.equal(isRecursive("1.1.5", { path, status }), false);
+  });
+
   test("an old or sparse answer has sensible facts", () => {
     const facts = toNodeFacts(version, { DriverStatus: null, Runtimes: null, CgroupDriver: "" }, 41);
     const { cgroupDriver, cgroupVersion, imageStore, cdi, cdiSpecDirs, runtimes, warnings } = facts;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Mount } from "../../../src/domain/cri.js";
 import type { NodeFacts } from "../../../src/domain/node-facts.js";
-import { planMounts, recursiveReadOnlyMounts, type MountContext } from "../../../src/shim/plan/mounts.js";
+import { planMounts, type MountContext } from "../../../src/shim/plan/mounts.js";
 import { mount, nodeFacts } from "./builders.js";
 import { refusal } from "../../support/refusals.js";
 
@@ -15,7 +15,7 @@ function plan(
   context: Partial<MountContext> = {},
 ) {
   const hostPaths = new Map([[overrides.host_path ?? "/srv/data", "present"]] as const);
-  return planMounts([mount(overrides)], { facts, runtime: "", hostPaths, ...context });
+  return planMounts([mount(overrides)], { facts, hostPaths, ...context });
 }
 
 describe("planMounts()", () => {
@@ -46,7 +46,7 @@ describe("planMounts()", () => {
     test(`takes ${what}`, () => {
       const hosts = ["/a", "/b"] as const;
       const mounts = hosts.map((host_path, index) => mount({ container_path: paths[index]!, host_path }));
-      const planned = planMounts(mounts, { facts: modern, runtime: "", hostPaths: undefined });
+      const planned = planMounts(mounts, { facts: modern, hostPaths: undefined });
       const found = planned.Mounts?.map(({ Source, Target }) => [Source, Target]);
       const expected = sources.map((source) => [source, paths[hosts.indexOf(source)]]);
       assert.deepEqual(found, expected);
@@ -55,9 +55,9 @@ describe("planMounts()", () => {
 
   test("names the index of the request where an earlier mount is hidden", () => {
     const mounts = [mount(), mount(), mount({ selinux_relabel: true, container_path: "/a:b" })];
-    const planning = () => planMounts(mounts, { facts: selinux, runtime: "", hostPaths: undefined });
+    const planning = () => planMounts(mounts, { facts: selinux, hostPaths: undefined });
     assert.throws(planning, refusal("unsupported", /^config\.mounts\[2\]\.container_path "\/a:b"/));
-    assert.deepEqual(planMounts([], { facts: nodeFacts(), runtime: "", hostPaths: undefined }), {});
+    assert.deepEqual(planMounts([], { facts: nodeFacts(), hostPaths: undefined }), {});
   });
 
   const missing = { hostPaths: new Map([["/srv/data", "missing"]] as const) };
@@ -104,24 +104,5 @@ describe("planMounts()", () => {
     const message = /^config\.mounts\[0\]\.host_path "\/srv\/data": the file system does not answer \(10s\)$/;
     const planning = () => plan({}, nodeFacts(), { hostPaths: new Map([["/srv/data", problem]]) });
     assert.throws(planning, refusal("timeout", message));
-  });
-
-  for (const [what, facts, runtime] of [
-    ["the API", nodeFacts({ apiMinor: 43 }), ""],
-    ["the kernel", nodeFacts({ apiMinor: 44, kernelVersion: "5.11.22" }), ""],
-    ["a malformed kernel version", nodeFacts({ apiMinor: 44, kernelVersion: "linux" }), ""],
-    ["the runtime", modern, "runsc"],
-    ["an unknown runtime", modern, "gone"],
-  ] as const) {
-    test(`refuses recursive read-only because of ${what}`, () => {
-      const message = /^RROUnsupported: config\.mounts\[0\]\.recursive_read_only of "\/data": /;
-      const refused = () => plan({ readonly: true, recursive_read_only: true }, facts, { runtime });
-      assert.throws(refused, refusal("unsupported", message));
-      assert.equal(recursiveReadOnlyMounts(facts, runtime), false);
-    });
-  }
-  test("announces recursive read-only for a runtime that has it", () => {
-    assert.equal(recursiveReadOnlyMounts(modern, ""), true);
-    assert.equal(recursiveReadOnlyMounts(nodeFacts({ apiMinor: 45, kernelVersion: "5.12.0" }), "runc"), true);
   });
 });

@@ -14,6 +14,7 @@ import type { ImageUserFiles } from "../../../domain/image-users.js";
 import { parseReference } from "../../../domain/image-reference.js";
 import type { MountSnapshot, Snapshot } from "../../../domain/snapshot.js";
 import { stopSignalNumber } from "../../../domain/stop-signal.js";
+import { recursiveOption } from "../../plan/recursive-read-only.js";
 import { cleanPath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
@@ -69,7 +70,7 @@ export function statusOf(
     message: exit.message,
     labels: container.labels,
     annotations: container.annotations,
-    mounts: mountsOf(snapshot),
+    mounts: mountsOf(snapshot, services),
     log_path: container.logPath,
     resources: resourcesOf(container, services),
     user: userOf(container, userFiles),
@@ -95,11 +96,18 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
   slave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
 };
 
-function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
+function mountsOf(
+  snapshot: Snapshot,
+  { records: { containers } }: Pick<Services, "records">,
+): readonly Answer<Mount>[] {
   const images = imageMountsOf(snapshot.labels);
   const targets = new Set(images.map(({ containerPath }) => cleanPath(containerPath)));
   const others = snapshot.mounts.filter(({ destination }) => !targets.has(cleanPath(destination)));
-  return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
+  // Those that the OCI runtime makes.
+  const recursive = Object.entries(containers.get(snapshot.id)?.oci?.mountOptions ?? {})
+    .filter(([, options]) => options.includes(recursiveOption))
+    .map(([path]) => path);
+  return [...others.map((mount) => toMount(mount, snapshot, recursive)), ...images.map(toImageMount)];
 }
 
 /** From the label: Docker shows a volume, or a mount without the id of its image. */
@@ -113,14 +121,19 @@ function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): A
 }
 
 /** Paths of the request: kubelets find the file of the termination message by them. */
-function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
+function toMount(
+  mount: MountSnapshot,
+  { requestedMounts }: Snapshot,
+  recursive: readonly string[],
+): Answer<Mount> {
   const requested = requestedMounts.find(({ target }) => cleanPath(target) === cleanPath(mount.destination));
   return {
     container_path: requested?.target ?? mount.destination,
     host_path: requested?.type === "bind" ? requested.source : mount.source,
     readonly: mount.readOnly,
     propagation: propagations[mount.propagation] ?? MountPropagation.PROPAGATION_PRIVATE,
-    recursive_read_only: requested?.recursiveReadOnly ?? false,
+    recursive_read_only:
+      requested?.recursiveReadOnly === true || recursive.includes(cleanPath(mount.destination)),
   };
 }
 

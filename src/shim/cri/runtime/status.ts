@@ -3,9 +3,8 @@ import { ShimError } from "../../../lib/errors.js";
 import type { Answer, RuntimeHandler } from "../../../domain/cri.js";
 import type { NodeFacts } from "../../../domain/node-facts.js";
 import { reachProblem, tries } from "../../../domain/reach.js";
-import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
-import { whyNoOciRuntime } from "../../plan/oci-changes.js";
-import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
+import { recursiveReadOnlyMounts } from "../../plan/recursive-read-only.js";
+import { dockerRuntime, runtimeHandlers, whyNoOciRuntime } from "../../plan/runtime-handler.js";
 import { whyNoUserNamespaces } from "../../plan/user-namespaces.js";
 import type { Handler, Services } from "../services.js";
 
@@ -99,7 +98,7 @@ function handlersOf(facts: NodeFacts, problem: string | undefined): readonly Ans
     return {
       name,
       features: {
-        recursive_read_only_mounts: recursiveReadOnlyMounts(facts, runtime),
+        recursive_read_only_mounts: recursiveReadOnlyMounts({ facts, runtime, ociProblem: problem }),
         user_namespaces: hasUsers && (runtime === "" || runtime === facts.defaultRuntime),
       },
     };

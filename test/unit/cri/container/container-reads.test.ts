@@ -188,6 +188,11 @@ test("statusOf() shows mounts by the paths of the request", () => {
     { ...data, propagation: slave, recursive_read_only: true },
     { ...v, propagation: none, recursive_read_only: false },
   ]);
+  const oci = { mountOptions: { "/v": ["noexec", "rro"] } };
+  const cgroup = { unified: {}, hugepages: [] };
+  const made = { records: { containers: { get: () => ({ oci, cgroup }) } as never } as never };
+  const [, ofRuntime] = statusOf(container, { image: undefined, userFiles: undefined }, made).mounts ?? [];
+  assert.equal(ofRuntime?.recursive_read_only, true);
 });
 
 /** What the handler asks of the logs, where no container has a record. */

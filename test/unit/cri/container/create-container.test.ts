@@ -61,7 +61,7 @@ describe("createContainer()", () => {
   });
 
   describe("with what only the OCI runtime in front of runc can do", () => {
-    const runtimes = [...nodeFacts().runtimes, { ...runc, name: ociRuntimeName }];
+    const runtimes = [...nodeFacts().runtimes, { ...runc, name: ociRuntimeName, recursiveReadOnly: true }];
     const capabilities = (names: readonly string[]) => ({
       linux: {
         resources: null,
@@ -91,6 +91,17 @@ describe("createContainer()", () => {
         oci: { mountOptions: { "/c": ["noexec", "nodev"] } },
         refusal:
           /config\.mounts\[1\]\.mount_options "noexec,nodev": Docker takes no options for mounts, and the engine has no/,
+        body: {},
+      },
+      "recursive read-only mounts before API 1.44": {
+        config: {
+          mounts: [
+            mount({ host_path: "/srv", container_path: "/a/", readonly: true, recursive_read_only: true }),
+          ],
+        },
+        oci: { mountOptions: { "/a": ["rro"] } },
+        refusal:
+          /^RROUnsupported: .*config\.mounts\[0\]\.recursive_read_only of "\/a\/": .*and the engine has no/,
         body: {},
       },
       "limits before the first instruction": {
