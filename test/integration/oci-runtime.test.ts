@@ -1,6 +1,6 @@
 /** What Docker's API has no words for: refused as long as the engine has no OCI runtime in front of runc, and right with it. */
 import assert from "node:assert/strict";
-import { readFile, readlink, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readlink, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Answer, type ContainerConfig, NamespaceMode } from "../../src/domain/cri.js";
@@ -70,6 +70,22 @@ const rows: Readonly<Record<string, Row>> = {
     look: "grep -E 'Cap(Eff|Amb)' /proc/1/status",
     seen: /^CapEff:\t0000000000000400\nCapAmb:\t0000000000000400$/,
   },
+  "CDI devices with hooks, mount options and owners": {
+    config: ({ directory, run }) => ({
+      CDI_devices: [{ name: `dockershim-${run}.test/x=one` }],
+      mounts: [{ host_path: directory, container_path: "/d" }],
+    }),
+    refusal:
+      /CDI device ".*": this engine cannot apply hooks of the device's specification, and the engine has no/,
+    look: `cut -c 1-13 /d/hooked; stat -c %a:%u /dev/cdi; awk '$2 == "/cdi" { print $4 }' /proc/self/mounts`,
+    seen: /^\{"ociVersion"\n640:5\nro,nosuid,nodev,noexec,/,
+    skip: async () => {
+      const { CDISpecDirs } = (await dockerJson("GET", "/info")) as {
+        readonly CDISpecDirs?: readonly string[];
+      };
+      return (CDISpecDirs ?? []).length > 0 && "the engine injects devices";
+    },
+  },
   "unified limits before the first instruction": {
     config: () => ({
       command: ["sh", "-c", `cat /sys/fs/cgroup/${limit} > /first; sleep 1000`],
@@ -110,6 +126,29 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       pod = await bed.runPod(bed.shim.cri);
     });
     after(() => engine.reload({}));
+
+    const ofDevices = `/etc/cdi/dockershim-${bed.run}.json`;
+    before(async () => {
+      const hook = {
+        hookName: "createRuntime",
+        path: "/bin/sh",
+        args: ["sh", "-c", `cat > ${bed.directory}/hooked`],
+      };
+      const containerEdits = {
+        hooks: [hook],
+        mounts: [
+          { hostPath: "/etc", containerPath: "/cdi", options: ["bind", "ro", "nosuid", "nodev", "noexec"] },
+        ],
+        deviceNodes: [{ path: "/dev/cdi", hostPath: "/dev/null", fileMode: 0o640, uid: 5 }],
+      };
+      const kind = `dockershim-${bed.run}.test/x`;
+      await mkdir("/etc/cdi", { recursive: true });
+      await writeFile(
+        ofDevices,
+        JSON.stringify({ cdiVersion: "0.6.0", kind, devices: [{ name: "one", containerEdits }] }),
+      );
+    });
+    after(() => rm(ofDevices, { force: true }));
 
     const state = async (shim: ShimProcess): Promise<unknown> => {
       const { info } = await shim.cri.Status({ verbose: true });

@@ -1,5 +1,12 @@
 /** The OCI specification that Docker wrote, with what its API has no words for: a function of values. */
-import type { EarlyLimits, MappedIds, OciChanges, UserNamespace } from "../../domain/oci-changes.js";
+import type {
+  DeviceOwner,
+  EarlyLimits,
+  MappedIds,
+  OciChanges,
+  OciMount,
+  UserNamespace,
+} from "../../domain/oci-changes.js";
 import { ShimError } from "../../lib/errors.js";
 import { ExactNumber, isList, isObject, type Json, type JsonObject } from "../../lib/json/exact-json.js";
 import type { CgroupSettings } from "../ports/host.js";
@@ -16,7 +23,11 @@ export function changeSpecification(
 ): JsonObject {
   const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users } = changes;
   const mounted = withMappedMounts(withMountOptions(specification, mountOptions), mappedMounts);
-  const capable = withAmbientCapabilities(mounted, ambientCapabilities);
+  const device = withHooks(
+    withDeviceOwners(withAddedMounts(mounted, changes.mounts ?? []), changes.deviceOwners ?? {}),
+    changes.hooks ?? {},
+  );
+  const capable = withAmbientCapabilities(device, ambientCapabilities);
   const limited = withLimits(capable, changes.limits ?? [], limits);
   return users === undefined ? limited : withUsers(limited, users, mappedRoot);
 }
@@ -131,6 +142,53 @@ function withMounts<T>(
   if (missing.size > 0)
     throw new ShimError("precondition", `Docker made no mount at ${JSON.stringify([...missing.keys()][0])}`);
   return { ...specification, mounts };
+}
+
+/** Before those that lie below it, which it would hide. */
+function withAddedMounts(specification: JsonObject, added: readonly OciMount[]): JsonObject {
+  if (added.length === 0) return specification;
+  const mounts = added.reduce<readonly Json[]>(
+    (present, mount) => {
+      const below = present.findIndex((one) => {
+        const path = isObject(one) ? one["destination"] : undefined;
+        return typeof path === "string" && path.startsWith(`${mount.destination}/`);
+      });
+      const index = below === -1 ? present.length : below;
+      return [...present.slice(0, index), { ...mount }, ...present.slice(index)];
+    },
+    listAt(specification, "mounts"),
+  );
+  return { ...specification, mounts };
+}
+
+function withDeviceOwners(
+  specification: JsonObject,
+  owners: Readonly<Record<string, DeviceOwner>>,
+): JsonObject {
+  const missing = new Map(Object.entries(owners));
+  if (missing.size === 0) return specification;
+  const linux = memberAt(specification, "linux");
+  const devices = listAt(linux, "devices").map((device) => {
+    const path = isObject(device) ? device["path"] : undefined;
+    const owner = typeof path === "string" ? missing.get(path) : undefined;
+    if (!isObject(device) || typeof path !== "string" || owner === undefined) return device;
+    missing.delete(path);
+    return { ...device, ...owner };
+  });
+  if (missing.size > 0)
+    throw new ShimError("precondition", `Docker made no device ${JSON.stringify([...missing.keys()][0])}`);
+  return { ...specification, linux: { ...linux, devices } };
+}
+
+function withHooks(specification: JsonObject, added: NonNullable<OciChanges["hooks"]>): JsonObject {
+  return Object.entries(added).reduce(
+    (changed, [name, hooks]) =>
+      changedAt(changed, ["hooks"], (present) => ({
+        ...present,
+        [name]: [...listAt(present, name), ...hooks.map((hook) => ({ ...hook }))],
+      })),
+    specification,
+  );
 }
 
 function withLimits(

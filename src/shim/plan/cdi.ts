@@ -1,15 +1,10 @@
 /**
- * CDI devices (`vendor.com/class=name`): which are requested, and the Container Device Interface
- * specifications of the node, turned into fields of the create body for engines that cannot inject devices.
- *
- * Docker has no field for hooks, mount options other than read-only and propagation, or other owners and
- * modes of device nodes. A device that needs one of those is refused by name: half a device would fail
- * somewhere inside the container.
+ * CDI devices (`vendor.com/class=name`): which are requested, and what the Container Device Interface
+ * specifications of the node say of them, for engines that cannot inject devices.
  */
-import type { DockerDevice, DockerMount } from "../../domain/create-body.js";
 import type { ContainerConfig } from "../../domain/cri.js";
-import { invalidField, preconditionField, quote, unsupportedField } from "../../domain/field-errors.js";
-import { cleanPath } from "./paths.js";
+import { invalidField, preconditionField, quote } from "../../domain/field-errors.js";
+import { type CdiEdits, deviceField, list, mergeEdits, table, type Table, toEdits } from "./cdi-edits.js";
 
 /** One specification file, parsed; `content` is whatever the file held, undefined when it cannot be read. */
 export interface CdiSpecFile {
@@ -18,17 +13,6 @@ export interface CdiSpecFile {
   readonly priority: number;
   readonly content: unknown;
 }
-
-/** What the devices add to a container. */
-export interface CdiEdits {
-  /** `NAME=value`; replaces a variable of the same name. */
-  readonly env: readonly string[];
-  readonly devices: readonly DockerDevice[];
-  readonly mounts: readonly DockerMount[];
-  readonly groups: readonly string[];
-}
-
-type Table = Readonly<Record<string, unknown>>;
 
 /**
  * As the library of CDI checks it: a vendor and a class begin with a letter, all parts end with a letter or
@@ -70,19 +54,11 @@ function qualified(field: string, name: string): string {
 /** All edits for `names`, in order; a specification's common edits come once, before those of its first device. */
 export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly string[]): CdiEdits {
   const used = new Set<CdiSpecFile>();
-  const edits = [...new Set(names)].flatMap((name) => {
-    return editsOf(findDevice(files, name), used).map((each) => toEdits(each, name));
-  });
-  return {
-    env: edits.flatMap((edit) => edit.env),
-    devices: edits.flatMap((edit) => edit.devices),
-    mounts: lastOfEachTarget(edits.flatMap((edit) => edit.mounts)),
-    groups: [...new Set(edits.flatMap((edit) => edit.groups))],
-  };
-}
-
-function lastOfEachTarget(mounts: readonly DockerMount[]): readonly DockerMount[] {
-  return [...new Map(mounts.map((mount) => [cleanPath(mount.Target), mount])).values()];
+  return mergeEdits(
+    [...new Set(names)].flatMap((name) =>
+      editsOf(findDevice(files, name), used).map((each) => toEdits(each, name)),
+    ),
+  );
 }
 
 /**
@@ -141,103 +117,6 @@ function editsOf({ file, device }: FoundDevice, used: Set<CdiSpecFile>): readonl
   return [...common, device["containerEdits"]];
 }
 
-const expressible = new Set(["env", "deviceNodes", "mounts", "additionalGids"]);
-
-function toEdits(value: unknown, name: string): CdiEdits {
-  const edits = table(value);
-  for (const [key, part] of Object.entries(edits)) {
-    if (!expressible.has(key) && !isEmpty(part)) throw unsupported(name, key);
-  }
-  return {
-    env: list(edits["env"]).map((entry) => text(entry, name, "env")),
-    devices: list(edits["deviceNodes"]).map((node) => toDevice(table(node), name)),
-    mounts: list(edits["mounts"]).map((mount) => toMount(table(mount), name)),
-    groups: list(edits["additionalGids"]).map((gid) => String(number(gid, name, "additionalGids"))),
-  };
-}
-
-function toDevice(node: Table, name: string): DockerDevice {
-  // Type, major and minor are those of the host's node: Docker looks them up itself.
-  for (const key of ["fileMode", "uid", "gid"]) {
-    if (node[key] !== undefined) throw unsupported(name, `deviceNodes.${key}`);
-  }
-  const path = text(node["path"], name, "deviceNodes.path");
-  return {
-    PathOnHost: isEmpty(node["hostPath"]) ? path : text(node["hostPath"], name, "deviceNodes.hostPath"),
-    PathInContainer: path,
-    CgroupPermissions: isEmpty(node["permissions"])
-      ? "rwm"
-      : text(node["permissions"], name, "deviceNodes.permissions"),
-  };
-}
-
-const propagations: Readonly<Record<string, string>> = {
-  rprivate: "rprivate",
-  private: "private",
-  rslave: "rslave",
-  slave: "slave",
-  rshared: "rshared",
-  shared: "shared",
-};
-
-function toMount(mount: Table, name: string): DockerMount {
-  const type = mount["type"];
-  if (!isEmpty(type) && type !== "bind" && type !== "none")
-    throw unsupported(name, `mounts.type ${quote(String(type))}`);
-  const options = list(mount["options"]).map((option) => text(option, name, "mounts.options"));
-  for (const option of options) {
-    if (!["bind", "rbind", "ro", "rw"].includes(option) && propagations[option] === undefined)
-      throw unsupported(name, `mounts.options ${quote(option)}`);
-  }
-  const propagation = options.map((option) => propagations[option]).find((mode) => mode !== undefined);
-  return {
-    Type: "bind",
-    Source: text(mount["hostPath"], name, "mounts.hostPath"),
-    Target: text(mount["containerPath"], name, "mounts.containerPath"),
-    ...(options.includes("ro") ? { ReadOnly: true } : {}),
-    ...(propagation === undefined ? {} : { BindOptions: { Propagation: propagation } }),
-  };
-}
-
-/** Not the path of a field: the name may come from an annotation as well. */
-const deviceField = "CDI device";
-
 function unresolved(reason: string, name: string): Error {
   return preconditionField(deviceField, `cannot be resolved: ${reason}`, name);
-}
-
-function unsupported(name: string, part: string): Error {
-  return unsupportedField(
-    deviceField,
-    `this engine cannot apply ${part} of the device's specification`,
-    name,
-  );
-}
-
-function malformed(name: string, part: string): Error {
-  return preconditionField(deviceField, `the specification on the node has a malformed ${part}`, name);
-}
-
-function table(value: unknown): Table {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Table) : {};
-}
-
-function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function text(value: unknown, name: string, part: string): string {
-  if (typeof value !== "string" || value === "" || value.includes("\0")) throw malformed(name, part);
-  return value;
-}
-
-function number(value: unknown, name: string, part: string): number {
-  if (typeof value !== "number" || !Number.isInteger(value) || value < 0) throw malformed(name, part);
-  return value;
-}
-
-function isEmpty(value: unknown): boolean {
-  return (
-    value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0)
-  );
 }

@@ -29,7 +29,8 @@ import type { ValidContainerConfig, ValidCreateContainer } from "../../domain/re
 import { stopSignalName, gracePeriodSeconds } from "../../domain/stop-signal.js";
 import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
-import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
+import { requestedCdiDevices } from "./cdi.js";
+import { type CdiEdits, targetsOf } from "./cdi-edits.js";
 import { cgroupParent, cgroupSettings } from "./cgroups.js";
 import { engineInjectsCdi } from "./container-needs.js";
 import { planDevices } from "./devices.js";
@@ -126,6 +127,7 @@ export function planContainer(request: ValidCreateContainer, context: ContainerC
     problem: context.ociProblem,
     users: context.podUsers,
     limitsHugepages: context.inputs.limitsHugepages ?? false,
+    cdi: context.inputs.cdi,
   });
   return defined({
     name,
@@ -223,7 +225,7 @@ function hostConfig(
     hostPaths: inputs.hostPaths,
     absentToReject: inputs.absentToReject,
     imageVolumes: inputs.imageVolumes,
-    laterTargets: cdi.mounts.map(({ Target }) => Target),
+    laterTargets: targetsOf(cdi),
   });
   return defined({
     ...containerNamespaceModes(security?.namespace_options, sandbox, {

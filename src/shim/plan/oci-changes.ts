@@ -5,6 +5,7 @@ import type { NodeFacts } from "../../domain/node-facts.js";
 import { type EarlyLimits, type OciChanges, type UserNamespace } from "../../domain/oci-changes.js";
 import type { SandboxConfig, ValidContainerConfig } from "../../domain/requests.js";
 import type { CgroupSettings } from "../ports/host.js";
+import { type CdiEdits, targetsOf, unsupportedPart } from "./cdi-edits.js";
 import { needsCgroup, requestedSettings, splitByNeed } from "./cgroups.js";
 import type { PodNamespaces } from "./namespaces.js";
 import { cleanPath } from "./paths.js";
@@ -27,6 +28,8 @@ export interface OciContext {
   readonly users: UserNamespace | undefined;
   /** Whether the node has a controller with which runc limits hugepages. */
   readonly limitsHugepages: boolean;
+  /** Undefined where the engine injects devices, or none are requested. */
+  readonly cdi: CdiEdits | undefined;
 }
 
 const usersField = `${securityContextField}.namespace_options.userns_options`;
@@ -67,10 +70,15 @@ function ociName(name: string): string {
 }
 
 /** Whether the request has something that Docker's API cannot say. Without it nobody asks for the runtime. */
-export function mayNeedOciRuntime(config: ValidContainerConfig, facts: NodeFacts): boolean {
+export function mayNeedOciRuntime(
+  config: ValidContainerConfig,
+  facts: NodeFacts,
+  { cdi }: { readonly cdi?: CdiEdits | undefined },
+): boolean {
   const { mounts, linux } = config;
   const resources = linux?.resources ?? null;
   return (
+    cdi?.beyondDocker !== undefined ||
     ambientCapabilities(config).length > 0 ||
     mounts.some(({ mount_options, uidMappings }) => mount_options.length + uidMappings.length > 0) ||
     mounts.some((mount) => mayNeedRuntimeForReadOnly(mount, facts)) ||
@@ -94,18 +102,22 @@ export function planOciChanges(
     const field = `${securityContextField}.capabilities.add_ambient_capabilities`;
     throw unsupportedField(field, `Docker cannot set ambient capabilities, and ${why}`);
   }
+  const beyond = context.cdi?.beyondDocker;
+  if (beyond !== undefined && why !== undefined) throw unsupportedPart(beyond.device, beyond.part, why);
+  const mounts = visibleMounts(config.mounts, context.cdi === undefined ? [] : targetsOf(context.cdi));
   const mountOptions = Object.fromEntries(
-    visibleMounts(config.mounts).flatMap(([index, mount]) => {
+    mounts.flatMap(([index, mount]) => {
       const options = optionsOf(mount, index, why, context);
       return options.length === 0 ? [] : [[cleanPath(mount.container_path), options] as const];
     }),
   );
   const mappedMounts = Object.fromEntries(
-    visibleMounts(config.mounts).flatMap(([index, mount]) => mappedMount(mount, index, context)),
+    mounts.flatMap(([index, mount]) => mappedMount(mount, index, context)),
   );
   const changes: OciChanges = {
     ...joinedUsers(config, context),
     ...(Object.keys(mappedMounts).length > 0 ? { mappedMounts } : {}),
+    ...beyond?.changes,
     ...(ambient.length > 0 ? { ambientCapabilities: ambient } : {}),
     ...(Object.keys(mountOptions).length > 0 ? { mountOptions } : {}),
     ...(why === undefined && cgroup !== undefined ? earlyLimits(cgroup, context) : {}),

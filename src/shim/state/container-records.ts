@@ -90,6 +90,7 @@ function isOciChanges(value: unknown): boolean {
   if (value === undefined) return true;
   if (!isTable(value)) return false;
   const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users, limits = [] } = value;
+  const { hooks = {}, mounts = [], deviceOwners = {} } = value;
   return (
     isListOfStrings(ambientCapabilities) &&
     isTable(mountOptions) &&
@@ -97,8 +98,26 @@ function isOciChanges(value: unknown): boolean {
     isTable(mappedMounts) &&
     Object.values(mappedMounts).every(isUserNamespace) &&
     (users === undefined || isUserNamespace(users)) &&
-    isListOfStrings(limits)
+    isListOfStrings(limits) &&
+    isTable(hooks) &&
+    Object.values(hooks).every((each) => Array.isArray(each) && each.every(isHook)) &&
+    Array.isArray(mounts) &&
+    mounts.every(isMount) &&
+    isTable(deviceOwners) &&
+    Object.values(deviceOwners).every(isTable)
   );
+}
+
+function isHook(value: unknown): boolean {
+  if (!isTable(value)) return false;
+  const { path, args = [], env = [] } = value;
+  return isString(path) && isListOfStrings(args) && isListOfStrings(env);
+}
+
+function isMount(value: unknown): boolean {
+  if (!isTable(value)) return false;
+  const { destination, type, source, options } = value;
+  return [destination, type, source].every(isString) && isListOfStrings(options);
 }
 
 function isUserNamespace(value: unknown): boolean {

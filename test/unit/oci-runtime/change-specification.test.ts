@@ -51,6 +51,29 @@ describe("changeSpecification()", () => {
     });
   });
 
+  test("adds mounts before those that they would hide, hooks behind those of Docker, and owners of devices", () => {
+    const text =
+      '{"mounts":[{"destination":"/ab"},{"destination":"/a/b"},{"destination":"/c"}],"hooks":{"prestart":[{"path":"/d"}]},"linux":{"devices":[{"path":"/dev/x","type":"c","fileMode":8630},{"path":"/dev/y"}]}}';
+    const mount = { type: "bind", source: "/s", options: ["bind", "nosuid"] };
+    const made = (destination: string): string =>
+      `{"destination":"${destination}","type":"bind","source":"/s","options":["bind","nosuid"]}`;
+    assert.equal(
+      changed(text, {
+        mounts: [
+          { destination: "/a", ...mount },
+          { destination: "/c/d", ...mount },
+        ],
+        hooks: { prestart: [{ path: "/h", args: ["h"] }], poststop: [{ path: "/p", timeout: 5 }] },
+        deviceOwners: { "/dev/x": { fileMode: 384, uid: 5 } },
+      }),
+      `{"mounts":[{"destination":"/ab"},${made("/a")},{"destination":"/a/b"},{"destination":"/c"},${made("/c/d")}],"hooks":{"prestart":[{"path":"/d"},{"path":"/h","args":["h"]}],"poststop":[{"path":"/p","timeout":5}]},"linux":{"devices":[{"path":"/dev/x","type":"c","fileMode":384,"uid":5},{"path":"/dev/y"}]}}`,
+    );
+    assert.throws(() => changed(text, { deviceOwners: { "/dev/z": { uid: 1 } } }), {
+      kind: "precondition",
+      message: 'Docker made no device "/dev/z"',
+    });
+  });
+
   test("adds limits of hugepages of the kernel's size", () => {
     const hugepages = [{ pageSize: "2MB", limitBytes: 2n ** 64n - 1n }];
     assert.equal(

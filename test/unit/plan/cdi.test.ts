@@ -7,6 +7,7 @@ import {
   resolveCdiDevices,
   type CdiSpecFile,
 } from "../../../src/shim/plan/cdi.js";
+import { targetsOf } from "../../../src/shim/plan/cdi-edits.js";
 import { refusal } from "../../support/refusals.js";
 
 function spec(
@@ -88,13 +89,50 @@ describe("resolveCdiDevices()", () => {
       assert.throws(() => resolveCdiDevices(files, [name]), none);
   });
 
+  test("gives what Docker has no words for to the OCI runtime, and names the first of it", () => {
+    const ldconfig = { hookName: "createContainer", path: "/bin/cdi", args: ["cdi", "ldconfig"], timeout: 5 };
+    const started = { hookName: "poststart", path: "/bin/started", env: ["A=1"] };
+    const containerEdits = {
+      deviceNodes: [{ path: "/dev/x/", uid: 0, fileMode: 438, gid: 44 }, { path: "/dev/y" }],
+      mounts: [
+        { hostPath: "/lib/g", containerPath: "/lib/g/", options: ["ro", "nosuid", "nodev", "bind"] },
+        { hostPath: "/a", containerPath: "/a", options: ["nosuid"] },
+        { hostPath: "/plain", containerPath: "/plain", options: ["ro"] },
+        { hostPath: "tmpfs", containerPath: "/t", type: "tmpfs", options: ["size=1m"] },
+      ],
+      hooks: [ldconfig, started, { ...ldconfig, path: "/bin/second", timeout: null }],
+    };
+    const edits = resolveCdiDevices([spec([{ name: "0", containerEdits }])], ["v.com/gpu=0"]);
+    assert.deepEqual(edits.mounts, [{ Type: "bind", Source: "/plain", Target: "/plain", ReadOnly: true }]);
+    assert.equal(edits.devices.length, 2);
+    const { hookName: _at, ...hook } = ldconfig;
+    assert.deepEqual(edits.beyondDocker, {
+      device: "v.com/gpu=0",
+      part: "hooks",
+      changes: {
+        hooks: {
+          createContainer: [hook, { path: "/bin/second", args: hook.args }],
+          poststart: [{ path: "/bin/started", env: ["A=1"] }],
+        },
+        mounts: [
+          {
+            destination: "/lib/g",
+            type: "bind",
+            source: "/lib/g",
+            options: ["ro", "nosuid", "nodev", "bind"],
+          },
+          { destination: "/a", type: "bind", source: "/a", options: ["rbind", "nosuid"] },
+          { destination: "/t", type: "tmpfs", source: "tmpfs", options: ["size=1m"] },
+        ],
+        deviceOwners: { "/dev/x": { uid: 0, fileMode: 438, gid: 44 } },
+      },
+    });
+    assert.deepEqual(targetsOf(edits), ["/plain", "/lib/g", "/a", "/t"]);
+  });
+
   for (const [part, edits] of [
-    ["hooks", { hooks: [{ hookName: "createContainer", path: "/bin/x" }] }],
     ["intelRdt", { intelRdt: { closID: "x" } }],
     ["netDevices", { netDevices: [{ hostInterfaceName: "eth1", name: "net1" }] }],
-    ["deviceNodes.uid", { deviceNodes: [{ path: "/dev/x", uid: 0 }] }],
-    ['mounts.options "nosuid"', { mounts: [{ hostPath: "/a", containerPath: "/a", options: ["nosuid"] }] }],
-    ['mounts.type "tmpfs"', { mounts: [{ hostPath: "/a", containerPath: "/a", type: "tmpfs" }] }],
   ] as const) {
     test(`refuses ${part} by name`, () => {
       const resolve = () =>
@@ -110,6 +148,10 @@ describe("resolveCdiDevices()", () => {
       ...nodes,
       { mounts: [{ hostPath: "/a" }] },
       { env: [5] },
+      { deviceNodes: [{ path: "/dev/x", uid: "0" }] },
+      { hooks: [{ hookName: "later", path: "/bin/x" }] },
+      { hooks: [{ hookName: "prestart", path: "x" }] },
+      { hooks: [{ hookName: "prestart", path: "/x", args: [1] }] },
       { additionalGids: ["x"] },
     ]) {
       const resolve = () => resolveCdiDevices([spec([{ name: "0", containerEdits }])], ["v.com/gpu=0"]);

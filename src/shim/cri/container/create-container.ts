@@ -22,7 +22,7 @@ export const createContainer: Handler<"CreateContainer"> = async (request, servi
     const sandbox = requireReady(request.pod_sandbox_id, services);
     call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
     const inputs = await gatherContainerInputs(request, facts, services, call);
-    const oci = mayNeedOciRuntime(request.config, facts)
+    const oci = mayNeedOciRuntime(request.config, facts, inputs)
       ? await services.node.ociRuntime.find(facts, call.signal)
       : "works";
     const { imageVolumes: wanted } = containerNeeds(request);

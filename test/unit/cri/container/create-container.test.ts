@@ -73,6 +73,16 @@ describe("createContainer()", () => {
         }),
       },
     });
+    const cdiContent = {
+      kind: "v.com/gpu",
+      containerEdits: { hooks: [{ hookName: "createRuntime", path: "/bin/hook" }] },
+      devices: [
+        {
+          name: "0",
+          containerEdits: { mounts: [{ hostPath: "/lib/g", containerPath: "/lib/g", options: ["nodev"] }] },
+        },
+      ],
+    };
     const unified = { "memory.high": "1", "memory.oom.group": "1" };
     const rows = {
       "ambient capabilities": {
@@ -104,6 +114,20 @@ describe("createContainer()", () => {
           /^RROUnsupported: .*config\.mounts\[0\]\.recursive_read_only of "\/a\/": .*and the engine has no/,
         body: {},
       },
+      "CDI devices with hooks and other mount options": {
+        config: {
+          CDI_devices: [{ name: "v.com/gpu=0" }],
+          // The device lies over it.
+          mounts: [mount({ host_path: "/srv", container_path: "/lib/g", readonly: true })],
+        },
+        oci: {
+          hooks: { createRuntime: [{ path: "/bin/hook" }] },
+          mounts: [{ destination: "/lib/g", type: "bind", source: "/lib/g", options: ["rbind", "nodev"] }],
+        },
+        refusal:
+          /CDI device "v\.com\/gpu=0": this engine cannot apply hooks .*, and the engine has no runtime/,
+        body: { Mounts: undefined },
+      },
       "limits before the first instruction": {
         config: {
           linux: {
@@ -119,6 +143,7 @@ describe("createContainer()", () => {
 
     async function start(facts: Partial<NodeFacts>): Promise<TestShim> {
       const started = await TestShim.start({ facts: { cgroupVersion: 2, ...facts } });
+      started.world.host.cdiSpecs = [{ path: "/etc/cdi/v.json", priority: 0, content: cdiContent }];
       started.engine.startFailure = started.world.ociRuntimeServer.startFailure;
       return started;
     }
