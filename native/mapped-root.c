@@ -115,12 +115,15 @@ static void write_map(int process, const char *name, struct ids ids)
 static long open_users(struct ids users, struct ids groups)
 {
 	struct text path;
-	long process = check("make a user namespace", system_call(SYS_clone, clone_new_user | SIGCHLD, 0, 0, 0, 0)), file;
+	long parent = system_call(SYS_getpid, 0, 0, 0, 0, 0), file;
+	long process = check("make a user namespace", system_call(SYS_clone, clone_new_user | SIGCHLD, 0, 0, 0, 0));
 
 	path.size = 0;
 	if (process == 0) {
-		system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-		await(0, 0, -1);
+		/* The parent may have been killed before it was asked for. */
+		if (system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 &&
+		    system_call(SYS_getppid, 0, 0, 0, 0, 0) == parent)
+			await(0, 0, -1);
 		end(0);
 	}
 	write_map((int)process, "/uid_map", users);
