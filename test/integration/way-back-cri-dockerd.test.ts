@@ -6,12 +6,13 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { Answer, ContainerConfig } from "../../src/domain/cri.js";
+import { type Answer, type ContainerConfig, NamespaceMode } from "../../src/domain/cri.js";
+import { ociRuntimeName } from "../../src/domain/oci-changes.js";
 import { connectCri, type CriClient } from "../support/cri-client.js";
 import { criDockerd, startCriDockerd } from "../support/cri-dockerd.js";
-import { inspectContainer } from "../support/docker.js";
+import { docker, inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
-import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { type PodOverrides, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const skip = criDockerd === "" ? "no cri-dockerd in DOCKERSHIM_TEST_CRI_DOCKERD" : await reasonToSkip();
@@ -20,6 +21,8 @@ describe("the way back to cri-dockerd", { skip }, () => {
   const bed = TestBed.ofSuite();
 
   interface Switched {
+    /** Of this program. */
+    readonly directory: string;
     readonly cri: CriClient;
     readonly pod: Pod;
     readonly id: string;
@@ -29,10 +32,20 @@ describe("the way back to cri-dockerd", { skip }, () => {
   async function switched(
     t: { after(undo: () => Promise<unknown>): void },
     config: Answer<ContainerConfig>,
-    { runtimeHandler = "" } = {},
+    {
+      runtimeHandler = "",
+      pod = {},
+      isReady = async () => true,
+    }: {
+      readonly runtimeHandler?: string;
+      readonly pod?: PodOverrides;
+      readonly isReady?: (cri: CriClient) => Promise<boolean>;
+    } = {},
   ): Promise<Switched> {
-    const shim = await bed.startShim();
-    const made = await bed.runPod(shim.cri, {}, runtimeHandler);
+    const own = await bed.newDirectory();
+    const shim = await bed.startShim({ directory: own });
+    await until("this program to be ready", () => isReady(shim.cri));
+    const made = await bed.runPod(shim.cri, pod, runtimeHandler);
     const id = await made.start(config);
     await shim.stop();
     const directory = await bed.newDirectory();
@@ -43,7 +56,7 @@ describe("the way back to cri-dockerd", { skip }, () => {
       cri[Symbol.dispose]();
       await server.end("SIGTERM");
     });
-    return { cri, pod: made.through(cri), id };
+    return { directory: own, cri, pod: made.through(cri), id };
   }
 
   /** Status, exec, stop and removal, as a kubelet asks for them. */
@@ -122,5 +135,39 @@ describe("the way back to cri-dockerd", { skip }, () => {
       await there.cri.RemoveContainer({ container_id: again });
     }
     await servesAndRemoves(there);
+  });
+
+  test("a pod in a user namespace is served and removed, but no container starts in it", async (t) => {
+    const { body } = await docker("GET", "/info");
+    const { Runtimes } = JSON.parse(body.toString()) as {
+      readonly Runtimes: Readonly<Record<string, unknown>>;
+    };
+    if (Runtimes[ociRuntimeName] === undefined) {
+      t.skip(`the engine has no runtime ${ociRuntimeName}`);
+      return;
+    }
+    const ids = [{ container_id: 0, host_id: 300_000, length: 65_536 }];
+    const userns_options = { mode: NamespaceMode.POD, uids: ids, gids: ids };
+    const linux = {
+      security_context: { namespace_options: { pid: NamespaceMode.CONTAINER, userns_options } },
+    };
+    const pod = { linux: { security_context: { namespace_options: { userns_options } } } };
+    const there = await switched(
+      t,
+      { linux },
+      {
+        pod,
+        isReady: async (cri) => (await cri.Status({ verbose: true })).info["userNamespaces"] === '"works"',
+      },
+    );
+    const again = there.pod.start({ metadata: { name: "main", attempt: 1 } });
+    await assert.rejects(again, /no server of dockershim (listens|knows this container)/);
+    await servesAndRemoves(there);
+    const later = await bed.startShim({ directory: there.directory });
+    await until("the root to be unmounted", async () => {
+      const mounts = await readFile("/proc/self/mountinfo", "utf8");
+      return ![there.id, there.pod.id].some((id) => mounts.includes(id));
+    });
+    await later.stop();
   });
 });

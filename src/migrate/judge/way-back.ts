@@ -2,6 +2,7 @@
 import type { ContainerFact, PodFact } from "../facts/facts.js";
 import type { Level } from "./finding.js";
 import { imageMountsLabel } from "../../domain/labels.js";
+import { ociRuntimeName } from "../../domain/oci-changes.js";
 
 export type Ancestor = "dockershim-in-tree" | "cri-dockerd";
 
@@ -147,7 +148,28 @@ export const wayBack: readonly WayBackRow[] = [
     reason: "the target refuses every runtime handler but docker",
     next: "move the pod to another node, or remove its RuntimeClass",
     pod: ({ sandbox }, { defaultRuntime }) =>
-      sandbox !== undefined && sandbox.runtime !== "" && sandbox.runtime !== defaultRuntime,
+      sandbox !== undefined && !["", defaultRuntime, ociRuntimeName].includes(sandbox.runtime),
+  },
+  {
+    id: "way-back-user-namespace",
+    what: "user namespaces of pods",
+    targets: both,
+    level: "lost",
+    text: "it runs on, but none of its containers starts again, and the target makes no such pod",
+    reason: `the target gives new containers the sandbox's runtime ${ociRuntimeName}, which refuses them; it announces no user namespaces, so kubelets make no pod with hostUsers: false`,
+    next: "move the pod to another node; afterwards umount --recursive /run/dockershim-roots/*/*",
+    pod: ({ sandbox }) => sandbox?.runtime === ociRuntimeName,
+  },
+  {
+    id: "way-back-oci-runtime",
+    what: "containers of the OCI runtime",
+    targets: both,
+    level: "lost",
+    text: "it runs on, but does not start again, and has less when it is made again",
+    reason:
+      "mount options, mapped volumes, ambient capabilities and early unified limits are beyond Docker's API; the target ignores or refuses them",
+    next: "move the pod to another node, or do without them",
+    container: ({ runtime }) => runtime === ociRuntimeName,
   },
   {
     id: "way-back-limits",

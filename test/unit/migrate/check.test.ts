@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { renderPage } from "../../../src/migrate/judge/render-page.js";
+import { ociRuntimeName } from "../../../src/domain/oci-changes.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 import { type CheckRule, cached, check, engineWith, golden, idsOf, pod, ownWeb, web } from "./check-bed.js";
 import { type NodeTree, kubeadm123, kubeadm130, kubeadm134, kubenet123, noop123, ours } from "./nodes.js";
@@ -92,6 +93,7 @@ describe("migrate check", () => {
   });
 
   test("the way back says per pod what cannot go back", async (t) => {
+    const oci = { runtime: ociRuntimeName };
     const sandboxes = [
       ...pod({ name: "plain", id: "a1", isOurs: true }),
       ...pod({ name: "ports", id: "a2", isOurs: true }),
@@ -99,10 +101,14 @@ describe("migrate check", () => {
       ...pod({ name: "class", id: "a4", isOurs: true, sandbox: { runtime: "runsc" } }),
       ...pod({ name: "x", id: "a5", isOurs: true, dockerName: "k8s_POD_a.-b_ns_u_0_escaped" }),
       ...pod({ name: "limits", id: "a6", isOurs: true }),
+      ...pod({ name: "users", id: "a7", isOurs: true, sandbox: oci, container: oci }),
+      ...pod({ name: "options", id: "a8", isOurs: true, container: oci }),
     ];
     const tree: NodeTree = {
       ...ours,
-      ...["a1", "a2", "a3", "a4", "a5", "a6"].map(cached).reduce((all, one) => ({ ...all, ...one }), {}),
+      ...["a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"]
+        .map(cached)
+        .reduce((all, one) => ({ ...all, ...one }), {}),
       [`/var/lib/dockershim/sandbox/${idOf("a2")}`]: golden.dockershim,
       ...limitsRecord("a6c", { unified: { "memory.high": "1" }, hugepages: [] }),
       ...limitsRecord("a1c", {
@@ -129,6 +135,8 @@ describe("migrate check", () => {
       class: ["note", []],
       a_b: ["change", ["way-back-escaped-name"]],
       limits: ["change", ["way-back-limits"]],
+      users: ["lost", ["way-back-user-namespace", "way-back-oci-runtime"]],
+      options: ["lost", ["way-back-oci-runtime"]],
     });
     const inTree = await check(t, {
       tree,
@@ -140,6 +148,10 @@ describe("migrate check", () => {
       inTree.pods.find(({ name }) => name === pod)?.findings;
     assert.deepEqual(ofPod("ports"), ["way-back-label-keys"]);
     assert.ok(ofPod("class")?.includes("way-back-runtime-handler"));
+    assert.deepEqual(
+      ofPod("users")?.filter((id) => /user-namespace|runtime/.test(id)),
+      ["way-back-user-namespace", "way-back-oci-runtime"],
+    );
   });
 
   test("the way back counts logs that were converted, of any maker", async (t) => {
