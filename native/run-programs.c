@@ -14,7 +14,8 @@
  *
  * Standard output: answers, numbers in the order of this machine:
  *     u32 size, of all of it; u32 id; u32 kind; u32 value; bytes
- *         1 started  value: process id; bytes: /proc/PID/stat, which tells when the process was started
+ *         1 started  value: process id; bytes: /proc/PID/stat, which tells when the process was started. It is about to
+ *                    become the program
  *         2 failed   value: error number; the last answer to this run
  *         3 output   bytes of standard output
  *         4 errors   bytes of standard error
@@ -24,7 +25,8 @@
  * A program is the leader of a session and a process group of its own. It has no file but its three pipes, no blocked
  * signal, and this process's directory. It gets no input before the parent sends it: the parent records the process
  * first. The pipes of programs never block this process. The parent may: it reads at all times, and what it reads is in
- * its memory, so a program that writes much is slowed down by the parent and by nothing else.
+ * its memory, so a program that writes much is slowed down by the parent and by nothing else. Most programs write some
+ * bytes and end: such output is sent with the end that follows, or some milliseconds later.
  *
  * Ends with its input and with the parent. Programs go on then, and processes with a verb are killed.
  */
@@ -45,6 +47,11 @@ enum {
 	/* What a pipe holds, unless the program has changed that. */
 	pipe_size = 64 * 1024,
 	reads_limit = 16,
+	/* How long the output of a program may wait for its end, and its zombie to be removed. */
+	hold_milliseconds = 2,
+	zombie_limit = 16,
+	/* Exit code, as that of a shell. */
+	not_started = 127,
 };
 
 enum request_kind {
@@ -64,8 +71,6 @@ enum answer_kind {
 };
 
 enum pipe {
-	/* Closed by the start of the program; else it has the error number. */
-	start_pipe,
 	input_pipe,
 	output_pipe,
 	error_pipe,
@@ -77,10 +82,12 @@ struct slot {
 	int taken;
 	int is_verb;
 	u32 id;
-	/* 0 when it has ended and was waited for. */
+	/* 0 when it has ended and this was said. */
 	int process;
 	/* It could not be started, and this was said. */
 	int has_failed;
+	/* It has written something short since so many flushes, and is not looked at before the next one. */
+	u32 rests_at;
 	/* This end of each pipe, or -1. */
 	int ends[pipe_count];
 	/* What the program has not read yet. */
@@ -94,6 +101,12 @@ struct answer {
 	u32 id;
 	u32 kind;
 	u32 value;
+};
+
+/* Why a process could not become the program. */
+struct failure {
+	u32 id;
+	u32 error;
 };
 
 struct request {
@@ -111,8 +124,17 @@ struct place {
 static struct slot slots[slot_count];
 static struct pollfd polled[2 + slot_count * pipe_count];
 static struct place places[2 + slot_count * pipe_count];
+/* Behind the last one that is taken. */
+static struct slot *slots_end = slots;
 static u8 answers[answers_size];
 static unsigned long answered;
+/* What is in `answers` can wait for `hold_milliseconds`. */
+static int is_held;
+static u32 flushes = 1;
+/* Processes whose end was told, and that were not waited for. */
+static int zombies;
+/* Both ends of a pipe of all processes that are to become programs, which close theirs by that. */
+static int failures[2];
 
 static void *map(unsigned long size)
 {
@@ -144,6 +166,8 @@ static void flush_answers(void)
 		at += (unsigned long)written;
 	}
 	answered = 0;
+	is_held = 0;
+	flushes++;
 }
 
 static void answer(u32 id, enum answer_kind kind, u32 value)
@@ -154,6 +178,7 @@ static void answer(u32 id, enum answer_kind kind, u32 value)
 		flush_answers();
 	memcpy(answers + answered, &head, sizeof head);
 	answered += sizeof head;
+	is_held = 0;
 }
 
 static void close_end(struct slot *slot, enum pipe pipe)
@@ -177,6 +202,8 @@ static void conclude(struct slot *slot)
 	if (!slot->has_failed)
 		answer(slot->id, closed, 0);
 	slot->taken = 0;
+	while (slots_end > slots && !slots_end[-1].taken)
+		slots_end--;
 }
 
 static void fail(struct slot *slot, u32 error)
@@ -206,22 +233,7 @@ static void answer_started(const struct slot *slot)
 		head.size += (u32)count;
 	memcpy(answers + answered, &head, sizeof head);
 	answered += head.size;
-}
-
-/* 1 unless the program is still being started. */
-static int look_at_start(struct slot *slot)
-{
-	u32 error = 0;
-	long count = system_call(SYS_read, slot->ends[start_pipe], (long)&error, sizeof error, 0, 0);
-
-	if (count == -EAGAIN || count == -EINTR)
-		return 0;
-	close_end(slot, start_pipe);
-	if (count == (long)sizeof error)
-		fail(slot, error);
-	else
-		answer_started(slot);
-	return 1;
+	is_held = 0;
 }
 
 static void write_input(struct slot *slot)
@@ -258,6 +270,9 @@ static int read_output(struct slot *slot, enum pipe pipe)
 	}
 	head.size = (u32)(sizeof head + (unsigned long)count);
 	memcpy(answers + answered, &head, sizeof head);
+	is_held = count < least_room && (answered == 0 || is_held);
+	if (count < least_room)
+		slot->rests_at = flushes;
 	answered += head.size;
 	return 1;
 }
@@ -270,30 +285,78 @@ static void read_rest(struct slot *slot, enum pipe pipe)
 			return;
 }
 
-static void reap(void)
+static struct slot *find(u32 id)
+{
+	for (struct slot *slot = slots; slot < slots_end; slot++)
+		if (slot->taken && slot->id == id)
+			return slot;
+	return 0;
+}
+
+static void read_failures(void)
+{
+	struct failure failure;
+	struct slot *slot;
+
+	while (system_call(SYS_read, failures[0], (long)&failure, sizeof failure, 0, 0) == (long)sizeof failure)
+		if ((slot = find(failure.id)) != 0)
+			fail(slot, failure.error);
+}
+
+static void take_end(struct slot *slot, int status)
+{
+	if (status == not_started << 8)
+		read_failures();
+	/* The parent waits for the pipes only for a while after the end. */
+	read_rest(slot, output_pipe);
+	read_rest(slot, error_pipe);
+	slot->process = 0;
+	/* A process that it has left behind gets nothing. */
+	close_input(slot);
+	if (!slot->has_failed)
+		answer(slot->id, ended, (u32)status);
+	conclude(slot);
+}
+
+/*
+ * Tells of processes that have ended by themselves, and leaves them zombies for a while. The kernel tells of the end before
+ * the last thread of a program has left /proc. A parent that removes the zombie then waits busily for the thread, which
+ * may wait for this processor. One that was killed is gone when it is told of.
+ */
+static void take_ends(void)
+{
+	for (struct slot *slot = slots; slot < slots_end; slot++) {
+		struct child_status child = {0};
+		int status = 0;
+
+		if (!slot->taken || slot->process == 0)
+			continue;
+		system_call(SYS_waitid, P_PID, slot->process, (long)&child, WEXITED | WNOHANG | WNOWAIT, 0);
+		if (child.process == 0)
+			continue;
+		if (child.code == CLD_EXITED) {
+			zombies++;
+			take_end(slot, child.status << 8);
+		} else if (system_call(SYS_wait4, slot->process, (long)&status, WNOHANG, 0, 0) == slot->process) {
+			take_end(slot, status);
+		}
+	}
+}
+
+static void remove_zombies(void)
 {
 	for (;;) {
 		int status = 0;
 		long process = system_call(SYS_wait4, -1, (long)&status, WNOHANG, 0, 0);
 
 		if (process <= 0)
-			return;
-		for (struct slot *slot = slots; slot < slots + slot_count; slot++) {
-			if (!slot->taken || slot->process != process)
-				continue;
-			if (slot->ends[start_pipe] >= 0)
-				look_at_start(slot);
-			/* The parent waits for the pipes only for a while after the end. */
-			read_rest(slot, output_pipe);
-			read_rest(slot, error_pipe);
-			slot->process = 0;
-			/* A process that it has left behind gets nothing. */
-			close_input(slot);
-			if (!slot->has_failed)
-				answer(slot->id, ended, (u32)status);
-			conclude(slot);
-		}
+			break;
+		/* It has ended since. */
+		for (struct slot *slot = slots; slot < slots_end; slot++)
+			if (slot->taken && slot->process == process)
+				take_end(slot, status);
 	}
+	zombies = 0;
 }
 
 /* 0, or an error; makes the pipes and closes them again after an error. */
@@ -334,17 +397,17 @@ static _Noreturn void perform_here(const int *others, long parent, char *const *
 }
 
 /* In the process of the program. As execvp does: a file that may not be executed is the reason when there is no other. */
-static _Noreturn void execute(const int *others, long parent, char *const *paths, char *const *words,
+static _Noreturn void execute(u32 id, const int *others, long parent, char *const *paths, char *const *words,
 			      char *const *variables)
 {
 	const unsigned long no_signal = 0;
 	long error = -ENOENT;
 	int is_denied = 0;
-	u32 reason;
+	struct failure failure = {id, 0};
 
 	system_call(SYS_setsid, 0, 0, 0, 0, 0);
 	/* The file of this program may be on a volume that hangs. Others get the end of their input all the same. */
-	for (struct slot *slot = slots; slot < slots + slot_count; slot++)
+	for (struct slot *slot = slots; slot < slots_end; slot++)
 		for (enum pipe pipe = 0; slot->taken && pipe < pipe_count; pipe++)
 			close_descriptor(slot->ends[pipe]);
 	for (enum pipe pipe = input_pipe; pipe < pipe_count; pipe++)
@@ -362,9 +425,9 @@ static _Noreturn void execute(const int *others, long parent, char *const *paths
 	if (is_denied)
 		error = -EACCES;
 failure:
-	reason = (u32)-error;
-	system_call(SYS_write, others[start_pipe], (long)&reason, sizeof reason, 0, 0);
-	end(127);
+	failure.error = (u32)-error;
+	system_call(SYS_write, failures[1], (long)&failure, sizeof failure, 0, 0);
+	end(not_started);
 }
 
 /* Puts the addresses of `count` texts and a null behind them into `list`. Null when there are not so many texts. */
@@ -417,7 +480,7 @@ static void start(struct slot *slot, u8 *body, unsigned long size)
 			/* Its own ends were not taken by `slots` yet. */
 			for (enum pipe pipe = 0; pipe < pipe_count; pipe++)
 				close_descriptor(slot->ends[pipe]);
-			execute(others, parent, paths, words, variables);
+			execute(slot->id, others, parent, paths, words, variables);
 		}
 		for (enum pipe pipe = 0; pipe < pipe_count; pipe++)
 			close_descriptor(others[pipe]);
@@ -429,21 +492,16 @@ static void start(struct slot *slot, u8 *body, unsigned long size)
 			slot->process = (int)process;
 			slot->taken = 1;
 			slot->is_verb = counts[0] == 0;
+			if (slot >= slots_end)
+				slots_end = slot + 1;
 			if (slot->is_verb)
 				close_input(slot);
+			answer_started(slot);
 		}
 	}
 	if (error != 0)
 		answer(slot->id, failed, (u32)error);
 	unmap(paths, lists_size);
-}
-
-static struct slot *find(u32 id)
-{
-	for (struct slot *slot = slots; slot < slots + slot_count; slot++)
-		if (slot->taken && slot->id == id)
-			return slot;
-	return 0;
 }
 
 static void take_run(u32 id, u8 *body, unsigned long size)
@@ -454,12 +512,14 @@ static void take_run(u32 id, u8 *body, unsigned long size)
 
 	if (size >= sizeof paths)
 		memcpy(&paths, body, sizeof paths);
-	for (struct slot *other = slots; other < slots + slot_count; other++) {
+	for (struct slot *other = slots; other < slots_end; other++) {
 		if (!other->taken)
 			slot = other;
 		else
 			used += other->is_verb == (paths == 0);
 	}
+	if (slot == 0)
+		slot = slots_end;
 	if (used >= kind_limit) {
 		answer(id, failed, EAGAIN);
 		return;
@@ -547,16 +607,13 @@ static int list_polled(void)
 {
 	int count = 2;
 
-	for (struct slot *slot = slots; slot < slots + slot_count; slot++) {
+	for (struct slot *slot = slots; slot < slots_end; slot++) {
 		if (!slot->taken)
 			continue;
 		if (slot->ends[input_pipe] >= 0 && slot->content_size > 0)
 			count = add_polled(count, slot, input_pipe, POLLOUT);
-		/* That it is started is said before all else. */
-		if (slot->ends[start_pipe] >= 0) {
-			count = add_polled(count, slot, start_pipe, POLLIN);
+		if (slot->rests_at == flushes)
 			continue;
-		}
 		for (enum pipe pipe = output_pipe; pipe <= error_pipe; pipe++)
 			if (slot->ends[pipe] >= 0)
 				count = add_polled(count, slot, pipe, POLLIN);
@@ -571,9 +628,7 @@ static void look_after(const struct place *place)
 	/* It may have been closed in this round. */
 	if (!slot->taken || slot->ends[place->pipe] < 0)
 		return;
-	if (place->pipe == start_pipe)
-		look_at_start(slot);
-	else if (place->pipe == input_pipe)
+	if (place->pipe == input_pipe)
 		write_input(slot);
 	else
 		read_output(slot, place->pipe);
@@ -591,29 +646,35 @@ _Noreturn void run_programs(void)
 		end(1);
 	ends_of_children =
 		system_call(SYS_signalfd4, -1, (long)&end_of_child, sizeof end_of_child, O_CLOEXEC | O_NONBLOCK, 0);
-	if (ends_of_children < 0 || system_call(SYS_fcntl, input, F_SETFL, O_NONBLOCK, 0, 0) != 0)
+	if (ends_of_children < 0 || system_call(SYS_fcntl, input, F_SETFL, O_NONBLOCK, 0, 0) != 0 ||
+	    system_call(SYS_pipe2, (long)failures, O_CLOEXEC | O_NONBLOCK, 0, 0, 0) != 0)
 		end(1);
 	for (;;) {
 		int count;
 		long ready;
 		u8 dropped[128];
 
-		flush_answers();
+		if (!is_held)
+			flush_answers();
 		polled[0] = (struct pollfd){input, POLLIN, 0};
 		polled[1] = (struct pollfd){(int)ends_of_children, POLLIN, 0};
 		count = list_polled();
-		ready = await(polled, count, -1);
+		ready = await(polled, count, is_held || zombies > 0 ? hold_milliseconds : -1);
 		if (ready == -EINTR)
 			continue;
 		if (ready < 0)
 			end(1);
+		if (ready == 0)
+			is_held = 0;
+		if (zombies > 0 && (ready == 0 || zombies >= zombie_limit))
+			remove_zombies();
 		for (int index = 2; index < count; index++)
 			if (polled[index].revents != 0)
 				look_after(places + index);
 		if (polled[1].revents != 0) {
 			/* One for all that have ended since. */
 			system_call(SYS_read, ends_of_children, (long)dropped, sizeof dropped, 0, 0);
-			reap();
+			take_ends();
 		}
 		if (polled[0].revents != 0)
 			read_requests();

@@ -68,6 +68,10 @@ enum {
 	S_IFREG = 0100000,
 	S_IFLNK = 0120000,
 	WNOHANG = 1,
+	WEXITED = 4,
+	WNOWAIT = 0x01000000,
+	P_PID = 1,
+	CLD_EXITED = 1,
 	CLOCK_MONOTONIC = 1,
 	CLONE_NEWNET = 0x40000000,
 	PR_SET_PDEATHSIG = 1,
@@ -88,6 +92,19 @@ enum {
 struct timespec {
 	long seconds;
 	long nanoseconds;
+};
+
+/* What waitid fills. */
+struct child_status {
+	int signal;
+	int error;
+	/* CLD_EXITED, or that a signal ended it. */
+	int code;
+	int padding;
+	int process;
+	u32 user;
+	int status;
+	u8 rest[100];
 };
 
 struct pollfd {
@@ -154,6 +171,7 @@ enum {
 	SYS_getpid = 39,
 	SYS_clone = 56,
 	SYS_wait4 = 61,
+	SYS_waitid = 247,
 	SYS_kill = 62,
 	SYS_umask = 95,
 	SYS_getdents64 = 217,
@@ -275,6 +293,7 @@ enum {
 	SYS_getpid = 172,
 	SYS_clone = 220,
 	SYS_wait4 = 260,
+	SYS_waitid = 95,
 	SYS_unlinkat = 35,
 	SYS_symlinkat = 36,
 	SYS_renameat = 38,

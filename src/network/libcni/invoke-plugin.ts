@@ -62,9 +62,12 @@ export class PluginInvoker {
   readonly binDirs: readonly string[];
   readonly namespaces: PodNamespaces;
   readonly #places = new Map<string, { readonly path: string; readonly at: number }>();
+  /** A copy: each look into `process.env` asks the C library. */
+  readonly #environment: NodeJS.ProcessEnv;
 
   constructor(private readonly options: InvokerOptions) {
     this.binDirs = options.binDirs;
+    this.#environment = { ...(options.environment ?? process.env) };
     this.namespaces = options.namespaces ?? new HeldNamespaces();
   }
 
@@ -148,7 +151,7 @@ export class PluginInvoker {
   #environmentOf({ command, containerId, netns, ifName, args }: PluginCall): NodeJS.ProcessEnv {
     const question = command === "VERSION";
     return {
-      ...(this.options.environment ?? process.env),
+      ...this.#environment,
       CNI_COMMAND: command,
       CNI_CONTAINERID: containerId,
       CNI_NETNS: question ? "dummy" : netns,

@@ -2,7 +2,7 @@
  * Records of running plugins that change something. Those of a killed program go on, and an ADD could end
  * after its DEL, so the next process kills them. What a plugin has left running after its end lives on.
  */
-import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readdirSync, writeSync } from "node:fs";
+import { closeSync, fstatSync, mkdirSync, openSync, readdirSync, writeSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../../lib/abort.js";
@@ -29,10 +29,14 @@ export type PluginEnd = "byItself" | "killed";
 /** To be called when the plugin has ended, or is no longer waited for. */
 export type ForgetPlugin = (end: PluginEnd) => void;
 
-/** Holds one record at a time; empty in between. It stays open, so that a record costs two writes. */
+/**
+ * Holds one record at a time; blanks in between. It stays open and keeps its size: a record costs two writes, and the
+ * file system frees nothing.
+ */
 interface RecordFile {
   readonly path: string;
   readonly descriptor: number;
+  size: number;
 }
 
 interface RunRecord {
@@ -75,7 +79,7 @@ export class RunningPlugins {
       file = this.#freeFile(owner);
       this.#active.add(file.path);
       const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
-      writeSync(file.descriptor, JSON.stringify(record), 0);
+      overwrite(file, JSON.stringify(record));
     } catch (error) {
       this.log.warn({ path: this.directory, err: messageOf(error) }, "cannot record a running CNI plugin");
     }
@@ -101,7 +105,7 @@ export class RunningPlugins {
       this.#files += 1;
       const path = join(this.directory, `${owner.pid}-${owner.startTime}-${this.#files}`);
       try {
-        return { path, descriptor: openSync(path, "wx", fileMode) };
+        return { path, descriptor: openSync(path, "wx", fileMode), size: 0 };
       } catch (error) {
         if (!hasCode(error, "EEXIST")) throw error;
       }
@@ -110,7 +114,7 @@ export class RunningPlugins {
 
   #empty(file: RecordFile): void {
     try {
-      ftruncateSync(file.descriptor, 0);
+      overwrite(file, "");
       this.#free.push(file);
     } catch (error) {
       this.log.warn({ path: file.path, err: messageOf(error) }, "cannot empty the record of a CNI plugin");
@@ -183,6 +187,15 @@ export class RunningPlugins {
       throw fileError("list", this.directory, error);
     }
   }
+}
+
+/** Blanks behind a record belong to no other one. */
+function overwrite(file: RecordFile, record: string): void {
+  const size = Math.max(Buffer.byteLength(record), file.size);
+  const bytes = Buffer.alloc(size, " ");
+  bytes.write(record);
+  writeSync(file.descriptor, bytes, 0, size, 0);
+  file.size = size;
 }
 
 /** Whether a process that lives may write a record into the file of that name; earlier releases had other names. */

@@ -138,7 +138,10 @@ export class HelperProcess {
       },
     });
     this.#holdWhileAwaited();
+    // Most programs get their input at once: both are one write, which wakes the helper once.
+    child.stdin?.cork();
     child.stdin?.write(request);
+    process.nextTick(() => child.stdin?.uncork());
     const send = (bytes: () => Buffer): void => {
       if (this.#life.child === child && this.#life.waiting.has(id)) child.stdin?.write(bytes());
     };

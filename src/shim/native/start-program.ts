@@ -14,16 +14,19 @@ export interface ProgramRequest {
 /** No call comes before the start has returned. */
 export interface ProgramListener {
   /**
-   * The program is the leader of a process group of its own, and has no input yet. `stat` is its /proc/PID/stat,
-   * where what started it has read that.
+   * There is a process, the leader of a process group of its own, which has no input and is or becomes the program.
+   * `stat` is its /proc/PID/stat, where what started it has read that.
    */
   started(pid: number, stat?: string): void;
   output(stream: "stdout" | "stderr", chunk: Buffer): void;
-  /** It has ended and left no zombie. Its children may still write. */
+  /** It has ended; one that was killed has left no zombie. Its children may still write. */
   ended(end: ProgramEnd): void;
   /** It has ended, and its pipes are closed. No call follows. */
   closed(): void;
-  /** It was not started: an error with a `code` like ENOENT; or it is out of reach. No call follows. */
+  /**
+   * The process could not become the program: an error with a `code` like ENOENT; or it is out of reach. No call
+   * follows.
+   */
   failed(error: Error): void;
 }
 

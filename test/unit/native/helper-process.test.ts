@@ -9,6 +9,7 @@ import type { Writable } from "node:stream";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { HelperProcess } from "../../../src/shim/native/helper-process.js";
 import { encodeRun, programAnswers } from "../../../src/shim/native/helper-protocol.js";
+import type { StartedProgram } from "../../../src/shim/native/start-program.js";
 import { runProgram, type ProgramExit } from "../../../src/shim/native/run-program.js";
 import { isKind } from "../../../src/lib/errors.js";
 import { markOf } from "../../../src/lib/linux/process-mark.js";
@@ -175,6 +176,27 @@ test(
     }
   },
 );
+
+describe("what is told a moment later", { timeout: 120_000 }, () => {
+  test("is heard of a program that writes a little and lives on", async () => {
+    let program: StartedProgram | undefined;
+    await new Promise<void>((resolve, reject) => {
+      const nothing = (): void => undefined;
+      program = helper.start(
+        { program: "sh", words: ["-c", "echo x; exec sleep 1000"], environment },
+        { started: nothing, output: () => resolve(), ended: nothing, closed: nothing, failed: reject },
+      );
+      program.feed("");
+    });
+    program?.kill();
+  });
+
+  test("leaves no zombies of programs that ended by themselves, however many ended at once", async () => {
+    await Promise.all(Array.from({ length: 40 }, () => run("true")));
+    const children = `/proc/${helperPid()}/task/${helperPid()}/children`;
+    await until("no child is left", () => readFileSync(children, "utf8") === "");
+  });
+});
 
 test("a file that is neither a program nor a script fails with ENOEXEC", async () => {
   await using at = await temporaryDirectory();

@@ -95,7 +95,9 @@ for (const [way, start] of Object.entries({ "a child": startAsChild, "the helper
     test("blocks and ignores no signal, and leads a process group and a session", async () => {
       const cat = await startCat(start);
       try {
-        const status = await readFile(`/proc/${cat.pid}/status`, "utf8");
+        const read = () => readFile(`/proc/${cat.pid}/status`, "utf8");
+        await until("it is the program", async () => (await read()).startsWith("Name:\tcat\n"));
+        const status = await read();
         for (const set of ["SigBlk", "SigIgn"]) assert.match(status, new RegExp(`^${set}:\\s+0+$`, "m"));
         const [, , group, session] = (await readFile(`/proc/${cat.pid}/stat`, "utf8"))
           .split(") ")[1]!

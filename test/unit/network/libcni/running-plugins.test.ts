@@ -49,7 +49,7 @@ async function records(): Promise<readonly { readonly path: string; readonly rec
   for (const name of await readdir(join(directory, "running"))) {
     const path = join(directory, "running", name);
     const text = await readFile(path, "utf8");
-    if (text !== "") found.push({ path, record: JSON.parse(text) as object });
+    if (text.trim() !== "") found.push({ path, record: JSON.parse(text) as object });
   }
   return found;
 }
