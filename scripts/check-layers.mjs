@@ -20,7 +20,7 @@ const rules = [...model, "plan", "state"];
 const helpers = ["images", "limits", "recovery"];
 const adapters = [
   ...["checkpoints", "engine", "host", "logs", "metrics", "network"],
-  ...["oci-runtime", "pause", "pod-dialer", "registry", "stats", "streaming"],
+  ...["oci-runtime", "pause", "pod-dialer", "registry", "stats", "streaming", "tracing"],
 ];
 /** The rooms inside play, compare and migrate; each may import those before it. */
 const playRooms = [
@@ -146,12 +146,17 @@ const packages = [
   { match: /^commander$/, where: /(^|\/)cli\/|^src\/(main|forward|shim\/serve)\// },
   { match: /^pino$/, where: /^src\/lib\/log\.ts$/ },
   { match: /^prom-client$/, where: /^src\/shim\/metrics\/prom-client\.ts$/ },
+  { match: /^@opentelemetry\//, where: /^src\/shim\/tracing\// },
   { match: /^diff$/, where: /^src\/migrate\// },
   { match: /^yaml$/, where: /^src\/lib\/yaml\.ts$/ },
 ];
 
 /** Modules around a large package that few runs need; they are imported by `await import()`. */
-const lateModules = ["src/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
+const lateModules = [
+  "src/lib/yaml.ts",
+  "src/shim/metrics/prom-client.ts",
+  "src/shim/tracing/opentelemetry.ts",
+];
 
 /**
  * The layer of a source file, undefined when its folder is none.

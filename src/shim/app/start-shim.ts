@@ -25,6 +25,7 @@ import { listenOn } from "./listen-on.js";
 import { openCadvisor } from "./open-cadvisor.js";
 import { openHistory } from "./open-history.js";
 import { openMetrics } from "./open-metrics.js";
+import { openTraces } from "./open-traces.js";
 import { placeOf } from "./place-of.js";
 import { readOnlyRpcs } from "./read-only.js";
 
@@ -88,6 +89,7 @@ async function start(
   lifetime: Lifetime,
 ): Promise<Shim> {
   const metrics = await openMetrics(config, log, lifetime);
+  const traces = await openTraces(config, { version, log }, lifetime);
   const adapters = await openAdapters(config, log, environment, lifetime, metrics?.observer);
   const { link, model, network, logs, streamingServer } = adapters;
   const { services, sync, firstConnection } = buildShim(adapters, settingsOf(config), log, lifetime);
@@ -112,6 +114,7 @@ async function start(
       streaming: streamingServer,
       statsCounts: () => adapters.statsCounts(),
       corruptCheckpoints: () => adapters.corruptCheckpoints(),
+      spanCounts: () => traces?.counts,
     },
     {
       readConditions: (signal) => readConditions(services, signal),
@@ -121,9 +124,10 @@ async function start(
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
   /** Hear of the calls of the CRI that change something, and of exec probes. */
-  const subscribers: EndedCallSubscriber[] = [];
   const history = await openHistory(config, model, log, lifetime);
-  if (history !== undefined) subscribers.push(history);
+  const subscribers: readonly EndedCallSubscriber[] = [history, traces].filter(
+    (subscriber) => subscriber !== undefined,
+  );
   const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
   sync.start();
   const systemd = { environment, log, startVerb: adapters.startVerb };

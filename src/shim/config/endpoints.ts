@@ -220,3 +220,33 @@ export const localEndpointKind: ValueKind<LocalEndpoint> = {
   },
   format: (value) => (value.kind === "unix" ? `unix://${value.path}` : formatHostAndPort(value)),
 };
+
+/** The gRPC endpoint of an OTLP receiver, as a collector has it. */
+export interface OtlpEndpoint {
+  readonly scheme: "http" | "https";
+  /** A host name or an IP address without brackets. */
+  readonly host: string;
+  readonly port: number;
+}
+
+const otlpPort = 4317;
+
+/** `host[:port]`, as a kubelet's configuration has it, `http://host[:port]`, or with TLS `https://host[:port]`. */
+export const otlpEndpointKind: ValueKind<OtlpEndpoint> = {
+  placeholder: "host[:port]",
+  parse(text) {
+    const { scheme, rest } = splitScheme(text);
+    if (scheme !== "" && scheme !== "http" && scheme !== "https")
+      return refuse('must be "host:port", "http://host:port" or "https://host:port"');
+    const [address = "", ...path] = rest.split("/");
+    if (path.some((part) => part !== ""))
+      refuse("a path behind the port is not supported: OTLP goes over gRPC");
+    if (address.includes("@"))
+      refuse("credentials cannot be given here: OTEL_EXPORTER_OTLP_HEADERS has them");
+    const { host, port = otlpPort } = splitHostAndPort(address);
+    if (!/^[A-Za-z0-9._:-]+$/.test(host)) refuse("names no host");
+    if (port === 0) refuse("the port must be from 1 to 65535");
+    return { scheme: scheme === "https" ? scheme : "http", host, port };
+  },
+  format: ({ scheme, ...address }) => `${scheme}://${formatHostAndPort(address)}`,
+};

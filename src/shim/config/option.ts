@@ -30,6 +30,7 @@ export const optionGroups = [
   "Logging",
   "History",
   "Metrics",
+  "Traces",
 ] as const;
 
 /**

@@ -6,7 +6,13 @@
 import { parseReference } from "../../domain/image-reference.js";
 import { ShimError } from "../../lib/errors.js";
 import { containerOptions } from "./container-options.js";
-import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
+import {
+  bindAddressKind,
+  dockerEndpointKind,
+  listenEndpointKind,
+  localEndpointKind,
+  otlpEndpointKind,
+} from "./endpoints.js";
 import {
   booleanKind,
   dualStackCidrsKind,
@@ -418,6 +424,21 @@ export const options = {
     defaultShown: "/run/dockershim/cadvisor.sock; none with --read-only",
     help: "Socket for the kubelet's flag --containerd, from which its cAdvisor has the names of containers: a path, or fd:// as systemd passes it",
     why: "kubelets from 1.24 on ask containerd and never Docker; without an answer their container metrics have no names",
+  }),
+  otlpEndpoint: option({
+    name: "otlp-endpoint",
+    group: "Traces",
+    kind: optional(otlpEndpointKind),
+    default: "",
+    defaultShown: "none: no traces",
+    help: "Send OpenTelemetry traces of calls to this OTLP receiver, over gRPC: host:port as in the kubelet's tracing, or https://host:port",
+  }),
+  otlpSamplingRatePerMillion: option({
+    name: "otlp-sampling-rate-per-million",
+    group: "Traces",
+    kind: integerKind({ min: 0, max: 1_000_000 }),
+    default: "0",
+    help: "How many of a million calls are traced whose caller has no trace. A trace of the caller is continued if the caller samples it",
   }),
 };
 

@@ -33,6 +33,8 @@ export interface PresentState {
     readonly oldestLayerSeconds: number | undefined;
   };
   readonly corruptCheckpoints: () => number;
+  /** Undefined while traces are off. */
+  readonly spanCounts: () => { readonly exported: number; readonly dropped: number } | undefined;
 }
 
 const phases = ["live", "recovering", "lost"] as const;
@@ -128,7 +130,7 @@ function podMetrics({ model, corruptCheckpoints }: PresentState): readonly Prese
   ];
 }
 
-function workMetrics({ logs, streaming, statsCounts }: PresentState): readonly PresentMetric[] {
+function workMetrics({ logs, streaming, statsCounts, spanCounts }: PresentState): readonly PresentMetric[] {
   return [
     {
       ...gauge(
@@ -178,6 +180,18 @@ function workMetrics({ logs, streaming, statsCounts }: PresentState): readonly P
     {
       ...gauge("dockershim_streaming_connections", "Connections of clients to the streaming server"),
       read: () => one(streaming.connections),
+    },
+    {
+      name: "dockershim_otlp_spans_exported_total",
+      help: "Spans that the OTLP receiver has taken",
+      type: "counter",
+      read: () => one(spanCounts()?.exported),
+    },
+    {
+      name: "dockershim_otlp_spans_dropped_total",
+      help: "Spans that the OTLP receiver has not taken, or too many of which waited for it",
+      type: "counter",
+      read: () => one(spanCounts()?.dropped),
     },
   ];
 }

@@ -35,6 +35,7 @@ function stateOf({ services, sync }: TestShim): PresentState {
       oldestLayerSeconds: undefined,
     }),
     corruptCheckpoints: () => 6,
+    spanCounts: () => undefined,
   };
 }
 

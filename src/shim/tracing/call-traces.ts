@@ -1,0 +1,183 @@
+/** Sends ended calls of the CRI, with what they waited for, to an OTLP receiver. */
+import type { Context, HrTime, Tracer } from "@opentelemetry/api";
+import type { ReadableSpan, SpanExporter } from "@opentelemetry/sdk-trace";
+import { stopWithin } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { Span } from "../../lib/waits.js";
+import type { EndedCall, EndedCallSubscriber } from "../ports/ended-calls.js";
+import type * as opentelemetry from "./opentelemetry.js";
+import { callAttributes, nameOfWait, serverFaults, waitAttributes } from "./span-attributes.js";
+
+type OpenTelemetry = typeof opentelemetry;
+
+export interface CallTracesOptions {
+  /** `http://host:port`, or `https://` with TLS. */
+  readonly endpoint: string;
+  /** Of calls without a trace of their caller. */
+  readonly samplingRatePerMillion: number;
+  /** As `service.name`; OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME replace them. */
+  readonly resource: Readonly<Record<string, string>>;
+  /** By name of the RPC, as `runtime.v1.RuntimeService/RunPodSandbox`. */
+  readonly methods: ReadonlyMap<string, string>;
+  readonly log: Pick<Logger, "info" | "warn">;
+  /** Limits that only tests change. */
+  readonly largestBacklog?: number;
+  readonly delayMs?: number;
+}
+
+export interface SpanCounts {
+  readonly exported: number;
+  /** The receiver did not take them, or too many waited for it. */
+  readonly dropped: number;
+}
+
+/** Spans that wait to be sent, or are sent at this moment. A pod start has some 50. */
+const largestBacklog = 4096;
+const batchSpans = 512;
+const delayMs = 2_000;
+/** A receiver that does not answer. */
+const exportTimeoutMs = 5_000;
+/** For the spans of the last calls. */
+const closeMs = 1_000;
+
+export class CallTraces implements EndedCallSubscriber {
+  readonly #tracer: Tracer;
+  readonly #provider: opentelemetry.TracerProvider;
+  #backlog = 0;
+  #exported = 0;
+  #dropped = 0;
+  #isFailing = false;
+
+  private constructor(
+    private readonly otel: OpenTelemetry,
+    private readonly options: CallTracesOptions,
+  ) {
+    const { endpoint: url, resource, samplingRatePerMillion } = options;
+    const exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
+    this.#provider = new otel.TracerProvider({
+      resource: otel
+        .resourceFromAttributes(resource)
+        .merge(otel.detectResources({ detectors: [otel.envDetector] })),
+      sampler: new otel.ParentBasedSampler({
+        root: new otel.TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000),
+      }),
+      spanProcessors: [
+        new otel.BatchSpanProcessor({
+          exporter: this.#counted(exporter),
+          maxQueueSize: options.largestBacklog ?? largestBacklog,
+          maxExportBatchSize: Math.min(batchSpans, options.largestBacklog ?? largestBacklog),
+          scheduledDelayMillis: options.delayMs ?? delayMs,
+        }),
+      ],
+    });
+    this.#tracer = this.#provider.getTracer("dockershim");
+  }
+
+  /** Loads OpenTelemetry. Connects when the first spans are sent. */
+  static async open(options: CallTracesOptions): Promise<CallTraces> {
+    return new CallTraces(await import("./opentelemetry.js"), options);
+  }
+
+  get counts(): SpanCounts {
+    return { exported: this.#exported, dropped: this.#dropped };
+  }
+
+  callEnded(call: EndedCall): void {
+    const { SpanKind, SpanStatusCode, trace } = this.otel;
+    const { rpc, code, message, startedAtMs, startMs, ms } = call;
+    const method = this.options.methods.get(rpc) ?? rpc;
+    const timeOf = (atMs: number): HrTime => hrTimeOf(startedAtMs + atMs - startMs);
+    const parent = this.#parentOf(call);
+    const root = this.#tracer.startSpan(
+      method,
+      { kind: SpanKind.SERVER, startTime: timeOf(startMs), attributes: callAttributes(call, method) },
+      parent,
+    );
+    if (!root.isRecording()) return;
+    const count = 1 + countOf(call.spans);
+    // A trace is sent whole or not at all.
+    if (this.#backlog + count > (this.options.largestBacklog ?? largestBacklog)) {
+      this.#dropped += count;
+      return;
+    }
+    this.#backlog += count;
+    this.#startBelow(trace.setSpan(parent, root), call.spans, timeOf);
+    if (serverFaults.has(code))
+      root.setStatus({ code: SpanStatusCode.ERROR, ...(message === undefined ? {} : { message }) });
+    root.end(timeOf(startMs + ms));
+  }
+
+  /** Sends what waits, for a second at most. Never fails. */
+  async close(): Promise<void> {
+    await stopWithin(closeMs, this.#provider.shutdown()).catch(() => undefined);
+  }
+
+  #parentOf({ traceParent = "" }: EndedCall): Context {
+    const { parseTraceParent, ROOT_CONTEXT, trace } = this.otel;
+    const parent = parseTraceParent(traceParent);
+    return parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true });
+  }
+
+  #startBelow(parent: Context, spans: readonly Span[], timeOf: (atMs: number) => HrTime): void {
+    const { SpanKind, SpanStatusCode, trace } = this.otel;
+    for (const wait of spans) {
+      const { kind, startMs, endMs, error, children } = wait;
+      const span = this.#tracer.startSpan(
+        nameOfWait(wait),
+        {
+          kind: kind === "engine" ? SpanKind.CLIENT : SpanKind.INTERNAL,
+          startTime: timeOf(startMs),
+          attributes: waitAttributes(wait),
+        },
+        parent,
+      );
+      this.#startBelow(trace.setSpan(parent, span), children, timeOf);
+      if (error !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: error });
+      span.end(timeOf(endMs));
+    }
+  }
+
+  /** `exporter`, with its results counted, and changes of them logged. */
+  #counted(exporter: SpanExporter): SpanExporter {
+    return {
+      export: (spans: ReadableSpan[], done) => {
+        exporter.export(spans, (result) => {
+          this.#backlog -= spans.length;
+          if (result.code === this.otel.ExportResultCode.SUCCESS) this.#sent(spans.length);
+          else this.#lost(spans.length, result.error);
+          done(result);
+        });
+      },
+      shutdown: () => exporter.shutdown(),
+    };
+  }
+
+  #sent(count: number): void {
+    this.#exported += count;
+    if (!this.#isFailing) return;
+    this.#isFailing = false;
+    this.options.log.info({ endpoint: this.options.endpoint }, "spans are exported again");
+  }
+
+  #lost(count: number, error: Error | undefined): void {
+    this.#dropped += count;
+    if (this.#isFailing) return;
+    this.#isFailing = true;
+    this.options.log.warn(
+      { endpoint: this.options.endpoint, err: messageOf(error) },
+      "spans cannot be exported and are dropped",
+    );
+  }
+}
+
+function countOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { children }) => sum + 1 + countOf(children), 0);
+}
+
+/** Unlike a number, it is never taken for one of `performance.now()`. */
+function hrTimeOf(epochMs: number): HrTime {
+  const wholeMs = Math.floor(epochMs);
+  const seconds = Math.floor(wholeMs / 1000);
+  return [seconds, (wholeMs - seconds * 1000) * 1_000_000 + Math.floor((epochMs - wholeMs) * 1_000_000)];
+}
