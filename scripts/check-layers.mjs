@@ -20,7 +20,7 @@ const rules = [...model, "plan", "state"];
 const helpers = ["images", "limits", "recovery"];
 const adapters = [
   ...["checkpoints", "engine", "host", "logs", "metrics", "network"],
-  ...["oci-runtime", "pause", "pod-dialer", "registry", "stats", "streaming", "tracing"],
+  ...["oci-runtime", "page", "pause", "pod-dialer", "registry", "stats", "streaming", "tracing"],
 ];
 /** The rooms inside play, compare and migrate; each may import those before it. */
 const playRooms = [

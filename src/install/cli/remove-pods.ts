@@ -65,6 +65,7 @@ function ownConfig(config: Config, path: string): Config {
     cadvisorSocketRequired: false,
     metricsBindAddress: undefined,
     metricsContainers: false,
+    metricsPage: false,
     streamingBindAddress: { host: "127.0.0.1", port: 0 },
     // Each pod is released by the plugin that made its network; kubenet would write its rules again.
     networkPlugin: config.networkPlugin === "kubenet" ? "cni" : config.networkPlugin,

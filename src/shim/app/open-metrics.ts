@@ -12,12 +12,15 @@ import {
   startMetricsServer,
 } from "../metrics/metrics-server.js";
 import type { Observer } from "../ports/observer.js";
+import { browserPages } from "../page/browser-pages.js";
+import type { PageSources } from "../page/page-sources.js";
 import { presentMetrics, type PresentState } from "../metrics/present-metrics.js";
 
 export interface MetricsSources {
   readonly readConditions: (signal: AbortSignal) => Promise<readonly Condition[]>;
   /** In the text format of Prometheus. */
   readonly containerMetrics: (signal: AbortSignal) => Promise<string>;
+  readonly page: PageSources;
 }
 
 export interface OpenMetrics {
@@ -31,7 +34,8 @@ export async function openMetrics(
   {
     metricsBindAddress: address,
     metricsContainers,
-  }: Pick<Config, "metricsBindAddress" | "metricsContainers">,
+    metricsPage: hasBrowserPages,
+  }: Pick<Config, "metricsBindAddress" | "metricsContainers" | "metricsPage">,
   log: Logger,
   lifetime: Lifetime,
 ): Promise<OpenMetrics | undefined> {
@@ -40,7 +44,7 @@ export async function openMetrics(
   const metricsPage = async (): Promise<Page> => ({ status: 200, ...(await registry.text()) });
   return {
     observer: registry.observer,
-    serve: async (state, { readConditions, containerMetrics }) => {
+    serve: async (state, { readConditions, containerMetrics, page }) => {
       registry.add(presentMetrics(state));
       const server = await startMetricsServer({
         address,
@@ -58,6 +62,7 @@ export async function openMetrics(
           "/healthz": () => Promise.resolve(healthPage),
           "/readyz": async (signal) => readinessPage(await readConditions(signal)),
         },
+        browserPages: hasBrowserPages ? browserPages(page) : {},
         log,
       });
       lifetime.onClose("server of metrics", () => server.close());

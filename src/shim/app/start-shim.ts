@@ -26,6 +26,7 @@ import { openCadvisor } from "./open-cadvisor.js";
 import { openHistory } from "./open-history.js";
 import { openMetrics } from "./open-metrics.js";
 import { openTraces } from "./open-traces.js";
+import { pageSources } from "./page-sources.js";
 import { placeOf } from "./place-of.js";
 import { readOnlyRpcs } from "./read-only.js";
 
@@ -104,6 +105,8 @@ async function start(
       },
     });
   }
+  /** Of the server that is begun last. */
+  let calls: Pick<GrpcServer, "underWay"> = { underWay: () => [] };
   const metricsServer = await metrics?.serve(
     {
       link,
@@ -119,6 +122,7 @@ async function start(
     {
       readConditions: (signal) => readConditions(services, signal),
       containerMetrics: (signal) => metricsPage(services, signal),
+      page: pageSources(services, { version, sync, underWay: () => calls.underWay() }),
     },
   );
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);
@@ -129,6 +133,7 @@ async function start(
     (subscriber) => subscriber !== undefined,
   );
   const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
+  calls = server;
   sync.start();
   const systemd = { environment, log, startVerb: adapters.startVerb };
   const watchdog = serveWatchdog(() => sync.isMoving, systemd);

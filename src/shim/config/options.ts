@@ -416,6 +416,14 @@ export const options = {
     help: "Serve /metrics/containers as well: cAdvisor's metrics of pods and containers",
     why: "kubelets serve these metrics: see --cadvisor-socket",
   }),
+  metricsPage: option({
+    name: "metrics-page",
+    group: "Metrics",
+    kind: booleanKind,
+    default: "false",
+    help: "Serve / as well, a page for people: the node, its pods, calls under way, the slowest calls and recent errors",
+    why: "it shows names of pods, images and errors to all users of the node, unless the address is a socket",
+  }),
   cadvisorSocket: option({
     name: "cadvisor-socket",
     group: "Metrics",

@@ -159,8 +159,10 @@ async function settle(
       '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
     );
   }
-  if (values.metricsContainers && values.metricsBindAddress === undefined)
-    throw new ShimError("invalid", '"metrics-containers": needs "metrics-bind-address"');
+  for (const field of ["metricsContainers", "metricsPage"] as const) {
+    if (values[field] && values.metricsBindAddress === undefined)
+      throw new ShimError("invalid", `"${options[field].name}": needs "metrics-bind-address"`);
+  }
   if (imagePullProgressDeadlineMs === 0) {
     const { name, default: text, kind } = options.imagePullProgressDeadlineMs;
     warnings.push(`"${name}": 0 is no time to pull in, ${text} is used`);

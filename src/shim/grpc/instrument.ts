@@ -80,7 +80,7 @@ export class Instrument {
   constructor(private readonly options: InstrumentOptions) {}
 
   /** Calls without an answer, the oldest first; without streams, which stay open. */
-  readonly #underWay = (): readonly CallUnderWay[] => {
+  readonly underWay = (): readonly CallUnderWay[] => {
     const nowMs = performance.now();
     return [...this.#inFlight.values()]
       .filter(({ isStream }) => !isStream)
@@ -110,7 +110,7 @@ export class Instrument {
     const { signal } = controller;
     const traced = this.#trace(incoming, work, { signal, startMs, subject });
     const about = traced === undefined ? {} : { subject: traced.subject };
-    const call: Call = { rpc, signal, log, underWay: this.#underWay, ...about };
+    const call: Call = { rpc, signal, log, underWay: this.underWay, ...about };
     if (subject.pod !== undefined) call.pod = subject.pod;
     this.#inFlight.set(controller, { call, isStream: work.isStream, startMs, isReported: false });
     this.#watch();

@@ -8,6 +8,7 @@ import {
 import type { Http2Server, Http2Session } from "node:http2";
 import { createServer, type Server as NetServer, type Socket } from "node:net";
 import { stopWithin } from "../../lib/abort.js";
+import type { CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
@@ -36,6 +37,8 @@ export interface GrpcServerOptions extends InstrumentOptions, BindOptions {
 export interface GrpcServer {
   /** As the flags write it. */
   readonly endpoint: string;
+  /** Calls without an answer, the oldest first; without streams, which stay open. */
+  underWay(): readonly CallUnderWay[];
   /**
    * Takes no more calls, ends server streams, and waits up to `timeoutMs` for the other calls. Those that
    * remain are aborted as `unavailable` and have a moment to clean up. Then every connection is closed and
@@ -119,6 +122,10 @@ class RunningServer implements GrpcServer {
     });
     // One more is closed at once.
     this.#listener.maxConnections = largestConnectionCount;
+  }
+
+  underWay(): readonly CallUnderWay[] {
+    return this.#instrument.underWay();
   }
 
   async listen({ endpoint, mode, isFree, environment = {} }: GrpcServerOptions): Promise<void> {

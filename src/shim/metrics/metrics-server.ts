@@ -1,7 +1,7 @@
 /** The HTTP server of metrics and health: a few plain pages for clients of this host. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import { isIP, type AddressInfo, type Socket } from "node:net";
 import { withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -14,10 +14,17 @@ export type MetricsAddress =
   /** An IP address; port 0 is one that the system chooses. */
   | { readonly kind: "tcp"; readonly host: string; readonly port: number };
 
+/**
+ * By path, as `/metrics`; `*` is one segment of the path, as in `/pods/*`, and is handed over. Equal requests at the
+ * same time share one.
+ */
+export type Pages = Readonly<Record<string, (signal: AbortSignal, segment: string) => Promise<Page>>>;
+
 export interface MetricsServerOptions {
   readonly address: MetricsAddress;
-  /** By path, as `/metrics`. Equal requests at the same time share one. */
-  readonly pages: Readonly<Record<string, (signal: AbortSignal) => Promise<Page>>>;
+  readonly pages: Pages;
+  /** For browsers: refused for a host name, which a foreign web page could have chosen to be let in. */
+  readonly browserPages?: Pages;
   readonly log: Pick<Logger, "error">;
   /** Limits that only tests change. */
   readonly headTimeoutMs?: number;
@@ -123,17 +130,42 @@ export class MetricsServer {
   async #pageOf(request: IncomingMessage, signal: AbortSignal): Promise<Page | Refusal> {
     const { method = "" } = request;
     if (method !== "GET" && method !== "HEAD") {
-      return { ...pageOf(405, "only GET and HEAD are answered\n"), headers: { Allow: "GET, HEAD" } };
+      const headers = { Allow: "GET, HEAD" };
+      return { ...pageOf(405, "only GET and HEAD are answered\n"), headers, closes: true };
     }
-    const { pages } = this.options;
+    const { address, pages, browserPages = {} } = this.options;
     const path = pathOf(request);
-    const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
-    if (page === undefined) return notFoundPage(Object.keys(pages));
+    const forBrowsers = find(browserPages, path);
+    const found = forBrowsers ?? find(pages, path);
+    if (found === undefined) return notFoundPage(Object.keys({ ...browserPages, ...pages }));
+    if (forBrowsers !== undefined && address.kind === "tcp" && !isAddress(request.headers.host)) {
+      return { ...pageOf(421, "this page is served under an IP address or localhost\n"), closes: true };
+    }
     const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
     return withDeadline(signal, milliseconds, `answer ${path}`, (limited) =>
-      this.#flights.run(path, limited, page),
+      this.#flights.run(path, limited, (shared) => found.answer(shared, found.segment)),
     );
   }
+}
+
+function find(
+  pages: Pages,
+  path: string,
+): { readonly answer: Pages[string]; readonly segment: string } | undefined {
+  for (const [pattern, answer] of Object.entries(pages)) {
+    if (pattern === path && !pattern.includes("*")) return { answer, segment: "" };
+    const [start = "", end] = pattern.split("*");
+    if (end === undefined || !path.startsWith(start) || !path.endsWith(end)) continue;
+    const segment = path.slice(start.length, path.length - end.length);
+    if (segment !== "" && !segment.includes("/")) return { answer, segment };
+  }
+  return undefined;
+}
+
+/** Whether `Host` is an IP address or `localhost`: a foreign web page cannot make those mean this host. */
+function isAddress(host = ""): boolean {
+  const name = /^(?:\[([\d.:a-f]+)\]|([^:]*))(?::\d+)?$/i.exec(host);
+  return name?.[2] === "localhost" || isIP(name?.[1] ?? name?.[2] ?? "") !== 0;
 }
 
 function pathOf({ url = "" }: IncomingMessage): string {
@@ -147,8 +179,9 @@ function send(request: IncomingMessage, response: ServerResponse, page: Page | R
     "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    ...page.headers,
     // The body of a request is not read: such a connection ends.
-    ...(isRefusal(page) ? { ...page.headers, Connection: "close" } : {}),
+    ...("closes" in page ? { Connection: "close" } : {}),
   });
   response.end(request.method === "HEAD" ? undefined : body);
 }
@@ -175,11 +208,12 @@ export interface Page {
   readonly status: number;
   readonly contentType: string;
   readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** Ends its connection. */
 interface Refusal extends Page {
-  readonly headers: Readonly<Record<string, string>>;
+  readonly closes: true;
 }
 
 /** A condition of Status, as the CRI has it. */
@@ -192,10 +226,6 @@ export interface Condition {
 
 export function pageOf(status: number, body: string): Page {
   return { status, contentType: "text/plain; charset=utf-8", body };
-}
-
-function isRefusal(page: Page): page is Refusal {
-  return "headers" in page;
 }
 
 function notFoundPage(paths: readonly string[]): Page {

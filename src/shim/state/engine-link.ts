@@ -12,9 +12,17 @@ export type LinkState =
   /** The engine does not answer. */
   | { readonly phase: "lost"; readonly reason: ShimError };
 
+export interface LinkLoss {
+  readonly reason: ShimError;
+  /** Since the Unix epoch. */
+  readonly atMs: number;
+}
+
 /** The state of the link to the engine, and waiting for it. Written by StateSync alone. */
 export class EngineLink {
   #state: LinkState = { phase: "recovering", facts: undefined };
+  #sinceMs = Date.now();
+  #lastLoss: LinkLoss | undefined;
   #waiters: (() => void)[] = [];
 
   /** @param waitMs How long a read waits for a recovering link before it fails. */
@@ -24,7 +32,20 @@ export class EngineLink {
     return this.#state;
   }
 
+  /** When the present phase began, in milliseconds since the Unix epoch. */
+  get sinceMs(): number {
+    return this.#sinceMs;
+  }
+
+  /** The latest failed connect or broken link; undefined when there was none. */
+  get lastLoss(): LinkLoss | undefined {
+    return this.#lastLoss;
+  }
+
   set(state: LinkState): void {
+    const nowMs = Date.now();
+    if (state.phase !== this.#state.phase) this.#sinceMs = nowMs;
+    if (state.phase === "lost") this.#lastLoss = { reason: state.reason, atMs: nowMs };
     this.#state = state;
     const waiters = this.#waiters;
     this.#waiters = [];

@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { Lifetime } from "../../../src/lib/lifetime.js";
 import { dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { openMetrics } from "../../../src/shim/app/open-metrics.js";
+import { pageSources } from "../../../src/shim/app/page-sources.js";
 import { operationType } from "../../../src/shim/metrics/operation-metrics.js";
 import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
@@ -49,6 +50,7 @@ async function serve(shim: TestShim, flags: Readonly<Record<string, string>> = {
   const server = await metrics.serve(stateOf(shim), {
     readConditions: (signal) => readConditions(shim.services, signal),
     containerMetrics: (signal) => metricsPage(shim.services, signal),
+    page: pageSources(shim.services, { version: "1.2.3", sync: shim.sync, underWay: () => [] }),
   });
   return {
     server,
@@ -95,6 +97,29 @@ describe("openMetrics()", () => {
     await using bed = await serve(shim, { "metrics-containers": "true" });
     const { status, type } = await bed.get("/metrics/containers");
     assert.deepEqual([status, type], [200, "text/plain; version=0.0.4; charset=utf-8"]);
+  });
+
+  test("the page for people is there when it was asked for, and makes no request of the engine", async () => {
+    const id = await shim.runSandbox();
+    await using without = await serve(shim);
+    assert.equal((await without.get("/")).status, 404);
+    await using bed = await serve(shim, { "metrics-page": "true" });
+    const before = shim.world.journal.steps.length;
+    for (const [path, text] of [
+      ["/", `<a href="./pods/${id}"`],
+      [`/pods/${id}`, "<h1>Pod "],
+      ["/watch", "Stop reloading"],
+    ] as const) {
+      const { status, type, body } = await bed.get(path);
+      assert.deepEqual([status, type, body.includes(text)], [200, "text/html; charset=utf-8", true], path);
+    }
+    assert.equal((await bed.get("/page.css")).type, "text/css; charset=utf-8");
+    assert.deepEqual(shim.world.journal.names().slice(before), []);
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
+    assert.match((await bed.get("/")).body, /RuntimeReady[^]*DockerDaemonNotReady/);
+    shim.engine.up();
+    await until("the engine is back", () => shim.services.state.link.state.phase === "live");
   });
 
   test("/readyz follows the conditions of Status and says why; /healthz is always ok", async () => {

@@ -180,6 +180,7 @@ describe("resolveConfig() options that depend on others", () => {
     [{ "streaming-tls-cert-file": "/etc/tls.pem" }, needsOther],
     [{ "streaming-tls-private-key-file": "/etc/tls.pem" }, needsOther],
     [{ "metrics-containers": "true" }, '"metrics-containers": needs "metrics-bind-address"'],
+    [{ "metrics-page": "true" }, '"metrics-page": needs "metrics-bind-address"'],
     [
       { [cri]: "unix:///run/x.sock", "metrics-bind-address": "unix:///run//x.sock" },
       `"${cri}" and "metrics-bind-address": both are the socket "/run/x.sock"`,

@@ -35,12 +35,13 @@ async function start(options: Partial<MetricsServerOptions> = {}) {
   };
 }
 
-async function get({ where }: Bed, path: string, method = "GET") {
+async function get({ where }: Bed, path: string, method = "GET", host?: string) {
   const outgoing = request({
     ...("path" in where ? { socketPath: where.path } : where),
     path,
     method,
     agent: false,
+    ...(host === undefined ? {} : { headers: { host } }),
   });
   outgoing.end();
   const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
@@ -63,6 +64,46 @@ describe("MetricsServer", () => {
     }
     const post = await get(bed, "/a", "POST");
     assert.deepEqual([post.status, post.headers["allow"]], [405, "GET, HEAD"]);
+  });
+
+  test("hands the segment that * stands for to its page, as it was written, and no other", async () => {
+    await using bed = await start({
+      pages: {
+        "/x/*": (_signal, segment) => Promise.resolve(pageOf(200, `one ${segment}`)),
+        "/x/*/y": (_signal, segment) => Promise.resolve(pageOf(200, `two ${segment}`)),
+      },
+    });
+    const cases: readonly (readonly [path: string, status: number, body: string])[] = [
+      ["/x/1?q", 200, "one 1"],
+      ["/x/%2e%2e", 200, "one %2e%2e"],
+      ["/x/1/y", 200, "two 1"],
+      ["/x/*", 200, "one *"],
+    ];
+    for (const [path, status, body] of cases) {
+      const page = await get(bed, path);
+      assert.deepEqual([page.status, page.body], [status, body], path);
+    }
+    for (const path of ["/x", "/x/", "/x//y", "/x/1/2", "/x/1/2/y", "/x/y/"])
+      assert.equal((await get(bed, path)).status, 404, path);
+  });
+
+  test("serves pages for browsers under addresses alone on a port, with their headers", async () => {
+    const page = { ...pageOf(200, "page b\n"), headers: { "X-Test": "1" } };
+    const browserPages = { "/b": () => Promise.resolve(page) };
+    await using bed = await start({ browserPages });
+    const good = ["localhost", "localhost:9090", "127.0.0.1:9090", "10.1.2.3", "[::1]:9090", "[fd00::1]"];
+    for (const host of good) {
+      const { status, headers } = await get(bed, "/b", "GET", host);
+      assert.deepEqual([status, headers["x-test"]], [200, "1"], host);
+    }
+    for (const host of ["evil.example:9090", "127.0.0.1.evil.example", "localhost.", "[x]", "1.2.3.4:x"]) {
+      assert.equal((await get(bed, "/b", "GET", host)).status, 421, host);
+      assert.equal((await get(bed, "/a", "GET", host)).status, 200, host);
+    }
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "metrics.sock");
+    await using own = await start({ browserPages, address: { kind: "unix", path } });
+    assert.equal((await get(own, "/b", "GET", "x")).status, 200);
   });
 
   test("asks once for equal requests at the same time", async () => {

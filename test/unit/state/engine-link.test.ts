@@ -30,6 +30,21 @@ describe("EngineLink.live()", () => {
     assert.equal(link.facts, undefined);
   });
 
+  test("knows since when its phase lasts, and the latest loss, also when it is live again", (context) => {
+    context.mock.timers.enable({ apis: ["Date"], now: 1000 });
+    const link = new EngineLink();
+    assert.deepEqual([link.sinceMs, link.lastLoss], [1000, undefined]);
+    const [first, second] = [new ShimError("unavailable", "first"), new ShimError("unavailable", "second")];
+    for (const reason of [first, second]) {
+      context.mock.timers.tick(1000);
+      link.set({ phase: "lost", reason });
+    }
+    assert.deepEqual([link.sinceMs, link.lastLoss], [2000, { reason: second, atMs: 3000 }]);
+    context.mock.timers.tick(1000);
+    link.set({ phase: "live", facts });
+    assert.deepEqual([link.sinceMs, link.lastLoss?.reason], [4000, second]);
+  });
+
   test("ends with the caller's reason when the caller leaves", async () => {
     const caller = new AbortController();
     const waiting = rejectsWith(new EngineLink().live(caller.signal), "cancelled", /left/);

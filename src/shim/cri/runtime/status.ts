@@ -35,7 +35,15 @@ export interface Condition {
 
 /** Whether pods can be run now. Throws only the reason of `signal`. */
 export async function readConditions(services: Services, signal: AbortSignal): Promise<readonly Condition[]> {
-  const engineProblem = await problemOf(services, signal);
+  return conditionsOf(services, await problemOf(services, signal));
+}
+
+/** As far as it is known without a request to the engine. */
+export function presentConditions(services: Services): readonly Condition[] {
+  return conditionsOf(services, presentProblem(services));
+}
+
+function conditionsOf(services: Services, engineProblem: string | undefined): readonly Condition[] {
   const networkProblem = services.network.notReadyReason() ?? outOfReach(services);
   return [
     condition("RuntimeReady", "DockerDaemonNotReady", engineProblem && `docker: ${engineProblem}`),
@@ -61,10 +69,9 @@ function condition(type: Condition["type"], reason: string, problem: string | un
 }
 
 /** While the link is broken, only a ping tells whether the engine is to be reached now. */
-async function problemOf(
-  { engineLiveness, node: { host }, state: { link } }: Services,
-  signal: AbortSignal,
-): Promise<string | undefined> {
+async function problemOf(services: Services, signal: AbortSignal): Promise<string | undefined> {
+  const { engineLiveness, state } = services;
+  const { link } = state;
   try {
     const isProven = link.state.phase === "live" && engineLiveness.isProven();
     if (!isProven) await engineLiveness.check(signal);
@@ -72,6 +79,10 @@ async function problemOf(
     if (signal.aborted) throw error;
     return `failed to reach the engine: ${ShimError.from(error).message}`;
   }
+  return presentProblem(services);
+}
+
+function presentProblem({ node: { host }, state: { link } }: Services): string | undefined {
   switch (link.state.phase) {
     case "live":
       return reachProblem(host().reach);

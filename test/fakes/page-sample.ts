@@ -1,0 +1,192 @@
+/** A node as the pages show it, always the same: of their tests and their picture. */
+import type { SandboxRecord } from "../../src/domain/sandbox.js";
+import type { PageSources } from "../../src/shim/page/page-sources.js";
+import { ReadModel } from "../../src/shim/state/read-model.js";
+import { nodeFacts } from "./node-facts.js";
+import { containerSnapshot, idOf, sandboxSnapshot, type SnapshotChanges } from "./snapshots.js";
+
+export const sampleNowMs = Date.UTC(2026, 10, 27, 12, 0, 0);
+
+const second = 1000;
+const minute = 60 * second;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+/** The CRI's time of so many milliseconds ago. */
+export function ago(ms: number): bigint {
+  return BigInt(sampleNowMs - ms) * 1_000_000n;
+}
+
+export interface SamplePod {
+  readonly id: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly ageMs: number;
+  readonly ready?: boolean;
+  readonly containers: readonly SampleContainer[];
+}
+
+interface SampleContainer {
+  readonly name: string;
+  readonly image: string;
+  readonly attempt?: number;
+  readonly state: NonNullable<SnapshotChanges["state"]>;
+}
+
+const exited = { status: "exited", running: false, pid: 0 } as const;
+
+const samplePods: readonly SamplePod[] = [
+  {
+    id: idOf("d1"),
+    namespace: "shop",
+    name: "search-5f7c9d6b8-q2x7n",
+    ageMs: 44 * second,
+    containers: [],
+  },
+  {
+    id: idOf("d2"),
+    namespace: "shop",
+    name: "web-7d4b9c5f6d-8xk2p",
+    ageMs: 3 * minute + 9 * second,
+    containers: [
+      {
+        name: "web",
+        image: "registry.example/shop/web:2.4.1",
+        state: { started: ago(3 * minute + 2 * second) },
+      },
+      { name: "proxy", image: "registry.example/proxy:1.9", state: { started: ago(3 * minute) } },
+    ],
+  },
+  {
+    id: idOf("d3"),
+    namespace: "shop",
+    name: "queue-0",
+    ageMs: 47 * minute,
+    containers: [
+      {
+        name: "queue",
+        image: "registry.example/shop/queue:1.0.7",
+        attempt: 4,
+        state: {
+          ...exited,
+          exitCode: 137,
+          oomKilled: true,
+          started: ago(minute + 30 * second),
+          finished: ago(52 * second),
+        },
+      },
+      {
+        name: "queue",
+        image: "registry.example/shop/queue:1.0.7",
+        attempt: 3,
+        state: { ...exited, exitCode: 1, started: ago(6 * minute), finished: ago(4 * minute) },
+      },
+    ],
+  },
+  {
+    id: idOf("d4"),
+    namespace: "batch",
+    name: "report-29401230-lw5vt",
+    ageMs: 5 * hour + 12 * minute,
+    ready: false,
+    containers: [
+      {
+        name: "report",
+        image: "registry.example/report:7",
+        state: { ...exited, exitCode: 0, started: ago(5 * hour + 11 * minute), finished: ago(5 * hour) },
+      },
+    ],
+  },
+  {
+    id: idOf("d5"),
+    namespace: "kube-system",
+    name: "coredns-6d8c4cb4d-fz9gk",
+    ageMs: 3 * day + 4 * hour,
+    containers: [
+      {
+        name: "coredns",
+        image: "registry.example/coredns:1.12",
+        state: { started: ago(3 * day + 4 * hour) },
+      },
+    ],
+  },
+];
+
+/** A read model with these pods. */
+export function modelOf(pods: readonly SamplePod[]): ReadModel {
+  const records = new Map<string, SandboxRecord>(
+    pods.map(({ id, namespace, name, ready = true }) => [
+      id,
+      {
+        ...{ namespace, name, uid: `uid-of-${id.slice(0, 8)}`, attempt: 0 },
+        ...{ phase: ready ? "ready" : "stopped", runtimeHandler: "" },
+        namespaces: { network: 0, pid: 1, ipc: 0 },
+      },
+    ]),
+  );
+  const model = new ReadModel((id) => records.get(id));
+  for (const { id, namespace, name, ageMs, ready = true, containers } of pods) {
+    const state = {
+      running: ready,
+      started: ago(ageMs - 400),
+      ...(ready ? {} : { ...exited, finished: ago(ageMs / 2) }),
+    };
+    model.put(sandboxSnapshot(id, { created: ago(ageMs), state }));
+    for (const [index, { name: container, image, attempt = 0, state }] of containers.entries()) {
+      const made = containerSnapshot(idOf(`${id.slice(0, 8)}c${String(index).padStart(3, "0")}`), id, {
+        name: `k8s_${container}_${name}_${namespace}_uid-of-${id.slice(0, 8)}_${String(attempt)}`,
+        created: (state.started ?? ago(0)) - 300_000_000n,
+        imageName: image,
+        state,
+      });
+      model.put(made);
+    }
+  }
+  return model;
+}
+
+export function pageSample(changes: Partial<PageSources> = {}): PageSources {
+  return {
+    version: "0.3.0",
+    startedAtMs: sampleNowMs - 3 * day - 4 * hour,
+    now: () => sampleNowMs,
+    conditions: () => [
+      { type: "RuntimeReady", status: true, reason: "", message: "" },
+      { type: "NetworkReady", status: true, reason: "", message: "" },
+    ],
+    link: {
+      state: { phase: "live" },
+      sinceMs: sampleNowMs - 2 * hour - 7 * minute,
+      lastLoss: {
+        reason: { message: "read events: the connection was closed by the Docker Engine" },
+        atMs: sampleNowMs - 2 * hour - 7 * minute - 3 * second,
+      },
+      facts: nodeFacts({
+        engineVersion: "29.7.2",
+        apiMinor: 52,
+        engineApiVersion: "1.52",
+        cgroupDriver: "systemd",
+        cgroupVersion: 2,
+        hostName: "worker-3",
+      }),
+    },
+    model: modelOf(samplePods),
+    comparedMsAgo: () => 12 * second,
+    network: { name: "cni", reason: "the default" },
+    underWay: () => [
+      {
+        rpc: "PullImage",
+        pod: "shop/search-5f7c9d6b8-q2x7n",
+        ms: 41_300,
+        waitsFor: ['pull "registry.example/shop/search:3.0.0" (41 s)'],
+      },
+      {
+        rpc: "StopPodSandbox",
+        pod: "batch/import-29401229-9sdkf",
+        ms: 12_100,
+        waitsFor: ["DEL of the CNI plugin bridge (12 s)"],
+      },
+    ],
+    ...changes,
+  };
+}

@@ -1,0 +1,268 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { browserPages } from "../../../src/shim/page/browser-pages.js";
+import type { PageAnswer } from "../../../src/shim/page/document.js";
+import type { PageSources } from "../../../src/shim/page/page-sources.js";
+import { modelOf, pageSample, sampleNowMs, type SamplePod } from "../../fakes/page-sample.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { tagsOf, type Tag } from "../../support/page-tags.js";
+
+const never = new AbortController().signal;
+const webPod = idOf("d2");
+
+async function answer(path: string, sources: PageSources = pageSample(), segment = ""): Promise<PageAnswer> {
+  const page = browserPages(sources)[path];
+  assert.ok(page !== undefined, path);
+  return page(never, segment);
+}
+
+/** All pages of a node, with their paths. */
+async function pagesOf(sources: PageSources): Promise<readonly (readonly [string, PageAnswer])[]> {
+  const ids = [...sources.model.sandboxes()].slice(0, 3).map(({ id }) => id);
+  return Promise.all([
+    ...["/", "/watch"].map(async (path) => [path, await answer(path, sources)] as const),
+    ...[...ids, "nothing"].map(async (id) => [`/pods/${id}`, await answer("/pods/*", sources, id)] as const),
+  ]);
+}
+
+/** The texts of the cells of each row of the table below the heading with this id. */
+function rowsOf({ body }: PageAnswer, id: string): readonly (readonly string[])[] {
+  const section = body.slice(body.indexOf(`<section aria-labelledby="${id}">`)).split("</section>")[0] ?? "";
+  return section
+    .split("<tr>")
+    .slice(1)
+    .map((row) =>
+      [...row.matchAll(/<t[hd][^>]*>(.*?)<\/t[hd]>/gs)].map(([, cell = ""]) =>
+        cell
+          .replaceAll(/<[^>]*>/g, " ")
+          .replaceAll(/\s+/g, " ")
+          .replaceAll(" ,", ",")
+          .trim(),
+      ),
+    );
+}
+
+function captionOf({ body }: PageAnswer, id: string): string {
+  const section = body.slice(body.indexOf(`<section aria-labelledby="${id}">`));
+  return (/<caption>(.*?)<\/caption>/s.exec(section)?.[1] ?? "").trim();
+}
+
+function manyPods(count: number): readonly SamplePod[] {
+  return Array.from({ length: count }, (_, index) => ({
+    id: idOf(`e${String(index).padStart(6, "0")}`),
+    ...{ namespace: "many", name: `pod-${String(index)}`, ageMs: 1000 + index },
+    containers: [{ name: "main", image: "busybox", state: {} }],
+  }));
+}
+
+describe("the page of the node", () => {
+  test("tells the state of the engine link, since when, and of the latest loss", async () => {
+    const page = await answer("/");
+    const rows = new Map(rowsOf(page, "engine").map(([name, value]) => [name, value]));
+    assert.equal(rows.get("Link"), "live");
+    assert.equal(rows.get("Since"), "2026-11-27T09:53:00Z (2 h 7 min ago)");
+    assert.equal(
+      rows.get("Last loss"),
+      "2026-11-27T09:52:57Z (2 h 7 min ago): read events: the connection was closed by the Docker Engine",
+    );
+    assert.equal(rows.get("Version"), "29.7.2, API 1.52 of 1.52");
+    assert.match(page.body, /<h1>Node worker-3<\/h1>/);
+  });
+
+  test("tells of a lost engine why it is lost, and of conditions their reasons", async () => {
+    const reason = { message: "connect to /run/docker.sock: connection refused" };
+    const page = await answer(
+      "/",
+      pageSample({
+        conditions: () => [
+          { type: "RuntimeReady", status: false, reason: "DockerDaemonNotReady", message: "docker: gone" },
+        ],
+        link: {
+          ...{ state: { phase: "lost", reason }, sinceMs: sampleNowMs - 5000 },
+          ...{ lastLoss: { reason, atMs: sampleNowMs - 1000 }, facts: undefined },
+        },
+        comparedMsAgo: () => undefined,
+      }),
+    );
+    const rows = new Map(rowsOf(page, "engine").map(([name, value]) => [name, value]));
+    assert.equal(rows.get("Link"), "lost");
+    assert.equal(rows.get("Error"), reason.message);
+    assert.match(rows.get("Containers in memory") ?? "", /^compared with the engine never/);
+    assert.deepEqual(rowsOf(page, "conditions")[1], [
+      ...["RuntimeReady", "false", "DockerDaemonNotReady", "docker: gone"],
+    ]);
+  });
+
+  test("lists calls under way with their ages and what each waits for", async () => {
+    const page = await answer("/");
+    assert.deepEqual(rowsOf(page, "calls").slice(1), [
+      [
+        ...["PullImage", "shop/search-5f7c9d6b8-q2x7n", "41.3 s"],
+        "pull &quot;registry.example/shop/search:3.0.0&quot; (41 s)",
+      ],
+      ["StopPodSandbox", "batch/import-29401229-9sdkf", "12.1 s", "DEL of the CNI plugin bridge (12 s)"],
+    ]);
+  });
+
+  test("lists pods, the newest first, with their states, ages and the newest attempt of each container", async () => {
+    const page = await answer("/");
+    const at = (index: number) => rowsOf(page, "pods")[index];
+    assert.equal(captionOf(page, "pods"), "Pod sandboxes: 5, of which 4 are ready; the newest first");
+    assert.deepEqual(at(1), [
+      ...["shop/search-5f7c9d6b8-q2x7n", "ready", "2026-11-27T11:59:16Z", "44.0 s", "none"],
+    ]);
+    assert.equal(at(2)?.[4], "proxy: running for 3 min 0 s web: running for 3 min 2 s");
+    assert.equal(at(3)?.[4], "queue: OOMKilled (137) 52.0 s ago, attempt 4");
+    assert.deepEqual(at(4)?.slice(0, 2), ["batch/report-29401230-lw5vt", "not ready"]);
+    assert.match(page.body, new RegExp(`<a href="./pods/${webPod}"\\s*>shop/web-7d4b9c5f6d-8xk2p</a`));
+  });
+
+  test("shows 500 pods, 10 containers of each and 50 calls, and says that there are more", async () => {
+    const model = modelOf(manyPods(501));
+    const underWay = pageSample().underWay()[0];
+    assert.ok(underWay !== undefined);
+    const page = await answer(
+      "/",
+      pageSample({ model, underWay: () => Array.from({ length: 70 }, () => underWay) }),
+    );
+    assert.equal(rowsOf(page, "pods").length, 501);
+    assert.match(captionOf(page, "pods"), /^Pod sandboxes: 501, .*; the 500 newest are shown$/);
+    assert.equal(rowsOf(page, "calls").length, 51);
+    assert.match(captionOf(page, "calls"), /: 70; the 50 oldest are shown$/);
+    const containers = Array.from({ length: 14 }, (_, index) => ({
+      ...{ name: `c${String(index)}`, image: "busybox", state: {} },
+    }));
+    const crowded = modelOf([{ id: idOf("d9"), namespace: "a", name: "b", ageMs: 1, containers }]);
+    const cell = rowsOf(await answer("/", pageSample({ model: crowded })), "pods")[1]?.[4] ?? "";
+    assert.equal(cell.split("running").length - 1, 10);
+    assert.match(cell, /and 4 more$/);
+  });
+
+  test("is smaller than 4 MiB, whatever pods call themselves", async () => {
+    const long = "<".repeat(100_000);
+    const containers = Array.from({ length: 20 }, (_, index) => ({
+      ...{ name: `${String(index)}${long}`, image: long, state: {} },
+    }));
+    const pods = manyPods(600).map((pod) => ({ ...pod, namespace: long, name: long, containers }));
+    const { body } = await answer("/", pageSample({ model: modelOf(pods) }));
+    assert.ok(body.length < 4 * 1024 ** 2, `${String(body.length)} characters`);
+  });
+
+  test("reloads itself at /watch alone, and each of the two leads to the other", async () => {
+    const [still, watched] = [await answer("/"), await answer("/watch")];
+    assert.equal(still.headers["Refresh"], undefined);
+    assert.equal(watched.headers["Refresh"], "10");
+    assert.match(still.body, /<a href="\.\/watch"/);
+    assert.match(watched.body, /<a href="\.\/"/);
+  });
+});
+
+describe("the page of a pod", () => {
+  test("shows the sandbox, and all attempts of its containers, the newest first", async () => {
+    const page = await answer("/pods/*", pageSample(), idOf("d3"));
+    assert.equal(page.status, 200);
+    assert.match(page.body, /<h1>Pod shop\/queue-0<\/h1>/);
+    const sandbox = new Map(rowsOf(page, "sandbox").map(([name, value]) => [name, value]));
+    assert.equal(sandbox.get("UID"), `uid-of-${idOf("d3").slice(0, 8)}`);
+    assert.equal(sandbox.get("Started"), "2026-11-27T11:13:00Z");
+    assert.deepEqual(
+      rowsOf(page, "containers").map((row) => row[1]),
+      ["State", "OOMKilled (137) 52.0 s ago, attempt 4", "Error (1) 4 min 0 s ago, attempt 3"],
+    );
+  });
+
+  test("answers 404 for an id that no sandbox has, and for a prefix", async () => {
+    for (const id of ["nothing", webPod.slice(0, 12), "%2e%2e", "__proto__"]) {
+      assert.equal((await answer("/pods/*", pageSample(), id)).status, 404);
+    }
+  });
+});
+
+describe("all pages", () => {
+  const hostile = "<script>alert('x')</script><img src=x onerror=\"y\">\u202E&lt;]]>--><style>\0\n";
+
+  /** Everything that a pod, an image, a registry or an engine can name. */
+  function hostileSources(): PageSources {
+    const state = { status: "exited", running: false, exitCode: 1, error: hostile } as const;
+    const containers = [{ name: hostile, image: hostile, state }];
+    const facts = pageSample().link.facts;
+    assert.ok(facts !== undefined);
+    return pageSample({
+      model: modelOf([{ id: idOf("da"), namespace: hostile, name: hostile, ageMs: 1000, containers }]),
+      conditions: () => [{ type: "NetworkReady", status: false, reason: hostile, message: hostile }],
+      link: {
+        ...{ state: { phase: "lost", reason: { message: hostile } }, sinceMs: 0 },
+        lastLoss: { reason: { message: hostile }, atMs: 0 },
+        facts: {
+          ...{ ...facts, hostName: hostile, operatingSystem: hostile, kernelVersion: hostile },
+          ...{ engineVersion: hostile, dockerRootDir: hostile, warnings: [hostile] },
+        },
+      },
+      network: { name: hostile, reason: hostile },
+      underWay: () => [{ rpc: "PullImage", pod: hostile, ms: 1, waitsFor: [hostile] }],
+    });
+  }
+
+  test("have no tag or attribute that a pod has named, and load only what is theirs", async () => {
+    const plain = await pagesOf(pageSample());
+    const known = new Set(plain.flatMap(([, page]) => tagsOf(page.body).map(signature)));
+    for (const [path, { body }] of await pagesOf(hostileSources())) {
+      assert.ok(body.includes("&lt;script&gt;") || path === "/pods/nothing", path);
+      for (const tag of tagsOf(body)) {
+        assert.ok(known.has(signature(tag)), `${path}: ${signature(tag)}`);
+        for (const key of ["href", "src"]) {
+          const target = tag.attributes.get(key) ?? "./";
+          assert.match(target, /^(?:#[a-z]+|\.\.?\/(?:pods\/[0-9a-f]{64}|watch|page\.css)?)$/, path);
+        }
+      }
+      assert.doesNotMatch(body, /[\0\u202E]/);
+    }
+  });
+
+  test("forbid scripts, frames and everything from elsewhere", async () => {
+    for (const [path, { headers, contentType }] of await pagesOf(pageSample())) {
+      assert.equal(contentType, "text/html; charset=utf-8", path);
+      const policy = (headers["Content-Security-Policy"] ?? "").split("; ");
+      assert.ok(policy.includes("default-src 'none'"), path);
+      assert.deepEqual(
+        policy.filter((one) => /script|unsafe|https?:|\*/.test(one)),
+        [],
+        path,
+      );
+      assert.equal(headers["X-Frame-Options"], "DENY", path);
+    }
+  });
+
+  test("can be read without eyes: language, titles, headings in order, captions, scopes, names of regions", async () => {
+    for (const [path, { body }] of await pagesOf(pageSample())) {
+      const tags = tagsOf(body);
+      const named = (name: string) => tags.filter((tag) => tag.name === name);
+      assert.equal(tags[0]?.attributes.get("lang"), "en", path);
+      assert.match(named("title")[0]?.text ?? "", /\w+ · dockershim$/, path);
+      const headings = tags.filter(({ name }) => /^h\d$/.test(name)).map(({ name }) => Number(name[1]));
+      assert.equal(headings[0], 1, path);
+      assert.equal(headings.filter((level) => level === 1).length, 1, path);
+      headings.reduce((before, level) => {
+        assert.ok(level <= before + 1, `${path}: h${String(level)} below h${String(before)}`);
+        return level;
+      });
+      assert.equal(named("caption").length, named("table").length, path);
+      for (const { text } of named("caption")) assert.ok(text !== "", path);
+      for (const { attributes, within, text } of named("th")) {
+        assert.equal(attributes.get("scope"), within.includes("thead") ? "col" : "row", path);
+        assert.ok(within.includes("tbody") || text !== "", path);
+      }
+      const ids = tags.flatMap(({ attributes }) => attributes.get("id") ?? []);
+      assert.equal(new Set(ids).size, ids.length, `${path}: ids`);
+      for (const { attributes } of tags) {
+        const wanted = [attributes.get("aria-labelledby"), /^#(.+)/.exec(attributes.get("href") ?? "")?.[1]];
+        for (const id of wanted) assert.ok(id === undefined || ids.includes(id), `${path}: ${String(id)}`);
+        if (attributes.get("role") === "region") assert.equal(attributes.get("tabindex"), "0", path);
+      }
+    }
+  });
+});
+
+function signature({ name, attributes }: Tag): string {
+  return `<${[name, ...[...attributes.keys()].sort()].join(" ")}>`;
+}
