@@ -1,6 +1,8 @@
 /** A node as the pages show it, always the same: of their tests and their picture. */
 import type { SandboxRecord } from "../../src/domain/sandbox.js";
 import type { PageSources } from "../../src/shim/page/page-sources.js";
+import { RecentCalls } from "../../src/shim/page/recent-calls.js";
+import type { EndedCall } from "../../src/shim/ports/ended-calls.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { nodeFacts } from "./node-facts.js";
 import { containerSnapshot, idOf, sandboxSnapshot, type SnapshotChanges } from "./snapshots.js";
@@ -187,6 +189,48 @@ export function pageSample(changes: Partial<PageSources> = {}): PageSources {
         waitsFor: ["DEL of the CNI plugin bridge (12 s)"],
       },
     ],
+    recent: recentOf(sampleCalls),
     ...changes,
   };
 }
+
+export function recentOf(calls: readonly EndedCall[]): RecentCalls {
+  const recent = new RecentCalls(() => sampleNowMs - hour / 3);
+  for (const call of calls) recent.callEnded(call);
+  return recent;
+}
+
+/** A call that has waited for one thing only. */
+export function endedCall(
+  wait: string,
+  changes: Partial<EndedCall> & Pick<EndedCall, "rpc" | "ms">,
+): EndedCall {
+  const { ms } = changes;
+  return {
+    ...{ code: "OK", startedAtMs: sampleNowMs - 10 * minute, startMs: 0, subject: {}, droppedSpans: 0 },
+    spans: [{ what: wait, kind: "engine", startMs: 0, endMs: ms * 0.9, children: [] }],
+    ...changes,
+  };
+}
+
+const sampleCalls: readonly EndedCall[] = [
+  endedCall('create container "k8s_web_web-7d4b9c5f6d-8xk2p_shop_uid-of-d2_0"', {
+    ...{ rpc: "CreateContainer", ms: 412, startedAtMs: sampleNowMs - 3 * minute - 3 * second },
+    subject: { pod: "shop/web-7d4b9c5f6d-8xk2p", sandboxId: idOf("d2"), containerName: "web" },
+  }),
+  endedCall('pull image "registry.example/shop/web:2.4.1"', {
+    ...{ rpc: "PullImage", ms: 9_240, startedAtMs: sampleNowMs - 3 * minute - 8 * second },
+    subject: { pod: "shop/web-7d4b9c5f6d-8xk2p", image: "registry.example/shop/web:2.4.1" },
+  }),
+  endedCall("DEL of the CNI plugin bridge", {
+    ...{ rpc: "StopPodSandbox", code: "DEADLINE_EXCEEDED", ms: 30_004 },
+    message:
+      "StopPodSandbox: the deadline of the caller has passed; it waited for: DEL of the CNI plugin bridge (30 s)",
+    subject: { pod: "batch/import-29401229-9sdkf", sandboxId: idOf("d8") },
+  }),
+  endedCall('pull image "registry.example/shop/queue:1.0.8"', {
+    ...{ rpc: "PullImage", code: "NOT_FOUND", ms: 310, startedAtMs: sampleNowMs - 7 * minute },
+    message: 'pull image "registry.example/shop/queue:1.0.8": manifest unknown',
+    subject: { pod: "shop/queue-0", image: "registry.example/shop/queue:1.0.8" },
+  }),
+];

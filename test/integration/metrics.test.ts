@@ -60,7 +60,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
     const shim = await bed.startShim({
       directory,
       dockerEndpoint: `unix://${engineSocket}`,
-      flags: [`--metrics-bind-address=unix://${socket}`],
+      flags: [`--metrics-bind-address=unix://${socket}`, "--metrics-page"],
     });
     const scrape = async () => parsePrometheusText((await get(socket, "/metrics")).body);
     const before = await scrape();
@@ -91,6 +91,11 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
       body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n",
     });
 
+    const page = (await get(socket, "/")).body;
+    assert.ok(page.includes(`<a href="./pods/${pod.id}"`), page);
+    assert.match(page, /Slowest calls[^]*RunPodSandbox/);
+    assert.equal((await get(socket, `/pods/${pod.id}`)).status, 200);
+
     await proxy[Symbol.asyncDispose]();
     await rm(engineSocket, { force: true });
     await until("/readyz to say no", async () => (await get(socket, "/readyz")).status === 503);
@@ -101,6 +106,7 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
       const lost = (await scrape()).value("dockershim_engine_link", { state: "lost" });
       return lost === 1;
     });
+    assert.match((await get(socket, "/")).body, /<span class="bad"\s*>lost<[^]*engine\.sock/);
 
     bed.own(await EngineProxy.listen(engineSocket));
     await until("/readyz to say yes", async () => (await get(socket, "/readyz")).status === 200);

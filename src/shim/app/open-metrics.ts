@@ -11,6 +11,8 @@ import {
   readinessPage,
   startMetricsServer,
 } from "../metrics/metrics-server.js";
+import { RecentCalls } from "../page/recent-calls.js";
+import type { EndedCallSubscriber } from "../ports/ended-calls.js";
 import type { Observer } from "../ports/observer.js";
 import { browserPages } from "../page/browser-pages.js";
 import type { PageSources } from "../page/page-sources.js";
@@ -20,11 +22,13 @@ export interface MetricsSources {
   readonly readConditions: (signal: AbortSignal) => Promise<readonly Condition[]>;
   /** In the text format of Prometheus. */
   readonly containerMetrics: (signal: AbortSignal) => Promise<string>;
-  readonly page: PageSources;
+  readonly page: Omit<PageSources, "recent">;
 }
 
 export interface OpenMetrics {
   readonly observer: Observer;
+  /** Hear of ended calls for the page for people. */
+  readonly subscribers: readonly EndedCallSubscriber[];
   /** Listens when it returns; the errors are those of `startMetricsServer`. */
   serve(state: PresentState, sources: MetricsSources): Promise<MetricsServer>;
 }
@@ -41,9 +45,11 @@ export async function openMetrics(
 ): Promise<OpenMetrics | undefined> {
   if (address === undefined) return undefined;
   const registry = await MetricsRegistry.create(log, { processMetrics: true });
+  const recent = hasBrowserPages ? new RecentCalls(() => Date.now()) : undefined;
   const metricsPage = async (): Promise<Page> => ({ status: 200, ...(await registry.text()) });
   return {
     observer: registry.observer,
+    subscribers: recent === undefined ? [] : [recent],
     serve: async (state, { readConditions, containerMetrics, page }) => {
       registry.add(presentMetrics(state));
       const server = await startMetricsServer({
@@ -62,7 +68,7 @@ export async function openMetrics(
           "/healthz": () => Promise.resolve(healthPage),
           "/readyz": async (signal) => readinessPage(await readConditions(signal)),
         },
-        browserPages: hasBrowserPages ? browserPages(page) : {},
+        browserPages: recent === undefined ? {} : browserPages({ ...page, recent }),
         log,
       });
       lifetime.onClose("server of metrics", () => server.close());

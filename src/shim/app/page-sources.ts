@@ -16,7 +16,7 @@ export function pageSources(
     readonly sync: Pick<StateSync, "comparedAtMs">;
     readonly underWay: () => readonly CallUnderWay[];
   },
-): PageSources {
+): Omit<PageSources, "recent"> {
   const { state, network } = services;
   return {
     version,

@@ -129,9 +129,10 @@ async function start(
   lifetime.onClose("server for cAdvisor", () => cadvisor?.close() ?? Promise.resolve());
   /** Hear of the calls of the CRI that change something, and of exec probes. */
   const history = await openHistory(config, model, log, lifetime);
-  const subscribers: readonly EndedCallSubscriber[] = [history, traces].filter(
-    (subscriber) => subscriber !== undefined,
-  );
+  const subscribers: readonly EndedCallSubscriber[] = [
+    ...(metrics?.subscribers ?? []),
+    ...[history, traces].filter((subscriber) => subscriber !== undefined),
+  ];
   const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
   calls = server;
   sync.start();

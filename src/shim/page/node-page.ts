@@ -2,7 +2,7 @@
 import type { Html } from "./html.js";
 import { html } from "./html.js";
 import { documentOf, type PageAnswer } from "./document.js";
-import { callsUnderWay } from "./calls-under-way.js";
+import { callsUnderWay, recentErrors, slowestCalls } from "./call-tables.js";
 import type { PageSources } from "./page-sources.js";
 import { podTable } from "./pod-table.js";
 import { shownDuration, shownMessage, shownName, shownTime } from "./shown-values.js";
@@ -16,6 +16,8 @@ const sections = [
   ["engine", "Docker Engine"],
   ["calls", "Calls under way"],
   ["pods", "Pods"],
+  ["slowest", "Slowest calls"],
+  ["errors", "Recent errors"],
   ["node", "Node"],
 ] as const;
 
@@ -30,7 +32,8 @@ export function nodePage(sources: PageSources, { watched }: { readonly watched: 
     ...(watched ? { reloadSeconds } : {}),
     navigation: navigation(watched),
     content: html`${conditionTable(sources)} ${engineTable(sources, nowMs)}
-    ${callsUnderWay(sources.underWay())} ${podTable(model, nowMs)} ${nodeTable(sources, nowMs)}`,
+    ${callsUnderWay(sources.underWay())} ${podTable(model, nowMs)} ${slowestCalls(sources)}
+    ${recentErrors(sources)} ${nodeTable(sources, nowMs)}`,
   });
 }
 

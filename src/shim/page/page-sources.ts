@@ -4,6 +4,7 @@ import type { ShimError } from "../../lib/errors.js";
 import type { Container } from "../../domain/container.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Sandbox } from "../../domain/sandbox.js";
+import type { RecentCalls } from "./recent-calls.js";
 
 export interface PageSources {
   /** Of this program. */
@@ -24,6 +25,7 @@ export interface PageSources {
   readonly model: {
     sandboxes(): Iterable<Sandbox>;
     containersOf(sandboxId: string): readonly Container[];
+    snapshot(id: string): unknown;
     readonly unsynced: { readonly pending: number; readonly stale: number };
   };
   /** The time since the latest comparison with the engine; undefined before the first. */
@@ -31,6 +33,7 @@ export interface PageSources {
   readonly network: { readonly name: string; readonly reason: string };
   /** Calls without an answer, the oldest first. */
   readonly underWay: () => readonly CallUnderWay[];
+  readonly recent: Pick<RecentCalls, "slowest" | "failures">;
 }
 
 export interface Condition {

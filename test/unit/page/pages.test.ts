@@ -3,7 +3,14 @@ import { describe, test } from "node:test";
 import { browserPages } from "../../../src/shim/page/browser-pages.js";
 import type { PageAnswer } from "../../../src/shim/page/document.js";
 import type { PageSources } from "../../../src/shim/page/page-sources.js";
-import { modelOf, pageSample, sampleNowMs, type SamplePod } from "../../fakes/page-sample.js";
+import {
+  endedCall,
+  modelOf,
+  pageSample,
+  recentOf,
+  sampleNowMs,
+  type SamplePod,
+} from "../../fakes/page-sample.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { tagsOf, type Tag } from "../../support/page-tags.js";
 
@@ -117,6 +124,48 @@ describe("the page of the node", () => {
     assert.match(page.body, new RegExp(`<a href="./pods/${webPod}"\\s*>shop/web-7d4b9c5f6d-8xk2p</a`));
   });
 
+  test("lists the slowest calls with their longest waits, and the latest errors; pods that are there are links", async () => {
+    const page = await answer("/");
+    assert.deepEqual(
+      rowsOf(page, "slowest").map(([rpc, about, , ms, wait]) => [rpc, about, ms, wait]),
+      [
+        ["Call", "About", "Duration", "Longest wait"],
+        ["StopPodSandbox", "batch/import-29401229-9sdkf", "30.0 s", "DEL of the CNI plugin bridge (27.0 s)"],
+        [
+          ...["PullImage", "shop/web-7d4b9c5f6d-8xk2p image registry.example/shop/web:2.4.1", "9.2 s"],
+          "pull image &quot;registry.example/shop/web:2.4.1&quot; (8.3 s)",
+        ],
+        [
+          ...["CreateContainer", "shop/web-7d4b9c5f6d-8xk2p container web", "412 ms"],
+          "create container &quot;k8s_web_web-7d4b9c5f6d-8xk2p_shop_uid-of-d2_0&quot; (370 ms)",
+        ],
+        [
+          ...["PullImage", "shop/queue-0 image registry.example/shop/queue:1.0.8", "310 ms"],
+          "pull image &quot;registry.example/shop/queue:1.0.8&quot; (279 ms)",
+        ],
+      ],
+    );
+    assert.match(captionOf(page, "slowest"), / since 2026-11-27T11:40:00Z,/);
+    const errors = rowsOf(page, "errors");
+    assert.deepEqual(
+      errors.map(([rpc, , , , code]) => [rpc, code]),
+      [
+        ["Call", "Result"],
+        ["PullImage", "NOT_FOUND"],
+        ["StopPodSandbox", "DEADLINE_EXCEEDED"],
+      ],
+    );
+    assert.equal(
+      errors[1]?.[5],
+      "pull image &quot;registry.example/shop/queue:1.0.8&quot;: manifest unknown",
+    );
+    assert.match(
+      page.body,
+      new RegExp(`<a href="./pods/${webPod}"\\s*>shop/web-7d4b9c5f6d-8xk2p</a\\s*></li>`),
+    );
+    assert.doesNotMatch(page.body, new RegExp(idOf("d8")));
+  });
+
   test("shows 500 pods, 10 containers of each and 50 calls, and says that there are more", async () => {
     const model = modelOf(manyPods(501));
     const underWay = pageSample().underWay()[0];
@@ -199,6 +248,12 @@ describe("all pages", () => {
         },
       },
       network: { name: hostile, reason: hostile },
+      recent: recentOf([
+        endedCall(hostile, {
+          ...{ rpc: "PullImage", ms: 5, code: "INTERNAL", message: hostile },
+          subject: { pod: hostile, sandboxId: hostile, containerName: hostile, image: hostile },
+        }),
+      ]),
       underWay: () => [{ rpc: "PullImage", pod: hostile, ms: 1, waitsFor: [hostile] }],
     });
   }
