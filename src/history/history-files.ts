@@ -1,5 +1,6 @@
 /** Names of the files of the history: `v1-00000001.jsonl`, the oldest with the lowest number. */
 import { join } from "node:path";
+import { namesIn } from "../lib/files/directories.js";
 
 const version = 1;
 const form = /^v(\d{1,9})-(\d{1,15})\.jsonl$/;
@@ -11,6 +12,12 @@ export function historyDirectory(stateDirectory: string): string {
 
 export function fileName(number: number): string {
   return `v${version}-${String(number).padStart(8, "0")}.jsonl`;
+}
+
+/** The file that is written, or was last. A directory that cannot be read has none. */
+export async function latestFile(directory: string): Promise<string | undefined> {
+  const latest = sortNames(await namesIn(directory).catch(() => [])).numbers.at(-1);
+  return latest === undefined ? undefined : join(directory, fileName(latest));
 }
 
 export interface HistoryFiles {

@@ -6,10 +6,9 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "../lib/errors.js";
-import { namesIn } from "../lib/files/directories.js";
 import { unlessMissing } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
-import { fileName, sortNames } from "./history-files.js";
+import { fileName, latestFile, sortNames } from "./history-files.js";
 import { encodeRecord, type HistoryRecord } from "./history-record.js";
 
 export interface HistoryLimits {
@@ -177,10 +176,9 @@ async function statusOf(path: string): Promise<FileStatus> {
   return { size, mtimeMs, begunAtMs: birthtimeMs };
 }
 
-/** When a server last wrote; 0 without a history. A directory that cannot be read has none. */
+/** When a server last wrote; 0 without a history. */
 export async function lastWriteMs(directory: string): Promise<number> {
-  const newest = sortNames(await namesIn(directory).catch(() => [])).numbers.at(-1);
-  if (newest === undefined) return 0;
-  const status = await stat(join(directory, fileName(newest))).catch(() => undefined);
+  const path = await latestFile(directory);
+  const status = path === undefined ? undefined : await stat(path).catch(() => undefined);
   return status?.mtimeMs ?? 0;
 }

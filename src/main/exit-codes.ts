@@ -23,6 +23,7 @@ export const exitCodes: Readonly<Record<string, ExitCodes>> = {
   ...{ config: printed, version: printed, completion: printed },
   doctor: { 0: "no error was found", 1: "errors" },
   "doctor bundle": { 0: "written" },
+  why: { 0: "printed", 2: "several pods have the name: they are listed" },
   play: { 0: "all pods ended well, are ready, or are removed", 1: "not all" },
   "play ls": printed,
   ...{ "pod ps": done, "pod logs": done, "pod cp": done, "pod describe": done, "pod events": done },

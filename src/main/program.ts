@@ -8,6 +8,7 @@ import { refuseArguments } from "../cli/flags.js";
 import { type Program, runProgram, startProgram } from "../cli/run-program.js";
 import { addServeCommands, versionLine } from "../shim/serve/declare-serve.js";
 import { addDoctorCommand } from "../doctor/cli/declare-doctor.js";
+import { addWhyCommand } from "../history/cli/declare-why.js";
 import { addPlayCommand } from "../play/cli/declare-play.js";
 import { addPodCommands } from "../play/cli/declare-pod.js";
 import { addDiffCommand } from "../compare/cli/declare-diff.js";
@@ -28,6 +29,7 @@ function buildProgram(
   const { root, addCommand, refuseServeFlags } = parts;
   addServeCommands(parts);
   addDoctorCommand(parts);
+  addWhyCommand(parts);
   addPlayCommand(parts);
   addDiffCommand(parts);
   addRelayCommands(parts);

@@ -12,6 +12,7 @@ import type { DoctorFacts, PlaceFacts } from "../facts.js";
 import type { Gathered } from "../gather/gather-facts.js";
 import { isBelowHung } from "../gather/read-host.js";
 import { diagnose } from "../judge/diagnose.js";
+import { historyDirectory, latestFile } from "../../history/history-files.js";
 import { redact, redactValue } from "../../lib/redact.js";
 
 export interface BundleEntry {
@@ -71,6 +72,7 @@ export async function collect(
   await bundle.addDirectory("etc/cni", config.cniConfDir);
   for (const name of stateDirectories)
     await bundle.addDirectory(`state/${name}`, join(config.stateDir, name));
+  await bundle.addHistory("state/history.jsonl", historyDirectory(config.stateDir));
   await bundle.addFile("state/pod-cidrs.json", join(config.stateDir, "pod-cidrs.json"));
   return bundle.entries();
 }
@@ -158,6 +160,13 @@ class Bundle {
     } catch (error) {
       this.#leaveOut(name, messageOf(error));
     }
+  }
+
+  /** The end of the file that was written last. */
+  async addHistory(name: string, directory: string): Promise<void> {
+    if (this.#hangs(name, directory)) return;
+    const path = await latestFile(directory);
+    if (path !== undefined) await this.addTail(name, path);
   }
 
   /** Its regular files; links, as of mounted ConfigMaps, are left out. */

@@ -96,10 +96,11 @@ test("a bundle has state, settings, logs and versions, and no planted secret", a
     "sandbox/b": `{"data":{"password":"${secret}"}}`,
     "quarantine/pod-c": `{"token": "${secret}", broken`,
     "net.d/10-etcd.conflist": JSON.stringify({ name: "n", plugins: [{ type: "x", etcd_password: secret }] }),
+    "history/v1-00000002.jsonl": `{"kind":"call","rpc":"StopPodSandbox","error":"token=${secret}"}\n`,
     "server.log": planted.map(([, text]) => `${text}\n`).join(""),
     "registry.json": secret,
   };
-  for (const name of ["pods", "sandbox", "quarantine", "net.d"]) await mkdir(join(root, name));
+  for (const name of ["pods", "sandbox", "quarantine", "history", "net.d"]) await mkdir(join(root, name));
   for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
   const run = (): Promise<{ exitCode: number; stdout: string; stderr: string }> =>
     Promise.resolve({ exitCode: 0, stdout: `password=${secret}\nlast line\n`, stderr: "" });
@@ -116,6 +117,7 @@ test("a bundle has state, settings, logs and versions, and no planted secret", a
     "config.json",
     "state/pods/a.json",
     "state/quarantine/pod-c",
+    "state/history.jsonl",
     "etc/cni/10-etcd.conflist",
   ])
     assert.ok(texts.has(`dockershim-bundle/${name}`), name);

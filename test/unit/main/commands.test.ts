@@ -370,6 +370,18 @@ describe("the command line takes", () => {
     assert.equal((await run("doctor --version")).out, "dockershim 1.2.3 (abc)\n");
   });
 
+  test("what why is asked for, in which form, with the flags of the server", async () => {
+    const flags = [{ name: "state-dir", text: "/a" }];
+    for (const [line, form] of [
+      ["why default/web --state-dir=/a", "text"],
+      ["--state-dir=/a why --json default/web", "json"],
+      ["why --state-dir=/a --svg default/web", "svg"],
+    ] as const) {
+      const options = { wanted: "default/web", form, flags, programName: "dockershim" };
+      assert.deepEqual((await run(line)).acted, { runWhy: options });
+    }
+  });
+
   test("the socket of play and pod from the environment, and the flag before it", async () => {
     const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };
     for (const [line, endpoint] of [
@@ -399,6 +411,9 @@ describe("the command line takes", () => {
 describe("the command line refuses with one line", () => {
   for (const [line, reason] of [
     ["doctor nodes", 'command "doctor": "nodes": did you mean "node"?; use none, or of "server", "engine"'],
+    ["why", 'command "why": needs one name or id of a pod or container'],
+    ["why a b", 'command "why": needs one name or id of a pod or container'],
+    ["why a --json --svg", 'command "why": --json and --svg: use one'],
     ["doctor ulimits --check", '--check is for "network" alone'],
     ["play", 'command "play": needs at least one file'],
     ["play --folow x", 'unknown flag "--folow" of the command "play": did you mean "--follow"?'],

@@ -1,0 +1,48 @@
+/** `dockershim why`: explains a pod from the history on disk. The server need not run. */
+import { ShimError } from "../../lib/errors.js";
+import type { ProcessIo } from "../../cli/process-io.js";
+import type { ProgramName } from "../../shim/config/option.js";
+import { type GivenFlag, resolveConfig } from "../../shim/config/resolve.js";
+import { explain } from "../explain.js";
+import { findSubjects } from "../find-subjects.js";
+import { historyDirectory } from "../history-files.js";
+import { readHistory } from "../read-history.js";
+import { renderSvg } from "../render-svg.js";
+import { renderChoices, renderText } from "../render-text.js";
+
+export interface WhyOptions {
+  readonly wanted: string;
+  readonly form: "text" | "json" | "svg";
+  /** Of the server: the state directory may come from any of them. */
+  readonly flags: readonly GivenFlag[];
+  readonly programName: ProgramName;
+}
+
+type Io = Pick<ProcessIo, "environment" | "readFile" | "isSocket" | "writeOut" | "writeError">;
+
+/** Exit code 2: several pods have the name. */
+export async function runWhy(options: WhyOptions, io: Io, nowMs = Date.now()): Promise<number> {
+  const { wanted, form, flags, programName } = options;
+  const { environment, isSocket } = io;
+  const read = (path: string): Promise<string> => io.readFile(path);
+  const { config } = await resolveConfig(flags, environment, read, isSocket, programName);
+  const directory = historyDirectory(config.stateDir);
+  const { records, later } = await readHistory(directory);
+  for (const path of later) io.writeError(`not read, because a later release has written it: ${path}\n`);
+  const found = findSubjects(records, wanted);
+  const [first, ...others] = found;
+  if (first === undefined) {
+    const off = config.historyMaxBytes === 0 ? "; it is off (--history-max-bytes)" : "";
+    throw new ShimError("notFound", `no record of ${JSON.stringify(wanted)} in "${directory}"${off}`);
+  }
+  if (others.some(({ pod }) => pod !== first.pod)) {
+    io.writeOut(renderChoices(wanted, found, nowMs));
+    return 2;
+  }
+  const explanation = explain(first, nowMs);
+  if (form === "json") io.writeOut(`${JSON.stringify(explanation, undefined, 2)}\n`);
+  else io.writeOut(form === "svg" ? renderSvg(explanation) : renderText(explanation));
+  if (others.length > 0 && form === "text")
+    io.writeOut(`earlier pods of this name: ${others.map(({ podUid }) => `uid ${podUid}`).join(", ")}\n`);
+  return 0;
+}
