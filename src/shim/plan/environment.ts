@@ -3,8 +3,8 @@ import type { KeyValue } from "../../domain/cri.js";
 import { unsupportedField } from "../../domain/field-errors.js";
 
 /**
- * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be
- * sent. Values may be secrets: no error shows one. `field` is the path of the list in the request.
+ * `NAME=value` in order, duplicates kept. The Engine API and OCI specifications are JSON, so a value that is
+ * not UTF-8 cannot be said to either. Values may be secrets: no error shows one. `field` is the path of the list in the request.
  */
 export function environment(envs: readonly KeyValue[], field: string): readonly string[] {
   return envs.map(({ key, value }, index) => {
@@ -13,7 +13,7 @@ export function environment(envs: readonly KeyValue[], field: string): readonly 
     } catch {
       throw unsupportedField(
         `${field}[${index}].value`,
-        `the value of ${key} is not UTF-8, which Docker cannot take`,
+        `the value of ${key} is not UTF-8: Docker and OCI runtimes read JSON, which has text alone`,
       );
     }
   });

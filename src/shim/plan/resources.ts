@@ -37,12 +37,15 @@ function memoryResources(resources: LinuxContainerResources): DockerResources {
   return { Memory: memory, MemorySwap: swap === 0 ? memory : swap };
 }
 
+const noSumWithoutMemory =
+  "counts memory and swap together, which Docker, runc and the kernel limit only beside memory_limit_in_bytes " +
+  "(swap alone: unified memory.swap.max, with cgroup v2)";
+
 /** Bytes; `memory` 0 or less is unlimited, `swap` 0 not given and -1 unlimited. */
 export function checkSwap(memory: number, swap: number, field: ResourcesField): void {
   const name = `${field}.memory_swap_limit_in_bytes`;
   if (swap <= 0) return;
-  if (memory <= 0)
-    throw unsupportedField(name, "Docker limits swap only together with memory_limit_in_bytes");
+  if (memory <= 0) throw unsupportedField(name, noSumWithoutMemory);
   if (swap < memory)
     throw invalidField(name, "counts memory and swap together, so it cannot be below the memory limit");
 }

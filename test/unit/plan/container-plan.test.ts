@@ -163,7 +163,8 @@ describe("planContainer()", () => {
   };
   const noProfile = { inputs: { loadedAppArmorProfiles: new Set(["other"]) } };
   const cannotLoad = /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/;
-  const utf8 = /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/;
+  const utf8 =
+    /^config\.envs\[0\]\.value: the value of KEY is not UTF-8: Docker and OCI runtimes read JSON, /;
   const refused: readonly (readonly [what: string, () => unknown, ErrorKind, RegExp])[] = [
     ["its own network", () => secured(ownNetwork), "unsupported", /namespace_options\.network "CONTAINER"/],
     ...["", "not json", "[]", "null", '"text"'].map((seccompProfile) => {
