@@ -23,7 +23,7 @@ export async function bringUpLoopback(
   signal: AbortSignal,
   run: RunCommand = runCommand,
 ): Promise<void> {
-  if (await isLoopbackUp(runner.invoker.namespaces, attachment)) return;
+  if (isLoopbackUp(runner.invoker.namespaces, attachment)) return;
   const installed = await runner.invoker.find("loopback").catch(() => undefined);
   if (installed !== undefined) {
     const list = parseNetworkList(formatJson(configuration), "loopback");

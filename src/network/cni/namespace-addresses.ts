@@ -1,4 +1,5 @@
 /** Addresses of a pod by its network namespace, for pods without a cached result. Runs no program. */
+import { closeSync, openSync, readSync } from "node:fs";
 import { isIP } from "node:net";
 import {
   requireNamespace,
@@ -11,6 +12,8 @@ import { readKernelFile } from "../../lib/linux/kernel-file.js";
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
 /** Limit of each file. A pod that may change its network decides how long they are. */
 const fileLimitBytes = 256 * 1024;
+/** What one read of a file of the kernel gives at most. */
+const beginBytes = 4096;
 
 /**
  * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no
@@ -41,13 +44,31 @@ export async function namespaceAddresses(
  * Whether `lo` is up, as Docker brings it up in each container. False when the path leads through no process.
  * Throws `precondition` when the namespace is not the pod's.
  */
-export async function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): Promise<boolean> {
+export function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): boolean {
   const [, directory] = processPath.exec(namespace.netns) ?? [];
   if (directory === undefined) return false;
   const proven = namespace.proof?.directory;
-  const tries = await readKernelFile(`${proven ?? directory}/net/fib_trie`, fileLimitBytes).catch(() => "");
+  const tries = beginOf(`${proven ?? directory}/net/fib_trie`);
   if (proven === undefined) requireNamespace(namespaces, namespace);
   return hasLoopbackAddress(tries);
+}
+
+/**
+ * Empty when it cannot be read. Synchronous: the kernel has it in memory, and the thread pool takes ten times the CPU. A
+ * namespace that is being set up has few addresses.
+ */
+function beginOf(path: string): string {
+  try {
+    const file = openSync(path, "r");
+    try {
+      const buffer = Buffer.allocUnsafe(beginBytes);
+      return buffer.toString("latin1", 0, readSync(file, buffer));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
 }
 
 export function hasLoopbackAddress(fibTrie: string): boolean {

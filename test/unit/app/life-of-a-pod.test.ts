@@ -35,7 +35,7 @@ class NamespacesOfPods extends KernelNamespaces {
 }
 
 const logEntry = '{"log":"hello\\n","stream":"stdout","time":"2026-01-01T00:00:00.000000000Z"}\n';
-const mostCalls = 64;
+const mostCalls = 60;
 const mostRequests = 13;
 
 test(`one pod with one container takes at most ${mostCalls} calls with paths, and ${mostRequests} requests`, async () => {

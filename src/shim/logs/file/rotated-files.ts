@@ -108,8 +108,7 @@ export class RotatedFiles {
 
   /** Whether the newest file has another inode. */
   async hasMoved(inode: string): Promise<boolean> {
-    const status = await stat(this.path, { bigint: true }).catch(() => undefined);
-    return status === undefined || String(status.ino) !== inode;
+    return (await statusOf(this.path))?.inode !== inode;
   }
 
   /** Several times before the known file is gone: during a rotation every name may be missing. */
@@ -128,6 +127,8 @@ export class RotatedFiles {
 
   /** Undefined when there is none, or when names changed meanwhile. */
   async #openOldest<Kind extends "next" | "gone">(kind: Kind): Promise<Opened<Kind> | undefined> {
+    const only = await this.#openOnly(kind);
+    if (only !== undefined) return only;
     const oldest = (await this.#list()).at(-1);
     if (oldest === undefined) return undefined;
     const opened = await this.#opened(kind, oldest);
@@ -136,14 +137,31 @@ export class RotatedFiles {
     return undefined;
   }
 
+  /** The newest file when it is the only one: it has its name before and after the directory shows no other one. */
+  async #openOnly<Kind extends "next" | "gone">(kind: Kind): Promise<Opened<Kind> | undefined> {
+    const status = await statusOf(this.path);
+    const [entry, ...others] = status === undefined ? [] : await this.#names();
+    if (status === undefined || entry?.path !== this.path || others.length > 0) return undefined;
+    return this.#opened(kind, { ...entry, ...status });
+  }
+
   /** Newest first. Names may change meanwhile, so an inode may be listed twice, or a file be missing. */
   async #list(): Promise<readonly Entry[]> {
+    const entries: Entry[] = [];
+    for (const entry of await this.#names()) {
+      const status = await statusOf(entry.path);
+      if (status !== undefined) entries.push({ ...entry, ...status });
+    }
+    return entries;
+  }
+
+  async #names(): Promise<readonly NamedFile[]> {
     const name = basename(this.path);
     const names = await readdir(dirname(this.path)).catch((error: unknown) => {
       if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
       throw error;
     });
-    const ages = new Map<number, Omit<Entry, "inode" | "size">>();
+    const ages = new Map<number, NamedFile>();
     for (const found of names) {
       if (!found.startsWith(name)) continue;
       const match = /^(?:\.(\d{1,6}))?(\.gz)?$/.exec(found.slice(name.length));
@@ -154,13 +172,7 @@ export class RotatedFiles {
       if (isCompressed && ages.get(age)?.isCompressed === false) continue;
       ages.set(age, { path: join(dirname(this.path), found), age, isCompressed });
     }
-    const entries: Entry[] = [];
-    for (const entry of [...ages.values()].sort((one, other) => one.age - other.age)) {
-      const status = await stat(entry.path, { bigint: true }).catch(() => undefined);
-      if (status !== undefined)
-        entries.push({ ...entry, inode: String(status.ino), size: Number(status.size) });
-    }
-    return entries;
+    return [...ages.values()].sort((one, other) => one.age - other.age);
   }
 
   /** Undefined when the name is that of another file by now. */
@@ -204,11 +216,14 @@ export class RotatedFiles {
   }
 }
 
-interface Entry {
+interface NamedFile {
   readonly path: string;
   /** 0 is the newest. */
   readonly age: number;
   readonly isCompressed: boolean;
+}
+
+interface Entry extends NamedFile {
   readonly inode: string;
   /** Bytes on the disk. */
   readonly size: number;
@@ -217,6 +232,11 @@ interface Entry {
 interface Opened<Kind extends "next" | "gone"> {
   readonly kind: Kind;
   readonly log: DockerLogFile;
+}
+
+async function statusOf(path: string): Promise<Pick<Entry, "inode" | "size"> | undefined> {
+  const status = await stat(path, { bigint: true }).catch(() => undefined);
+  return status && { inode: String(status.ino), size: Number(status.size) };
 }
 
 /** O_NOATIME, as an access time would be a write for each new entry. Only the owner or root may use it. */
