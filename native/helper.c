@@ -6,6 +6,7 @@
  *     helper disk-usage DIRECTORY MILLISECONDS   sizes a directory: disk-usage.c
  *     helper play-files DIRECTORY PREFIX         makes files of play on an engine's host: play-files.c
  *     helper mapped-root DIRECTORY ROOT ...      maps the root of a container: mapped-root.c
+ *     helper kept-root DIRECTORY ROOT GROUP      the same for one that is mapped: mapped-root.c
  *     helper unmapped-root DIRECTORY             takes that away: mapped-root.c
  *     helper notify SOCKET PROCESS MESSAGE       tells systemd something: notify.c
  *     helper mount-memory PATH OPTIONS           mounts: mounts.c; as mount-open PATH and unmount PATH
@@ -35,6 +36,7 @@ _Noreturn void perform(char *const *words)
 		{"disk-usage", disk_usage},
 		{"play-files", play_files},
 		{"mapped-root", mapped_root},
+		{"kept-root", kept_root},
 		{"unmapped-root", unmapped_root},
 		{"notify", notify},
 		{"mount-memory", mounts_memory},

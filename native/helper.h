@@ -21,6 +21,7 @@ _Noreturn void host_paths(char *const *words);
 _Noreturn void disk_usage(char *const *words);
 _Noreturn void play_files(char *const *words);
 _Noreturn void mapped_root(char *const *words);
+_Noreturn void kept_root(char *const *words);
 _Noreturn void unmapped_root(char *const *words);
 _Noreturn void notify(char *const *words);
 _Noreturn void mounts_memory(char *const *words);

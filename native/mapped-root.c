@@ -7,8 +7,10 @@
  * upper one cannot be, because overlay makes files of its own in it: what is in it is given to the mapped ids, once, which
  * an extended attribute of it remembers.
  * OPTIONS: further options of the overlay, each behind a comma.
+ *     helper kept-root DIRECTORY ROOT GROUP
+ * binds such an overlay, which Docker has kept at ROOT from one start to the next, to DIRECTORY/root.
  *     helper unmapped-root DIRECTORY
- * takes all of it away. Both may be repeated, and go on where a killed one ended.
+ * takes all of it away. All may be repeated, and go on where a killed one ended.
  * Exit code 1: standard error has what could not be done, and the number of the error.
  */
 #include "helper.h"
@@ -225,12 +227,43 @@ static void unmount(const char *path)
 	system_call(SYS_umount2, (long)path, unmount_detach, 0, 0, 0);
 }
 
+/* A directory of mounts, which is gone with its own. The process enters it. */
+static void make_place(const char *directory, u32 group)
+{
+	long error = system_call(SYS_mkdirat, AT_FDCWD, (long)directory, 0711, 0, 0);
+
+	if (error != -EEXIST)
+		check("make a directory", error);
+	/* Root of the container passes by its group; no other user of the node does, as below the directory of Docker. */
+	check("mount a directory", system_call(SYS_mount, (long)"dockershim", (long)directory, (long)"tmpfs", 0,
+					       (long)with_number("mode=710,gid=", group).text));
+	check("enter a directory", system_call(SYS_chdir, (long)directory, 0, 0, 0, 0));
+}
+
+static void make_root_directory(void)
+{
+	check("make a directory", system_call(SYS_mkdirat, AT_FDCWD, (long)"root", 0755, 0, 0));
+}
+
+_Noreturn void kept_root(char *const *words)
+{
+	for (unsigned index = 0; index < 3; index++)
+		if (words[index] == 0)
+			end(2);
+	unmount(words[0]);
+	make_place(words[0], number_in(words[2]));
+	make_root_directory();
+	check("mount the root of the container",
+	      system_call(SYS_mount, (long)words[1], (long)"root", 0, mount_bind, 0));
+	end(0);
+}
+
 _Noreturn void mapped_root(char *const *words)
 {
 	static struct text options, place;
 	const char *directory = words[0], *root, *upper, *work;
 	struct ids users, groups;
-	long namespace, file;
+	long namespace;
 	u64 count = 0;
 
 	for (unsigned index = 0; index < 10; index++)
@@ -243,14 +276,8 @@ _Noreturn void mapped_root(char *const *words)
 	work = words[8];
 	unmount(directory);
 	namespace = open_users(users, groups);
-	file = system_call(SYS_mkdirat, AT_FDCWD, (long)directory, 0711, 0, 0);
-	if (file != -EEXIST)
-		check("make a directory", file);
-	/* Root of the container passes by its group; no other user of the node does, as below the directory of Docker. */
-	check("mount a directory", system_call(SYS_mount, (long)"dockershim", (long)directory, (long)"tmpfs", 0,
-					       (long)with_number("mode=710,gid=", groups.first).text));
-	/* The names of layers are short this way: the kernel takes a page of options. */
-	check("enter a directory", system_call(SYS_chdir, (long)directory, 0, 0, 0, 0));
+	/* The names of layers are short below it: the kernel takes a page of options. */
+	make_place(directory, groups.first);
 	for (char *const *layer = words + 9; *layer != 0; layer++) {
 		struct short_text name = with_number("l", count++);
 
@@ -266,7 +293,7 @@ _Noreturn void mapped_root(char *const *words)
 	give_once(upper, users, groups);
 	/* Two overlays must not have one upper directory. */
 	unmount(root);
-	check("make a directory", system_call(SYS_mkdirat, AT_FDCWD, (long)"root", 0755, 0, 0));
+	make_root_directory();
 	check("mount the layers", system_call(SYS_mount, (long)"overlay", (long)"root", (long)"overlay", 0, (long)options.bytes));
 	add(&place, directory);
 	add(&place, "/root");

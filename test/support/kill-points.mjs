@@ -80,9 +80,10 @@ function watch(object, name, describe) {
  */
 function requestIn(bytes) {
   const kind = bytes.readUInt32LE(8);
-  // What it does without a program of the node changes nothing.
-  if (kind === 1 && bytes.readUInt32LE(12) === 0) return undefined;
-  if (kind === 1) return `run ${bytes.toString("utf8", 24).split("\0", 1)[0]}`;
+  const [program = ""] = bytes.toString("utf8", 24).split("\0", 1);
+  // Most of what it does without a program of the node changes nothing.
+  if (kind === 1 && bytes.readUInt32LE(12) === 0 && !program.endsWith("mapped-root")) return undefined;
+  if (kind === 1) return `run ${program}`;
   return kind === 2 ? "input" : undefined;
 }
 

@@ -57,19 +57,18 @@ export class MappedRoots {
     { uids, gids }: UserNamespace,
   ): Promise<void> {
     await requireSameMounts(pid);
-    const { upper, work, options, lower } = overlayIn(
-      await readKernelFile(mountTable, mountTableBytes),
-      root,
-    );
     const directory = join(this.#directory, id);
-    const ids = [uids.hostId, gids.hostId, uids.size, gids.size].map(String);
     await this.#withLock(id, async (signal) => {
+      const overlay = overlayIn(await readKernelFile(mountTable, mountTableBytes), root);
       await mkdir(this.#directory, { recursive: true });
       // Whatever the umask is: the mapped ids pass by.
       for (const each of [dirname(this.#directory), this.#directory]) await chmod(each, 0o711);
       this.#mounted.set(id, nowNanoseconds());
       try {
-        await this.#perform("mapped-root", [directory, root, ...ids, options, upper, work, ...lower], signal);
+        if (overlay === "mapped")
+          await this.#perform("kept-root", [directory, root, String(gids.hostId)], signal);
+        else
+          await this.#perform("mapped-root", [directory, root, ...wordsOf(overlay, { uids, gids })], signal);
       } catch (error) {
         await this.#perform("unmapped-root", [directory], AbortSignal.timeout(this.#timeoutMs)).catch(
           () => undefined, // The removal of the container tries again.
@@ -133,6 +132,11 @@ export class MappedRoots {
   }
 }
 
+function wordsOf({ upper, work, options, lower }: Overlay, { uids, gids }: UserNamespace): readonly string[] {
+  const ids = [uids.hostId, gids.hostId, uids.size, gids.size].map(String);
+  return [...ids, options, upper, work, ...lower];
+}
+
 /** The mounts are made here: the engine's containerd must see them. */
 async function requireSameMounts(pid: number): Promise<void> {
   const [own, others] = await Promise.all(
@@ -153,8 +157,14 @@ interface Overlay {
 /** Those that change what is stored in the layers. */
 const keptOptions = /^(index|metacopy|redirect_dir|userxattr|volatile)(=|$)/;
 
-/** The topmost overlay at `root`. Lower directories of Docker's may be relative to the directory of all layers. */
-export function overlayIn(mountinfo: string, root: string): Overlay {
+/** As the helper names the first layer; Docker and containerd have no such name. */
+const firstMappedLayer = /(?:^|,)lowerdir=l0[:,]/;
+
+/**
+ * The topmost overlay at `root`. Lower directories of Docker's may be relative to the directory of all layers. `mapped`:
+ * Docker keeps the one that was mounted for the last start, as when it restarts a container.
+ */
+export function overlayIn(mountinfo: string, root: string): Overlay | "mapped" {
   const refuse = (reason: string): ShimError =>
     new ShimError("precondition", `the root ${JSON.stringify(root)} of the container ${reason}`);
   const line = mountinfo
@@ -163,6 +173,7 @@ export function overlayIn(mountinfo: string, root: string): Overlay {
     .at(-1);
   const [kind, , text = ""] = line?.split(" - ")[1]?.split(" ") ?? [];
   if (kind !== "overlay") throw refuse("is no overlay");
+  if (firstMappedLayer.test(text)) return "mapped";
   // Characters with a meaning are written with a backslash.
   if (text.includes("\\")) throw refuse("has layers with unusual names");
   const options = text.split(",");

@@ -28,7 +28,17 @@ describe("overlayIn()", () => {
 
   test("reads lower directories that are relative to that of all layers", () => {
     const relative = options.replace("/d/l/A:/d/l/B", "l/A:l/B");
-    assert.deepEqual(overlayIn(line("/r", "overlay", relative), "/r").lower, ["/d/l/A", "/d/l/B"]);
+    assert.deepEqual(
+      overlayIn(line("/r", "overlay", relative), "/r"),
+      overlayIn(line("/r", "overlay", options), "/r"),
+    );
+  });
+
+  test("tells one that is mapped from the start before", () => {
+    const mapped = options.replace("/d/l/A:/d/l/B", "l0:l1");
+    assert.equal(overlayIn(line("/r", "overlay", mapped), "/r"), "mapped");
+    assert.equal(overlayIn(line("/r", "overlay", options.replace("/d/l/A:/d/l/B", "l0")), "/r"), "mapped");
+    assert.notEqual(overlayIn(line("/r", "overlay", options.replace("/d/l/A", "l/l0")), "/r"), "mapped");
   });
 
   for (const [what, table, reason] of [
