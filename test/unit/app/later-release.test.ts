@@ -4,6 +4,9 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { historyDirectory } from "../../../src/history/history-files.js";
+import { HistoryWriter } from "../../../src/history/history-writer.js";
+import { readHistory } from "../../../src/history/read-history.js";
 import { isKind } from "../../../src/lib/errors.js";
 import { Lifetime } from "../../../src/lib/lifetime.js";
 import { nodeFiles } from "../../../src/play/node/files.js";
@@ -44,6 +47,7 @@ test("files of a later release are named, and neither read nor written over", as
     "pods/ID.json": join(state, "pods", `${id}.json`),
     "containers/ID.json": join(state, "containers", `${id}.json`),
     "logs/ID.json": join(state, "logs", `${id}.json`),
+    "history/v1-NUMBER.jsonl": join(state, "history", "v2-00000001.jsonl"),
     "pod-cidrs.json": join(state, "pod-cidrs.json"),
     "play/": join(state, "play", uid, "pod.json"),
     "plays of play/": join(store.directory, `play-${uid}.json`),
@@ -94,6 +98,11 @@ test("files of a later release are named, and neither read nor written over", as
   const directories = { state: join(state, "play"), logs: "/var/log/pods", seccomp: "/seccomp" };
   await listPodRecords({ files: nodeFiles, directories, report });
   await store.list(report);
+  const history = historyDirectory(state);
+  const writer = new HistoryWriter({ directory: history, bytes: 2 ** 20, ageMs: 1000, log });
+  writer.add({ kind: "lost", at: 1, count: 1 });
+  await writer.close();
+  (await readHistory(history)).later.forEach(report);
   await lifetime.close();
 
   for (const [path, content] of contents) assert.equal(await readFile(path, "utf8"), content, path);
