@@ -2,18 +2,37 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { lstat, readFile, stat, writeFile } from "node:fs/promises";
+import { lstat, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
+import type { Explanation } from "../../src/history/explain.js";
+import type { RecordedSpan } from "../../src/history/history-record.js";
 import { ContainerState } from "../../src/domain/cri.js";
 import { inspectContainer } from "../support/docker.js";
+import { Pod } from "../support/pod.js";
 import { runProgram } from "../support/shim-process.js";
 import { onEngineHost } from "../support/engine-host.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import { outputOf } from "./log-support.js";
+
+/** What `dockershim why` says, without a server. */
+async function why(wanted: string, stateDirectory: string): Promise<Explanation> {
+  const { code, stdout, stderr } = await runProgram([
+    "why",
+    "--json",
+    wanted,
+    `--state-dir=${stateDirectory}`,
+  ]);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout) as Explanation;
+}
+
+function waitsBelow(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {
+  return spans.flatMap((span) => [span, ...waitsBelow(span.below ?? [])]);
+}
 
 describe("restart", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
@@ -90,6 +109,57 @@ describe("restart", { skip: await reasonToSkip() }, () => {
     assert.match(stderr, /^dockershim: [^\n]*\n$/);
     return stderr;
   }
+
+  test("why: after SIGKILL it tells of a crash loop, a failed exec and their calls, and of a pod that is gone", async () => {
+    const first = await bed.startShim();
+    const config = bed.podConfig();
+    const pod = await Pod.run(bed, first.cri, config);
+    const [name, uid] = [
+      `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}`,
+      config.metadata?.uid,
+    ];
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const metadata = { name: "crash", attempt };
+      await pod.untilExited(await pod.start({ metadata, command: ["sh", "-c", "exit 3"] }));
+    }
+    const main = await pod.start();
+    assert.equal((await pod.exec(main, "sh", "-c", "sleep 1.1; exit 7")).exitCode, 7);
+    const recorded = async (): Promise<Explanation | undefined> => {
+      const files = await readdir(join(first.stateDirectory, "history")).catch(() => []);
+      if (files.length === 0) return undefined;
+      const said = await why(name, first.stateDirectory);
+      return said.steps.some(({ what }) => what.startsWith("ExecSync")) ? said : undefined;
+    };
+    await until("the history to be written", recorded);
+    await first.kill();
+    const { causes, steps, podUid } = await why(name, first.stateDirectory);
+    assert.equal(podUid, uid);
+    assert.match(causes[0] ?? "", /^container "crash" ended by itself twice, .* with exit code 3$/);
+    assert.match(causes.join("\n"), /exec probes or hooks of "main" failed once, .* with exit code 7/);
+    const waits = waitsBelow(steps.flatMap((step) => step.waits)).map(({ kind, what }) => `${kind}: ${what}`);
+    for (const wait of [/^engine: create container/, /^engine: start container/, /^engine: start exec/])
+      assert.ok(
+        waits.some((one) => wait.test(one)),
+        `${String(wait)}: ${waits.join("\n")}`,
+      );
+    assert.deepEqual(
+      steps.filter(({ kind }) => kind === "call").map(({ what, result }) => `${what}: ${result}`),
+      [
+        "RunPodSandbox: OK",
+        ...[1, 2].flatMap(() => ['CreateContainer of "crash": OK', 'StartContainer of "crash": OK']),
+        ...['CreateContainer of "main": OK', 'StartContainer of "main": OK'],
+        'ExecSync of "main": OK, exit code 7',
+      ],
+    );
+
+    const second = await bed.startShim({ directory: dirname(first.stateDirectory) });
+    await pod.through(second.cri)[Symbol.asyncDispose]();
+    second.signal("SIGTERM");
+    await second.exited;
+    const gone = await why(main, first.stateDirectory);
+    assert.equal(gone.container, "main");
+    assert.match(gone.causes.join("\n"), /^the client removed the pod \d+(\.\d)? m?s ago/m);
+  });
 
   test("a second instance on the same state directory or socket ends with one line, and the first goes on", async () => {
     const { stateDirectory, socket, cri } = await bed.startShim();
