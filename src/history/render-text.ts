@@ -47,7 +47,11 @@ function linesOf(
   ];
 }
 
-function linesOfWait({ what, kind, ms, error, below = [] }: RecordedSpan, depth: number): readonly string[] {
+function linesOfWait(wait: RecordedSpan, depth: number): readonly string[] {
+  const { what, kind, ms, error, below = [] } = wait;
+  const [first] = below;
+  // A deadline around one request says the same as the request.
+  if (kind === "wait" && below.length === 1 && first?.what === what) return linesOfWait(first, depth);
   const who = kind === "wait" ? "" : `${kind}: `;
   const failure = error === undefined ? "" : `: ${error}`;
   return [
@@ -56,7 +60,8 @@ function linesOfWait({ what, kind, ms, error, below = [] }: RecordedSpan, depth:
   ];
 }
 
-/** Errors and names may have characters that a terminal acts on. */
+/** Errors and names may have characters that a terminal acts on. Ids are as docker ps shows them. */
 function plain(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, " ");
+  const oneLine = text.replaceAll(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, " ");
+  return oneLine.replaceAll(/\b([\da-f]{12})[\da-f]{52}\b/g, "$1");
 }

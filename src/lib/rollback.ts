@@ -1,6 +1,7 @@
 import type { Logger } from "./log.js";
 import { withDeadline } from "./abort.js";
 import { messageOf } from "./errors.js";
+import { noteWait } from "./waits.js";
 
 /**
  * Undo steps of a multi-step action, used as
@@ -20,6 +21,8 @@ export class Rollback implements AsyncDisposable {
   constructor(
     private readonly log: Pick<Logger, "debug" | "error">,
     private readonly stepTimeoutMs: number,
+    /** Of the caller, which waits for the undo also when its signal has aborted. */
+    private readonly caller?: AbortSignal,
   ) {}
 
   /** Registers the undo of the step that has just succeeded (or may have). */
@@ -41,7 +44,10 @@ export class Rollback implements AsyncDisposable {
     for (let step = this.#steps.pop(); step !== undefined; step = this.#steps.pop()) {
       const { name, undo } = step;
       try {
-        await withDeadline(undefined, this.stepTimeoutMs, name, undo);
+        await withDeadline(undefined, this.stepTimeoutMs, name, async (own) => {
+          using _noted = this.caller && noteWait(this.caller, { action: `undo: ${name}`, inner: own });
+          await undo(own);
+        });
         this.log.debug({ step: name }, "undone");
       } catch (error) {
         this.log.error({ step: name, err: messageOf(error) }, "undo failed");

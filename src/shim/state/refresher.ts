@@ -1,5 +1,6 @@
 import { orAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
+import { noteWait } from "../../lib/waits.js";
 
 /** One refresh. */
 interface Turn {
@@ -41,6 +42,7 @@ export class Refresher {
       return turn.done;
     }
     turn.waiting += 1;
+    using _noted = noteWait(signal, { action: `the state of container ${id}`, inner: turn.stop.signal });
     try {
       await orAbort(turn.done, signal);
     } finally {

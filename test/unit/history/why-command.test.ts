@@ -13,6 +13,7 @@ const hostile = '</title><script>"\u001B[31m\u202E&';
 function call(pod: string, podUid: string, at: number, more: Partial<CallRecord> = {}): HistoryRecord {
   const subject = { pod, podUid, sandboxId: "5a".repeat(32), containerName: hostile };
   const spans = [
+    { what: `inspect container "${"5a".repeat(32)}"`, kind: "engine", at: 0, ms: 1 },
     { what: 'CNI plugin "bridge" DEL', kind: "plugin", at: 1, ms: 30_000, error: hostile },
   ] as const;
   return {
@@ -61,7 +62,7 @@ describe("why", () => {
     assert.match(first ?? "", /^default\/web: DEL of bridge hung 30 s, retried once: /);
     assert.match(
       lines.join("\n"),
-      /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* plugin: CNI plugin "bridge" DEL/,
+      /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* engine: .*\n.* plugin: CNI plugin "bridge" DEL/,
     );
     assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1");
     assert.match(err, /^not read, because a later release has written it: .*v2-00000001\.jsonl\n$/);
@@ -71,6 +72,11 @@ describe("why", () => {
     const { exitCode, out } = await why("web");
     assert.equal(exitCode, 2);
     assert.deepEqual(out.match(/uid-\d/g), ["uid-2", "uid-1", "uid-3"]);
+  });
+
+  test("shows ids as docker ps does", async () => {
+    const { out } = await why("uid-2");
+    assert.ok(out.includes('"5a5a5a5a5a5a"') && !out.includes("5a".repeat(7)), out);
   });
 
   test("fails for what has no record", async () => {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../src/lib/abort.js";
+import { orAbort, withDeadline } from "../../../src/lib/abort.js";
 import { Rollback } from "../../../src/lib/rollback.js";
+import { describeWaits } from "../../../src/lib/waits.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 
 describe("Rollback", () => {
@@ -47,5 +48,20 @@ describe("Rollback", () => {
     assert.deepEqual(undone, ["good"]);
     const errors = log.linesAt("error").map((line) => line.fields["err"]);
     assert.deepEqual(errors, ["hanging: not finished after 5ms"]);
+  });
+
+  test("what an undo waits for is what its caller waits for, which has left", async () => {
+    const caller = AbortSignal.abort();
+    let waits: readonly string[] = [];
+    {
+      await using rollback = new Rollback(recordingLog(), 1000, caller);
+      rollback.defer("tear down", async (signal) => {
+        await withDeadline(signal, 1000, "run DEL", () => {
+          waits = describeWaits(caller);
+          return Promise.resolve();
+        });
+      });
+    }
+    assert.match(waits.join(), /^run DEL \(\d ms\)$/);
   });
 });

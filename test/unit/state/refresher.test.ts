@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { orAbort, withDeadline } from "../../../src/lib/abort.js";
 import { ShimError } from "../../../src/lib/errors.js";
+import { describeWaits } from "../../../src/lib/waits.js";
 import { Refresher } from "../../../src/shim/state/refresher.js";
 import { turns } from "../../fakes/turns.js";
 
@@ -76,6 +78,16 @@ describe("Refresher", () => {
     const second = refresher.refresh("a");
     await assert.rejects(first, /first fails/);
     await second;
+  });
+
+  test("what a refresh waits for is what its callers wait for", async () => {
+    const refresher = new Refresher((_id, signal) =>
+      withDeadline(signal, 1000, "inspect", (own) => orAbort(new Promise(() => undefined), own)),
+    );
+    const caller = new AbortController();
+    const waiting = refresher.refresh("a", caller.signal);
+    assert.match(describeWaits(caller.signal).join(), /^inspect \(\d+ ms\)$/);
+    await leave(waiting, caller);
   });
 
   test("a refresh ends when the last caller has left, not before", async () => {

@@ -75,7 +75,7 @@ async function create(
   const { sync } = services.state;
   const { containers: containerRecords } = services.records;
   using _ = sync.changing(plan.name);
-  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs, call.signal);
   const id = await createOrRecover(plan, services, call, (conflictingId) =>
     removeConflicting(conflictingId, plan.name, services, call),
   );

@@ -85,7 +85,7 @@ async function run(plan: SandboxPlan, requestHash: string, services: Services, c
   const { pods: podRecords } = services.records;
   // Step 4: hide the sandbox from lists until the end.
   using hidden = model.hide(plan.name);
-  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs, call.signal);
   const attempt: Attempt = { rollback, hidden, isRemoved: false, holdsNetwork: false };
 
   const { id, snapshot } = await createAndStart(plan, requestHash, services, call, attempt);
