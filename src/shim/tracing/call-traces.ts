@@ -7,6 +7,7 @@ import type { Logger } from "../../lib/log.js";
 import type { Span } from "../../lib/waits.js";
 import type { EndedCall, EndedCallSubscriber } from "../ports/ended-calls.js";
 import type * as opentelemetry from "./opentelemetry.js";
+import { PendingConnections } from "./pending-connections.js";
 import { callAttributes, nameOfWait, serverFaults, waitAttributes } from "./span-attributes.js";
 
 type OpenTelemetry = typeof opentelemetry;
@@ -44,6 +45,7 @@ const closeMs = 1_000;
 export class CallTraces implements EndedCallSubscriber {
   readonly #tracer: Tracer;
   readonly #provider: opentelemetry.TracerProvider;
+  readonly #connections: PendingConnections;
   #backlog = 0;
   #exported = 0;
   #dropped = 0;
@@ -54,6 +56,7 @@ export class CallTraces implements EndedCallSubscriber {
     private readonly options: CallTracesOptions,
   ) {
     const { endpoint: url, resource, samplingRatePerMillion } = options;
+    this.#connections = new PendingConnections(Number(new URL(url).port));
     const exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
     this.#provider = new otel.TracerProvider({
       resource: otel
@@ -76,7 +79,9 @@ export class CallTraces implements EndedCallSubscriber {
 
   /** Loads OpenTelemetry. Connects when the first spans are sent. */
   static async open(options: CallTracesOptions): Promise<CallTraces> {
-    return new CallTraces(await import("./opentelemetry.js"), options);
+    const traces = new CallTraces(await import("./opentelemetry.js"), options);
+    traces.#connections.start();
+    return traces;
   }
 
   get counts(): SpanCounts {
@@ -111,6 +116,7 @@ export class CallTraces implements EndedCallSubscriber {
   /** Sends what waits, for a second at most. Never fails. */
   async close(): Promise<void> {
     await stopWithin(closeMs, this.#provider.shutdown()).catch(() => undefined);
+    this.#connections.stop();
   }
 
   #parentOf({ traceParent = "" }: EndedCall): Context {

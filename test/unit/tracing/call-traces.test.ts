@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer, type AddressInfo, type Socket } from "node:net";
+import { readFileSync } from "node:fs";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { Metadata } from "@grpc/grpc-js";
 import { withDeadline } from "../../../src/lib/abort.js";
@@ -191,6 +193,34 @@ describe("CallTraces", () => {
     silent.close();
     for (const socket of connections) socket.destroy();
   });
+});
+
+test("close() gives up a connection that nothing answers", async () => {
+  const script = `require("node:net").createServer().listen({ port: 0, host: "127.0.0.1", backlog: 1 }, function () {
+    console.log(this.address().port); });`;
+  const listener = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+  const fillers: Socket[] = [];
+  try {
+    const [printed] = (await once(listener.stdout, "data")) as [Buffer];
+    const port = Number(printed);
+    listener.kill("SIGSTOP");
+    // The kernel takes as many for the listener.
+    for (let index = 0; index < 2; index += 1) {
+      const filler = connect(port, "127.0.0.1");
+      fillers.push(filler);
+      await once(filler, "connect");
+    }
+    const remote = `:${port.toString(16).toUpperCase().padStart(4, "0")} 02 `;
+    const isConnecting = (): boolean => readFileSync("/proc/self/net/tcp", "utf8").includes(remote);
+    const bed = await openTo({ port });
+    bed.traces.callEnded(ended());
+    await until("the connection is begun", isConnecting);
+    await bed.traces.close();
+    await until("no connection is pending", () => !isConnecting());
+  } finally {
+    for (const filler of fillers) filler.destroy();
+    listener.kill("SIGKILL");
+  }
 });
 
 test("openTraces() opens nothing unless an endpoint is given", async () => {
