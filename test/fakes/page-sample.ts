@@ -35,6 +35,9 @@ interface SampleContainer {
   readonly state: NonNullable<SnapshotChanges["state"]>;
 }
 
+/** Of a pod whose container was killed for its memory. */
+export const samplePodId = idOf("d3");
+
 const exited = { status: "exited", running: false, pid: 0 } as const;
 
 const samplePods: readonly SamplePod[] = [
@@ -60,7 +63,7 @@ const samplePods: readonly SamplePod[] = [
     ],
   },
   {
-    id: idOf("d3"),
+    id: samplePodId,
     namespace: "shop",
     name: "queue-0",
     ageMs: 47 * minute,
@@ -150,6 +153,7 @@ export function modelOf(pods: readonly SamplePod[]): ReadModel {
 export function pageSample(changes: Partial<PageSources> = {}): PageSources {
   return {
     version: "0.3.0",
+    nodeVersion: "v26.12.0",
     startedAtMs: sampleNowMs - 3 * day - 4 * hour,
     now: () => sampleNowMs,
     conditions: () => [

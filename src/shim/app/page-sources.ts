@@ -20,6 +20,7 @@ export function pageSources(
   const { state, network } = services;
   return {
     version,
+    nodeVersion: process.version,
     startedAtMs: performance.timeOrigin,
     now: () => Date.now(),
     conditions: () => presentConditions(services),

@@ -106,11 +106,11 @@ function engineFacts(facts: PageSources["link"]["facts"]): readonly (readonly [s
   ];
 }
 
-function nodeTable({ version, startedAtMs, link, network }: PageSources, nowMs: number): Html {
+function nodeTable({ version, nodeVersion, startedAtMs, link, network }: PageSources, nowMs: number): Html {
   const { facts } = link;
   return valueTable({ id: "node", heading: "Node", caption: "This program and its host" }, [
     ["dockershim", version],
-    ["Node.js", process.version],
+    ["Node.js", nodeVersion],
     ["Started", since(startedAtMs, nowMs)],
     ["Network plugin", `${network.name} (${shownMessage(network.reason)})`],
     ...(facts === undefined

@@ -32,6 +32,8 @@ th, td { padding: 0.35rem 1rem 0.35rem 0.5rem; border-bottom: 1px solid var(--li
 thead th { background: var(--head); white-space: nowrap; }
 tbody th { font-weight: 600; overflow-wrap: anywhere; }
 td { overflow-wrap: anywhere; min-width: 6rem; }
+.scroll tbody th { min-width: 10rem; }
+.scroll time, td span { white-space: nowrap; }
 td ul { margin: 0; padding: 0; list-style: none; }
 .good { color: var(--good); }
 .bad { color: var(--bad); }

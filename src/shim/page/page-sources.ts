@@ -9,6 +9,7 @@ import type { RecentCalls } from "./recent-calls.js";
 export interface PageSources {
   /** Of this program. */
   readonly version: string;
+  readonly nodeVersion: string;
   /** When this process began; as all times here, in milliseconds since the Unix epoch. */
   readonly startedAtMs: number;
   readonly now: () => number;

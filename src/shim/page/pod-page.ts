@@ -57,14 +57,13 @@ function containerTable(all: readonly Container[], nowMs: number): Html {
     id: "containers",
     heading: "Containers",
     caption: `Containers with all attempts that are kept: ${String(all.length)}; the newest first${rest}`,
-    columns: ["Container", "State", "Created", "Started", "Ended", "Image", "Message", "Id"],
+    columns: ["Container", "State", "Started", "Ended", "Image", "Message", "Id"],
     rows: shown.map((container) => {
       const { id, identity, snapshot } = container;
       const exit = exitOf(snapshot);
       return [
         shownName(identity.name),
         containerState(container, nowMs),
-        timeOf(snapshot.created),
         timeOf(exit.startedAt),
         timeOf(exit.finishedAt),
         shownName(snapshot.imageName),

@@ -59,7 +59,7 @@ export function valueTable(
 
 export function section(id: string, heading: string, content: Html): Html {
   return html`
-    <section aria-labelledby="${id}">
+    <section>
       <h2 id="${id}">${heading}</h2>
       ${content}
     </section>

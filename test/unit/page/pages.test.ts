@@ -34,7 +34,7 @@ async function pagesOf(sources: PageSources): Promise<readonly (readonly [string
 
 /** The texts of the cells of each row of the table below the heading with this id. */
 function rowsOf({ body }: PageAnswer, id: string): readonly (readonly string[])[] {
-  const section = body.slice(body.indexOf(`<section aria-labelledby="${id}">`)).split("</section>")[0] ?? "";
+  const section = body.slice(body.indexOf(`<h2 id="${id}">`)).split("</section>")[0] ?? "";
   return section
     .split("<tr>")
     .slice(1)
@@ -50,7 +50,7 @@ function rowsOf({ body }: PageAnswer, id: string): readonly (readonly string[])[
 }
 
 function captionOf({ body }: PageAnswer, id: string): string {
-  const section = body.slice(body.indexOf(`<section aria-labelledby="${id}">`));
+  const section = body.slice(body.indexOf(`<h2 id="${id}">`));
   return (/<caption>(.*?)<\/caption>/s.exec(section)?.[1] ?? "").trim();
 }
 
