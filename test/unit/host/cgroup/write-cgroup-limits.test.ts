@@ -57,7 +57,9 @@ test("limitsHugepages() is true where the OCI runtime's version of cgroups has t
   await using one = await setUp(v1Cgroup, v1Mounts, []);
   const [second, first] = [await readCgroupMounts(two.proc), await readCgroupMounts(one.proc)];
   const of = (controllers: string): Promise<boolean> =>
-    writeFile(join(two.directory, file), controllers).then(() => limitsHugepages(second, 2, join(two.directory, "all")));
+    writeFile(join(two.directory, file), controllers).then(() =>
+      limitsHugepages(second, 2, join(two.directory, "all")),
+    );
   assert.deepEqual([await of("cpu hugetlb\n"), await of("cpu\n")], [true, false]);
   // A node with both versions may have the controller in the other one.
   assert.deepEqual([await limitsHugepages(first, 1), await limitsHugepages(second, 1)], [true, false]);
