@@ -1,10 +1,11 @@
-/** The program as one executable file: Node.js, the program as one module with V8's code cache, and the files that it carries. */
+/** The program as one executable file: Node.js, the program as one script with V8's code cache, and the files that it carries. */
 import { build, stop } from "esbuild";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { appendFileSync, chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundleOptions, licensesOf } from "../setup/bundle.mjs";
+import { fileURLToPath } from "node:url";
+import { bundleOptions, licensesOf, programOptions } from "../setup/bundle.mjs";
 import { filesBelow } from "../setup/build.mjs";
 import { run, tail } from "../setup/run.mjs";
 import { nodeBinary, nodeVersion } from "./node-binary.mjs";
@@ -25,28 +26,45 @@ export const thisArchitecture = process.arch === "arm64" ? "arm64" : "amd64";
  */
 export async function writeParts({ root, directory, release, log }) {
   mkdirSync(directory, { recursive: true });
+  const common = { target: `node${nodeVersion}`, sourcemap: false, metafile: true };
   const { metafile } = await build({
+    ...programOptions(root),
+    ...common,
+    entryPoints: ["src/main/run.ts"],
+    outfile: join(directory, "dockershim.cjs"),
+  });
+  await build({
     ...bundleOptions(root),
-    target: `node${nodeVersion}`,
-    sourcemap: false,
-    entryPoints: ["src/main/main.ts"],
-    outfile: join(directory, "main.mjs"),
-    format: "esm",
-    // Only Node.js' own modules are left to require. `import.meta.url` is no URL where /proc is not mounted.
-    banner: {
-      js: 'import{createRequire as bannerRequire}from"node:module";const require=bannerRequire("/");',
-    },
-    metafile: true,
+    ...common,
+    format: "cjs",
+    entryPoints: ["executable", "cached-program", "v8-flags"].map((name) => `src/main/${name}.ts`),
+    outdir: join(directory, "parts"),
+    outbase: "src",
+    outExtension: { ".js": ".cjs" },
   }).finally(stop);
   const inputs = Object.keys(metafile.inputs);
   const { program, license } = await nodeBinary(thisArchitecture, log);
   const licenses = `${licensesOf({ root, inputs })}\n==== Node.js ${nodeVersion}\n\n${readFileSync(license, "utf8").trim()}\n`;
   writeFileSync(join(directory, "LICENSES.txt"), licenses);
   writeFileSync(join(directory, "package.json"), `${JSON.stringify({ name: "dockershim", ...release })}\n`);
-  const main = join(directory, "main.mjs");
+  await writeCache(directory, program);
+  const main = join(directory, "dockershim.cjs");
   const page = manualPage((...args) => execFileSync(program, [main, ...args], { env: {}, maxBuffer: 1e7 }));
   writeFileSync(join(directory, manualPageFile), page);
   return inputs;
+}
+
+/**
+ * Another Node.js than `program` makes no use of it, nor does another processor.
+ * @param {string} directory
+ * @param {string} program
+ */
+async function writeCache(directory, program) {
+  const training = fileURLToPath(new URL("code-cache-training.mjs", import.meta.url));
+  // V8 draws numbers for the hashes of strings.
+  const args = ["--random-seed=1", training, directory, join(directory, "dockershim.cache")];
+  const { code, output } = await run(program, args, { env: {}, timeoutMs: BUILD_TIMEOUT_MS });
+  if (code !== 0) throw new Error(`make the code cache of the program:\n${tail(output)}`);
 }
 
 /**
@@ -77,15 +95,15 @@ export async function writeExecutable({ root, directory, architecture, output, l
   const config = join(directory, `sea-${architecture}.json`);
   const settings = {
     // Node.js stores the path in the executable: an absolute one would differ from build to build.
-    main: "main.mjs",
-    mainFormat: "module",
+    main: "parts/main/executable.cjs",
     executable,
     output,
     disableExperimentalSEAWarning: true,
-    useCodeCache: architecture === thisArchitecture,
     // NODE_OPTIONS of the node's other programs are not meant for this one.
     execArgvExtension: "none",
     assets: {
+      "dockershim.cjs": join(directory, "dockershim.cjs"),
+      ...(architecture === thisArchitecture && { "dockershim.cache": join(directory, "dockershim.cache") }),
       "package.json": join(directory, "package.json"),
       "LICENSES.txt": join(directory, "LICENSES.txt"),
       // `dockershim install` writes these.
@@ -96,9 +114,11 @@ export async function writeExecutable({ root, directory, architecture, output, l
   writeFileSync(config, JSON.stringify(settings));
   rmSync(output, { force: true });
   const env = { ...process.env, NODE_OPTIONS: "" };
-  // V8 draws numbers for its code cache, too.
-  const args = ["--random-seed=1", `--build-sea=${config}`];
-  const result = await run(builder, args, { cwd: directory, env, timeoutMs: BUILD_TIMEOUT_MS });
+  const result = await run(builder, [`--build-sea=${config}`], {
+    cwd: directory,
+    env,
+    timeoutMs: BUILD_TIMEOUT_MS,
+  });
   if (result.code !== 0) throw new Error(`make the executable for ${architecture}:\n${tail(result.output)}`);
   appendFileSync(output, trailerOf(readFileSync(output)));
   chmodSync(output, 0o755);

@@ -31,11 +31,14 @@ export interface CachedProgram {
   readonly run: (require?: NodeJS.Require) => unknown;
 }
 
-/** `path`.cjs, whose text is ASCII, with the cache `path`.cache. Throws when the program cannot be read. */
-export function readProgram(path: string): CachedProgram {
+/**
+ * `path`.cjs, whose text is ASCII, with the cache `path`.cache. Throws when the program cannot be read. `read`: they are no files, but
+ * assets of an executable.
+ */
+export function readProgram(path: string, read: (path: string) => Buffer = readFileSync): CachedProgram {
   const filename = `${path}.cjs`;
-  const bytes = readFileSync(filename);
-  const cachedData = readCache(`${path}.cache`, bytes);
+  const bytes = read(filename);
+  const cachedData = readCache(() => read(`${path}.cache`), bytes);
   const text = `(function(exports,require,module,__filename,__dirname){${bytes.toString("latin1")}\n})`;
   const script = new Script(text, { filename, ...(cachedData && { cachedData }) });
   return {
@@ -56,10 +59,10 @@ export function readProgram(path: string): CachedProgram {
   };
 }
 
-function readCache(path: string, program: Buffer): Buffer | undefined {
+function readCache(read: () => Buffer, program: Buffer): Buffer | undefined {
   let content: Buffer;
   try {
-    content = readFileSync(path);
+    content = read();
   } catch {
     return undefined; // It is as good as none.
   }

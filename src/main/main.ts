@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The entry point of the sources and of the executable. In an installation it is launch.ts. */
+/** The entry point of the sources. In an installation it is launch.ts, in the executable executable.ts. */
 import { saveMemory } from "./v8-flags.js";
 
 saveMemory();

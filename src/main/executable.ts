@@ -1,0 +1,8 @@
+/** The entry point of the executable: as launch.ts, the program as one file with V8's code cache, both inside of it. */
+import { basename } from "node:path";
+import { getRawAsset } from "node:sea";
+import { readProgram } from "./cached-program.js";
+import { saveMemory } from "./v8-flags.js";
+
+saveMemory();
+readProgram("/dockershim", (path) => Buffer.from(getRawAsset(basename(path)) as ArrayBuffer)).run();
