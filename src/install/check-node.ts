@@ -2,6 +2,7 @@
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
+import { isServed } from "../lib/unix-socket.js";
 import { NodeFiles } from "../migrate/files/node-files.js";
 import { listenerOf } from "../migrate/node/listeners.js";
 import { isThere, nearestDirectory } from "./node-paths.js";
@@ -39,9 +40,13 @@ export async function checkNode({ root, isRoot, kernel }: NodeFacts): Promise<vo
   }
 }
 
-/** Whether a process listens there, also one that bound its socket by another name first, as this program does. */
-export async function isServed(path: string): Promise<boolean> {
-  return ["program", "systemd"].includes(await listenerOf(new NodeFiles("/"), path));
+/**
+ * Whether a process listens there, also one that bound its socket by another name first, as this program does. /proc leaves open
+ * which of such sockets is there by now: a connection tells, which would start a service where systemd listens.
+ */
+export async function isTaken(path: string): Promise<boolean> {
+  const listener = await listenerOf(new NodeFiles("/"), path);
+  return listener === "systemd" || (listener === "program" && (await isServed(path)));
 }
 
 /** For tests. */

@@ -10,7 +10,7 @@ import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
 import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
 import { programFile } from "../../shim/native/programs.js";
-import { checkNode, checkPlaces, isServed } from "../check-node.js";
+import { checkNode, checkPlaces, isTaken } from "../check-node.js";
 import { readInstallRecord } from "../install-record.js";
 import { readText } from "../node-paths.js";
 import { type PlannedFile, planFiles, planInstall } from "../plan-install.js";
@@ -45,7 +45,7 @@ export interface InstallDeps {
   readonly isRoot: boolean;
   readonly kernel: string;
   /** Whether a process of this node listens at the path. */
-  readonly isServed: (path: string) => Promise<boolean>;
+  readonly isTaken: (path: string) => Promise<boolean>;
   readonly isEnforcing: boolean;
   readonly after?: (step: Step) => void;
 }
@@ -58,7 +58,7 @@ export async function installDeps(root: string): Promise<InstallDeps> {
     socket: root === "/" ? installSocket : join(openDirectory(root), ".dockershim-install.sock"),
     isRoot: process.geteuid?.() === 0,
     kernel: release(),
-    isServed,
+    isTaken,
     isEnforcing: (await readFile("/sys/fs/selinux/enforce", "utf8").catch(() => "")).trim() === "1",
   };
 }
@@ -169,11 +169,11 @@ function endpointOf({ containerRuntimeEndpoint: endpoint }: Config): string {
 export async function checkSocket(
   { containerRuntimeEndpoint: endpoint }: Config,
   isInstalled: boolean,
-  { systemd, isServed: isServedHere }: Pick<InstallDeps, "systemd" | "isServed">,
+  { systemd, isTaken: isTakenHere }: Pick<InstallDeps, "systemd" | "isTaken">,
 ): Promise<void> {
   if (endpoint.kind !== "unix") return;
   const { path } = endpoint;
-  if (!(await isServedHere(path))) return;
+  if (!(await isTakenHere(path))) return;
   // The unit's own server, of which a killed install may know nothing yet.
   if (isInstalled && systemd.kind === "running") {
     const isOurs = await systemd.run("is-active", "--quiet", ...unitNames).then(

@@ -115,7 +115,7 @@ export class InstallBed implements AsyncDisposable {
       socket: join(this.directory.path, "alone.sock"),
       isRoot: true,
       kernel: "6.1.0",
-      isServed: () => Promise.resolve(false),
+      isTaken: () => Promise.resolve(false),
       isEnforcing: false,
       after: () => {
         left -= 1;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
-import { checkPlaces, isServed } from "../../../src/install/check-node.js";
+import { checkPlaces, isTaken } from "../../../src/install/check-node.js";
 import { checkSocket, installDeps } from "../../../src/install/cli/install-command.js";
 import type { PlannedFile } from "../../../src/install/plan-install.js";
 import { alone } from "../../../src/install/steps.js";
@@ -450,7 +450,7 @@ describe("refuses, and changes nothing", () => {
   test("a socket that another program serves, and not one of its own unit", async () => {
     await using bed = await InstallBed.open();
     const config = await configOf({});
-    const deps = { systemd: bed.systemd, isServed: () => Promise.resolve(true) };
+    const deps = { systemd: bed.systemd, isTaken: () => Promise.resolve(true) };
     const refused = /another program serves "\/var\/run\/dockershim.sock".*stop it, or name another/;
     await assert.rejects(checkSocket(config, false, deps), refused);
     await assert.rejects(checkSocket(config, true, deps), refused);
@@ -458,15 +458,19 @@ describe("refuses, and changes nothing", () => {
     await checkSocket(config, true, deps);
   });
 
-  test("a socket is served also when it was bound by another name, and not once its server has ended", async () => {
+  test("a socket is taken also when it was bound by another name, and not when it was left beside another one", async () => {
     await using at = await temporaryDirectory();
-    const path = join(at.path, "cri.sock");
+    const [path, stale] = [join(at.path, "cri.sock"), join(at.path, "stale.sock")];
     const server = createServer();
-    assert.equal(await isServed(path), false);
+    assert.equal(await isTaken(path), false);
     await bindUnixSocket(server, path);
-    assert.equal(await isServed(path), true);
+    assert.equal(await isTaken(path), true);
+    const other = createServer().listen(join(at.path, "a"));
+    await rename(join(at.path, "a"), stale);
+    other.close();
+    await until("only a file is left", async () => !(await isTaken(stale)));
+    assert.ok(existsSync(stale));
     server.close();
-    await until("the socket is not served", async () => !(await isServed(path)));
   });
 
   test("a second command at the same time", async () => {
