@@ -92,7 +92,7 @@ await withOwnEngine(import.meta.url, [], () => {
         const [name] = scenario;
         test(`${name}, killed before each step`, async (context) => {
           const recorded = await stepsOf(scenario);
-          assert.ok(recorded.length > 1, recorded.join("\n"));
+          assert.notDeepEqual(recorded, [""]);
           const milestones = [...recorded.keys()].filter(
             (index) => isMilestone(recorded, index) && !tried.has(kindOf(recorded[index])),
           );

@@ -1,5 +1,5 @@
 /** Files that are whole or absent after a kill and, where they are flushed, after a power cut. */
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { closeSync, fchmodSync, openSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
 import { lstat, open, rename, rm, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -160,8 +160,9 @@ export async function inDirectory<T>(directory: string, mode: number, work: () =
   }
 }
 
+/** Node.js has random bytes for many UUIDs at hand, and asks for others each time. */
 function temporaryPath(path: string, prefix: string): string {
-  return join(dirname(path), prefix + randomBytes(8).toString("hex"));
+  return join(dirname(path), prefix + randomUUID().replaceAll("-", "").slice(-16));
 }
 
 /** What made the write fail often makes this fail too. The first error counts; the sweep is left. */

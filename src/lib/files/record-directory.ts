@@ -16,6 +16,7 @@ import {
   keepUnknownKeys,
   type ParsedRecord,
   parseRecord,
+  recordIn,
   type RecordType,
 } from "./record-format.js";
 import { isFileKey, quarantineFile, readRegularFileSync } from "./state-files.js";
@@ -216,7 +217,7 @@ export abstract class RecordDirectory<R extends object> {
     const previous = this.#records.get(id);
     const record = previous === undefined ? wanted : keepUnknownKeys(previous, wanted, this.type.schema);
     const text = (this.type.format ?? formatRecord)(record);
-    const problem = this.#problemOf(id, parseRecord(new TextEncoder().encode(text), this.type));
+    const problem = this.#problemOf(id, recordIn(text, this.type));
     if (problem !== undefined || !isFileKey(id)) {
       const reason = problem ?? "the id cannot be a file name";
       throw new ShimError("internal", `${action}: ${reason}`);

@@ -37,13 +37,27 @@ export type ParsedRecord<R> =
 /** Reads a file. Keys that this release does not know stay in the record. Never throws. */
 export function parseRecord<R>(
   bytes: Uint8Array,
+  type: Pick<RecordType<R>, "schema" | "fromFile">,
+): ParsedRecord<R> {
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return { kind: "corrupt", reason: "not UTF-8" };
+  }
+  return recordIn(text, type);
+}
+
+/** As `parseRecord`, of text. */
+export function recordIn<R>(
+  text: string,
   { schema, fromFile }: Pick<RecordType<R>, "schema" | "fromFile">,
 ): ParsedRecord<R> {
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    return { kind: "corrupt", reason: error instanceof SyntaxError ? "not JSON" : "not UTF-8" };
+    value = JSON.parse(text);
+  } catch {
+    return { kind: "corrupt", reason: "not JSON" };
   }
   if (!isTable(value)) return { kind: "corrupt", reason: "not an object" };
   const version = value["version"];

@@ -16,17 +16,18 @@ export function openProcessStreams(
   options: { readonly tty: boolean },
   signal: AbortSignal,
 ): ProcessStreams {
-  let failure: ShimError | undefined;
+  // Made only for who asks: an error costs its stack, and most sessions end without one.
+  let failure: (() => ShimError) | undefined;
   // Also for callers that only write: without a listener, a process that ends while its input is written
   // would be a crash.
   socket.on("error", (error) => {
-    failure ??= brokenConnection(error);
+    failure ??= () => brokenConnection(error);
   });
-  const end = (reason: ShimError): void => {
+  const end = (reason: () => ShimError): void => {
     failure ??= reason;
     socket.destroy();
   };
-  const link = linkAbort(signal, () => end(ShimError.from(signal.reason)));
+  const link = linkAbort(signal, () => end(() => ShimError.from(signal.reason)));
   socket.once("close", () => link[Symbol.dispose]());
 
   const readOutput = (take: TakeOutput): Promise<void> => {
@@ -35,7 +36,7 @@ export function openProcessStreams(
       options.tty ? take("stdout", chunk, false) : frames.push(chunk, take);
     return new Promise((resolve, reject) => {
       const fail = (error: unknown): void => {
-        reject(ShimError.from(failure ?? error, "unavailable"));
+        reject(ShimError.from(failure?.() ?? error, "unavailable"));
         socket.destroy();
       };
       socket.on("data", (chunk: Buffer) => {
@@ -48,17 +49,18 @@ export function openProcessStreams(
           fail(error);
         }
       });
+      const onClose = (): void => {
+        reject(failure?.() ?? brokenConnection());
+      };
       socket.once("end", () => {
         try {
           if (!options.tty) frames.end();
+          socket.off("close", onClose);
           resolve();
         } catch (error) {
           fail(error);
         }
       });
-      const onClose = (): void => {
-        reject(failure ?? brokenConnection());
-      };
       if (socket.closed) onClose();
       else socket.once("close", onClose);
     });
@@ -67,7 +69,7 @@ export function openProcessStreams(
   return {
     input: socket,
     readOutput,
-    close: () => end(new ShimError("cancelled", `${action}: the connection was closed`)),
+    close: () => end(() => new ShimError("cancelled", `${action}: the connection was closed`)),
   };
 }
 
