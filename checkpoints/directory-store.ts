@@ -26,7 +26,6 @@ export interface CheckpointDirectoryOptions {
   /** Which of both programs can read the files that are written; dockershim unless given. */
   readonly flavour?: WrittenFlavour;
   readonly log: Logger;
-  readonly onCorrupt?: (file: CorruptFile) => void;
   /** Flushes the files in the background. Without one they are not flushed. */
   readonly flusher?: Flusher;
   /** For tests. */
@@ -36,15 +35,6 @@ export interface CheckpointDirectoryOptions {
 }
 
 /** A file that is not a checkpoint. Reported once. */
-export interface CorruptFile {
-  readonly id: string;
-  /** Where it was found. */
-  readonly path: string;
-  readonly reason: string;
-  /** Where it is now, when it was moved. */
-  readonly quarantined?: string;
-}
-
 const temporaryPrefix = ".dockershim-";
 const directoryMode = 0o755;
 /** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
@@ -225,7 +215,7 @@ export class CheckpointDirectory implements CheckpointStore {
     id: string,
     { reason, isLater }: Extract<DecodeResult, { kind: "corrupt" }>,
   ): Promise<void> {
-    const { quarantineDirectory, log, onCorrupt } = this.options;
+    const { quarantineDirectory, log } = this.options;
     const path = join(directory, id);
     let quarantined: string | undefined;
     let failure: string | undefined;
@@ -248,6 +238,5 @@ export class CheckpointDirectory implements CheckpointStore {
       { sandboxId: id, path, reason, quarantined, err: failure },
       quarantined === undefined ? "corrupt checkpoint, not moved" : "corrupt checkpoint, moved to quarantine",
     );
-    onCorrupt?.({ id, path, reason, ...(quarantined === undefined ? {} : { quarantined }) });
   }
 }

@@ -14,13 +14,13 @@ export interface ObserverProcessOptions {
   /** Program and arguments. Calls come on its standard input, whose end is its signal to end. */
   readonly command: readonly [program: string, ...args: string[]];
   readonly log: Logger;
-  /** Waits before a start after a failure: the first, and the longest. */
+  /** The first wait before a start after a failure. */
   readonly firstDelayMs?: number;
-  readonly longestDelayMs?: number;
   /** Told when the process ended and is not started again: it said that its work is done. */
   readonly onDone?: () => void;
 }
 
+const longestDelayMs = 60_000;
 /** Calls that wait in the pipe. */
 const largestBacklogBytes = 32 * 1024 * 1024;
 /** A process that lived so long has not failed at its start. */
@@ -72,7 +72,7 @@ export class ObserverProcess {
         log.error({ reason }, `the ${name} process ended, the relay goes on without it`);
         if (performance.now() - startedMs > healthyMs) this.#delayMs = this.options.firstDelayMs ?? 1000;
         this.#timer = setTimeout(() => this.start(), this.#delayMs);
-        this.#delayMs = Math.min(this.#delayMs * 2, this.options.longestDelayMs ?? 60_000);
+        this.#delayMs = Math.min(this.#delayMs * 2, longestDelayMs);
       };
       try {
         this.#spawn(onEnd);

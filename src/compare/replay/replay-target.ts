@@ -34,10 +34,6 @@ export class ReplayTarget {
     return [...this.#ids.values()];
   }
 
-  hasId(id: string): boolean {
-    return this.#ids.has(id);
-  }
-
   /** To be called with each answer that names a new object. */
   learn({ rpc, request, response }: RecordedCall, answer: Message): void {
     const name = rpc === "RunPodSandbox" ? "pod_sandbox_id" : rpc === "CreateContainer" ? "container_id" : "";

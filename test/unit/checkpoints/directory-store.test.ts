@@ -8,11 +8,11 @@ import { encodeCheckpoint, type PodSandboxCheckpoint } from "../../../checkpoint
 import {
   CheckpointDirectory,
   type CheckpointDirectoryOptions,
-  type CorruptFile,
 } from "../../../checkpoints/directory-store.js";
 import { Flusher } from "../../../src/lib/files/flusher.js";
 import { isKind } from "../../../src/lib/errors.js";
 import { silentLogger } from "../../../src/lib/log.js";
+import { recordingLog } from "../../fakes/recording-log.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { oneMapping } from "./golden.js";
@@ -31,17 +31,16 @@ async function setUp(extra: Partial<CheckpointDirectoryOptions> = {}) {
   const other = join(directory.path, "cri-dockerd", "sandbox");
   const quarantine = join(directory.path, "quarantine");
   await mkdir(other, { recursive: true });
-  const corrupt: CorruptFile[] = [];
+  const log = recordingLog();
   /** Another store on the same directories. */
   const reopen = (): Promise<CheckpointDirectory> =>
     CheckpointDirectory.open({
-      ...{ directory: own, quarantineDirectory: quarantine, alsoRead: [other, own], log: silentLogger() },
-      onCorrupt: (file) => corrupt.push(file),
+      ...{ directory: own, quarantineDirectory: quarantine, alsoRead: [other, own], log },
       ...extra,
     });
   const dispose = (): PromiseLike<void> => directory[Symbol.asyncDispose]();
   return {
-    ...{ store: await reopen(), corrupt, own, other, quarantine, reopen },
+    ...{ store: await reopen(), log, own, other, quarantine, reopen },
     [Symbol.asyncDispose]: dispose,
   };
 }
@@ -170,8 +169,8 @@ describe("corrupt checkpoints", () => {
       assert.deepEqual(rest, []);
       assert.ok(moved.startsWith(`sandbox-${id}-`), moved);
       assert.deepEqual(
-        at.corrupt.map(({ reason, ...file }) => ({ ...file, reason: reason !== "" })),
-        [{ id, path: join(at.own, id), quarantined: join(at.quarantine, moved), reason: true }],
+        at.log.lines.map(({ fields: { sandboxId, path, quarantined } }) => [sandboxId, path, quarantined]),
+        [[id, join(at.own, id), join(at.quarantine, moved)]],
       );
       assert.equal(at.store.corruptCount, 1);
       await at.store.put(id, checkpoint);
@@ -197,8 +196,8 @@ describe("corrupt checkpoints", () => {
     await at.store.remove(id);
     assert.equal(await readFile(join(at.own, id), "utf8"), "precious");
     assert.deepEqual(await at.store.list(), []);
-    assert.equal(at.corrupt.length, 1);
-    assert.equal(at.corrupt[0]?.quarantined, undefined);
+    assert.equal(at.log.lines.length, 1);
+    assert.equal(at.log.lines[0]?.fields["quarantined"], undefined);
   });
 });
 
@@ -253,7 +252,7 @@ describe("directories of other programs", () => {
     assert.equal(await at.store.get(id), undefined);
     await at.store.remove(id);
     assert.equal(await readFile(join(at.other, id), "utf8"), "of a later release");
-    assert.equal(at.corrupt.length, 1);
+    assert.equal(at.log.lines.length, 1);
     assert.deepEqual(await at.store.list(), []);
     await writeFile(join(at.other, id), foreignFile);
     assert.deepEqual(await at.store.get(id), checkpoint);
