@@ -52,8 +52,8 @@ export async function runQueues(options, means = { run: runProcess, open: openNa
     Promise.allSettled(
       queues.map((queue) => runQueue(queue, queue === own ? shared : [], asked, means).catch(endAll)),
     );
-  // Many of them wait for a program or a clock for a while.
-  const ofUnits = await runAll(Array.from({ length: processors + 1 }, () => unit));
+  // Many of them wait for a program or a clock for a third of the time.
+  const ofUnits = await runAll(Array.from({ length: processors + 2 }, () => unit));
   const ofOthers = await runAll([
     shared,
     ...Array.from({ length: Math.min(processors + 1, own.length) }, () => own),

@@ -21,10 +21,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { type FileCalls, remappedFileCalls } from "../../../src/play/node/file-calls.js";
 import { HelperCalls } from "../../../src/play/remote-engine/helper-calls.js";
 import { encodeRequest } from "../../../src/play/remote-engine/helper-protocol.js";
 import type { Owner } from "../../../src/domain/node-facts.js";
 import type { ProcessStreams } from "../../../src/shim/ports/engine.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { withoutMounts } from "../play/node/can-mount.js";
 import { imageArchitecture } from "../../../src/shim/native/programs.js";
 
@@ -72,46 +74,47 @@ async function withProgram(
 describe("play-files", { skip }, () => {
   const remapped = { uid: 100_000, gid: 200_000 };
 
-  test("gives all to root as containers of an engine with userns-remap see it", () =>
-    withProgram(
-      async ({ directory, calls }) => {
+  /** Those of this host, and those of the program. */
+  const implementations = {
+    "this host": async (work: (directory: string, calls: FileCalls) => Promise<void>) => {
+      await using directory = await temporaryDirectory();
+      await work(directory.path, remappedFileCalls(remapped));
+    },
+    "the program": (work: (directory: string, calls: FileCalls) => Promise<void>) =>
+      withProgram(({ directory, calls }) => work(directory, calls), { root: remapped }),
+  };
+  for (const [name, withCalls] of Object.entries(implementations)) {
+    const ownerOf = async (path: string): Promise<string> => {
+      const { uid, gid, mode } = await stat(path);
+      return `${uid}:${gid} ${(mode & 0o7777).toString(8)}`;
+    };
+
+    test(`${name}: all is given to root as containers of an engine with userns-remap see it`, () =>
+      withCalls(async (directory, calls) => {
         const [inside, file] = [join(directory, "a"), join(directory, "a/f")];
-        const ownerOf = async (path: string): Promise<string> => {
-          const { uid, gid } = await stat(path);
-          return `${uid}:${gid}`;
-        };
         const owners = (): Promise<readonly string[]> => Promise.all([inside, file].map(ownerOf));
         await calls.makeDirectory(inside, 0o755);
         await calls.createFile(file, Buffer.from("x"), 0o400);
-        assert.deepEqual(await owners(), ["100000:200000", "100000:200000"]);
+        assert.deepEqual(await owners(), ["100000:200000 755", "100000:200000 400"]);
         await calls.changeGroup(inside, 3000);
-        assert.deepEqual(await owners(), ["100000:203000", "100000:200000"]);
+        assert.deepEqual(await owners(), ["100000:203000 755", "100000:200000 400"]);
         await calls.giveToGroup(inside, 3001, { trustRoot: false });
-        assert.deepEqual(await owners(), ["100000:203001", "100000:203001"]);
-      },
-      { root: remapped },
-    ));
+        assert.deepEqual(await owners(), ["100000:203001 2775", "100000:203001 660"]);
+      }));
 
-  test("gives the missing directories of a sub path to that root, in a volume of a group to the group", () =>
-    withProgram(
-      async ({ directory, calls }) => {
-        const ownersOf = async (path: string): Promise<string> => {
-          const { uid, gid, mode } = await stat(join(directory, path));
-          return `${uid}:${gid} ${(mode & 0o7777).toString(8)}`;
-        };
+    test(`${name}: missing directories of a sub path belong to that root, in a volume of a group to the group`, () =>
+      withCalls(async (directory, calls) => {
         await chmod(directory, 0o755);
         await mkdir(join(directory, "there"));
         await calls.findSubPath(directory, "there/a/b");
-        assert.deepEqual(await Promise.all(["there", "there/a", "there/a/b"].map(ownersOf)), [
-          ...["0:0 755", "100000:200000 755", "100000:200000 755"],
-        ]);
+        const made = ["there", "there/a", "there/a/b"].map((path) => ownerOf(join(directory, path)));
+        assert.deepEqual(await Promise.all(made), ["0:0 755", "100000:200000 755", "100000:200000 755"]);
         await chown(directory, 0, 203_000);
         await chmod(directory, 0o2770);
         await calls.findSubPath(directory, "c");
-        assert.equal(await ownersOf("c"), "100000:203000 2770");
-      },
-      { root: remapped },
-    ));
+        assert.equal(await ownerOf(join(directory, "c")), "100000:203000 2770");
+      }));
+  }
 
   test("makes directories, files and links with exact modes, and looks at them", () =>
     withProgram(async ({ directory, calls }) => {
