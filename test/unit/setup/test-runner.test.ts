@@ -14,7 +14,9 @@ const runner = new URL("../../../scripts/setup/test-runner.mjs", import.meta.url
 async function startRun(directory: string, files: Readonly<Record<string, string>>) {
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const paths = Object.keys(files).map((name) => relative(repositoryRoot, join(directory, name)));
-  const options = { root: repositoryRoot, files: paths, runnerFlags: [], timeoutMs: 60_000 };
+  // They are JavaScript: nothing has to compile them.
+  const built = { root: repositoryRoot, modules: repositoryRoot };
+  const options = { ...built, files: paths, runnerFlags: [], timeoutMs: 60_000 };
   const program = `
     import { runProcess } from ${JSON.stringify(runner)};
     // Else node's runner takes itself for a part of the run that this test belongs to.
