@@ -57,11 +57,11 @@ const placesOf = (format) =>
  * @param {string} query whether a package has the file
  */
 const setAside = (format, query) => `for file in ${placesOf(format)}; do
-    if [ -e "$file" ] && ! ${query} "$file" >/dev/null 2>&1; then mv -f "$file" "$file.replaced"; fi
+    if { [ -e "$file" ] || [ -L "$file" ]; } && ! ${query} "$file" >/dev/null 2>&1; then mv -f "$file" "$file.replaced"; fi
 done`;
 /** @param {keyof typeof unitDirectories} format */
 const bringBack = (format) => `for file in ${placesOf(format)}; do
-    if [ -e "$file.replaced" ] && [ ! -e "$file" ]; then mv "$file.replaced" "$file"; fi
+    if { [ -e "$file.replaced" ] || [ -L "$file.replaced" ]; } && [ ! -e "$file" ]; then mv "$file.replaced" "$file"; fi
 done`;
 
 /**

@@ -42,7 +42,9 @@ await withOwnEngine(import.meta.url, [], () => {
       bed.onClose(() => removeContainer(foreign));
       await startContainer(foreign);
       const { stateDirectory } = node.shim;
+      const removed = await node.runPod();
       await node.shim.stop();
+      await removeContainer(removed.id);
       const wipe = (...words: readonly string[]): Promise<Exit> =>
         runProgram([
           ...["wipe", ...node.flags, `--docker-endpoint=${dockerEndpoint}`, `--state-dir=${stateDirectory}`],
@@ -56,6 +58,9 @@ await withOwnEngine(import.meta.url, [], () => {
         "m",
       );
       assert.match(listed.stdout, pods);
+      assert.ok(
+        listed.stdout.includes(`  remove  pod ${removed.id.slice(0, 12)}, whose containers are gone`),
+      );
       assert.match(listed.stdout, /^ {2}remove {2}bridge cbr0$/m);
       assert.match(listed.stdout, /^ {2}keep {4}1 containers of other programs: .*foreign-/m);
       assert.match(listed.stdout, /Nothing is changed \(--dry-run\)\. 2 pods run: it needs --force/);

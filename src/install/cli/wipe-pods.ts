@@ -1,4 +1,4 @@
-/** The pods of an engine, as `dockershim wipe` finds them: by their labels. */
+/** The pods of an engine, as `dockershim wipe` finds them: by their labels, and by the files of those without containers. */
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import {
@@ -13,6 +13,7 @@ import {
 } from "../../domain/labels.js";
 import { parseName } from "../../domain/names.js";
 import { type ListedContainer, listedName } from "../../domain/snapshot.js";
+import { namesIn } from "../../lib/files/directories.js";
 import { isTable } from "../../lib/files/record-format.js";
 import { shownText } from "../../lib/shown-text.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
@@ -67,6 +68,7 @@ export async function findPods(
       logDirectories: await logDirectories({ namespace, name, uid }, sandbox.id, members, stateDir),
     });
   }
+  pods.push(...(await recordedPods(stateDir, ids)));
   const orphans = containers.filter(({ labels }) => !ids.has(labels[sandboxIdLabel] ?? ""));
   const others = all.filter(
     ({ labels }) => labels[typeLabel] === undefined && !ownLabels.some((key) => Object.hasOwn(labels, key)),
@@ -80,6 +82,23 @@ export async function findPods(
     running: running + orphans.filter(isRunning).length,
     others: others.map((container) => shownText(listedName(container))),
   };
+}
+
+/** Pods whose containers another program has removed: their networks are released by what was written of them. */
+async function recordedPods(stateDir: string, present: ReadonlySet<string>): Promise<readonly PodToWipe[]> {
+  const records = (await namesIn(join(stateDir, "pods"))).map((name) => name.replace(/\.json$/, ""));
+  const names = new Set([...records, ...(await namesIn(join(stateDir, "sandbox")))]);
+  const ids = [...names].filter((name) => /^[0-9a-f]{64}$/.test(name) && !present.has(name));
+  return Promise.all(
+    ids.map(async (id) => {
+      const logs = await recordedDirectory(stateDir, id);
+      return {
+        id,
+        text: `remove  pod ${id.slice(0, 12)}, whose containers are gone: network, logs`,
+        logDirectories: dirname(logs) === usualLogs ? [logs] : [],
+      };
+    }),
+  );
 }
 
 interface PodName {

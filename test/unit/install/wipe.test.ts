@@ -31,6 +31,34 @@ function listed(
   } as unknown as ListedContainer;
 }
 
+test("pods whose containers are gone are found by their files, with logs where kubelets have them", async () => {
+  await using directory = await temporaryDirectory();
+  const [first, second, present] = ["1", "2", "3"].map((digit) => digit.repeat(64)) as [
+    string,
+    string,
+    string,
+  ];
+  for (const name of ["pods", "sandbox"]) await mkdir(join(directory.path, name));
+  const record = (id: string, logDirectory: string): Promise<void> =>
+    writeFile(join(directory.path, "pods", `${id}.json`), JSON.stringify({ logDirectory }));
+  await record(first, "/var/log/pods/shop_web_u1");
+  await record(present, "/var/log/pods/shop_web_u2");
+  for (const name of [first, second, ".dockershim-half"])
+    await writeFile(join(directory.path, "sandbox", name), "{}");
+  const labels = { "io.kubernetes.docker.type": "podsandbox" };
+  const engine = { listContainers: () => Promise.resolve([listed(present, "k8s_POD_a_b_c_0", labels)]) };
+  const { pods, running } = await findPods(engine, directory.path, signal);
+  const line = (id: string): string =>
+    `remove  pod ${id.slice(0, 12)}, whose containers are gone: network, logs`;
+  assert.deepEqual(pods.slice(1), [
+    { id: first, text: line(first), logDirectories: ["/var/log/pods/shop_web_u1"] },
+    { id: second, text: line(second), logDirectories: [] },
+  ]);
+  assert.equal(running, 0);
+  await record(first, "/etc");
+  assert.deepEqual((await findPods(engine, directory.path, signal)).pods[1]?.logDirectories, []);
+});
+
 test("pods are found by labels, with the logs that have their names; other containers are only named", async () => {
   await using directory = await temporaryDirectory();
   await mkdir(join(directory.path, "pods"));

@@ -154,6 +154,15 @@ test("files of cri-dockerd that no package has wait aside, and return with the r
   assert.equal(await exitOn(root, postrm, { action: "remove" }), 0);
   assert.deepEqual(names().sort(), before.sort());
   assert.equal(readFileSync(join(root, "usr/bin/cri-dockerd"), "utf8"), "local");
+  // A link that leads nowhere, as to a disk that is not mounted.
+  await rm(join(root, "usr/bin/cri-dockerd"));
+  await symlink("/none", join(root, "usr/bin/cri-dockerd"));
+  for (const [script, action] of [
+    [preinst, "install"],
+    [postrm, "remove"],
+  ] as const)
+    assert.equal(await exitOn(root, script, { action }), 0);
+  assert.deepEqual(names().sort(), before.sort());
 });
 
 test("units of cri-dockerd are found in each of their places, by each of their names", async () => {
