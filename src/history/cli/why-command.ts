@@ -6,6 +6,7 @@ import { type GivenFlag, resolveConfig } from "../../shim/config/resolve.js";
 import { explain } from "../explain.js";
 import { findSubjects } from "../find-subjects.js";
 import { historyDirectory } from "../history-files.js";
+import type { HistoryRecord } from "../history-record.js";
 import { readHistory } from "../read-history.js";
 import { renderSvg } from "../render-svg.js";
 import { renderChoices, renderText } from "../render-text.js";
@@ -39,10 +40,20 @@ export async function runWhy(options: WhyOptions, io: Io, nowMs = Date.now()): P
     io.writeOut(renderChoices(wanted, found, nowMs));
     return 2;
   }
+  const lost = lostSince(records, first.records[0]?.at ?? 0);
+  if (lost > 0)
+    io.writeError(`${lost} records of that time could not be written: the disk was full, or slow\n`);
   const explanation = explain(first, nowMs);
   if (form === "json") io.writeOut(`${JSON.stringify(explanation, undefined, 2)}\n`);
   else io.writeOut(form === "svg" ? renderSvg(explanation) : renderText(explanation));
   if (others.length > 0 && form === "text")
     io.writeOut(`earlier pods of this name: ${others.map(({ podUid }) => `uid ${podUid}`).join(", ")}\n`);
   return 0;
+}
+
+function lostSince(records: readonly HistoryRecord[], fromMs: number): number {
+  return records.reduce(
+    (sum, record) => (record.kind === "lost" && record.at >= fromMs ? sum + record.count : sum),
+    0,
+  );
 }

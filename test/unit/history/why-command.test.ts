@@ -26,6 +26,8 @@ const records: readonly HistoryRecord[] = [
   call("default/web", "uid-1", 0),
   call("default/web", "uid-2", 60_000),
   call("default/web", "uid-2", 120_000),
+  { kind: "lost", at: begin + 1, count: 9 },
+  { kind: "lost", at: begin + 70_000, count: 4 },
   call("other/web", "uid-3", 0),
 ];
 
@@ -65,7 +67,9 @@ describe("why", () => {
       /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* engine: .*\n.* plugin: CNI plugin "bridge" DEL/,
     );
     assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1");
-    assert.match(err, /^not read, because a later release has written it: .*v2-00000001\.jsonl\n$/);
+    const [unread, lost] = err.split("\n");
+    assert.match(unread ?? "", /^not read, because a later release has written it: .*v2-00000001\.jsonl$/);
+    assert.match(lost ?? "", /^4 records of that time could not be written/);
   });
 
   test("lists pods of several namespaces, with exit code 2", async () => {

@@ -118,7 +118,8 @@ describe("fileSteps()", () => {
     };
     return { path: state, files, [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose]() };
   }
-  const own = ["sandbox/a", "pods/a.json", "engine-id", "play/UID/pod.json", "programs/x"];
+  const ofServer = ["sandbox/a", "pods/a.json", "engine-id", "programs/x", "history/v1-00000001.jsonl"];
+  const own = [...ofServer, "play/UID/pod.json"];
 
   test("removes the state directory with all that is its own, once", async () => {
     await using state = await stateWith(own);
@@ -145,13 +146,13 @@ describe("fileSteps()", () => {
   });
 
   test("keeps directories of its names that hold other things, as those of Docker and of kubelets", async () => {
-    const others = ["containers/0a/config.v2.json", "pods/UID/etc-hosts", "logs/web.log"];
+    const others = ["containers/0a/config.v2.json", "pods/UID/etc-hosts", "logs/web.log", "history/bash.txt"];
     await using state = await stateWith([...others, "sandbox/a", "engine-id"]);
     const { steps, kept } = await fileSteps(state.files);
     for (const { run } of steps) await run();
     for (const path of others) assert.ok(existsSync(join(state.path, path)), path);
-    assert.deepEqual((await readdir(state.path)).sort(), ["containers", "logs", "pods"]);
-    assert.equal(kept.filter((line) => line.endsWith(": of another program")).length, 3);
+    assert.deepEqual((await readdir(state.path)).sort(), ["containers", "history", "logs", "pods"]);
+    assert.equal(kept.filter((line) => line.endsWith(": of another program")).length, 4);
   });
 
   test("keeps a directory play elsewhere than where play has its files", async () => {
