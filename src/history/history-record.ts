@@ -130,7 +130,7 @@ export function decodeRecord(line: string): HistoryRecord | undefined {
   }
 }
 
-const subjectKeys = ["pod", "podUid", "sandboxId", "containerId", "containerName", "image"] as const;
+export const subjectKeys = ["pod", "podUid", "sandboxId", "containerId", "containerName", "image"] as const;
 
 function subjectOf(json: Json): RecordSubject {
   return Object.fromEntries(subjectKeys.flatMap((key) => Object.entries(optionalText(json, key))));

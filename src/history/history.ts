@@ -5,6 +5,7 @@ import type { Span } from "../lib/waits.js";
 import type { EndedCall, EndedCallSubscriber } from "../shim/ports/ended-calls.js";
 import {
   cutText,
+  subjectKeys,
   type CallRecord,
   type HistoryRecord,
   type RecordedSpan,
@@ -95,26 +96,25 @@ function recordOf(call: EndedCall): CallRecord {
 }
 
 function subjectFor(subject: RecordSubject): RecordSubject {
-  const { pod, podUid, sandboxId, containerId, containerName, image } = subject;
-  const known = Object.entries({ pod, podUid, sandboxId, containerId, containerName, image });
-  return Object.fromEntries(
-    known.flatMap(([key, text]) => (text === undefined || text === "" ? [] : [[key, cutText(text)]])),
-  );
+  const known: { -readonly [Key in keyof RecordSubject]: RecordSubject[Key] } = {};
+  for (const key of subjectKeys) {
+    const text = subject[key];
+    if (text !== undefined && text !== "") known[key] = cutText(text);
+  }
+  return known;
 }
 
 function recordedSpans(spans: readonly Span[], callStartMs: number): readonly RecordedSpan[] {
-  return spans.flatMap(({ what, kind, startMs, endMs, error, children }) => {
+  const recorded: RecordedSpan[] = [];
+  for (const { what, kind, startMs, endMs, error, children } of spans) {
     const below = recordedSpans(children, callStartMs);
     const ms = endMs - startMs;
-    if (kind === "wait" && error === undefined && below.length === 0 && ms < shortestWaitMs) return [];
-    return [
-      {
-        ...{ what: cutText(what), kind, at: rounded(startMs - callStartMs), ms: rounded(ms) },
-        ...(error === undefined ? {} : { error: textFor(error) }),
-        ...(below.length === 0 ? {} : { below }),
-      },
-    ];
-  });
+    if (kind === "wait" && error === undefined && below.length === 0 && ms < shortestWaitMs) continue;
+    const span = { what: cutText(what), kind, at: rounded(startMs - callStartMs), ms: rounded(ms) };
+    if (error === undefined) recorded.push(below.length === 0 ? span : { ...span, below });
+    else recorded.push({ ...span, error: textFor(error), ...(below.length === 0 ? {} : { below }) });
+  }
+  return recorded;
 }
 
 function withoutErrors(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {

@@ -194,12 +194,16 @@ function toSpans(
       continue;
     }
     budget.left -= 1;
-    const { wait, sinceMs: startMs, endMs = nowMs, error, children = [] } = noted;
-    spans.push({
-      ...{ what: cut(noted.action), kind: wait.kind ?? "wait", startMs, endMs },
-      ...(error === undefined ? {} : { error }),
-      children: toSpans(children, { nowMs, depth: depth + 1, budget }),
-    });
+    const { wait, sinceMs: startMs, endMs = nowMs, error } = noted;
+    const what = cut(noted.action);
+    const kind = wait.kind ?? "wait";
+    const children = toSpans(noted.children ?? [], { nowMs, depth: depth + 1, budget });
+    // Not put together from parts: each call comes here.
+    spans.push(
+      error === undefined
+        ? { what, kind, startMs, endMs, children }
+        : { what, kind, startMs, endMs, error, children },
+    );
   }
   return spans;
 }
