@@ -227,7 +227,10 @@ await withOwnEngine(import.meta.url, [], () => {
       });
     }
 
-    /** Everything of the engine, of the state directory, and of the test's own. Logs stay: they are the kubelet's. */
+    /**
+     * Everything of the engine, of the state directory but the history, and of the test's own. Logs stay: they are the
+     * kubelet's.
+     */
     async function holdings(): Promise<readonly string[]> {
       const containers = (await dockerJson("GET", "/containers/json?all=1")) as {
         Id: string;
@@ -245,7 +248,7 @@ await withOwnEngine(import.meta.url, [], () => {
         ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
         ...networks.map(({ Name }) => `network ${Name}`),
         ...images.map(({ Id, RepoTags }) => `image ${Id} ${RepoTags.join()}`),
-        ...state.map((name) => `state ${name}`),
+        ...state.filter((name) => !name.startsWith("history/")).map((name) => `state ${name}`),
         ...mounts.map((line) => `mount ${line.split(" ")[4] ?? ""}`),
       ].sort();
     }
