@@ -3,6 +3,7 @@
  * end the waits. A wait is noted under the signal of its caller, and names the signal of the work that it waits for.
  * Waits below a signal that is traced are kept when they end, as spans.
  */
+import { randomBytes } from "node:crypto";
 import { messageOf } from "./errors.js";
 
 /** Who is waited for. `wait`: none of the others, as a step of this program. */
@@ -26,6 +27,8 @@ export interface NotedWait extends Disposable {
 
 /** A wait that has ended, or whose end the traced call did not await. */
 export interface Span {
+  /** 16 hexadecimal digits, if its work was sent with them: `traceParentOf`. */
+  readonly id?: string;
   readonly what: string;
   readonly kind: WaitKind;
   /** Milliseconds of `performance.now()`. */
@@ -43,6 +46,7 @@ export interface Trace {
 
 /** How many spans a trace may still keep, and how many it did not. */
 interface Budget {
+  readonly traceId?: string | undefined;
   left: number;
   dropped: number;
 }
@@ -58,6 +62,7 @@ interface Parent {
   /** Undefined without a trace. */
   children?: Noted[];
   budget?: Budget;
+  spanId?: string;
 }
 
 /** By signal, and gone with it. */
@@ -74,6 +79,7 @@ const longestTextCharacters = 500;
 class Noted implements NotedWait, Parent {
   children?: Noted[];
   budget?: Budget;
+  spanId?: string;
   readonly sinceMs = performance.now();
   endMs: number | undefined;
   error: string | undefined;
@@ -115,18 +121,35 @@ export function noteWait(signal: AbortSignal, wait: Wait): NotedWait {
   return noted;
 }
 
-/** Waits below `signal` become spans until the trace is ended; `spans` at most, the others are counted. */
-export function traceBelow(signal: AbortSignal, { spans = defaultSpans } = {}): Trace {
-  const root = { children: [], budget: { left: spans, dropped: 0 } };
+/**
+ * Waits below `signal` become spans until the trace is ended; `spans` at most, the others are counted. `traceId`: of a
+ * trace that other programs continue.
+ */
+export function traceBelow(
+  signal: AbortSignal,
+  { spans = defaultSpans, traceId }: { readonly spans?: number; readonly traceId?: string | undefined } = {},
+): Trace {
+  const root: Parent = { children: [], budget: { traceId, left: spans, dropped: 0 } };
   adopt(signal, root);
   return {
     end: () => {
       waits.get(signal)?.parents?.delete(root);
       const budget = { left: spans, dropped: 0 };
-      const found = toSpans(root.children, { nowMs: performance.now(), depth: 0, budget });
-      return { spans: found, dropped: root.budget.dropped + budget.dropped };
+      const found = toSpans(root.children ?? [], { nowMs: performance.now(), depth: 0, budget });
+      return { spans: found, dropped: (root.budget?.dropped ?? 0) + budget.dropped };
     },
   };
+}
+
+/** For a program that is sent work: the W3C trace context of the wait for what ends with `signal`. */
+export function traceParentOf(signal: AbortSignal): string | undefined {
+  for (const parent of waits.get(signal)?.parents ?? []) {
+    const traceId = parent.budget?.traceId;
+    if (traceId === undefined) continue;
+    parent.spanId ??= randomBytes(8).toString("hex");
+    return `00-${traceId}-${parent.spanId}-01`;
+  }
+  return undefined;
 }
 
 /** The innermost waits below `signal` with their ages, as `start container "x" (31 s)`; none without a wait. */
@@ -194,16 +217,15 @@ function toSpans(
       continue;
     }
     budget.left -= 1;
-    const { wait, sinceMs: startMs, endMs = nowMs, error } = noted;
+    const { wait, spanId: id, sinceMs: startMs, endMs = nowMs, error } = noted;
     const what = cut(noted.action);
     const kind = wait.kind ?? "wait";
     const children = toSpans(noted.children ?? [], { nowMs, depth: depth + 1, budget });
     // Not put together from parts: each call comes here.
-    spans.push(
-      error === undefined
-        ? { what, kind, startMs, endMs, children }
-        : { what, kind, startMs, endMs, error, children },
-    );
+    const span = { what, kind, startMs, endMs, children };
+    if (id === undefined && error === undefined) spans.push(span);
+    else
+      spans.push({ ...span, ...(id === undefined ? {} : { id }), ...(error === undefined ? {} : { error }) });
   }
   return spans;
 }

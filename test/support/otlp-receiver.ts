@@ -91,8 +91,8 @@ interface ExportRequest {
   }[];
 }
 
-/** On a port of 127.0.0.1. */
-export async function startOtlpReceiver(): Promise<OtlpReceiver> {
+/** On 127.0.0.1. */
+export async function startOtlpReceiver(wanted = 0): Promise<OtlpReceiver> {
   const nested = packageName
     .split(".")
     .reduceRight<object>((inner, name) => ({ [name]: { nested: inner } }), messages);
@@ -116,7 +116,7 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
     },
   });
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
+    server.bindAsync(`127.0.0.1:${wanted}`, ServerCredentials.createInsecure(), (error, bound) => {
       if (error) reject(error);
       else resolve(bound);
     });

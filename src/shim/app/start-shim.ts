@@ -14,7 +14,7 @@ import type { Services } from "../cri/services.js";
 import { metricsPage } from "../cri/stats/metrics-page.js";
 import { criApi } from "../grpc/codec/cri-api.js";
 import { UnknownFields } from "../grpc/codec/unknown-fields.js";
-import { startGrpcServer, type GrpcServer } from "../grpc/server.js";
+import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../grpc/server.js";
 import { defaultImageVolumeLimits } from "../images/image-volumes.js";
 import { CleanUps } from "../recovery/after-start.js";
 import type { EngineLink } from "../state/engine-link.js";
@@ -133,7 +133,8 @@ async function start(
     ...(metrics?.subscribers ?? []),
     ...[history, traces].filter((subscriber) => subscriber !== undefined),
   ];
-  const server = await serve(config, services, log, environment, subscribers, metrics?.observer);
+  const tracing = { subscribers, traceIdOf: traces?.traceIdOf };
+  const server = await serve(config, services, log, environment, tracing, metrics?.observer);
   calls = server;
   sync.start();
   const systemd = { environment, log, startVerb: adapters.startVerb };
@@ -191,7 +192,7 @@ async function serve(
   services: Services,
   log: Logger,
   environment: Environment,
-  subscribers: readonly EndedCallSubscriber[],
+  tracing: Pick<GrpcServerOptions, "subscribers" | "traceIdOf">,
   observer?: Observer,
 ): Promise<GrpcServer> {
   const api = criApi(new UnknownFields(log, observer));
@@ -200,7 +201,7 @@ async function serve(
     ...(await listenOn(containerRuntimeEndpoint, environment)),
     api,
     log,
-    subscribers,
+    ...tracing,
     observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
     rpcs: readOnly ? readOnlyRpcs(rpcs) : rpcs,
   });

@@ -4,7 +4,7 @@ import { runInCall, type Call, type CallSubject, type CallUnderWay } from "../..
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { describeWaits, traceBelow, waitedFor, type Trace } from "../../lib/waits.js";
-import { isTraced, type EndedCallSubscriber } from "../ports/ended-calls.js";
+import { isTraced, type EndedCallSubscriber, type TraceIdOf } from "../ports/ended-calls.js";
 import { UndecodableRequest } from "./codec/method.js";
 import type { Rpc } from "./handlers.js";
 import { ofNothing, ofUnimplemented, type RequestSubject } from "./request-subject.js";
@@ -32,6 +32,7 @@ export interface InstrumentOptions {
   readonly observe?: ((observation: Observation) => void) | undefined;
   /** Hear of each traced call that was answered. */
   readonly subscribers?: readonly EndedCallSubscriber[] | undefined;
+  readonly traceIdOf?: TraceIdOf | undefined;
   /** A call that takes longer is logged once. Default: 30 s. */
   readonly slowMs?: number;
 }
@@ -50,6 +51,7 @@ interface TracedCall {
   readonly startedAtMs: number;
   readonly startMs: number;
   readonly traceParent: string | undefined;
+  readonly traceId: string | undefined;
 }
 
 const defaultSlowMs = 30_000;
@@ -155,25 +157,29 @@ export class Instrument {
     if (subscribers.length === 0 || rpc === undefined || !isTraced(name, rpc.readOnly)) return undefined;
     const { container, ...subject } = begin.subject;
     const [parent] = metadata?.get("traceparent") ?? [];
+    const traceParent = typeof parent === "string" && traceParentForm.test(parent) ? parent : undefined;
+    const traceId = this.options.traceIdOf?.(traceParent);
     return {
-      trace: traceBelow(begin.signal),
+      trace: traceBelow(begin.signal, { traceId }),
       subject: { ...subject, ...(container === undefined ? {} : { containerName: container }) },
       startedAtMs: Date.now(),
       startMs: begin.startMs,
-      traceParent: typeof parent === "string" && traceParentForm.test(parent) ? parent : undefined,
+      ...{ traceParent, traceId },
     };
   }
 
   #tell(call: Call, traced: TracedCall | undefined, error: ShimError | undefined): void {
     if (traced === undefined) return;
-    const { trace, subject, startedAtMs, startMs, traceParent } = traced;
+    const { trace, subject, startedAtMs, startMs, traceParent, traceId } = traced;
     const { spans, dropped } = trace.end();
     const { code, details } = error === undefined ? { code: status.OK } : statusOf(error);
     const ended = {
       ...{ rpc: call.rpc, code: codeName(code), ...(details === undefined ? {} : { message: details }) },
       ...{ startedAtMs, startMs, ms: performance.now() - startMs },
       ...{ subject: call.pod === undefined ? subject : { ...subject, pod: call.pod } },
-      ...{ spans, droppedSpans: dropped, ...(traceParent === undefined ? {} : { traceParent }) },
+      ...{ spans, droppedSpans: dropped },
+      ...(traceParent === undefined ? {} : { traceParent }),
+      ...(traceId === undefined ? {} : { traceId }),
     };
     for (const subscriber of this.options.subscribers ?? []) {
       try {

@@ -28,7 +28,15 @@ export interface EndedCall {
   readonly droppedSpans: number;
   /** The W3C trace context of the caller's gRPC metadata, if it is well-formed. */
   readonly traceParent?: string;
+  /** As `traceIdOf` said at the begin. */
+  readonly traceId?: string;
 }
+
+/**
+ * The trace to which a call with the trace context of its caller belongs, if it is one that is exported. Requests to
+ * the engine carry its id.
+ */
+export type TraceIdOf = (traceParent: string | undefined) => string | undefined;
 
 /** Calls that change something, and exec probes, whose exec does. */
 export function isTraced(rpc: string, readOnly: boolean): boolean {

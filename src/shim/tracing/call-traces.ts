@@ -1,11 +1,11 @@
 /** Sends ended calls of the CRI, with what they waited for, to an OTLP receiver. */
-import type { Context, HrTime, Tracer } from "@opentelemetry/api";
-import type { ReadableSpan, SpanExporter } from "@opentelemetry/sdk-trace";
+import type { Context, HrTime, Span as OpenSpan, SpanOptions, Tracer } from "@opentelemetry/api";
+import type { ReadableSpan, Sampler, SpanExporter } from "@opentelemetry/sdk-trace";
 import { stopWithin } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Span } from "../../lib/waits.js";
-import type { EndedCall, EndedCallSubscriber } from "../ports/ended-calls.js";
+import type { EndedCall, EndedCallSubscriber, TraceIdOf } from "../ports/ended-calls.js";
 import type * as opentelemetry from "./opentelemetry.js";
 import { PendingConnections } from "./pending-connections.js";
 import { callAttributes, nameOfWait, serverFaults, waitAttributes } from "./span-attributes.js";
@@ -33,6 +33,11 @@ export interface SpanCounts {
   readonly dropped: number;
 }
 
+interface Ids {
+  readonly traceId?: string | undefined;
+  readonly spanId?: string | undefined;
+}
+
 /** Spans that wait to be sent, or are sent at this moment. A pod start has some 50. */
 const largestBacklog = 4096;
 const batchSpans = 512;
@@ -46,6 +51,10 @@ export class CallTraces implements EndedCallSubscriber {
   readonly #tracer: Tracer;
   readonly #provider: opentelemetry.TracerProvider;
   readonly #connections: PendingConnections;
+  readonly #sampler: Sampler;
+  readonly #ids: opentelemetry.RandomIdGenerator;
+  /** Of the span that is made next, where requests to the engine have had them. */
+  #next: Ids = {};
   #backlog = 0;
   #exported = 0;
   #dropped = 0;
@@ -58,13 +67,19 @@ export class CallTraces implements EndedCallSubscriber {
     const { endpoint: url, resource, samplingRatePerMillion } = options;
     this.#connections = new PendingConnections(Number(new URL(url).port));
     const exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
+    this.#sampler = new otel.ParentBasedSampler({
+      root: new otel.TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000),
+    });
+    this.#ids = new otel.RandomIdGenerator();
     this.#provider = new otel.TracerProvider({
       resource: otel
         .resourceFromAttributes(resource)
         .merge(otel.detectResources({ detectors: [otel.envDetector] })),
-      sampler: new otel.ParentBasedSampler({
-        root: new otel.TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000),
-      }),
+      sampler: this.#sampler,
+      idGenerator: {
+        generateTraceId: () => this.#next.traceId ?? this.#ids.generateTraceId(),
+        generateSpanId: () => this.#next.spanId ?? this.#ids.generateSpanId(),
+      },
       spanProcessors: [
         new otel.BatchSpanProcessor({
           exporter: this.#counted(exporter),
@@ -88,18 +103,18 @@ export class CallTraces implements EndedCallSubscriber {
     return { exported: this.#exported, dropped: this.#dropped };
   }
 
+  readonly traceIdOf: TraceIdOf = (traceParent) => {
+    const { SamplingDecision, SpanKind, trace } = this.otel;
+    const parent = this.#parentOf(traceParent);
+    const traceId = trace.getSpanContext(parent)?.traceId ?? this.#ids.generateTraceId();
+    // The same one says so again of the call's span: it looks at parent and id alone.
+    const { decision } = this.#sampler.shouldSample(parent, traceId, "", SpanKind.SERVER, {}, []);
+    return decision === SamplingDecision.RECORD_AND_SAMPLED ? traceId : undefined;
+  };
+
   callEnded(call: EndedCall): void {
-    const { SpanKind, SpanStatusCode, trace } = this.otel;
-    const { rpc, code, message, startedAtMs, startMs, ms } = call;
-    const method = this.options.methods.get(rpc) ?? rpc;
-    const timeOf = (atMs: number): HrTime => hrTimeOf(startedAtMs + atMs - startMs);
-    const parent = this.#parentOf(call);
-    const root = this.#tracer.startSpan(
-      method,
-      { kind: SpanKind.SERVER, startTime: timeOf(startMs), attributes: callAttributes(call, method) },
-      parent,
-    );
-    if (!root.isRecording()) return;
+    const { rpc, code, message, startedAtMs, startMs, ms, traceId } = call;
+    if (traceId === undefined) return;
     const count = 1 + countOf(call.spans);
     // A trace is sent whole or not at all.
     if (this.#backlog + count > (this.options.largestBacklog ?? largestBacklog)) {
@@ -107,6 +122,13 @@ export class CallTraces implements EndedCallSubscriber {
       return;
     }
     this.#backlog += count;
+    const { SpanKind, SpanStatusCode, trace } = this.otel;
+    const method = this.options.methods.get(rpc) ?? rpc;
+    const timeOf = (atMs: number): HrTime => hrTimeOf(startedAtMs + atMs - startMs);
+    const parent = this.#parentOf(call.traceParent);
+    const attributes = callAttributes(call, method);
+    const begin = { kind: SpanKind.SERVER, startTime: timeOf(startMs), attributes };
+    const root = this.#start(method, begin, parent, { traceId });
     this.#startBelow(trace.setSpan(parent, root), call.spans, timeOf);
     if (serverFaults.has(code))
       root.setStatus({ code: SpanStatusCode.ERROR, ...(message === undefined ? {} : { message }) });
@@ -119,7 +141,16 @@ export class CallTraces implements EndedCallSubscriber {
     this.#connections.stop();
   }
 
-  #parentOf({ traceParent = "" }: EndedCall): Context {
+  #start(name: string, begin: SpanOptions, parent: Context, ids: Ids): OpenSpan {
+    this.#next = ids;
+    try {
+      return this.#tracer.startSpan(name, begin, parent);
+    } finally {
+      this.#next = {};
+    }
+  }
+
+  #parentOf(traceParent = ""): Context {
     const { parseTraceParent, ROOT_CONTEXT, trace } = this.otel;
     const parent = parseTraceParent(traceParent);
     return parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true });
@@ -128,16 +159,13 @@ export class CallTraces implements EndedCallSubscriber {
   #startBelow(parent: Context, spans: readonly Span[], timeOf: (atMs: number) => HrTime): void {
     const { SpanKind, SpanStatusCode, trace } = this.otel;
     for (const wait of spans) {
-      const { kind, startMs, endMs, error, children } = wait;
-      const span = this.#tracer.startSpan(
-        nameOfWait(wait),
-        {
-          kind: kind === "engine" ? SpanKind.CLIENT : SpanKind.INTERNAL,
-          startTime: timeOf(startMs),
-          attributes: waitAttributes(wait),
-        },
-        parent,
-      );
+      const { id: spanId, kind, startMs, endMs, error, children } = wait;
+      const begin = {
+        kind: kind === "engine" ? SpanKind.CLIENT : SpanKind.INTERNAL,
+        startTime: timeOf(startMs),
+        attributes: waitAttributes(wait),
+      };
+      const span = this.#start(nameOfWait(wait), begin, parent, { spanId });
       this.#startBelow(trace.setSpan(parent, span), children, timeOf);
       if (error !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: error });
       span.end(timeOf(endMs));

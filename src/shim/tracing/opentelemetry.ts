@@ -6,6 +6,8 @@ export { detectResources, envDetector, resourceFromAttributes } from "@opentelem
 export {
   BatchSpanProcessor,
   ParentBasedSampler,
+  RandomIdGenerator,
+  SamplingDecision,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";

@@ -49,7 +49,7 @@ async function openTo(
 function ended(more: Partial<EndedCall> = {}): EndedCall {
   return {
     ...{ rpc: "StopContainer", code: "OK", startedAtMs: 1_700_000_000_000.25, startMs: 100, ms: 40 },
-    ...{ subject: {}, spans: [], droppedSpans: 0, traceParent: sampled },
+    ...{ subject: {}, spans: [], droppedSpans: 0, traceParent: sampled, traceId },
     ...more,
   };
 }
@@ -61,7 +61,11 @@ function wait(what: string, kind: WaitKind, more: Partial<EndedCall["spans"][num
 test("a kubelet's trace goes on into a call, its engine requests and plugins, as one tree", async () => {
   await using receiver = await startOtlpReceiver();
   await using docker = await startFakeDocker();
-  docker.answers.set("POST /containers/create", json({ Id: "c1", Warnings: [] }, 201));
+  const parents: (string | undefined)[] = [];
+  docker.answers.set("POST /containers/create", (request, response, body) => {
+    parents.push(request.headers["traceparent"]?.toString());
+    json({ Id: "c1", Warnings: [] }, 201)(request, response, body);
+  });
   const engine = await docker.engine();
   const lifetime = new Lifetime(recordingLog());
   const config = await configOf({ "otlp-endpoint": `127.0.0.1:${receiver.port}` });
@@ -77,7 +81,8 @@ test("a kubelet's trace goes on into a call, its engine requests and plugins, as
       return { pod_sandbox_id: "c1" };
     },
   };
-  await using server = await startTestServer(handlers, { subscribers: [traces] });
+  const { traceIdOf } = traces;
+  await using server = await startTestServer(handlers, { subscribers: [traces], traceIdOf });
   using kubelet = connectClient(server.path);
   const metadata = new Metadata();
   metadata.set("traceparent", sampled);
@@ -97,6 +102,8 @@ test("a kubelet's trace goes on into a call, its engine requests and plugins, as
     "    create container (CLIENT)",
   ]);
   assert.equal(spans.length, 4, "a call without a trace is none");
+  const create = spans.find(({ name }) => name === "create container");
+  assert.deepEqual(parents, [`00-${traceId}-${create?.spanId ?? ""}-01`, undefined]);
   assert.deepEqual(new Set(spans.map((span) => span.traceId)), new Set([traceId]));
   const [root] = spans.filter(({ parentSpanId }) => parentSpanId === kubeletSpan);
   assert.deepEqual(root?.attributes, {
@@ -151,10 +158,21 @@ describe("CallTraces", () => {
     ] as const) {
       await using receiver = await startOtlpReceiver();
       await using bed = await openTo(receiver, { samplingRatePerMillion });
-      const { traceParent: _none, ...without } = ended();
-      bed.traces.callEnded({ ...without, ...(traceParent === undefined ? {} : { traceParent }) });
+      const { traceParent: _parent, traceId: _trace, ...call } = ended();
+      const its = bed.traces.traceIdOf(traceParent);
+      bed.traces.callEnded({
+        ...call,
+        ...(traceParent === undefined ? {} : { traceParent }),
+        ...(its === undefined ? {} : { traceId: its }),
+      });
       await bed.traces.close();
-      assert.equal(receiver.spans.length, count, `${samplingRatePerMillion} ${traceParent ?? "none"}`);
+      const traces = receiver.spans.map((span) => span.traceId);
+      assert.deepEqual(
+        traces,
+        its === undefined ? [] : [its],
+        `${samplingRatePerMillion} ${traceParent ?? "none"}`,
+      );
+      assert.equal(traces.length, count);
       assert.deepEqual(bed.traces.counts, { exported: count, dropped: 0 });
     }
   });

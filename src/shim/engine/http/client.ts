@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { withDeadline } from "../../../lib/abort.js";
 import { isKind, ShimError } from "../../../lib/errors.js";
-import { formatAge } from "../../../lib/waits.js";
+import { formatAge, traceParentOf } from "../../../lib/waits.js";
 import { Semaphore } from "../../../lib/sync/semaphore.js";
 import { descriptionLimitBytes } from "../../../domain/snapshot.js";
 import { type Answer, readBody, readChunks } from "./answer.js";
@@ -304,7 +304,9 @@ export class EngineClient {
     path: string,
     signal: AbortSignal,
   ): Promise<IncomingMessage | Socket> {
-    const { method, headers, json, tar, hijack } = request;
+    const { method, json, tar, hijack } = request;
+    const traceparent = traceParentOf(signal);
+    const headers = traceparent === undefined ? request.headers : { ...request.headers, traceparent };
     if (this.#readOnly && method !== "GET" && method !== "HEAD")
       throw new ShimError("precondition", `${request.action}: this server only reads (--read-only)`);
     try {
