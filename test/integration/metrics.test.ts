@@ -1,4 +1,4 @@
-/** Metrics and health of the whole program. */
+/** Metrics, health and traces of the whole program. */
 import assert from "node:assert/strict";
 import { readFile, rm } from "node:fs/promises";
 import { once } from "node:events";
@@ -6,6 +6,7 @@ import { request, type IncomingMessage } from "node:http";
 import { basename, dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { isEngineElsewhere } from "../support/engine-host.js";
+import { startOtlpReceiver, treeOf } from "../support/otlp-receiver.js";
 import { openFiles } from "../support/processes.js";
 import { EngineProxy } from "../support/engine-proxy.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -57,10 +58,14 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
     const engineSocket = join(directory, "engine.sock");
     const proxy = bed.own(await EngineProxy.listen(engineSocket));
     const socket = join(directory, "metrics.sock");
+    const receiver = bed.own(await startOtlpReceiver());
     const shim = await bed.startShim({
       directory,
       dockerEndpoint: `unix://${engineSocket}`,
-      flags: [`--metrics-bind-address=unix://${socket}`, "--metrics-page"],
+      flags: [
+        ...[`--metrics-bind-address=unix://${socket}`, "--metrics-page"],
+        ...[`--otlp-endpoint=127.0.0.1:${receiver.port}`, "--otlp-sampling-rate-per-million=1000000"],
+      ],
     });
     const scrape = async () => parsePrometheusText((await get(socket, "/metrics")).body);
     const before = await scrape();
@@ -90,6 +95,12 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
       status: 200,
       body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n",
     });
+
+    const call = "runtime.v1.RuntimeService/RunPodSandbox";
+    const sent = () => receiver.spans.find(({ name }) => name === call);
+    await until("its spans to be sent", () => sent() !== undefined);
+    const tree = treeOf(receiver.spans, sent()?.spanId ?? "");
+    assert.ok(tree.includes("create container (CLIENT)"), tree.join("\n"));
 
     const page = (await get(socket, "/")).body;
     assert.ok(page.includes(`<a href="./pods/${pod.id}"`), page);

@@ -50,6 +50,7 @@ const closeMs = 1_000;
 export class CallTraces implements EndedCallSubscriber {
   readonly #tracer: Tracer;
   readonly #provider: opentelemetry.TracerProvider;
+  readonly #exporter: opentelemetry.OTLPTraceExporter;
   readonly #connections: PendingConnections;
   readonly #sampler: Sampler;
   readonly #ids: opentelemetry.RandomIdGenerator;
@@ -66,7 +67,7 @@ export class CallTraces implements EndedCallSubscriber {
   ) {
     const { endpoint: url, resource, samplingRatePerMillion } = options;
     this.#connections = new PendingConnections(Number(new URL(url).port));
-    const exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
+    this.#exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
     this.#sampler = new otel.ParentBasedSampler({
       root: new otel.TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000),
     });
@@ -82,7 +83,7 @@ export class CallTraces implements EndedCallSubscriber {
       },
       spanProcessors: [
         new otel.BatchSpanProcessor({
-          exporter: this.#counted(exporter),
+          exporter: this.#counted(this.#exporter),
           maxQueueSize: options.largestBacklog ?? largestBacklog,
           maxExportBatchSize: Math.min(batchSpans, options.largestBacklog ?? largestBacklog),
           scheduledDelayMillis: options.delayMs ?? delayMs,
@@ -137,7 +138,7 @@ export class CallTraces implements EndedCallSubscriber {
 
   /** Sends what waits, for a second at most. Never fails. */
   async close(): Promise<void> {
-    await stopWithin(closeMs, this.#provider.shutdown()).catch(() => undefined);
+    await stopWithin(closeMs, this.#provider.shutdown()).catch(() => closeChannel(this.#exporter));
     this.#connections.stop();
   }
 
@@ -203,6 +204,15 @@ export class CallTraces implements EndedCallSubscriber {
       "spans cannot be exported and are dropped",
     );
   }
+}
+
+/**
+ * Ends what is being sent, which keeps the process alive: the exporter's own `shutdown` waits for it. The channel is not
+ * public; the versions are pinned, and a test notices.
+ */
+function closeChannel(exporter: opentelemetry.OTLPTraceExporter): void {
+  const delegate = exporter["_delegate"] as unknown as { readonly _transport: { shutdown(): void } };
+  delegate._transport.shutdown();
 }
 
 function countOf(spans: readonly Span[]): number {

@@ -34,7 +34,7 @@ export const serverFaults: ReadonlySet<string> = new Set([
 export function nameOfWait({ kind, what }: Pick<Span, "kind" | "what">): string {
   if (kind === "lock") return "lock";
   if (kind === "plugin") return what.replace(/ for .*$/s, "");
-  return what.replaceAll(/ ?"(?:[^"\\]|\\.)*"?/gs, "");
+  return what.replaceAll(/ ?(?:"(?:[^"\\]|\\.)*"?|\b[\da-f]{12,64}\b)/gs, "");
 }
 
 export function waitAttributes({ kind, what }: Span): Attributes {

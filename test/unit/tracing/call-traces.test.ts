@@ -124,10 +124,11 @@ describe("CallTraces", () => {
     const inner = wait("run iptables", "program", { startMs: 112, endMs: 113.5 });
     const first = wait('the lock of "k8s_x"', "lock", { children: [inner] });
     const second = wait('stop container "a\\"b"', "engine", { error: "no such container" });
+    const third = wait(`the state of container ${"0f".repeat(32)}`, "wait");
     const failure = { code: "DEADLINE_EXCEEDED", message: "too late", droppedSpans: 3 };
-    bed.traces.callEnded(ended({ ...failure, spans: [first, second] }));
+    bed.traces.callEnded(ended({ ...failure, spans: [first, second, third] }));
     bed.traces.callEnded(ended({ code: "NOT_FOUND", message: "no such container" }));
-    const spans = await receiver.received(5);
+    const spans = await receiver.received(6);
     const startedAt = 1_700_000_000_000_250_000n;
     const found = spans.map(({ name, startNanoseconds, endNanoseconds, error }) => [
       name,
@@ -141,6 +142,7 @@ describe("CallTraces", () => {
       ["runtime.v1.RuntimeService/StopContainer", 0, 40, ""],
       ["runtime.v1.RuntimeService/StopContainer", 0, 40, "too late"],
       ["stop container", 10, 20, "no such container"],
+      ["the state of container", 10, 20, ""],
     ]);
     const byName = new Map(spans.map((span) => [span.name, span]));
     assert.equal(byName.get("stop container")?.attributes["dockershim.wait"], 'stop container "a\\"b"');
@@ -235,6 +237,9 @@ test("close() gives up a connection that nothing answers", async () => {
     await until("the connection is begun", isConnecting);
     await bed.traces.close();
     await until("no connection is pending", () => !isConnecting());
+    // The process would wait for it.
+    await until("nothing is being sent", () => bed.traces.counts.dropped === 1);
+    assert.ok(bed.log.linesAt("warn").some(({ fields }) => /closed/i.test(String(fields["err"]))));
   } finally {
     for (const filler of fillers) filler.destroy();
     listener.kill("SIGKILL");
