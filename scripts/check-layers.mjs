@@ -74,6 +74,7 @@ export const layers = {
   cri: [...rules, ...helpers, "grpc"],
   cadvisor: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
+  page: [...adapter, "history"],
   // Clients of the CRI: they see what a kubelet sees.
   client: [...base, "grpc"],
   ...stacked(playRooms, [...model, "registry", "config", "client"]),

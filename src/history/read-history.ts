@@ -1,6 +1,8 @@
 /** Reads the history, also while a server writes it. */
-import { readFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
+import { text as textOf } from "node:stream/consumers";
 import { namesIn } from "../lib/files/directories.js";
 import { fileError, unlessMissing } from "../lib/files/file-errors.js";
 import { fileName, sortNames } from "./history-files.js";
@@ -13,19 +15,24 @@ export interface ReadHistory {
   readonly later: readonly string[];
 }
 
-/**
- * Files that are removed meanwhile are left out, and so are lines that are torn or not understood. `mentions` leaves
- * out lines without the text, which costs less than to parse them.
- */
+export interface Selection {
+  /** Lines without the text are left out, which costs less than to parse them. */
+  readonly mentions?: string;
+  /** What is older than this many bytes is not read. Default: all is read. */
+  readonly latestBytes?: number;
+}
+
+/** Files that are removed meanwhile are left out, and so are lines that are torn or not understood. */
 export async function readHistory(
   directory: string,
-  { mentions = "" }: { readonly mentions?: string } = {},
+  { mentions = "", latestBytes = Infinity }: Selection = {},
 ): Promise<ReadHistory> {
   const records: HistoryRecord[] = [];
   try {
     const { numbers, later } = sortNames(await namesIn(directory));
-    for (const number of numbers) {
-      const text = await readFile(join(directory, fileName(number)), "utf8").catch(unlessMissing);
+    const paths = numbers.map((number) => join(directory, fileName(number)));
+    for (const { path, start } of await latestParts(paths, latestBytes)) {
+      const text = await textOf(createReadStream(path, { start })).catch(unlessMissing);
       for (const line of (text ?? "").split("\n")) {
         if (line === "" || !line.includes(mentions)) continue;
         const record = decodeRecord(line);
@@ -36,4 +43,22 @@ export async function readHistory(
   } catch (error) {
     throw fileError("read the history in", directory, error);
   }
+}
+
+interface Part {
+  readonly path: string;
+  readonly start: number;
+}
+
+/** Of files, the oldest first, those that the latest bytes are in. */
+async function latestParts(paths: readonly string[], bytes: number): Promise<readonly Part[]> {
+  const parts: Part[] = [];
+  let left = bytes;
+  for (const path of paths.toReversed()) {
+    if (left <= 0) break;
+    const { size } = (await stat(path).catch(unlessMissing)) ?? { size: 0 };
+    parts.unshift({ path, start: Math.max(0, size - left) });
+    left -= size;
+  }
+  return parts;
 }

@@ -1,6 +1,9 @@
 /** A node as the pages show it, always the same: of their tests and their picture. */
 import type { SandboxRecord } from "../../src/domain/sandbox.js";
 import type { PageSources } from "../../src/shim/page/page-sources.js";
+import { explain, type Explanation } from "../../src/history/explain.js";
+import type { PodRecord } from "../../src/history/find-subjects.js";
+import type { RecordedSpan } from "../../src/history/history-record.js";
 import { RecentCalls } from "../../src/shim/page/recent-calls.js";
 import type { EndedCall } from "../../src/shim/ports/ended-calls.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
@@ -71,7 +74,7 @@ const samplePods: readonly SamplePod[] = [
       {
         name: "queue",
         image: "registry.example/shop/queue:1.0.7",
-        attempt: 4,
+        attempt: 2,
         state: {
           ...exited,
           exitCode: 137,
@@ -83,7 +86,7 @@ const samplePods: readonly SamplePod[] = [
       {
         name: "queue",
         image: "registry.example/shop/queue:1.0.7",
-        attempt: 3,
+        attempt: 1,
         state: { ...exited, exitCode: 1, started: ago(6 * minute), finished: ago(4 * minute) },
       },
     ],
@@ -194,6 +197,7 @@ export function pageSample(changes: Partial<PageSources> = {}): PageSources {
       },
     ],
     recent: recentOf(sampleCalls),
+    why: (podUid) => Promise.resolve(explanationOf(podUid)),
     ...changes,
   };
 }
@@ -238,3 +242,38 @@ const sampleCalls: readonly EndedCall[] = [
     subject: { pod: "shop/queue-0", image: "registry.example/shop/queue:1.0.8" },
   }),
 ];
+
+/** Of the pod whose container was killed. */
+function explanationOf(podUid: string): Explanation {
+  const image = "registry.example/shop/queue:1.0.7";
+  const pod = { pod: "shop/queue-0", podUid, sandboxId: samplePodId };
+  const begun = sampleNowMs - 47 * minute;
+  const call = (rpc: string, after: number, ms: number, spans: readonly RecordedSpan[], about = {}) =>
+    ({ kind: "call", at: begun + after, rpc, ms, code: "OK", subject: { ...pod, ...about }, spans }) as const;
+  const span = (kind: RecordedSpan["kind"], what: string, at: number, ms: number): RecordedSpan => ({
+    ...{ kind, what, at, ms },
+  });
+  const queue = { containerName: "queue" };
+  const restart = (after: number, ranMs: number, exitCode: number) =>
+    [
+      call("CreateContainer", after, 210, [span("engine", 'create container "queue"', 20, 160)], queue),
+      call("StartContainer", after + 230, 380, [span("engine", 'start container "queue"', 15, 340)], queue),
+      {
+        ...({ kind: "exit", at: begun + after + 600 + ranMs, ms: ranMs } as const),
+        ...{ exitCode, oomKilled: exitCode === 137 },
+        subject: { ...pod, ...queue, containerId: idOf("d3c000") },
+      },
+    ] as const;
+  const records: readonly PodRecord[] = [
+    call("RunPodSandbox", 0, 1_240, [
+      span("engine", 'create container "POD"', 30, 180),
+      span("engine", 'start container "POD"', 230, 390),
+      span("plugin", 'CNI plugin "bridge" ADD for pod "shop/queue-0"', 640, 520),
+    ]),
+    call("PullImage", 1_300, 18_700, [span("pull", `pull image "${image}"`, 10, 18_600)], { image }),
+    ...restart(20_100, 9 * minute, 137),
+    ...restart(41 * minute, 2 * minute, 1),
+    ...restart(45 * minute + 29 * second, 38 * second, 137),
+  ];
+  return explain({ pod: "shop/queue-0", podUid, records }, sampleNowMs);
+}

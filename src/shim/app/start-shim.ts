@@ -122,7 +122,7 @@ async function start(
     {
       readConditions: (signal) => readConditions(services, signal),
       containerMetrics: (signal) => metricsPage(services, signal),
-      page: pageSources(services, { version, sync, underWay: () => calls.underWay() }),
+      page: pageSources(config, services, { version, sync, underWay: () => calls.underWay() }),
     },
   );
   const cadvisor = await openCadvisor(config, { ...services, version }, log, environment, metrics?.observer);

@@ -15,6 +15,6 @@ export function browserPages(sources: PageSources): BrowserPages {
     "/": () => Promise.resolve(nodePage(sources, { watched: false })),
     "/watch": () => Promise.resolve(nodePage(sources, { watched: true })),
     "/page.css": () => Promise.resolve(stylesheet),
-    "/pods/*": (_signal, id) => Promise.resolve(podPage(sources, id)),
+    "/pods/*": (_signal, id) => podPage(sources, id),
   };
 }

@@ -25,7 +25,7 @@ export interface Document {
 const contentSecurityPolicy = [
   "default-src 'none'",
   "style-src 'self'",
-  "img-src 'self'",
+  "img-src data:",
   "base-uri 'none'",
   "form-action 'none'",
 ].join("; ");

@@ -31,15 +31,17 @@ caption { text-align: left; padding: 0 0 0.4rem; }
 th, td { padding: 0.35rem 1rem 0.35rem 0.5rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { background: var(--head); white-space: nowrap; }
 tbody th { font-weight: 600; overflow-wrap: anywhere; }
-td { overflow-wrap: anywhere; min-width: 6rem; }
+td { overflow-wrap: anywhere; }
 .scroll tbody th { min-width: 10rem; }
+.scroll td { min-width: 8rem; }
 .scroll time, td span { white-space: nowrap; }
 td ul { margin: 0; padding: 0; list-style: none; }
 .good { color: var(--good); }
 .bad { color: var(--bad); }
 .work { color: var(--work); }
 code { font: 0.9em ui-monospace, "DejaVu Sans Mono", monospace; }
-img { max-width: 100%; height: auto; background: #ffffff; border: 1px solid var(--line); }
+ol { margin: 0 0 0.75rem; padding-left: 1.5rem; overflow-wrap: anywhere; }
+img { display: block; width: 100%; min-width: 60rem; height: auto; }
 `;
 
 export const stylesheet: PageAnswer = {

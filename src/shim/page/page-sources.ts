@@ -4,6 +4,7 @@ import type { ShimError } from "../../lib/errors.js";
 import type { Container } from "../../domain/container.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Sandbox } from "../../domain/sandbox.js";
+import type { Explanation } from "../../history/explain.js";
 import type { RecentCalls } from "./recent-calls.js";
 
 export interface PageSources {
@@ -34,6 +35,8 @@ export interface PageSources {
   readonly network: { readonly name: string; readonly reason: string };
   /** Calls without an answer, the oldest first. */
   readonly underWay: () => readonly CallUnderWay[];
+  /** By the uid of a pod; undefined without a record of it. Fails when the history cannot be read. */
+  readonly why: ((podUid: string) => Promise<Explanation | undefined>) | undefined;
   readonly recent: Pick<RecentCalls, "slowest" | "failures">;
 }
 

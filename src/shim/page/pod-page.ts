@@ -8,11 +8,13 @@ import type { PageSources } from "./page-sources.js";
 import { containerState, podName, podState } from "./pod-table.js";
 import { milliseconds, shownDuration, shownMessage, shownName, shownTime } from "./shown-values.js";
 import { table, valueTable } from "./table.js";
+import { whySection } from "./why-section.js";
 
 const shownContainers = 100;
 
 /** 404 for an id that no sandbox in memory has. */
-export function podPage({ model, now }: PageSources, id: string): PageAnswer {
+export async function podPage(sources: PageSources, id: string): Promise<PageAnswer> {
+  const { model, now } = sources;
   const nowMs = now();
   const sandbox = [...model.sandboxes()].find((one) => one.id === id);
   const navigation = html`<nav aria-label="Pages">
@@ -28,7 +30,8 @@ export function podPage({ model, now }: PageSources, id: string): PageAnswer {
   return documentOf({
     ...common,
     title: `Pod ${podName(sandbox)}`,
-    content: html`${sandboxTable(sandbox, nowMs)} ${containerTable(model.containersOf(id), nowMs)}`,
+    content: html`${await whySection(sources, sandbox.pod.uid)} ${sandboxTable(sandbox, nowMs)}
+    ${containerTable(model.containersOf(id), nowMs)}`,
   });
 }
 

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, test } from "node:test";
+import { fileName, historyDirectory } from "../../../src/history/history-files.js";
+import { encodeRecord } from "../../../src/history/history-record.js";
 import { Lifetime } from "../../../src/lib/lifetime.js";
 import { dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { openMetrics } from "../../../src/shim/app/open-metrics.js";
@@ -12,6 +15,7 @@ import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
 import type { Engine } from "../../../src/shim/ports/engine.js";
 import { metricsPage } from "../../../src/shim/cri/stats/metrics-page.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { shimOfEachTest, type TestShim } from "../../fakes/services.js";
@@ -41,7 +45,11 @@ function stateOf({ services, sync }: TestShim): PresentState {
 }
 
 /** Metrics of the shim of `TestShim`, served on a port of this host. */
-async function serve(shim: TestShim, flags: Readonly<Record<string, string>> = {}) {
+async function serve(
+  shim: TestShim,
+  flags: Readonly<Record<string, string>> = {},
+  stateDir = "/nonexistent",
+) {
   const log = recordingLog();
   const lifetime = new Lifetime(log);
   const config = await configOf({ "metrics-bind-address": "127.0.0.1:0", ...flags });
@@ -50,7 +58,11 @@ async function serve(shim: TestShim, flags: Readonly<Record<string, string>> = {
   const server = await metrics.serve(stateOf(shim), {
     readConditions: (signal) => readConditions(shim.services, signal),
     containerMetrics: (signal) => metricsPage(shim.services, signal),
-    page: pageSources(shim.services, { version: "1.2.3", sync: shim.sync, underWay: () => [] }),
+    page: pageSources({ historyMaxBytes: 1, readOnly: false, stateDir }, shim.services, {
+      version: "1.2.3",
+      sync: shim.sync,
+      underWay: () => [],
+    }),
   });
   return {
     server,
@@ -120,6 +132,35 @@ describe("openMetrics()", () => {
     assert.match((await bed.get("/")).body, /RuntimeReady[^]*DockerDaemonNotReady/);
     shim.engine.up();
     await until("the engine is back", () => shim.services.state.link.state.phase === "live");
+  });
+
+  test("the page of a pod says why, by the history of this pod alone", async () => {
+    const id = await shim.runSandbox();
+    const { uid } = shim.services.state.model.requireSandbox(id).pod;
+    await using directory = await temporaryDirectory();
+    const history = historyDirectory(directory.path);
+    await mkdir(history);
+    const records = [uid, `${uid}-other`].map((podUid) =>
+      encodeRecord({
+        ...{
+          kind: "call",
+          at: 1,
+          rpc: "RunPodSandbox",
+          ms: 9,
+          code: "UNKNOWN",
+          error: `no ${podUid}`,
+          spans: [],
+        },
+        subject: { pod: "default/web", podUid },
+      }),
+    );
+    await writeFile(join(history, fileName(1)), Buffer.concat(records));
+    await using bed = await serve(shim, { "metrics-page": "true" }, directory.path);
+    const { body } = await bed.get(`/pods/${id}`);
+    assert.match(body, new RegExp(`<li>RunPodSandbox failed[^<]*no ${uid}<`));
+    assert.ok(!body.includes(`${uid}-other`));
+    await using without = await serve(shim, { "metrics-page": "true" });
+    assert.match((await without.get(`/pods/${id}`)).body, /The latest history has no record of this pod/);
   });
 
   test("/readyz follows the conditions of Status and says why; /healthz is always ok", async () => {

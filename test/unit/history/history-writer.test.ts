@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { CallRecord, HistoryRecord } from "../../../src/history/history-record.js";
 import { HistoryWriter, type HistoryWriterOptions } from "../../../src/history/history-writer.js";
-import { readHistory } from "../../../src/history/read-history.js";
+import { readHistory, type Selection } from "../../../src/history/read-history.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -180,6 +180,23 @@ describe("the history on disk", () => {
     await writer.close();
     const [record] = (await readHistory(directory.path)).records;
     assert.deepEqual(record, call(1, { droppedSpans: 398 }));
+  });
+
+  test("is read from its latest bytes alone, and by a text, where that is asked for", async () => {
+    await using directory = await temporaryDirectory();
+    const line = (at: number): string => `${JSON.stringify(call(at, { rpc: `rpc${String(at % 2)}` }))}\n`;
+    const { length } = line(1);
+    for (const [number, times] of [
+      [1, [1, 2]],
+      [2, [3, 4, 5]],
+      [3, [6]],
+    ] as const)
+      await writeFile(join(directory.path, `v1-0000000${String(number)}.jsonl`), times.map(line).join(""));
+    const read = async (selection: Selection) =>
+      (await readHistory(directory.path, selection)).records.map(({ at }) => at);
+    assert.deepEqual(await read({ latestBytes: 3 * length }), [4, 5, 6]);
+    assert.deepEqual(await read({ latestBytes: 3 * length - 1 }), [5, 6]);
+    assert.deepEqual(await read({ latestBytes: 6 * length, mentions: "rpc1" }), [1, 3, 5]);
   });
 
   test("is empty where there is none", async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { explain } from "../../../src/history/explain.js";
 import { browserPages } from "../../../src/shim/page/browser-pages.js";
 import type { PageAnswer } from "../../../src/shim/page/document.js";
 import type { PageSources } from "../../../src/shim/page/page-sources.js";
@@ -9,6 +10,7 @@ import {
   pageSample,
   recentOf,
   sampleNowMs,
+  samplePodId,
   type SamplePod,
 } from "../../fakes/page-sample.js";
 import { idOf } from "../../fakes/snapshots.js";
@@ -52,6 +54,12 @@ function rowsOf({ body }: PageAnswer, id: string): readonly (readonly string[])[
 function captionOf({ body }: PageAnswer, id: string): string {
   const section = body.slice(body.indexOf(`<h2 id="${id}">`));
   return (/<caption>(.*?)<\/caption>/s.exec(section)?.[1] ?? "").trim();
+}
+
+/** The SVG of the pod's time line; empty without one. */
+function pictureOf({ body }: PageAnswer): string {
+  const [, base64 = ""] = /"data:image\/svg\+xml;base64,([^"]*)"/.exec(body) ?? [];
+  return Buffer.from(base64, "base64").toString();
 }
 
 function manyPods(count: number): readonly SamplePod[] {
@@ -119,7 +127,7 @@ describe("the page of the node", () => {
       ...["shop/search-5f7c9d6b8-q2x7n", "ready", "2026-11-27T11:59:16Z", "44.0 s", "none"],
     ]);
     assert.equal(at(2)?.[4], "proxy: running for 3 min 0 s web: running for 3 min 2 s");
-    assert.equal(at(3)?.[4], "queue: OOMKilled (137) 52.0 s ago, attempt 4");
+    assert.equal(at(3)?.[4], "queue: OOMKilled (137) 52.0 s ago, attempt 2");
     assert.deepEqual(at(4)?.slice(0, 2), ["batch/report-29401230-lw5vt", "not ready"]);
     assert.match(page.body, new RegExp(`<a href="./pods/${webPod}"\\s*>shop/web-7d4b9c5f6d-8xk2p</a`));
   });
@@ -216,8 +224,58 @@ describe("the page of a pod", () => {
     assert.equal(sandbox.get("Started"), "2026-11-27T11:13:00Z");
     assert.deepEqual(
       rowsOf(page, "containers").map((row) => row[1]),
-      ["State", "OOMKilled (137) 52.0 s ago, attempt 4", "Error (1) 4 min 0 s ago, attempt 3"],
+      ["State", "OOMKilled (137) 52.0 s ago, attempt 2", "Error (1) 4 min 0 s ago, attempt 1"],
     );
+  });
+
+  test("says why: causes, a picture, and its steps as a table", async () => {
+    const page = await answer("/pods/*", pageSample(), samplePodId);
+    assert.match(
+      page.body,
+      /<ol>\s*<li>container &quot;queue&quot; was killed for want of memory \(OOMKilled\)/,
+    );
+    assert.match(pictureOf(page), /^<svg [^]*<title>shop\/queue-0: container &quot;queue&quot; was killed/);
+    const alt =
+      tagsOf(page.body)
+        .find(({ name }) => name === "img")
+        ?.attributes.get("alt") ?? "";
+    assert.match(alt, /^Picture of the time line: container .* The table below has its steps\.$/);
+    const steps = rowsOf(page, "steps");
+    assert.deepEqual(steps[1], [
+      ...["RunPodSandbox", "2026-11-27T11:13:00Z", "1.2 s", "OK"],
+      "plugin: CNI plugin &quot;bridge&quot; ADD for pod &quot;shop/queue-0&quot; (520 ms) engine: start container &quot;POD&quot; (390 ms) engine: create container &quot;POD&quot; (180 ms)",
+    ]);
+    const end = steps[5] ?? [];
+    assert.deepEqual(end.toSpliced(1, 1), [
+      "&quot;queue&quot; ended",
+      "ran 9 min 0 s",
+      "exit code 137, OOMKilled",
+      "none",
+    ]);
+  });
+
+  test("says so when there is no history, no record, or no way to read it", async () => {
+    const textWith = async (why: PageSources["why"]) =>
+      (await answer("/pods/*", pageSample({ why }), samplePodId)).body;
+    assert.match(await textWith(undefined), /The history of pods is off/);
+    assert.match(await textWith(() => Promise.resolve(undefined)), /no record of this pod/);
+    assert.match(await textWith(() => Promise.reject(new Error("<no> disk"))), /<p>&lt;no&gt; disk<\/p>/);
+  });
+
+  test("shows 100 steps and 5 causes of many, and says that there are more", async () => {
+    const known = await pageSample().why?.("uid");
+    assert.ok(known !== undefined);
+    const [step] = known.steps;
+    assert.ok(step !== undefined);
+    const why = {
+      ...known,
+      steps: Array.from({ length: 130 }, () => step),
+      causes: Array.from({ length: 9 }, () => "cause"),
+    };
+    const page = await answer("/pods/*", pageSample({ why: () => Promise.resolve(why) }), samplePodId);
+    assert.equal(rowsOf(page, "steps").length, 101);
+    assert.match(captionOf(page, "steps"), /: 130; the oldest first; the 100 latest are shown$/);
+    assert.equal(page.body.split("<li>cause</li>").length - 1, 5);
   });
 
   test("answers 404 for an id that no sandbox has, and for a prefix", async () => {
@@ -248,6 +306,26 @@ describe("all pages", () => {
         },
       },
       network: { name: hostile, reason: hostile },
+      why: () =>
+        Promise.resolve(
+          explain(
+            {
+              ...{ pod: hostile, podUid: hostile },
+              records: [
+                {
+                  ...{ kind: "call", at: 1, rpc: "PullImage", ms: 9, code: "UNKNOWN", error: hostile },
+                  subject: { containerName: hostile, image: hostile },
+                  spans: [{ what: hostile, kind: "pull", at: 0, ms: 9, error: hostile }],
+                },
+                {
+                  ...{ kind: "exit", at: 1, ms: 1, exitCode: 1, oomKilled: false, error: hostile },
+                  subject: { containerName: hostile, containerId: hostile },
+                },
+              ],
+            },
+            sampleNowMs,
+          ),
+        ),
       recent: recentOf([
         endedCall(hostile, {
           ...{ rpc: "PullImage", ms: 5, code: "INTERNAL", message: hostile },
@@ -261,13 +339,28 @@ describe("all pages", () => {
   test("have no tag or attribute that a pod has named, and load only what is theirs", async () => {
     const plain = await pagesOf(pageSample());
     const known = new Set(plain.flatMap(([, page]) => tagsOf(page.body).map(signature)));
-    for (const [path, { body }] of await pagesOf(hostileSources())) {
+    for (const [path, page] of await pagesOf(hostileSources())) {
+      const { body } = page;
+      const picture = pictureOf(page);
+      const elements = [...picture.matchAll(/<([^\s/>]*)/g)].map(([, name = ""]) => name);
+      const allowed = ["", "line", "rect", "style", "svg", "text", "title"];
+      assert.deepEqual(
+        [...new Set(elements)].filter((name) => !allowed.includes(name)),
+        [],
+        path,
+      );
+      assert.equal(picture.split("<style").length, picture === "" ? 1 : 2, path);
+      assert.doesNotMatch(picture, /\son\w+="|href|url\(|[\0\u202E]/, path);
       assert.ok(body.includes("&lt;script&gt;") || path === "/pods/nothing", path);
       for (const tag of tagsOf(body)) {
         assert.ok(known.has(signature(tag)), `${path}: ${signature(tag)}`);
         for (const key of ["href", "src"]) {
           const target = tag.attributes.get(key) ?? "./";
-          assert.match(target, /^(?:#[a-z]+|\.\.?\/(?:pods\/[0-9a-f]{64}|watch|page\.css)?)$/, path);
+          assert.match(
+            target,
+            /^(?:#[a-z]+|\.\.?\/(?:pods\/[0-9a-f]{64}|watch|page\.css)?|data:image\/svg\+xml;base64,[\w+/=]+)$/,
+            path,
+          );
         }
       }
       assert.doesNotMatch(body, /[\0\u202E]/);
