@@ -42,8 +42,6 @@ export interface NodeFacts {
     readonly usernsRemap: boolean;
     readonly rootless: boolean;
   };
-  /** Whether the engine is in experimental mode, as checkpoints need. */
-  readonly experimental: boolean;
   /** Whether containers run on while the engine does not. */
   readonly liveRestore: boolean;
   /** Whether the engine itself injects CDI devices (DeviceRequests with driver cdi). */

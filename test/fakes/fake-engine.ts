@@ -183,11 +183,6 @@ export class FakeEngine implements Engine {
   updateContainer: Engine["updateContainer"] = (id, resources, signal) =>
     this.#call("updateContainer", [id, resources], signal, () => this.containers.update(id, resources));
 
-  createCheckpoint: Engine["createCheckpoint"] = (id, to, signal) =>
-    this.#call("createCheckpoint", [id, to], signal, () => {
-      this.containers.get(id);
-    });
-
   /** Nothing was kept. */
   containerLogs: Engine["containerLogs"] = (id, options, signal) =>
     this.#call("containerLogs", [id, options], signal, () => ({

@@ -126,10 +126,9 @@ export class FakeHost implements HostAccess {
   async archiveCheckpoint(
     container: Snapshot,
     location: string,
-    dump: (directory: string) => Promise<CheckpointContent>,
-    signal: AbortSignal,
+    content: CheckpointContent,
+    { signal }: { readonly signal: AbortSignal },
   ): Promise<void> {
-    const content = await dump("/tmp/checkpoint");
     await this.#do("archiveCheckpoint", [container.id, location], signal, () => {
       this.checkpointArchives.set(location, content);
     });

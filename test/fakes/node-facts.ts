@@ -18,7 +18,6 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     runtimes: [{ name: "runc", kind: "runc", recursiveReadOnly: false }],
     defaultRuntime: "runc",
     security: { apparmor: false, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
-    experimental: false,
     liveRestore: false,
     cdi: false,
     cdiSpecDirs: [],

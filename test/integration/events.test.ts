@@ -62,11 +62,11 @@ describe("events and streams", { skip: await reasonToSkip() }, () => {
     }
   });
 
-  test("a checkpoint that this engine cannot make is refused in known words, and the container runs on", async () => {
+  test("a checkpoint that this node cannot make is refused in known words, and the container runs on", async () => {
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.start();
     const location = join(await bed.newDirectory(), "checkpoint.tar");
-    // Where the engine has everything, it is made.
+    // Where the node has CRIU, it is made.
     try {
       await shim.cri.CheckpointContainer({ container_id: id, location, timeout: "60" });
     } catch (error) {
@@ -79,7 +79,7 @@ describe("events and streams", { skip: await reasonToSkip() }, () => {
       } else {
         assert.equal(code, status.UNIMPLEMENTED);
         assert.equal(details, "method CheckpointContainer not implemented");
-        assert.match(shim.log, /not in experimental mode/);
+        assert.match(shim.log, /cannot checkpoint containers on this node/);
       }
     }
     assert.equal((await inspectContainer(id))?.State.Running, true);

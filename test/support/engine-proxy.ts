@@ -59,12 +59,6 @@ export interface Injection {
   remove(): void;
 }
 
-/** Answers some requests in the place of the engine. */
-export interface StandIn {
-  readonly socket: string;
-  readonly takes: (request: ProxiedRequest) => boolean;
-}
-
 interface ActiveRule {
   readonly rule: FaultRule;
   readonly spring: () => void;
@@ -89,7 +83,6 @@ export class EngineProxy implements AsyncDisposable {
   readonly #rules = new Set<ActiveRule>();
   readonly #open = new Set<OpenRequest>();
   #requests: ProxiedRequest[] = [];
-  #standIn: StandIn | undefined;
   #hold = {
     spring: (): void => undefined,
     released: Promise.resolve(),
@@ -125,11 +118,6 @@ export class EngineProxy implements AsyncDisposable {
   /** Requests that have no whole answer yet, without the event stream; with the time since when, in ms. */
   get openRequests(): readonly OpenRequest[] {
     return [...this.#open].filter(({ path }) => !path.startsWith("/events"));
-  }
-
-  /** Sends what `standIn` takes to its socket, and not to the engine. */
-  use(standIn: StandIn): void {
-    this.#standIn = standIn;
   }
 
   /** Until it is removed, for matching requests that come from now on. The rule that was added first wins. */
@@ -330,7 +318,7 @@ export class EngineProxy implements AsyncDisposable {
   ): void {
     const { method = "GET", url = "/", headers } = incoming;
     const onward = httpRequest({
-      socketPath: this.#standIn?.takes(request) === true ? this.#standIn.socket : dockerSocket,
+      socketPath: dockerSocket,
       method,
       path: url,
       headers,

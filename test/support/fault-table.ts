@@ -119,13 +119,6 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "Attach session with a terminal", request: "POST /containers/ID/resize", ...resize },
   { rpc: "ContainerStatus", request: inspectImage, ...dispensable },
   { rpc: "CheckpointContainer", request: inspectImage, ...dispensable },
-  {
-    ...{ rpc: "CheckpointContainer", request: "POST /containers/ID/checkpoints", strikes: "first" },
-    outcomes: {
-      ...unanswered,
-      ...{ close: "UNAVAILABLE", lose: "UNAVAILABLE", cut: "UNAVAILABLE", error: "UNKNOWN" },
-    },
-  },
   { rpc: "ImageFsInfo", request: "GET /system/df", api: "1.42 and later", ...read },
   { rpc: "ImageFsInfo", request: "GET /images/json", api: "before 1.42", ...read },
   { rpc: "ImageFsInfo", request: "GET /images/NAME/history", api: "before 1.42", ...read },

@@ -156,19 +156,6 @@ export function containerCalls(client: EngineClient): ContainerCalls {
       await client.json({ ...post(id, "update"), json: resources, repeatable: true }, signal);
     },
 
-    /** No deadline of its own: it takes the longer, the more memory the container has. */
-    async createCheckpoint(id, { checkpointId, directory }, signal) {
-      const request: EngineRequest = {
-        action: `checkpoint container "${id}"`,
-        method: "POST",
-        path: ["containers", id, "checkpoints"],
-        json: { CheckpointID: checkpointId, CheckpointDir: directory, Exit: false },
-        timeoutMs: Infinity,
-      };
-      const answer = await client.request(request, signal);
-      if (answer.status !== 201) throw refusalOf(answer);
-    },
-
     async containerLogs(id, { sinceSeconds, follow, tty, tail }, signal) {
       const request: EngineRequest = {
         action: `read the log of container "${id}"`,

@@ -85,7 +85,6 @@ export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): 
       usernsRemap: security.includes("userns"),
       rootless: security.includes("rootless"),
     },
-    experimental: json["ExperimentalBuild"] === true,
     liveRestore: json["LiveRestoreEnabled"] === true,
     // The engine names the directories that it reads, and none when it does not inject devices.
     cdi: specDirs.length > 0,

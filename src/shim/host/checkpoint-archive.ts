@@ -1,18 +1,7 @@
 /** The archive of a checkpointed container, laid out as CRI-O and containerd write it. */
 import { once } from "node:events";
 import { createReadStream, type Stats } from "node:fs";
-import {
-  type FileHandle,
-  lstat,
-  mkdtemp,
-  open,
-  readdir,
-  readFile,
-  readlink,
-  rename,
-  rm,
-  stat,
-} from "node:fs/promises";
+import { type FileHandle, lstat, mkdtemp, open, readdir, readlink, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Header, pack, type Pack } from "tar-stream";
 import { orAbort } from "../../lib/abort.js";
@@ -20,55 +9,75 @@ import { syncDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { CheckpointContent } from "../ports/host.js";
-import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
-
-export interface CheckpointTarget {
-  readonly containerId: string;
-  /** A process of the container. */
-  readonly pid: number;
-}
+import { criuLog, type RuntimeTask } from "./runtime-task.js";
 
 /** Where CRIU's files are in the archive. */
 const imageDirectory = "checkpoint";
 const temporaryPrefix = ".dockershim-checkpoint-";
 
 /**
- * Has `dump` put CRIU's files into a new directory beside `location`, and archives them there, the old file
- * or a whole new one, for root alone: it holds memory. The directory goes in any case.
+ * Has `dump` put CRIU's files into the new directory `images`, and archives them at `location`, the old file
+ * or a whole new one, for root alone: it holds memory. All is made in a directory beside it, `work`, which goes
+ * in any case.
  */
 export async function archiveCheckpoint(
-  target: CheckpointTarget,
+  { spec }: Pick<RuntimeTask, "spec">,
   location: string,
-  dump: (directory: string) => Promise<CheckpointContent>,
+  content: CheckpointContent,
+  dump: (to: { readonly images: string; readonly work: string }) => Promise<void>,
   signal: AbortSignal,
-  proc = new ProcFiles(),
 ): Promise<void> {
-  // While the container runs, and before anything is made.
-  const spec = await readRuntimeSpec(target, proc);
-  const directory = await mkdtemp(join(dirname(location), temporaryPrefix)).catch((error: unknown) => {
-    if (!hasCode(error, "ENOENT", "ENOTDIR")) throw fileError("write checkpoint", location, error);
-    throw new ShimError("precondition", `write checkpoint "${location}": its directory does not exist`);
-  });
+  await removeAbandoned(dirname(location));
+  const work = await mkdtemp(join(dirname(location), `${temporaryPrefix}${process.pid}-`)).catch(
+    (error: unknown) => {
+      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw fileError("write checkpoint", location, error);
+      throw new ShimError("precondition", `write checkpoint "${location}": its directory does not exist`);
+    },
+  );
   try {
-    const content = await dump(directory);
-    if ((await stat(content.images).catch(() => undefined))?.isDirectory() !== true) {
-      const reason = "the Docker Engine wrote it elsewhere, because it has other file systems mounted";
-      throw new ShimError("unsupported", `write checkpoint "${location}": ${reason}`);
-    }
-    const temporary = join(directory, "archive.tar");
-    await writeArchive(temporary, { ...content, spec: { ...spec, ...annotated(spec, content) } }, signal);
+    const images = join(work, imageDirectory);
+    await dump({ images, work });
+    signal.throwIfAborted();
+    const temporary = join(work, "archive.tar");
+    const { config } = content;
+    await writeArchive(temporary, { config, spec: { ...spec, ...annotated(spec, content) }, work }, signal);
     await rename(temporary, location);
     await syncDirectory(dirname(location));
   } catch (error) {
     throw error instanceof ShimError ? error : fileError("write checkpoint", location, error);
   } finally {
-    await rm(directory, { recursive: true, force: true });
+    await rm(work, { recursive: true, force: true });
   }
 }
 
-interface Archive extends CheckpointContent {
-  readonly spec: Readonly<Record<string, unknown>>;
+/** What processes left that were killed meanwhile. */
+async function removeAbandoned(directory: string): Promise<void> {
+  const names = await readdir(directory).catch(() => []);
+  for (const name of names) {
+    const pid = name.startsWith(temporaryPrefix)
+      ? Number.parseInt(name.slice(temporaryPrefix.length), 10)
+      : 0;
+    if (pid > 0 && !isAlive(pid)) await rm(join(directory, name), { recursive: true, force: true });
+  }
 }
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return !hasCode(error, "ESRCH");
+  }
+}
+
+interface Archive extends Pick<CheckpointContent, "config"> {
+  readonly spec: Readonly<Record<string, unknown>>;
+  /** Holds CRIU's files and logs. */
+  readonly work: string;
+}
+
+/** Those of CRIU beside its images, where it has written them. */
+const logNames: readonly string[] = [criuLog, "stats-dump"];
 
 async function writeArchive(path: string, archive: Archive, signal: AbortSignal): Promise<void> {
   const tar = pack();
@@ -98,10 +107,12 @@ async function write(tar: Pack, file: FileHandle): Promise<void> {
   }
 }
 
-async function fill(tar: Pack, { images, config, spec }: Archive, signal: AbortSignal): Promise<void> {
+async function fill(tar: Pack, { work, config, spec }: Archive, signal: AbortSignal): Promise<void> {
   await addText(tar, "config.dump", JSON.stringify(config), signal);
   await addText(tar, "spec.dump", JSON.stringify(spec), signal);
-  await addPath(tar, images, imageDirectory, signal);
+  const present = await readdir(work);
+  for (const name of logNames) if (present.includes(name)) await addPath(tar, join(work, name), name, signal);
+  await addPath(tar, join(work, imageDirectory), imageDirectory, signal);
   tar.finalize();
 }
 
@@ -152,26 +163,6 @@ async function addContent(
 
 function headerOf({ mode, uid, gid, mtime }: Stats) {
   return { mode: mode & 0o7777, uid, gid, mtime };
-}
-
-/** The OCI specification of the container: its runtime's supervisor works in the bundle that it lies in. */
-async function readRuntimeSpec(
-  { containerId, pid }: CheckpointTarget,
-  proc: ProcFiles,
-): Promise<Readonly<Record<string, unknown>>> {
-  const cgroup = pid > 1 ? await proc.text(pid, "cgroup") : undefined;
-  const supervisor = (await proc.stat(pid))?.parent ?? 0;
-  if (cgroup !== undefined && isCgroupOf(containerId, cgroup) && supervisor > 1) {
-    const text = await readFile(proc.path(supervisor, "cwd/config.json"), "utf8").catch(() => "");
-    try {
-      const spec: unknown = JSON.parse(text);
-      if (typeof spec === "object" && spec !== null && !Array.isArray(spec)) return { ...spec };
-    } catch {
-      // Said below, with every other way to have none.
-    }
-  }
-  const message = `the OCI specification of container "${containerId}" is out of reach on this host`;
-  throw new ShimError("unsupported", message, { containerId });
 }
 
 function annotated(

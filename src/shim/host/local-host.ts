@@ -17,6 +17,7 @@ import type {
   ProvenNamespace,
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
+import { checkpointTask, findRuntimeTask } from "./runtime-task.js";
 import { setUnitProperties, unitsLoadedMark } from "./cgroup/scope-units.js";
 import {
   applyCgroup,
@@ -183,13 +184,15 @@ export class LocalHost implements HostFunctions {
     this.log.warn(fields, message);
   }
 
-  archiveCheckpoint(
+  async archiveCheckpoint(
     { id: containerId, state: { pid } }: Snapshot,
     location: string,
-    dump: (directory: string) => Promise<CheckpointContent>,
-    signal: AbortSignal,
+    content: CheckpointContent,
+    { signal, timeoutMs }: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<void> {
-    return archiveCheckpoint({ containerId, pid }, location, dump, signal);
+    const task = await findRuntimeTask({ containerId, pid });
+    const dump: Parameters<typeof archiveCheckpoint>[3] = (to) => checkpointTask(task, { ...to, timeoutMs });
+    await archiveCheckpoint(task, location, content, dump, signal);
   }
 
   async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {

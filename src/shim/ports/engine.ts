@@ -214,15 +214,6 @@ export interface ContainerCalls {
   writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined>;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
   /**
-   * Has CRIU write the state of a running container, which runs on, to `<directory>/<checkpointId>` on the
-   * engine's host. Takes as long as it takes: until `signal` aborts. `unsupported` without experimental mode.
-   */
-  createCheckpoint(
-    id: string,
-    to: { readonly checkpointId: string; readonly directory: string },
-    signal: AbortSignal,
-  ): Promise<void>;
-  /**
    * What the engine has kept of the output: messages, each a line or piece of 16 KiB of one behind its time
    * (RFC 3339, 9 digits, UTC) and a space. Ends when `signal` aborts. `unsupported` when the log driver
    * cannot read back.

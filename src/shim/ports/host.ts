@@ -11,8 +11,6 @@ import type { Snapshot } from "../../domain/snapshot.js";
 
 /** What the archive of a checkpoint holds beside the container's OCI specification. */
 export interface CheckpointContent {
-  /** Directory with the files that CRIU wrote. */
-  readonly images: string;
   /** `config.dump` */
   readonly config: Readonly<Record<string, unknown>>;
   /** Added to those of the OCI specification: which container of which pod it is. */
@@ -112,15 +110,15 @@ export interface HostFunctions {
   fileSystemUsage(path: string): Promise<FileSystemUsage | undefined>;
 
   /**
-   * Has `dump` put the state of a running container into a new directory, which is gone afterwards in any
-   * case, and writes the archive to `location`, whole or not at all. `unsupported` where the container's
-   * files are out of reach.
+   * Has CRIU write the state of a running container, which runs on, and archives it at `location`, whole or not
+   * at all. CRIU has `timeoutMs`; `signal` ends all but its work. `unsupported` where the container's OCI
+   * runtime is out of reach.
    */
   archiveCheckpoint(
     container: Snapshot,
     location: string,
-    dump: (directory: string) => Promise<CheckpointContent>,
-    signal: AbortSignal,
+    content: CheckpointContent,
+    limits: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<void>;
 }
 

@@ -397,7 +397,6 @@ describe("toNodeFacts()", () => {
       ],
       defaultRuntime: "runc",
       security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: true, rootless: false },
-      experimental: false,
       liveRestore: false,
       cdi: true,
       cdiSpecDirs: ["/opt/cdi"],

@@ -5,45 +5,37 @@ import { describe, mock, test } from "node:test";
 import { extract } from "tar-stream";
 import { ShimError } from "../../../src/lib/errors.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
-import { ProcFiles } from "../../../src/shim/host/processes/proc-files.js";
-import type { CheckpointContent } from "../../../src/shim/ports/host.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const containerId = "c".repeat(64);
 const spec = { ociVersion: "1.0.2", annotations: { kept: "yes" } };
 
-/** A container with process 20, whose supervisor 10 works in its bundle. */
-async function fixture({ bundle = true } = {}) {
+const content = { config: { id: containerId }, annotations: { name: "main" } };
+
+type Dump = Parameters<typeof archiveCheckpoint>[3];
+
+async function fixture() {
   const directory = await temporaryDirectory();
-  const proc = join(directory.path, "proc");
-  const [work, kept] = [join(directory.path, "bundle"), join(directory.path, "checkpoints")];
-  for (const path of [join(proc, "10"), join(proc, "20"), work, kept]) await mkdir(path, { recursive: true });
-  await writeFile(join(proc, "20", "cgroup"), `0::/docker/${containerId}\n`);
-  const zeros = Array.from({ length: 17 }, () => "0").join(" ");
-  await writeFile(join(proc, "20", "stat"), `20 (sh) S 10 20 20 ${zeros} 1 0\n`);
-  await symlink(work, join(proc, "10", "cwd"));
-  if (bundle) await writeFile(join(work, "config.json"), JSON.stringify(spec));
+  const location = join(directory.path, "web.tar");
   return {
-    location: join(kept, "web.tar"),
-    left: () => readdir(kept),
-    archive: (
-      dump: (directory: string) => Promise<CheckpointContent>,
-      signal = new AbortController().signal,
-      pid = 20,
-    ) => archiveCheckpoint({ containerId, pid }, join(kept, "web.tar"), dump, signal, new ProcFiles(proc)),
+    location,
+    directory: directory.path,
+    left: () => readdir(directory.path),
+    archive: (dump: Dump, signal = new AbortController().signal) =>
+      archiveCheckpoint({ spec }, location, content, dump, signal),
     [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
   };
 }
 
-async function dumpInto(directory: string): Promise<CheckpointContent> {
-  const images = join(directory, "images");
+const dumpInto: Dump = async ({ images, work }) => {
   await mkdir(join(images, "deeper"), { recursive: true });
   await writeFile(join(images, "pages-1.img"), Buffer.alloc(300_000, 7));
   await writeFile(join(images, "empty.img"), "");
   await symlink("pages-1.img", join(images, "deeper", "link"));
-  return { images, config: { id: containerId }, annotations: { name: "main" } };
-}
+  await writeFile(join(work, "dump.log"), "all went well");
+  await writeFile(join(work, "other"), "");
+};
 
 async function entriesOf(path: string): Promise<ReadonlyMap<string, string>> {
   const tar = extract();
@@ -94,7 +86,14 @@ describe("archiveCheckpoint()", () => {
     assert.deepEqual(
       [...entries.keys()],
       [
-        ...["config.dump", "spec.dump", "checkpoint/", "checkpoint/deeper/", "checkpoint/deeper/link"],
+        ...[
+          "config.dump",
+          "spec.dump",
+          "dump.log",
+          "checkpoint/",
+          "checkpoint/deeper/",
+          "checkpoint/deeper/link",
+        ],
         ...["checkpoint/empty.img", "checkpoint/pages-1.img"],
       ],
     );
@@ -123,56 +122,36 @@ describe("archiveCheckpoint()", () => {
     assert.equal((await stat(files.location)).size % 512, 0);
   });
 
-  for (const [what, dump, kind, message] of [
-    ["the engine fails", () => Promise.reject(new ShimError("unknown", "no criu")), "unknown", /no criu/],
-    [
-      "the engine wrote nothing",
-      (directory: string) =>
-        Promise.resolve({ images: join(directory, "images"), config: {}, annotations: {} }),
-      "unsupported",
-      /write checkpoint ".*web\.tar": the Docker Engine wrote it elsewhere/,
-    ],
-  ] as const) {
-    test(`leaves the older archive, and nothing else, when ${what}`, async () => {
-      await using files = await fixture();
-      await writeFile(files.location, "older");
-      await rejectsWith(files.archive(dump), kind, message);
-      assert.deepEqual(await files.left(), ["web.tar"]);
-      assert.equal(await readFile(files.location, "utf8"), "older");
-    });
-  }
+  test("leaves the older archive, and nothing else, when CRIU fails", async () => {
+    await using files = await fixture();
+    await writeFile(files.location, "older");
+    const dump: Dump = async (to) => {
+      await dumpInto(to);
+      throw new ShimError("unknown", "no criu");
+    };
+    await rejectsWith(files.archive(dump), "unknown", /no criu/);
+    assert.deepEqual(await files.left(), ["web.tar"]);
+    assert.equal(await readFile(files.location, "utf8"), "older");
+  });
+
+  test("removes what processes left that have ended, and nothing of others", async () => {
+    await using files = await fixture();
+    // No process has a number that large.
+    const [ended, own] = [".dockershim-checkpoint-4194305-a", `.dockershim-checkpoint-${process.pid}-a`];
+    for (const name of [ended, own, "checkpoint"])
+      await mkdir(join(files.directory, name, "images"), { recursive: true });
+    await files.archive(dumpInto);
+    assert.deepEqual([...(await files.left())].sort(), [own, "checkpoint", "web.tar"]);
+  });
 
   test("ends with its signal, and leaves nothing", async () => {
     await using files = await fixture();
     const caller = new AbortController();
-    const archiving = files.archive(async (directory) => {
-      const content = await dumpInto(directory);
+    const archiving = files.archive(async (to) => {
+      await dumpInto(to);
       caller.abort(new ShimError("cancelled", "the caller left"));
-      return content;
     }, caller.signal);
     await rejectsWith(archiving, "cancelled", /the caller left/);
     assert.deepEqual(await files.left(), []);
-  });
-
-  test("is unsupported, before anything is made, for another process, and without a bundle in reach", async () => {
-    for (const [options, pid] of [
-      [{}, 10],
-      [{}, 0],
-      [{ bundle: false }, 20],
-    ] as const) {
-      await using files = await fixture(options);
-      let dumped = false;
-      const archiving = files.archive(
-        (directory) => {
-          dumped = true;
-          return dumpInto(directory);
-        },
-        undefined,
-        pid,
-      );
-      await rejectsWith(archiving, "unsupported", /out of reach/);
-      assert.equal(dumped, false);
-      assert.deepEqual(await files.left(), []);
-    }
   });
 });

@@ -1,10 +1,8 @@
-import { join } from "node:path";
 import { withDeadline } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
 import type { Container } from "../../../domain/container.js";
 import { ContainerState } from "../../../domain/cri.js";
-import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Handler, Services } from "../services.js";
 
@@ -12,25 +10,22 @@ import type { Handler, Services } from "../services.js";
 const defaultTimeoutSeconds = 600;
 /** The longest delay of a timer of Node.js. */
 const longestTimeoutSeconds = 2_147_483;
-/** The engine's error when CRIU is missing, or does not work on this kernel. */
+/** The OCI runtime's error when CRIU is missing, or does not work on this kernel. */
 const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU version must be/i;
 
 /**
  * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`
- * where the engine has no experimental mode or is out of reach, `unknown` without CRIU, both in the words of
+ * where the container's OCI runtime is out of reach, `unknown` without CRIU, both in the words of
  * CRI-O and containerd, by which callers of kubelets and Kubernetes' tests know that there are no checkpoints.
  */
 export const checkpointContainer: Handler<"CheckpointContainer"> = async (request, services, call) => {
-  const facts = await services.state.link.live(call.signal);
+  await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
-  if (!facts.experimental) {
-    const reason = 'the Docker Engine is not in experimental mode ("experimental": true in its daemon.json)';
-    throw inKnownWords(new ShimError("unsupported", reason), id, call);
-  }
   const seconds = Math.min(Number(request.timeout) || defaultTimeoutSeconds, longestTimeoutSeconds);
-  await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
+  const timeoutMs = seconds * 1000;
+  await withDeadline(call.signal, timeoutMs, `checkpoint container "${id}"`, (signal) =>
     services.locks.containers.run(id, signal, () =>
-      checkpoint(id, request.location, services, { ...call, signal }),
+      checkpoint(id, { location: request.location, timeoutMs }, services, { ...call, signal }),
     ),
   );
   return {};
@@ -38,7 +33,7 @@ export const checkpointContainer: Handler<"CheckpointContainer"> = async (reques
 
 /** The reason is for the log alone. */
 function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {
-  call.log.warn({ containerId: id, err: reason.message }, "cannot checkpoint containers with this engine");
+  call.log.warn({ containerId: id, err: reason.message }, "cannot checkpoint containers on this node");
   const [kind, words] = noCriu.test(reason.message)
     ? ([
         "unknown",
@@ -50,8 +45,8 @@ function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {
 
 async function checkpoint(
   id: string,
-  location: string,
-  { engine, state: { model }, node: { host }, images: { cache: images } }: Services,
+  { location, timeoutMs }: { readonly location: string; readonly timeoutMs: number },
+  { state: { model }, node: { host }, images: { cache: images } }: Services,
   call: Call,
 ): Promise<void> {
   const { signal } = call;
@@ -61,16 +56,11 @@ async function checkpoint(
     if (state !== ContainerState.CONTAINER_RUNNING)
       throw new ShimError("precondition", `it is ${snapshot.state.status}, not running`);
     const image = await images.get(snapshot.imageId, signal);
-    const dump = async (directory: string): Promise<CheckpointContent> => {
-      const checkpointId = "images";
-      await engine.createCheckpoint(id, { checkpointId, directory }, signal);
-      return {
-        images: join(directory, checkpointId),
-        config: configOf(container, image?.repoTags[0] ?? snapshot.imageName, new Date()),
-        annotations: annotationsOf(container, model.sandbox(container.sandboxId)?.pod),
-      };
+    const content = {
+      config: configOf(container, image?.repoTags[0] ?? snapshot.imageName, new Date()),
+      annotations: annotationsOf(container, model.sandbox(container.sandboxId)?.pod),
     };
-    await host().archiveCheckpoint(snapshot, location, dump, signal);
+    await host().archiveCheckpoint(snapshot, location, content, { signal, timeoutMs });
   } catch (error) {
     const failure = ShimError.from(error);
     if (failure.kind === "unsupported" || noCriu.test(failure.message)) throw inKnownWords(failure, id, call);

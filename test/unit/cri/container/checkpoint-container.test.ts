@@ -7,7 +7,7 @@ import { until } from "../../../fakes/turns.js";
 
 const location = "/var/lib/kubelet/checkpoints/checkpoint-web.tar";
 
-const start = (experimental = true): Promise<TestShim> => TestShim.start({ facts: { experimental } });
+const start = (): Promise<TestShim> => TestShim.start();
 
 const checkpoint = (shim: TestShim, id: string, timeout = "0", call = shim.call()): Promise<unknown> =>
   shim.rpcs.CheckpointContainer({ container_id: id, location, timeout }, call);
@@ -20,16 +20,14 @@ function reasonIn(shim: TestShim): string {
 }
 
 describe("checkpointContainer()", () => {
-  test("has the engine write it, and says in the archive which container of which pod it was", async () => {
+  test("has the node write it, and says in the archive which container of which pod it was", async () => {
     await using shim = await start();
     const sandbox = await shim.runSandbox();
     const id = await shim.runContainer(sandbox);
     assert.deepEqual(await checkpoint(shim, id), {});
-    assert.deepEqual(shim.world.journal.argsOf("engine.createCheckpoint"), [
-      [id, { checkpointId: "images", directory: "/tmp/checkpoint" }],
-    ]);
+    assert.deepEqual(shim.world.journal.argsOf("host.archiveCheckpoint"), [[id, location]]);
     const content = shim.world.host.checkpointArchives.get(location);
-    assert.equal(content?.images, "/tmp/checkpoint/images");
+    assert.ok(content !== undefined);
     const { checkpointedTime, createdTime, ...config } = content.config;
     const rootfsImageRef = shim.engine.images.find("busybox:latest")?.id;
     assert.deepEqual(config, {
@@ -48,17 +46,9 @@ describe("checkpointContainer()", () => {
     });
   });
 
-  test("is unsupported without experimental mode, and asks the engine nothing", async () => {
-    await using shim = await start(false);
-    const id = await shim.runContainer();
-    await rejectsWith(checkpoint(shim, id), "unsupported", notImplemented);
-    assert.match(reasonIn(shim), /not in experimental mode/);
-    assert.deepEqual(shim.world.journal.names("engine.createCheckpoint"), []);
-  });
-
-  // As Docker 20.10 and 28.5 say it.
+  // As runc 1.1 and 1.3 say it.
   const noCriu =
-    'Cannot checkpoint container x: runc did not terminate successfully: exit status 1: CRIU version check failed: exec: "criu": executable file not found in $PATH';
+    'runc checkpoint: CRIU version check failed: exec: "criu": executable file not found in $PATH';
   for (const [what, kind, said, message, reason] of [
     [
       "without CRIU",
@@ -68,18 +58,18 @@ describe("checkpointContainer()", () => {
       /exec: "criu": executable file not found/,
     ],
     [
-      "with other file systems mounted",
+      "with the OCI runtime out of reach",
       "unsupported",
-      "the Docker Engine wrote it elsewhere",
+      'no program "runc" here',
       notImplemented,
-      /wrote it elsewhere/,
+      /no program "runc" here/,
     ],
     ["for what it cannot do", "unknown", "type DUMP", /^checkpoint container ".*": .*type DUMP/, /undefined/],
   ] as const) {
     test(`is ${kind} ${what}, in the words of other runtimes, and leaves no archive`, async () => {
       await using shim = await start();
       const id = await shim.runContainer();
-      shim.engine.failNext("createCheckpoint", new ShimError(kind, said));
+      shim.world.journal.failNext("host.archiveCheckpoint", new ShimError(kind, said));
       await rejectsWith(checkpoint(shim, id), kind, message);
       assert.match(reasonIn(shim), reason);
       assert.equal(shim.world.host.checkpointArchives.size, 0);
@@ -94,13 +84,21 @@ describe("checkpointContainer()", () => {
     for (const id of [sandbox, "f".repeat(64)]) await rejectsWith(checkpoint(shim, id), "notFound");
   });
 
-  test("ends with its caller, and after its timeout, while the engine is at work", async () => {
+  test("ends with its caller, and after its timeout, while CRIU is at work", async () => {
     await using shim = await start();
     const id = await shim.runContainer();
-    shim.engine.hangs = (verb) => verb === "createCheckpoint";
+    let asked: object = {};
+    shim.world.host.archiveCheckpoint = (_container, _location, _content, limits) => {
+      asked = limits;
+      return new Promise((_, reject) => {
+        limits.signal.addEventListener("abort", () => {
+          reject(ShimError.from(limits.signal.reason));
+        });
+      });
+    };
     const call = shim.call();
     const pending = checkpoint(shim, id, "100", call);
-    await until("the engine is asked", () => shim.world.journal.names("engine.createCheckpoint").length > 0);
+    await until("CRIU is at work", () => "timeoutMs" in asked && asked.timeoutMs === 100_000);
     call.abort(new ShimError("cancelled", "the caller left"));
     await rejectsWith(pending, "cancelled");
     await rejectsWith(checkpoint(shim, id, "1"), "timeout", /not finished after 1s/);

@@ -1,0 +1,139 @@
+/** A container as containerd's shim of runc runs it: what the OCI runtime is to be called with, about the same container. */
+import { open, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { runProgram } from "../native/run-program.js";
+import { startAsChild, type StartProgram } from "../native/start-program.js";
+import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
+
+export interface TaskTarget {
+  readonly containerId: string;
+  /** A process of the container. */
+  readonly pid: number;
+}
+
+export interface RuntimeTask {
+  readonly containerId: string;
+  /** The OCI specification of the container. */
+  readonly spec: Readonly<Record<string, unknown>>;
+  /** The OCI runtime: a path, or a name in PATH. */
+  readonly program: string;
+  /** Where the OCI runtime keeps the state of its containers. */
+  readonly root: string;
+}
+
+type Table = Readonly<Record<string, unknown>>;
+
+/**
+ * Found by the parent of the container's first process: containerd's shim works in the bundle of its first
+ * container, beside which are those of its others. `unsupported` where that is out of reach.
+ */
+export async function findRuntimeTask(
+  { containerId, pid }: TaskTarget,
+  proc = new ProcFiles(),
+): Promise<RuntimeTask> {
+  const unreachable = (what: string): ShimError =>
+    new ShimError("unsupported", `${what} of container "${containerId}" is out of reach on this host`, {
+      containerId,
+    });
+  const cgroup = pid > 1 ? await proc.text(pid, "cgroup") : undefined;
+  const supervisor = (await proc.stat(pid))?.parent ?? 0;
+  if (cgroup === undefined || !isCgroupOf(containerId, cgroup) || supervisor <= 1)
+    throw unreachable("the containerd shim");
+  const bundle = proc.path(supervisor, `cwd/../${containerId}`);
+  const [spec, options, cmdline, own, others] = await Promise.all([
+    readTable(`${bundle}/config.json`),
+    readTable(`${bundle}/options.json`),
+    proc.text(supervisor, "cmdline"),
+    proc.link("self", "ns/mnt"),
+    proc.link(supervisor, "ns/mnt"),
+  ]);
+  if (spec === undefined) throw unreachable("the OCI specification");
+  const { binary_name: program, root } = options ?? {};
+  const words = cmdline?.split("\0") ?? [];
+  const namespace = words[words.indexOf("-namespace") + 1] ?? "";
+  if (typeof root !== "string" || root === "" || namespace === "" || namespace.includes("/"))
+    throw unreachable("the directory of the OCI runtime");
+  if (own !== others)
+    throw new ShimError("unsupported", "dockershim and the engine have different mount namespaces");
+  return {
+    ...{ containerId, spec, root: join(root, namespace) },
+    program: typeof program === "string" && program !== "" ? program : "runc",
+  };
+}
+
+async function readTable(path: string): Promise<Table | undefined> {
+  try {
+    const value: unknown = JSON.parse(await readFile(path, "utf8"));
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : undefined;
+  } catch {
+    // Told by the caller, with every other way to have none.
+    return undefined;
+  }
+}
+
+/** Names in the working directory, by which others read CRIU's own words. */
+export const criuLog = "dump.log";
+const runtimeLog = "runtime.log";
+const logEndBytes = 64 * 1024;
+/** For a frozen container to be thawed. */
+const resumeMs = 10_000;
+
+/**
+ * Has the OCI runtime write the state of the running container into the new directory `images`, by CRIU; the
+ * container runs on. Not ended by a caller that leaves: a container whose CRIU is killed may be left frozen.
+ * After `timeoutMs` it is killed all the same, and the container thawed.
+ */
+export async function checkpointTask(
+  { containerId, program, root }: RuntimeTask,
+  { images, work, timeoutMs }: { readonly images: string; readonly work: string; readonly timeoutMs: number },
+  start: StartProgram = startAsChild,
+): Promise<void> {
+  const run = (words: readonly string[], limitMs: number): ReturnType<typeof runProgram> =>
+    withDeadline(undefined, limitMs, `checkpoint container "${containerId}"`, (signal) =>
+      runProgram(
+        start,
+        {
+          program,
+          words: ["--root", root, "--log", join(work, runtimeLog), ...words, containerId],
+          environment: { PATH: process.env["PATH"] },
+        },
+        { input: "", signal, stdoutBytes: 64 * 1024, stderrBytes: 4096, graceMs: 1000, deathMs: 5000 },
+      ),
+    );
+  const words = ["checkpoint", "--image-path", images, "--work-path", work, "--leave-running"];
+  try {
+    const { exitCode, stderr } = await run(words, timeoutMs);
+    if (exitCode === 0) return;
+    const [reason, criu] = [stderr.trim().split("\n").at(-1) ?? "", await criuError(work)];
+    throw new ShimError(
+      criu.includes("No space left on device") ? "exhausted" : "unknown",
+      [`${program} checkpoint`, reason, criu].filter((part) => part !== "").join(": "),
+    );
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) throw new ShimError("unsupported", `no program "${program}" here`);
+    if (error instanceof ShimError && error.kind === "timeout")
+      // It is not paused unless it was left so: then this fails, and nothing is to be done.
+      await run(["resume"], resumeMs).catch(() => undefined);
+    throw error instanceof ShimError ? error : new ShimError("unknown", `${program}: ${messageOf(error)}`);
+  }
+}
+
+/** CRIU's last error but for the one that says that there were others; `""` without any. */
+async function criuError(work: string): Promise<string> {
+  const text = await endOf(join(work, criuLog)).catch(() => "");
+  const errors = text
+    .split("\n")
+    .filter((line) => line.includes("Error (") && !line.includes("Dumping FAILED"));
+  return errors.at(-1)?.replace(/^\(\d+\.\d+\)\s*/, "") ?? "";
+}
+
+async function endOf(path: string): Promise<string> {
+  await using file = await open(path);
+  const { size } = await file.stat();
+  const length = Math.min(size, logEndBytes);
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+  return buffer.toString("utf8", 0, bytesRead);
+}
