@@ -1,7 +1,16 @@
 /** A node as a directory, with a systemd that only remembers. */
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -9,7 +18,7 @@ import { install, type InstallDeps } from "../../../src/install/cli/install-comm
 import { uninstall } from "../../../src/install/cli/uninstall-command.js";
 import type { Systemd } from "../../../src/install/systemd.js";
 
-export class InstallBed implements AsyncDisposable {
+export class InstallBed implements Disposable {
   readonly systemctl: string[] = [];
   out = "";
   enabled = false;
@@ -20,35 +29,37 @@ export class InstallBed implements AsyncDisposable {
   readonly root: string;
   #steps = Infinity;
 
-  private constructor(readonly directory: AsyncDisposable & { readonly path: string }) {
+  private constructor(readonly directory: Disposable & { readonly path: string }) {
     this.root = join(directory.path, "root");
   }
 
-  static async open(): Promise<InstallBed> {
+  static open(): InstallBed {
     // In memory, where the many flushes take no time.
     const parent = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
-    const path = await mkdtemp(join(parent, "dockershim-test-"));
-    const dispose = (): Promise<void> => rm(path, { recursive: true, force: true });
-    const bed = new InstallBed({ path, [Symbol.asyncDispose]: dispose });
+    const path = mkdtempSync(join(parent, "dockershim-test-"));
+    const bed = new InstallBed({
+      path,
+      [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
+    });
     for (const path of ["usr/bin", "etc/systemd/system", "var/lib"])
-      await mkdir(join(bed.root, path), { recursive: true });
+      mkdirSync(join(bed.root, path), { recursive: true });
     return bed;
   }
 
   /** Another node in the same state. */
-  async copy(): Promise<InstallBed> {
-    const copy = await InstallBed.open();
-    await cp(this.root, copy.root, { recursive: true });
+  copy(): InstallBed {
+    const copy = InstallBed.open();
+    cpSync(this.root, copy.root, { recursive: true });
     return Object.assign(copy, { enabled: this.enabled, active: this.active });
   }
 
   /** That of another process, which removes it. */
   static at(path: string): InstallBed {
-    return new InstallBed({ path, [Symbol.asyncDispose]: () => Promise.resolve() });
+    return new InstallBed({ path, [Symbol.dispose]: () => undefined });
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.directory[Symbol.asyncDispose]();
+  [Symbol.dispose](): void {
+    this.directory[Symbol.dispose]();
   }
 
   /** The next command ends after `steps` steps, as by a kill. */

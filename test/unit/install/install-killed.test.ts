@@ -14,7 +14,7 @@ if (process.env["INSTALL_INTO"] !== undefined) {
   await bed.install();
 } else {
   test("an install that was killed while it wrote the program is completed, and leaves no temporary file", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
     const [node, ...words] = moduleWords(modulePath("test/unit/install/install-killed.test.ts"));
     const child = spawn(node, words, {

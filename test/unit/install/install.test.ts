@@ -22,7 +22,7 @@ const configuration = "etc/dockershim/config.yaml";
 const record = "var/lib/dockershim-install/record.json";
 
 test("install writes what a package has, says it, and has nothing to do the second time", async () => {
-  await using bed = await InstallBed.open();
+  using bed = InstallBed.open();
   const empty = bed.files();
   assert.equal(await bed.install("1.0.0", { dryRun: true }), 0);
   assert.deepEqual(bed.files(), empty);
@@ -56,7 +56,7 @@ test("the units that install writes are those of the packages", () => {
 });
 
 test("with --prefix the unit starts the program there", async () => {
-  await using bed = await InstallBed.open();
+  using bed = InstallBed.open();
   await bed.install("1.0.0", { prefix: "/opt/dockershim" });
   assert.equal(await bed.read("opt/dockershim/bin/dockershim"), "program 1.0.0");
   assert.match(await bed.read(unit), /^ExecStart=\/opt\/dockershim\/bin\/dockershim /m);
@@ -64,7 +64,7 @@ test("with --prefix the unit starts the program there", async () => {
 
 describe("links of another root directory lead to places below it", () => {
   test("of directories, also of the record's and of such as are missing", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     // Below an absolute path that the test may write, too: where the kernel would follow the links to.
     const outside = join(bed.directory.path, "outside");
     await mkdir(outside);
@@ -86,7 +86,7 @@ describe("links of another root directory lead to places below it", () => {
   });
 
   test("of the configuration", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const secret = join(bed.directory.path, "secret");
     await writeFile(secret, "secret: 1\n");
     await bed.write(secret, "log-level: debug\n");
@@ -98,7 +98,7 @@ describe("links of another root directory lead to places below it", () => {
 });
 
 test("where units of cri-dockerd are, the unit is written, and neither enabled nor started", async () => {
-  await using bed = await InstallBed.open();
+  using bed = InstallBed.open();
   const criDockerd = "etc/systemd/system/cri-docker.service";
   await bed.write(criDockerd, "[Service]\n");
   await bed.install();
@@ -116,7 +116,7 @@ test("once cri-dockerd is removed, also with its units masked, the next install 
     (path) => rm(path).then(() => symlink("/dev/null", path)),
   ];
   for (const remove of removals) {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     await bed.write(criDockerd, "[Service]\n");
     await bed.install();
     await remove(join(bed.root, criDockerd));
@@ -136,10 +136,10 @@ describe("killed after each step", () => {
     work: (bed: InstallBed) => Promise<unknown>,
     ...checks: readonly [Check, ...Check[]]
   ): Promise<number> {
-    await using prepared = await InstallBed.open();
+    using prepared = InstallBed.open();
     await prepare(prepared);
     for (let step = 1; ; step++) {
-      await using killed = await prepared.copy();
+      using killed = prepared.copy();
       killed.killAfter(step);
       const isKilled = await work(killed).then(
         () => false,
@@ -151,7 +151,7 @@ describe("killed after each step", () => {
       if (!isKilled) return step;
       const [first, ...others] = checks;
       for (const check of others) {
-        await using bed = await killed.copy();
+        using bed = killed.copy();
         await check(bed, step);
       }
       await first(killed, step);
@@ -162,10 +162,10 @@ describe("killed after each step", () => {
   let empty: Files;
   const installed: Record<string, Files> = {};
   before(async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     empty = bed.files();
     for (const version of ["1.0.0", "2.0.0"]) {
-      await using fresh = await bed.copy();
+      using fresh = bed.copy();
       await fresh.install(version);
       installed[version] = fresh.files();
     }
@@ -227,7 +227,7 @@ describe("killed after each step", () => {
 
 describe("what was edited, or made by another program", () => {
   test("stays over an upgrade and a removal, and is named", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     await bed.write("etc/crictl.yaml", "timeout: 3\n");
     await bed.install("1.0.0");
     assert.match(bed.out, /^ {2}keep {4}\/etc\/crictl\.yaml: it was there$/m);
@@ -267,7 +267,7 @@ describe("what was edited, or made by another program", () => {
       ["no other runtimes", '{"runtimes":{}}', `{"runtimes":{ "dockershim-runc": {"path":"${path}"} }}`],
     ] as const)
       test(`Docker is told of it, and keeps ${what}`, async () => {
-        await using bed = await InstallBed.open();
+        using bed = InstallBed.open();
         if (before !== undefined) await bed.write("etc/docker/daemon.json", before);
         await bed.install("1.0.0", { ociRuntime: true, dryRun: true });
         assert.match(bed.out, /^ {2}write {3}\/etc\/docker\/daemon\.json: the runtime "dockershim-runc"$/m);
@@ -280,7 +280,7 @@ describe("what was edited, or made by another program", () => {
       });
 
     test("Docker is told of it again after an install that was killed before, and not while it does not run", async () => {
-      await using bed = await InstallBed.open();
+      using bed = InstallBed.open();
       await bed.write(
         "etc/docker/daemon.json",
         JSON.stringify({ runtimes: { "dockershim-runc": { path } } }),
@@ -312,7 +312,7 @@ describe("what was edited, or made by another program", () => {
       ["with runtimes that are none", '{"runtimes":[]}', /"runtimes" is no object/],
     ] as const)
       test(`a daemon.json ${what} is refused, and nothing is changed`, async () => {
-        await using bed = await InstallBed.open();
+        using bed = InstallBed.open();
         await bed.write("etc/docker/daemon.json", text);
         const before = bed.files();
         await assert.rejects(bed.install("1.0.0", { ociRuntime: true }), reason);
@@ -321,7 +321,7 @@ describe("what was edited, or made by another program", () => {
   });
 
   test("the OCI runtime stays as long as Docker is configured to start it", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     await bed.install("1.0.0");
     const path = "/usr/lib/dockershim/dockershim-runc";
     assert.equal(bed.files()[path.slice(1)]?.split(" ")[0], "100755");
@@ -341,7 +341,7 @@ describe("what was edited, or made by another program", () => {
   });
 
   test("a unit that the administrator has disabled stays disabled", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     await bed.install("1.0.0");
     bed.enabled = bed.active = false;
     await bed.install("2.0.0");
@@ -413,7 +413,7 @@ describe("refuses, and changes nothing", () => {
   ];
   for (const [name, message, prepare, options] of cases) {
     test(name, async () => {
-      await using bed = await InstallBed.open();
+      using bed = InstallBed.open();
       await prepare(bed);
       const before = bed.files();
       await assert.rejects(bed.install("1.0.0", options), (error) => {
@@ -427,7 +427,7 @@ describe("refuses, and changes nothing", () => {
   }
 
   test("a file system without room, before the first file", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const check = (bytes: number): Promise<void> =>
       checkPlaces(bed.root, "/usr", [program], { freeBytes: () => Promise.resolve(bytes) });
     await assert.rejects(
@@ -438,7 +438,7 @@ describe("refuses, and changes nothing", () => {
   });
 
   test("a read-only /usr, with the flag that helps", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const requireWritable = (): Promise<void> =>
       Promise.reject(Object.assign(new Error("EROFS: read-only file system, access"), { code: "EROFS" }));
     await assert.rejects(
@@ -448,7 +448,7 @@ describe("refuses, and changes nothing", () => {
   });
 
   test("a socket that another program serves, and not one of its own unit", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const config = await configOf({});
     const deps = { systemd: bed.systemd, isTaken: () => Promise.resolve(true) };
     const refused = /another program serves "\/var\/run\/dockershim.sock".*stop it, or name another/;
@@ -474,7 +474,7 @@ describe("refuses, and changes nothing", () => {
   });
 
   test("a second command at the same time", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     let second: Promise<unknown> | undefined;
     const results: unknown[] = [];
     bed.deps = {
@@ -488,7 +488,7 @@ describe("refuses, and changes nothing", () => {
   });
 
   test("a second command below the same directory, whose lock no other user can take", async () => {
-    await using bed = await InstallBed.open();
+    using bed = InstallBed.open();
     const root = join(bed.root, ...Array<string>(5).fill("longer-than-a-socket"), "root");
     await mkdir(root, { recursive: true });
     const lock = async (work: () => Promise<unknown>): Promise<unknown> =>
@@ -506,6 +506,6 @@ describe("refuses, and changes nothing", () => {
 });
 
 test("uninstall without an install says who removes the program", async () => {
-  await using bed = await InstallBed.open();
+  using bed = InstallBed.open();
   await assert.rejects(bed.uninstall(), /no "dockershim install" was here.*a package is removed by apt-get/);
 });

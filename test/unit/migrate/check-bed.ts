@@ -115,7 +115,7 @@ export async function check(t: Parameters<typeof makeNode>[0], rule: CheckRule):
     version = "1.30.1",
     inspectMs = 10_000,
   } = rule;
-  const root = await makeNode(t, tree);
+  const root = makeNode(t, tree);
   const askProgram = (): Promise<undefined> => Promise.resolve(undefined);
   const endpoint = "unix:///run/docker.sock";
   const options = { root, endpoint, engine, kubeletVersion: version, askProgram, inspectMs };

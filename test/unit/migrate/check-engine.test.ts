@@ -35,7 +35,7 @@ describe("migrate check of engine and sockets", () => {
   });
 
   test("another user than root learns that the node was not read whole", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     const facts = await factsOf(root, "1.30.1");
     const asked = { program: "1.2.3", at: "2026-11-23T14:00:00Z" };
     for (const isRoot of [true, false])
@@ -132,7 +132,7 @@ describe("migrate check of engine and sockets", () => {
       [{}, "unknown"],
     ];
     for (const [files, expected] of cases)
-      assert.equal(await listenerOf(new NodeFiles(await makeNode(t, files)), path), expected);
+      assert.equal(await listenerOf(new NodeFiles(makeNode(t, files)), path), expected);
   });
 
   test("listenerOf() reads /proc of this machine", { skip: process.platform !== "linux" }, async (t) => {

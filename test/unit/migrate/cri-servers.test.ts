@@ -22,7 +22,7 @@ for (const [unit, runtime] of [
   ["relay.service", "unknown"],
 ] as const)
   test(`a socket that a process of ${unit} listens on is that of ${runtime}`, async (t) => {
-    const root = await makeNode(t, {
+    const root = makeNode(t, {
       ...goldenNode("old-socket-name-1.24").tree,
       "/usr/lib/systemd/system/containerd.service": "[Service]\nExecStart=/usr/bin/containerd\n",
       "/proc/net/unix": unixLine("99", "/run/dockershim.sock"),
@@ -37,7 +37,7 @@ for (const [unit, id] of [
   ["session-3.scope", "kubelet-elsewhere"],
 ] as const)
   test(`a kubelet that runs in ${unit} is ${id ?? "that of its unit"}`, async (t) => {
-    const root = await makeNode(t, {
+    const root = makeNode(t, {
       ...goldenNode("kubeadm-1.30").tree,
       ...processOf(unit, { "/proc/7/cmdline": "/usr/bin/kubelet\0--v=2\0" }),
     });
@@ -45,7 +45,7 @@ for (const [unit, id] of [
   });
 
 test("a kubelet in a container is in no service, also beside cgroup version 1", async (t) => {
-  const root = await makeNode(t, {
+  const root = makeNode(t, {
     ...goldenNode("kubeadm-1.30").tree,
     "/proc/7/cgroup": "4:pids:/docker/ab\n1:name=systemd:/docker/ab\n0::/system.slice/containerd.service\n",
     "/proc/7/cmdline": "kubelet\0--v=2\0",
@@ -54,7 +54,7 @@ test("a kubelet in a container is in no service, also beside cgroup version 1", 
 });
 
 test("a unit with the kubelet's own spelling of a socket below a link serves it", async (t) => {
-  const root = await makeNode(t, {
+  const root = makeNode(t, {
     ...goldenNode("dockershim-1.30").tree,
     "/run/dockershim.sock": { linkTo: "/run/shim/a.sock" },
   });
@@ -64,7 +64,7 @@ test("a unit with the kubelet's own spelling of a socket below a link serves it"
 test("a unit is found among any number of others", async (t) => {
   const { tree } = goldenNode("dockershim-1.30");
   const others = Array.from({ length: 600 }, (_, index) => [`/etc/systemd/system/a${index}.mount`, ""]);
-  const root = await makeNode(t, { ...tree, ...(Object.fromEntries(others) as NodeTree) });
+  const root = makeNode(t, { ...tree, ...(Object.fromEntries(others) as NodeTree) });
   assert.equal(configuredRuntime(await factsOf(root, "1.30.1")).runtime, "dockershim");
 });
 
@@ -77,7 +77,7 @@ for (const [what, tree] of [
   ],
 ] satisfies readonly (readonly [string, NodeTree])[])
   test(`a unit of this program that starts ${what} is understood`, async (t) => {
-    const root = await makeNode(t, { ...goldenNode("dockershim-1.30").tree, ...tree });
+    const root = makeNode(t, { ...goldenNode("dockershim-1.30").tree, ...tree });
     assert.deepEqual(wrappedRuntimes(await factsOf(root, "1.30.1")), []);
   });
 
@@ -98,7 +98,7 @@ for (const [command, names] of [
   });
 
 test("two enabled units at one socket leave the runtime unknown", async (t) => {
-  const root = await makeNode(t, {
+  const root = makeNode(t, {
     ...goldenNode("old-socket-name-1.24").tree,
     "/etc/systemd/system/dockershim.service": "[Service]\nExecStart=/opt/dockershim/bin/dockershim\n",
     "/etc/systemd/system/multi-user.target.wants/dockershim.service": { linkTo: "../dockershim.service" },
@@ -140,7 +140,7 @@ for (const [what, sockets, runtime] of [
       tree[`/proc/${index + 7}/cmdline`] = command;
       tree[`/proc/${index + 7}/fd/3`] = { linkTo: `socket:[${90 + index}]` };
     }
-    const root = await makeNode(t, {
+    const root = makeNode(t, {
       ...goldenNode("old-socket-name-1.24").tree,
       ...tree,
       "/proc/net/unix": lines,
@@ -154,7 +154,7 @@ for (const [what, sockets, runtime] of [
 test("of two units of cri-dockerd at one socket that counts whose process listens", async (t) => {
   const unit =
     "[Service]\nExecStart=/usr/bin/cri-dockerd --container-runtime-endpoint=unix:///run/cri-dockerd.sock\n";
-  const root = await makeNode(t, {
+  const root = makeNode(t, {
     ...goldenNode("kubeadm-1.30").tree,
     "/etc/systemd/system/other.service": unit,
     "/proc/net/unix": unixLine("99", "/run/cri-dockerd.sock"),

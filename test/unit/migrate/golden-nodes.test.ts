@@ -110,13 +110,13 @@ for (const { name, version: own, tree, says } of goldenNodes) {
         continue;
       }
       test(`${command}, and writes nothing`, async (t) => {
-        const root = await makeNode(t, tree);
-        const before = await snapshot(root);
+        const root = makeNode(t, tree);
+        const before = snapshot(root);
         const facts = await factsOf(root, version);
         const to = words.includes("--to") ? named : undefined;
         const plan = await askPlan(facts, { to, back: words.includes("--back") });
         assert.equal(typeof plan === "string" ? plan : planText(plan), text);
-        assert.deepEqual(await snapshot(root), before);
+        assert.deepEqual(snapshot(root), before);
         const old = configuredRuntime(facts);
         // The edits back of a node that is not there yet have nothing to change.
         if (typeof plan === "string" || !hasPatch || plan.from !== old.runtime) return;
@@ -145,7 +145,7 @@ for (const { name, version: own, tree, says } of goldenNodes) {
           await edit(reversePlan(way, after));
         }
         await edit(reversePlan(plan, facts));
-        assert.deepEqual(await snapshot(root), before);
+        assert.deepEqual(snapshot(root), before);
         // The whole unit of this program is that of every node.
         const isUnit = ({ path }: FileEdit): boolean =>
           path.includes("/systemd/system/") && path !== shimUnitPath;

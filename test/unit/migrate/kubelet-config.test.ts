@@ -14,7 +14,7 @@ async function settingsOf(
   t: Parameters<typeof makeNode>[0],
   tree: NodeTree,
 ): Promise<Readonly<Record<string, string>>> {
-  const files = new NodeFiles(await makeNode(t, { ...kubeadm130, ...tree }));
+  const files = new NodeFiles(makeNode(t, { ...kubeadm130, ...tree }));
   const { settings } = await readKubelet(files, "1.30", () => Promise.resolve(undefined));
   return Object.fromEntries(
     [...settings]
@@ -73,7 +73,7 @@ describe("the configuration of a kubelet", () => {
       const found = report.findings.filter(({ id }) => id === "kubelet-config-broken");
       const rows = found.map(({ level, source }) => [level, source.replace("/1.conf", "")]);
       assert.deepEqual(rows, [["blocked", "/etc/kubelet.d"]]);
-      await assert.rejects(planOf(await makeNode(t, node), "1.30.1"), /etc\/kubelet\.d.*correct it first/);
+      await assert.rejects(planOf(makeNode(t, node), "1.30.1"), /etc\/kubelet\.d.*correct it first/);
     });
 
   test("migrate plan edits the file of --config-dir whose endpoint counts", async (t) => {
@@ -84,7 +84,7 @@ describe("the configuration of a kubelet", () => {
       "/etc/kubelet.d/20-runtime.conf": head + endpoint,
       "/etc/kubelet.d/30-other.conf": `${head}staticPodPath: /x\n`,
     };
-    const { edits, notUnderstood } = await planOf(await makeNode(t, tree), "1.34.0");
+    const { edits, notUnderstood } = await planOf(makeNode(t, tree), "1.34.0");
     assert.deepEqual(notUnderstood, []);
     assert.deepEqual(
       edits.map(({ path }) => path.split("/").at(-1)),
@@ -96,7 +96,7 @@ describe("the configuration of a kubelet", () => {
 
   test("migrate plan edits --config where no file of --config-dir names an endpoint", async (t) => {
     const tree = { ...kubeadm134, ...configDirectory, "/etc/kubelet.d/1.conf": `${head}staticPodPath: /x\n` };
-    const { edits } = await planOf(await makeNode(t, tree), "1.34.0");
+    const { edits } = await planOf(makeNode(t, tree), "1.34.0");
     assert.ok(edits.some(({ path }) => path === "/var/lib/kubelet/config.yaml"));
   });
 });

@@ -2,8 +2,16 @@
  * Nodes as directories of files, from test/golden/nodes: `=== PATH` begins a file, `=== PATH -> TARGET` is a link,
  * `### COMMAND` begins what the command says of the node. `like:` names the nodes whose files it has besides.
  */
-import { readdirSync, readFileSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
@@ -46,19 +54,16 @@ export const goldenNodes: readonly GoldenNode[] = readdirSync(directory)
   .map(goldenNode);
 
 /** Writes the tree below a new directory, which goes away at the end of the test. */
-export async function makeNode(
-  t: { after(undo: () => Promise<void>): void },
-  tree: NodeTree,
-): Promise<string> {
-  const root = await mkdtemp(join(tmpdir(), "dockershim-node-"));
-  t.after(() => rm(root, { recursive: true, force: true }));
+export function makeNode(t: { after(undo: () => void): void }, tree: NodeTree): string {
+  const root = mkdtempSync(join(tmpdir(), "dockershim-node-"));
+  t.after(() => rmSync(root, { recursive: true, force: true }));
   for (const [path, content] of Object.entries(tree)) {
     const local = join(root, path);
-    await mkdir(dirname(local), { recursive: true });
-    if (typeof content === "string") await writeFile(local, content);
-    else await symlink(content.linkTo, local);
+    mkdirSync(dirname(local), { recursive: true });
+    if (typeof content === "string") writeFileSync(local, content);
+    else symlinkSync(content.linkTo, local);
   }
-  await chmod(root, 0o755);
+  chmodSync(root, 0o755);
   return root;
 }
 

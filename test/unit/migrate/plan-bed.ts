@@ -1,5 +1,5 @@
 /** Plans of nodes that are directories, for the tests of `migrate plan`. */
-import { readdir, readFile } from "node:fs/promises";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MigrationFacts } from "../../../src/migrate/facts/facts.js";
 import { gatherFacts } from "../../../src/migrate/node/gather.js";
@@ -26,12 +26,12 @@ export async function planOf(
 }
 
 /** All files below a directory with their texts. */
-export async function snapshot(root: string): Promise<Record<string, string>> {
+export function snapshot(root: string): Record<string, string> {
   const files: Record<string, string> = {};
-  for (const entry of await readdir(root, { recursive: true, withFileTypes: true })) {
+  for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const path = join(entry.parentPath, entry.name);
-    files[path.slice(root.length)] = await readFile(path, "utf8");
+    files[path.slice(root.length)] = readFileSync(path, "utf8");
   }
   return files;
 }

@@ -8,13 +8,13 @@ describe("makePlan()", () => {
   test("back to the dockershim inside the kubelet brings its network flags back", async (t) => {
     const flags = "--container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock";
     const tree = { ...ours, [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="${flags}"\n` };
-    const { edits } = await planOf(await makeNode(t, tree), "1.23.0", "dockershim-in-tree");
+    const { edits } = await planOf(makeNode(t, tree), "1.23.0", "dockershim-in-tree");
     const rows = edits.map(({ path, after }) => [path, after]);
     assert.deepEqual(rows, [[kubeadmFlags, 'KUBELET_KUBEADM_ARGS="--network-plugin=cni"\n']]);
   });
 
   test("the path of the program is one word of ExecStart, whatever is in it", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     const path = "/opt/my shim/100%/dockershim";
     const { edits } = await makePlan(await factsOf(root, "1.30.1"), { target: "dockershim", program: path });
     const unit = edits.find((edit) => edit.path.endsWith("dockershim.service"))?.after ?? "";
@@ -25,7 +25,7 @@ describe("makePlan()", () => {
     const unit =
       "[Service]\nExecStart=/usr/bin/kubelet --v=2 \\\n  # no network\n  --cgroup-driver=cgroupfs\n";
     const tree = { ...plainUnits, "/etc/systemd/system/kubelet.service": unit };
-    const { edits } = await planOf(await makeNode(t, tree), "1.22.0");
+    const { edits } = await planOf(makeNode(t, tree), "1.22.0");
     const after = edits.find(({ path }) => path.endsWith("/kubelet.service"))?.after ?? "";
     assert.match(
       after,
@@ -56,7 +56,7 @@ describe("makePlan()", () => {
   for (const [what, shim, flags, after, target = "dockershim"] of rows)
     test(`the flag for cAdvisor ${what}`, async (t) => {
       const before = flagsOf(own, flags);
-      const root = await makeNode(t, {
+      const root = makeNode(t, {
         ...ours,
         "/etc/systemd/system/dockershim.service": `[Service]\nExecStart=/opt/dockershim/bin/dockershim ${shim}\n`,
         [kubeadmFlags]: before,
@@ -79,7 +79,7 @@ describe("makePlan()", () => {
     ] as const) {
       const before = flagsOf(own, flags);
       const files = { "/etc/systemd/system/dockershim.service": unit, [kubeadmFlags]: before };
-      const plan = await planOf(await makeNode(t, { ...ours, ...files }), "1.37.0", "dockershim");
+      const plan = await planOf(makeNode(t, { ...ours, ...files }), "1.37.0", "dockershim");
       assert.deepEqual(plan.edits, after === undefined ? [] : [{ path: kubeadmFlags, before, after }]);
     }
   });
@@ -92,7 +92,7 @@ describe("makePlan()", () => {
       "/usr/lib/systemd/system/kubelet.service.d/99-later.conf":
         "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --container-runtime=docker\n",
     };
-    await assert.rejects(planOf(await makeNode(t, tree), "1.22.0"), /edit the kubelet's files by hand/);
+    await assert.rejects(planOf(makeNode(t, tree), "1.22.0"), /edit the kubelet's files by hand/);
   });
 
   test("refusals name what is missing", async (t) => {
@@ -113,20 +113,20 @@ describe("makePlan()", () => {
       ],
     ];
     for (const [tree, version, target, message] of cases)
-      await assert.rejects(planOf(await makeNode(t, tree), version, target), message);
+      await assert.rejects(planOf(makeNode(t, tree), version, target), message);
   });
 });
 
 test("previousTarget() is cri-dockerd where its units are, else the kubelet's own, else an error", async (t) => {
-  assert.equal(previousTarget(await factsOf(await makeNode(t, ours), "1.30")), "cri-dockerd");
-  assert.equal(previousTarget(await factsOf(await makeNode(t, plainUnits), "1.22")), "dockershim-in-tree");
-  const facts = await factsOf(await makeNode(t, plainUnits), "1.30");
+  assert.equal(previousTarget(await factsOf(makeNode(t, ours), "1.30")), "cri-dockerd");
+  assert.equal(previousTarget(await factsOf(makeNode(t, plainUnits), "1.22")), "dockershim-in-tree");
+  const facts = await factsOf(makeNode(t, plainUnits), "1.30");
   assert.throws(() => previousTarget(facts), /name it with --to/);
 });
 
 test("an endpoint in a YAML file with too many aliases is left alone and named", async (t) => {
   const aliases = `a: &a [1]\nb: [${"*a, ".repeat(200)}*a]\ncontainerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n`;
-  const root = await makeNode(t, { ...kubeadm134, "/var/lib/kubelet/config.yaml": aliases });
+  const root = makeNode(t, { ...kubeadm134, "/var/lib/kubelet/config.yaml": aliases });
   const { notUnderstood } = await planOf(root, "1.34.0");
   const places = notUnderstood.map(({ place }) => place);
   assert.deepEqual(places, ["/var/lib/kubelet/config.yaml"]);

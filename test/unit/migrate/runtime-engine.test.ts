@@ -20,7 +20,7 @@ for (const [what, nodes, given, asked, isOther] of [
   ["another one than the default", tree, "/run/k8s.sock", "/run/k8s.sock", true],
 ] as const) {
   test(`migrate check asks ${what}`, async (t) => {
-    const root = await makeNode(t, nodes);
+    const root = makeNode(t, nodes);
     const out: string[] = [];
     const endpoint = given === undefined ? undefined : ({ kind: "unix", path: join(root, given) } as const);
     const io = {

@@ -33,7 +33,7 @@ test("splitWords() keeps quotes and escapes as systemd does", () => {
 });
 
 async function nodeOf(t: Parameters<typeof makeNode>[0], tree: NodeTree): Promise<NodeFiles> {
-  return new NodeFiles(await makeNode(t, tree));
+  return new NodeFiles(makeNode(t, tree));
 }
 
 describe("loadUnit()", () => {

@@ -9,9 +9,9 @@ import { kubeadmFlags, planOf, snapshot } from "./plan-bed.js";
 
 describe("writePlan() and undoPlan()", () => {
   test("keep modes, keep copies in a private directory, and restore every file", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     await chmod(join(root, kubeadmFlags), 0o600);
-    const before = await snapshot(root);
+    const before = snapshot(root);
     const { edits } = await planOf(root, "1.30.0");
     const directory = await writePlan(root, edits);
     assert.equal((await stat(directory)).mode & 0o777, 0o700);
@@ -24,11 +24,11 @@ describe("writePlan() and undoPlan()", () => {
     ]);
     await undoPlan(directory);
     await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
-    assert.deepEqual(await snapshot(root), before);
+    assert.deepEqual(snapshot(root), before);
   });
 
   test("refuse when a file has changed since, and change nothing", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     const { edits } = await planOf(root, "1.30.0");
     const change = async (): Promise<Record<string, string>> => {
       await writeFile(join(root, kubeadmFlags), "by hand\n");
@@ -37,16 +37,16 @@ describe("writePlan() and undoPlan()", () => {
     const directory = await writePlan(root, edits);
     let before = await change();
     await assert.rejects(undoPlan(directory), /kubeadm-flags\.env" has changed since; what it had is in/);
-    assert.deepEqual(await snapshot(root), before);
+    assert.deepEqual(snapshot(root), before);
     before = await change();
     await assert.rejects(writePlan(root, edits), /has changed since it was read/);
-    assert.deepEqual(await snapshot(root), before);
+    assert.deepEqual(snapshot(root), before);
   });
 
   test("undoPlan() removes the directories that writePlan() made, and leaves those with other files", async (t) => {
     const dropIns = "/etc/systemd/system/kubelet.service.d";
     for (const isShared of [false, true]) {
-      const root = await makeNode(t, plainUnits);
+      const root = makeNode(t, plainUnits);
       const directory = await writePlan(root, (await planOf(root, "1.22.0")).edits);
       assert.ok((await stat(join(root, dropIns))).isDirectory());
       if (isShared) await writeFile(join(root, dropIns, "50-own.conf"), "");
@@ -57,7 +57,7 @@ describe("writePlan() and undoPlan()", () => {
   });
 
   test("a file that changes while the others are written stays as it is", async (t) => {
-    const root = await makeNode(t, { "/etc/a": "a\n" });
+    const root = makeNode(t, { "/etc/a": "a\n" });
     // The second edit of one file stands for another writer between the check of all files and the writing.
     const edits = [
       { path: "/etc/a", before: "a\n", after: "b\n" },
@@ -68,15 +68,15 @@ describe("writePlan() and undoPlan()", () => {
   });
 
   test("when one file cannot be written, those before it are restored", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     const { edits } = await planOf(root, "1.30.0");
     // A directory of that name cannot be made where a file is.
     await writeFile(join(root, "/etc/blocked"), "");
     const blocked = { path: "/etc/blocked/file", before: undefined, after: "x\n" };
-    const before = await snapshot(root);
+    const before = snapshot(root);
     await assert.rejects(writePlan(root, [...edits, blocked]), /all files are as before/);
     await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
-    assert.deepEqual(await snapshot(root), before);
+    assert.deepEqual(snapshot(root), before);
   });
 
   test("undoPlan() names what is wrong with a directory that is none of --write", async (t) => {

@@ -18,7 +18,7 @@ describe("runMigrateCheck()", () => {
   });
 
   test("without an engine it reports the node's files, names the socket, and makes no directory", async (t) => {
-    const root = await makeNode(t, kubeadm130);
+    const root = makeNode(t, kubeadm130);
     const before = (await readdir(root, { recursive: true })).sort();
     const out: string[] = [];
     const options = {
@@ -92,7 +92,7 @@ test("only a program that is called kubelet is asked for the kubelet's version",
     return Promise.resolve("Docker version 1.13.1");
   };
   for (const command of ["/bin/sh -c kubelet", "/usr/bin/docker run kubelet", "/opt/bin/kubelet-wrapper"]) {
-    const root = await makeNode(t, {
+    const root = makeNode(t, {
       "/etc/systemd/system/kubelet.service": `[Service]\nExecStart=${command}\n`,
     });
     assert.equal((await readKubelet(new NodeFiles(root), undefined, ask)).version, undefined);
