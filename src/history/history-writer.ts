@@ -30,13 +30,24 @@ export interface HistoryWriterOptions extends HistoryLimits {
 /** As many as have room when each is full. The oldest goes for a new one. */
 const filesAtOnce = 8;
 const defaultDelayMs = 250;
+/** Until the file is closed. */
+const idleMs = 5_000;
 /** Records that wait for a disk that hangs. */
 const mostWaitingBytes = 1024 * 1024;
 
-interface OpenFile {
-  readonly handle: FileHandle;
+interface WrittenFile {
+  readonly path: string;
+  /** Undefined while nothing is written: a file that is open for writing keeps a file system from being read-only. */
+  handle: FileHandle | undefined;
   readonly begunAtMs: number;
   bytes: number;
+}
+
+const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW;
+
+interface Opened {
+  readonly file: WrittenFile;
+  readonly handle: FileHandle;
 }
 
 export class HistoryWriter {
@@ -45,8 +56,9 @@ export class HistoryWriter {
   /** Since the last write that succeeded. */
   #lost = 0;
   #timer: NodeJS.Timeout | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
   #written = Promise.resolve();
-  #file: OpenFile | undefined;
+  #file: WrittenFile | undefined;
   #failed = false;
   #closed = false;
 
@@ -77,8 +89,22 @@ export class HistoryWriter {
     clearTimeout(this.#timer);
     this.#closed = true;
     await this.flush();
-    await this.#file?.handle.close();
-    this.#file = undefined;
+    clearTimeout(this.#idleTimer);
+    await this.#closeFile();
+  }
+
+  /** Another record opens it again. Never rejects. */
+  async #closeFile(): Promise<void> {
+    const { handle } = this.#file ?? {};
+    if (this.#file !== undefined) this.#file.handle = undefined;
+    await handle?.close().catch(() => undefined);
+  }
+
+  #closeWhenIdle(): void {
+    clearTimeout(this.#idleTimer);
+    this.#idleTimer = setTimeout(() => {
+      this.#written = this.#written.then(() => this.#closeFile());
+    }, idleMs).unref();
   }
 
   get #fileBytes(): number {
@@ -95,9 +121,10 @@ export class HistoryWriter {
     const first = lost === 0 ? [] : [encodeRecord({ kind: "lost", at: now(), count: lost })];
     const bytes = Buffer.concat([...first, ...lines]);
     try {
-      const file = await this.#fileFor(bytes.length, now());
-      await file.handle.writeFile(bytes);
+      const { file, handle } = await this.#fileFor(bytes.length, now());
+      await handle.writeFile(bytes);
       file.bytes += bytes.length;
+      this.#closeWhenIdle();
       this.#lost -= lost;
       if (this.#failed) log.info({ lost }, "the history is written again");
       this.#failed = false;
@@ -107,22 +134,21 @@ export class HistoryWriter {
       if (!this.#failed) log.warn(fields, "cannot write the history");
       this.#failed = true;
       // Part of the bytes may have been written: a file that is opened again goes on with a line of its own.
-      const torn = this.#file;
+      await this.#closeFile();
       this.#file = undefined;
-      await torn?.handle.close().catch(() => undefined);
     }
   }
 
-  async #fileFor(bytes: number, nowMs: number): Promise<OpenFile> {
+  async #fileFor(bytes: number, nowMs: number): Promise<Opened> {
     const { ageMs, directory } = this.options;
-    const takes = (file: Pick<OpenFile, "bytes" | "begunAtMs">): boolean =>
+    const takes = (file: Pick<WrittenFile, "bytes" | "begunAtMs">): boolean =>
       file.bytes + bytes <= this.#fileBytes && nowMs - file.begunAtMs < ageMs / filesAtOnce;
     const known = this.#file;
-    if (known !== undefined) {
-      if (takes(known)) return known;
-      this.#file = undefined;
-      await known.handle.close();
+    if (known !== undefined && takes(known)) {
+      known.handle ??= await open(known.path, appending, 0o600);
+      return { file: known, handle: known.handle };
     }
+    await this.#closeFile();
     await mkdir(directory, { mode: 0o700, recursive: true });
     const { numbers, later } = sortNames(await readdir(directory));
     const last = numbers.at(-1) ?? 0;
@@ -136,13 +162,13 @@ export class HistoryWriter {
     return this.#open(join(directory, fileName(last + 1)), { bytes: 0, begunAtMs: nowMs });
   }
 
-  async #open(path: string, begun: Pick<OpenFile, "bytes" | "begunAtMs">): Promise<OpenFile> {
-    const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
-    const file = { handle: await open(path, flags, 0o600), ...begun };
+  async #open(path: string, begun: Pick<WrittenFile, "bytes" | "begunAtMs">): Promise<Opened> {
+    const handle = await open(path, appending | constants.O_CREAT, 0o600);
+    const file = { path, handle, ...begun };
     this.#file = file;
     // Its last line may be torn. The reader skips empty lines.
-    if (begun.bytes > 0) await file.handle.writeFile("\n");
-    return file;
+    if (begun.bytes > 0) await handle.writeFile("\n");
+    return { file, handle };
   }
 
   /** Removes the oldest files until a full one fits. Files of later releases stay, and count. */

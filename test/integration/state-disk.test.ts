@@ -13,6 +13,7 @@ import { inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
 
 const run = promisify(execFile);
 const sizeBytes = 2 * 1024 * 1024;
@@ -103,7 +104,14 @@ describe("the disk of the state directory", { skip: await mountReason() }, () =>
     const { cri } = shim;
     const doomed = await bed.runPod(cri);
     const inside = await doomed.start();
-    await run("mount", ["-o", "remount,ro", shim.stateDirectory]);
+    // The history is written to a file that is closed a moment later.
+    await until("the file system to be read-only", async () => {
+      const remounted = run("mount", ["-o", "remount,ro", shim.stateDirectory]);
+      return remounted.then(
+        () => true,
+        () => false,
+      );
+    });
     try {
       await podsGoOn();
       await newPodsAreRefused(/read-only file system/);

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { appendFile, mkdir, readdir, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, mock, test } from "node:test";
 import type { CallRecord, HistoryRecord } from "../../../src/history/history-record.js";
 import { HistoryWriter, type HistoryWriterOptions } from "../../../src/history/history-writer.js";
 import { readHistory, type Selection } from "../../../src/history/read-history.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { openFiles } from "../../support/processes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const mebibyte = 1024 ** 2;
@@ -62,6 +63,37 @@ describe("the history on disk", () => {
     while ((await timesIn(directory.path)).length === 0)
       await new Promise((resolve) => setTimeout(resolve, 2));
     await writer.close();
+  });
+
+  test("is closed while nothing is written, so that its file system may become read-only, and goes on", async () => {
+    await using directory = await temporaryDirectory();
+    mock.timers.enable({ apis: ["setTimeout"] });
+    try {
+      const { writer } = writerIn(directory.path);
+      const isOpen = async (): Promise<boolean> =>
+        (await openFiles(process.pid)).some((path) => path.startsWith(directory.path));
+      for (let at = 1; at <= 2; at++) {
+        writer.add(call(at));
+        await writer.flush();
+        assert.ok(await isOpen());
+        mock.timers.tick(5000);
+        await writer.flush();
+        assert.ok(!(await isOpen()));
+      }
+      const [name = ""] = await readdir(directory.path);
+      await rm(join(directory.path, name));
+      writer.add(call(3));
+      await writer.flush();
+      writer.add(call(4));
+      await writer.close();
+      const { records } = await readHistory(directory.path);
+      assert.deepEqual(
+        records.map((record) => (record.kind === "lost" ? `${record.count} lost` : record.at)),
+        ["1 lost", 4],
+      );
+    } finally {
+      mock.timers.reset();
+    }
   });
 
   test("of a killed process is read without its torn line, and goes on in the same file", async () => {
