@@ -67,8 +67,8 @@ describe("why", () => {
       /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* engine: .*\n.* plugin: CNI plugin "bridge" DEL/,
     );
     assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1");
-    const [unread, lost] = err.split("\n");
-    assert.match(unread ?? "", /^not read, because a later release has written it: .*v2-00000001\.jsonl$/);
+    const [notRead, lost] = err.split("\n");
+    assert.match(notRead ?? "", /^not read, because a later release has written it: .*v2-00000001\.jsonl$/);
     assert.match(lost ?? "", /^4 records of that time could not be written/);
   });
 
