@@ -137,19 +137,14 @@ function drawStep(step: Step, top: number, x: Scale, nowMs: number): readonly st
   const { kind, at, ms, what, result, failed, waits } = step;
   const { from, to } = stretchOf(step);
   const label = `${formatTime(at, nowMs)} ${what}`;
-  const title = `${what}: ${kind === "exit" ? "ran " : ""}${formatSpan(ms)}: ${result}`;
+  const outcome = `${kind === "exit" ? "ran " : ""}${formatSpan(ms)}: ${result}`;
+  const title = `${what}: ${outcome}`;
   const bar = { kind, from, to, failed, title };
   return [
     text(margin, top + rowHeight - 7, "small", label, labelCharacters),
     drawBar(bar, top, x),
     ...waits.flatMap((wait) => drawWait(wait, at, top, x)),
-    text(
-      margin + labelWidth + axisWidth + 8,
-      top + rowHeight - 7,
-      "small",
-      `${formatSpan(ms)}: ${result}`,
-      resultCharacters,
-    ),
+    text(margin + labelWidth + axisWidth + 8, top + rowHeight - 7, "small", outcome, resultCharacters),
   ];
 }
 
