@@ -246,6 +246,8 @@ export const otlpEndpointKind: ValueKind<OtlpEndpoint> = {
     const { host, port = otlpPort } = splitHostAndPort(address);
     if (!/^[A-Za-z0-9._:-]+$/.test(host)) refuse("names no host");
     if (port === 0) refuse("the port must be from 1 to 65535");
+    // OpenTelemetry's exporter takes it, as a port that a URL need not name, for that of TLS.
+    if (port === 80 && scheme !== "https") refuse("port 80 is not supported");
     return { scheme: scheme === "https" ? scheme : "http", host, port };
   },
   format: ({ scheme, ...address }) => `${scheme}://${formatHostAndPort(address)}`,

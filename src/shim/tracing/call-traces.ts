@@ -42,6 +42,7 @@ interface Ids {
 const largestBacklog = 4096;
 const batchSpans = 512;
 const delayMs = 2_000;
+const tlsPort = 443;
 /** A receiver that does not answer. */
 const exportTimeoutMs = 5_000;
 /** For the spans of the last calls. */
@@ -66,7 +67,8 @@ export class CallTraces implements EndedCallSubscriber {
     private readonly options: CallTracesOptions,
   ) {
     const { endpoint: url, resource, samplingRatePerMillion } = options;
-    this.#connections = new PendingConnections(Number(new URL(url).port));
+    // A URL does not show the port of its scheme.
+    this.#connections = new PendingConnections(Number(new URL(url).port || tlsPort));
     this.#exporter = new otel.OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs });
     this.#sampler = new otel.ParentBasedSampler({
       root: new otel.TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000),

@@ -259,7 +259,15 @@ test("--otlp-endpoint is host and port as in a kubelet's configuration, or a URL
     ["https://otlp.example", { scheme: "https", host: "otlp.example", port: 4317 }],
   ] as const)
     assert.deepEqual((await configOf({ "otlp-endpoint": text })).otlpEndpoint, expected);
-  for (const text of ["https://a/v1/traces", "https://user:secret@a", "grpc://a:1", "a:0", ":4317", "a b"])
+  for (const text of [
+    "https://a/v1/traces",
+    "https://user:secret@a",
+    "grpc://a:1",
+    "a:0",
+    "a:80",
+    ":4317",
+    "a b",
+  ])
     await assert.rejects(configOf({ "otlp-endpoint": text }), (error) => {
       assert.ok(
         error instanceof ShimError && error.kind === "invalid" && error.message.includes("otlp-endpoint"),
