@@ -2,7 +2,7 @@
  * Appends records to files that are removed when they are too many or too old. No caller waits for the disk: records
  * are written a moment later, together. What a kill takes is the last moment; a torn line is skipped by the reader.
  */
-import { constants } from "node:fs";
+import { constants, write } from "node:fs";
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "../lib/errors.js";
@@ -29,7 +29,7 @@ export interface HistoryWriterOptions extends HistoryLimits {
 
 /** As many as have room when each is full. The oldest goes for a new one. */
 const filesAtOnce = 8;
-const defaultDelayMs = 250;
+const defaultDelayMs = 1_000;
 /** Until the file is closed. */
 const idleMs = 5_000;
 /** Records that wait for a disk that hangs. */
@@ -122,7 +122,7 @@ export class HistoryWriter {
     const bytes = Buffer.concat([...first, ...lines]);
     try {
       const { file, handle } = await this.#fileFor(bytes.length, now());
-      await handle.writeFile(bytes);
+      await append(handle, bytes);
       file.bytes += bytes.length;
       this.#closeWhenIdle();
       this.#lost -= lost;
@@ -187,6 +187,19 @@ export class HistoryWriter {
       await unlink(path).catch(unlessMissing);
       present -= size;
     }
+  }
+}
+
+/** As `writeFile` of the handle, for less CPU time. */
+async function append({ fd }: FileHandle, bytes: Buffer): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    const written = await new Promise<number>((resolve, reject) => {
+      write(fd, rest, (error, count) => {
+        if (error === null) resolve(count);
+        else reject(error);
+      });
+    });
+    rest = rest.subarray(written);
   }
 }
 
