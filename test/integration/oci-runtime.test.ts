@@ -280,25 +280,6 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
           const { exitCode } = await own.exec(id, "sh", "-c", "exit 3");
           assert.equal(exitCode, 3);
         });
-
-        test("leave no mount when the pod is gone, also after a killed server", async (t) => {
-          if (skipUnlessMapped(t)) return;
-          const directory = await bed.newDirectory();
-          const shim = await bed.startShim({ directory });
-          await until("the runtime to work", async () => (await state(shim)) === "works");
-          const own = await bed.runPod(shim.cri, {
-            linux: { security_context: { namespace_options: { userns_options } } },
-          });
-          const id = await own.start({ linux: users });
-          await shim.kill();
-          await docker("POST", `/containers/${id}/kill`);
-          const later = await bed.startShim({ directory });
-          await using _ = own.through(later.cri);
-          await until(
-            "the root to be unmounted",
-            async () => !(await readFile("/proc/self/mountinfo", "utf8")).includes(id),
-          );
-        });
       });
     });
   });
