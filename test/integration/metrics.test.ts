@@ -105,7 +105,9 @@ describe("metrics", { skip: await reasonToSkip() }, () => {
     const page = (await get(socket, "/")).body;
     assert.ok(page.includes(`<a href="./pods/${pod.id}"`), page);
     assert.match(page, /Slowest calls[^]*RunPodSandbox/);
-    assert.equal((await get(socket, `/pods/${pod.id}`)).status, 200);
+    await until("the page of the pod to have its history", async () =>
+      /<th scope="row">RunPodSandbox</.test((await get(socket, `/pods/${pod.id}`)).body),
+    );
 
     await proxy[Symbol.asyncDispose]();
     await rm(engineSocket, { force: true });
