@@ -129,22 +129,18 @@ describe("packages", { skip, timeout: 600_000 }, () => {
 
     test(
       `the .deb for ${architecture} has the files, and nothing runs as another user`,
-      { skip: lacking(madeDeb(architecture), "dpkg") },
+      { skip: lacking(madeDeb(architecture), "dpkg-deb") },
       async () => {
         await using root = await temporaryDirectory();
-        for (const name of ["updates", "info"])
-          mkdirSync(join(root.path, "var/lib/dpkg", name), { recursive: true });
-        writeFileSync(join(root.path, "var/lib/dpkg/status"), "");
         const deb = madeDeb(architecture);
-        printed("dpkg", `--root=${root.path}`, "--force-depends,architecture,not-root", "--unpack", deb);
+        // dpkg would run the script before an installation, in a root that has no shell.
+        printed("dpkg-deb", "--extract", deb, root.path);
         const list = printed("dpkg-deb", "--contents", deb);
         assert.deepEqual(
           [...new Set([...list.matchAll(/^\S+ (\S+)/gm)].map(([, owner]) => owner))],
           ["root/root"],
         );
-        const unpacked = filesBelow(root.path).filter((path) => !path.startsWith("var/"));
-        const placed = unpacked.map((path) => path.replace(/\.dpkg-new$/, "")).sort();
-        assert.deepEqual(placed, [...files, completion.deb].sort());
+        assert.deepEqual(filesBelow(root.path).sort(), [...files, completion.deb].sort());
         assert.equal(printed("dpkg-deb", "--info", deb, "conffiles"), "/etc/dockershim/config.yaml\n");
         assert.match(printed("dpkg-deb", "--field", deb, "Depends"), /libc6 \(>= 2\.28\)/);
         assert.ok(statSync(deb).size <= 35e6, String(statSync(deb).size));
