@@ -69,9 +69,16 @@ function deaths({ calls, ends, nowMs }: Facts): readonly Cause[] {
       const { containerName, containerId } = last.subject;
       const name = containerId === undefined ? "the pause container" : `container "${containerName ?? ""}"`;
       const times = timesOf(group.length);
-      const ran = `last ${ago(last.at, nowMs)} after it ran ${formatSpan(last.ms)}`;
-      if (group.some(({ oomKilled }) => oomKilled))
-        return [{ weight: 95, text: `${name} was killed for want of memory (OOMKilled) ${times}, ${ran}` }];
+      const howLong = ({ at, ms }: ExitRecord): string =>
+        `last ${ago(at, nowMs)} after it ran ${formatSpan(ms)}`;
+      const oomKills = group.filter(({ oomKilled }) => oomKilled);
+      const lastOomKill = oomKills.at(-1);
+      if (lastOomKill !== undefined) {
+        const share = oomKills.length === group.length ? "" : ` of ${String(group.length)} ends`;
+        const kills = `${timesOf(oomKills.length)}${share}, ${howLong(lastOomKill)}`;
+        return [{ weight: 95, text: `${name} was killed for want of memory (OOMKilled) ${kills}` }];
+      }
+      const ran = howLong(last);
       const words = last.error === undefined ? "" : `: ${last.error}`;
       const text = `${name} ended by itself ${times}, ${ran}, with exit code ${last.exitCode}${words}`;
       const failed = group.filter(({ exitCode }) => exitCode !== 0).length;

@@ -101,6 +101,17 @@ const stories: Readonly<
       'container "app" was killed for want of memory (OOMKilled) once, last 57 s ago (12:00:03) after it ran 2.0 s',
     ],
   ],
+  "an OOM kill before another end": [
+    [
+      call("RunPodSandbox", 0, 900),
+      ...life(1000, { exitCode: 137, oomKilled: true }),
+      ...life(10_000, { exitCode: 1 }),
+    ],
+    minute,
+    [
+      'container "app" was killed for want of memory (OOMKilled) once of 2 ends, last 57 s ago (12:00:03) after it ran 2.0 s',
+    ],
+  ],
   "a pod refused": [
     [0, 10].map((at) =>
       call("RunPodSandbox", at * second, 5, { code: "INVALID_ARGUMENT", error: 'sysctl "x": not allowed' }),
