@@ -277,8 +277,11 @@ const never: readonly number[] = [
   status.UNAVAILABLE,
 ];
 const unknown: number = status.UNKNOWN;
-/** An engine without all capabilities, as in a nested host, cannot run privileged containers. */
-const limitOfThisHost = /unable to apply caps: operation not permitted/;
+/**
+ * An engine without all capabilities, as in a nested host, cannot run privileged containers; a host without CRIU makes no
+ * checkpoints, which callers know by UNKNOWN and these words.
+ */
+const limitOfThisHost = /unable to apply caps: operation not permitted|CRIU binary not found/;
 
 function problemOf({ code, details }: RawAnswer): string | undefined {
   if (Buffer.byteLength(details) > 4096) return `an error text of ${String(details.length)} characters`;

@@ -72,7 +72,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
   "CDI devices with hooks, mount options and owners": {
     config: ({ directory, run }) => ({
-      CDI_devices: [{ name: `dockershim-${run}.test/x=one` }],
+      CDI_devices: [{ name: `dockershim-${run}.test/device=one` }],
       mounts: [{ host_path: directory, container_path: "/d" }],
     }),
     refusal:
@@ -141,7 +141,7 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
         ],
         deviceNodes: [{ path: "/dev/cdi", hostPath: "/dev/null", fileMode: 0o640, uid: 5 }],
       };
-      const kind = `dockershim-${bed.run}.test/x`;
+      const kind = `dockershim-${bed.run}.test/device`;
       await mkdir("/etc/cdi", { recursive: true });
       await writeFile(
         ofDevices,
