@@ -248,7 +248,7 @@ await withOwnEngine(import.meta.url, [], () => {
         ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
         ...networks.map(({ Name }) => `network ${Name}`),
         ...images.map(({ Id, RepoTags }) => `image ${Id} ${RepoTags.join()}`),
-        ...state.filter((name) => !name.startsWith("history/")).map((name) => `state ${name}`),
+        ...state.filter((name) => !/^history(\/|$)/.test(name)).map((name) => `state ${name}`),
         ...mounts.map((line) => `mount ${line.split(" ")[4] ?? ""}`),
       ].sort();
     }
