@@ -133,6 +133,10 @@ export class PluginInvoker {
                 forget = running.note(call, markOf(pid, stat));
                 return Promise.resolve();
               },
+              onFailed: () => {
+                forget?.("byItself");
+                forget = undefined;
+              },
             }),
         ...(limits === undefined ? {} : { limits }),
         ...(start === undefined ? {} : { start }),

@@ -15,6 +15,8 @@ export interface ProcessOptions {
   readonly beforeStart?: () => void;
   /** As that of `RunOptions`. */
   readonly onStart?: RunOptions["onStart"];
+  /** The process that `onStart` was told of could not become the plugin. Another attempt may follow. */
+  readonly onFailed?: () => void;
   /** As a child of this process by default. */
   readonly start?: StartProgram;
 }
@@ -54,6 +56,7 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
       const request = { program: path, words: [], environment };
       return await runProgram(start, request, onStart === undefined ? run : { ...run, onStart });
     } catch (error) {
+      if (!(error instanceof ShimError)) options.onFailed?.();
       if (!hasCode(error, "ETXTBSY") || tries >= limits.busyTries) throw startError(path, error);
       await sleep(limits.busyPauseMs, signal);
     }

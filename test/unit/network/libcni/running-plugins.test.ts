@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
 import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
-import type { StartProgram } from "../../../../src/shim/native/start-program.js";
+import { startAsChild, type StartProgram } from "../../../../src/shim/native/start-program.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
@@ -205,6 +205,35 @@ describe("what a plugin leaves in its process group", () => {
 
 describe("the files of records", () => {
   const names = (): Promise<string[]> => readdir(join(directory, "running"));
+
+  test("are one for a plugin that is started again while its file is replaced, and for one that cannot be", async () => {
+    for (const [failures, outcome] of [
+      [["ETXTBSY", "ETXTBSY", "ETXTBSY"], /^$/],
+      [["ENOEXEC"], /neither a program/],
+    ] as const) {
+      const pending: string[] = [...failures];
+      const stat = await readFile("/proc/self/stat", "utf8");
+      // As the helper, which tells of a process that is to become the program.
+      const start: StartProgram = (request, listener) => {
+        const code = request.environment["CNI_COMMAND"] === "ADD" ? pending.shift() : undefined;
+        if (code === undefined) return startAsChild(request, listener);
+        setImmediate(() => {
+          // No process has a number that large.
+          listener.started(4_194_305, stat);
+          listener.failed(Object.assign(new Error(code), { code }));
+        });
+        return { feed: () => undefined, kill: () => undefined, leave: () => undefined };
+      };
+      ({ running, attachments } = bed.open({ start, limits: { busyPauseMs: 1 } }));
+      await rm(join(directory, "running"), { recursive: true, force: true });
+      const message = await attachments.add(list, attachment, never).then(
+        () => "",
+        (error: unknown) => String(error),
+      );
+      assert.match(message, outcome);
+      assert.deepEqual([(await names()).length, await records()], [1, []]);
+    }
+  });
 
   test("are used again, and made again when another program has removed them", async () => {
     await attachments.add(list, attachment, never);
