@@ -8,6 +8,7 @@ import { orAbort } from "../../lib/abort.js";
 import { syncDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import { isAlive, markOf } from "../../lib/linux/process-mark.js";
 import type { CheckpointContent } from "../ports/host.js";
 import { criuLog, type RuntimeTask } from "./runtime-task.js";
 
@@ -28,12 +29,11 @@ export async function archiveCheckpoint(
   signal: AbortSignal,
 ): Promise<void> {
   await removeAbandoned(dirname(location));
-  const work = await mkdtemp(join(dirname(location), `${temporaryPrefix}${process.pid}-`)).catch(
-    (error: unknown) => {
-      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw fileError("write checkpoint", location, error);
-      throw new ShimError("precondition", `write checkpoint "${location}": its directory does not exist`);
-    },
-  );
+  const prefix = `${temporaryPrefix}${process.pid}-${markOf(process.pid)?.startTime ?? ""}-`;
+  const work = await mkdtemp(join(dirname(location), prefix)).catch((error: unknown) => {
+    if (!hasCode(error, "ENOENT", "ENOTDIR")) throw fileError("write checkpoint", location, error);
+    throw new ShimError("precondition", `write checkpoint "${location}": its directory does not exist`);
+  });
   try {
     const images = join(work, imageDirectory);
     await dump({ images, work });
@@ -50,23 +50,17 @@ export async function archiveCheckpoint(
   }
 }
 
-/** What processes left that were killed meanwhile. */
+/** What processes left that were killed meanwhile. The name has the process, and when it was started. */
 async function removeAbandoned(directory: string): Promise<void> {
   const names = await readdir(directory).catch(() => []);
   for (const name of names) {
-    const pid = name.startsWith(temporaryPrefix)
-      ? Number.parseInt(name.slice(temporaryPrefix.length), 10)
-      : 0;
-    if (pid > 0 && !isAlive(pid)) await rm(join(directory, name), { recursive: true, force: true });
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return !hasCode(error, "ESRCH");
+    if (!name.startsWith(temporaryPrefix)) continue;
+    const [, pid, startTime] = /^(\d+)-(\d+)-/.exec(name.slice(temporaryPrefix.length)) ?? [];
+    if (startTime === undefined || (await isAlive({ pid: Number(pid), startTime }))) continue;
+    const path = join(directory, name);
+    const found = await lstat(path).catch(() => undefined); // Gone since.
+    // Another user could replace what is in a directory of its own by links, meanwhile.
+    if (found?.uid === process.geteuid?.()) await rm(path, { recursive: true, force: true });
   }
 }
 

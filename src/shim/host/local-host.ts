@@ -191,7 +191,8 @@ export class LocalHost implements HostFunctions {
     { signal, timeoutMs }: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<void> {
     const task = await findRuntimeTask({ containerId, pid });
-    const dump: Parameters<typeof archiveCheckpoint>[3] = (to) => checkpointTask(task, { ...to, timeoutMs });
+    const dump: Parameters<typeof archiveCheckpoint>[3] = (to) =>
+      checkpointTask(task, { ...to, timeoutMs, signal });
     await archiveCheckpoint(task, location, content, dump, signal);
   }
 

@@ -1,8 +1,8 @@
 /** A container as containerd's shim of runc runs it: what the OCI runtime is to be called with, about the same container. */
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { withDeadline } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { runProgram } from "../native/run-program.js";
 import { startAsChild, type StartProgram } from "../native/start-program.js";
@@ -80,19 +80,29 @@ const runtimeLog = "runtime.log";
 const logEndBytes = 64 * 1024;
 /** For a frozen container to be thawed. */
 const resumeMs = 10_000;
+const limits = { input: "", stdoutBytes: 64 * 1024, stderrBytes: 4096, graceMs: 1000, deathMs: 5000 };
 
 /**
  * Has the OCI runtime write the state of the running container into the new directory `images`, by CRIU; the
  * container runs on. Not ended by a caller that leaves: a container whose CRIU is killed may be left frozen.
- * After `timeoutMs` it is killed all the same, and the container thawed.
+ * After `timeoutMs` it is killed all the same; also when this program stops (`unavailable`), with which a service
+ * manager kills it. The container is thawed then, and after every other failure: CRIU may be killed by others.
  */
 export async function checkpointTask(
   { containerId, program, root }: RuntimeTask,
-  { images, work, timeoutMs }: { readonly images: string; readonly work: string; readonly timeoutMs: number },
+  { images, work, timeoutMs, signal }: CheckpointOptions,
   start: StartProgram = startAsChild,
 ): Promise<void> {
-  const run = (words: readonly string[], limitMs: number): ReturnType<typeof runProgram> =>
-    withDeadline(undefined, limitMs, `checkpoint container "${containerId}"`, (signal) =>
+  const stopped = new AbortController();
+  using _ = linkAbort(signal, () => {
+    if (isKind(signal.reason, "unavailable")) stopped.abort(signal.reason);
+  });
+  const run = (
+    words: readonly string[],
+    limitMs: number,
+    parent?: AbortSignal,
+  ): ReturnType<typeof runProgram> =>
+    withDeadline(parent, limitMs, `checkpoint container "${containerId}"`, (limited) =>
       runProgram(
         start,
         {
@@ -100,12 +110,12 @@ export async function checkpointTask(
           words: ["--root", root, "--log", join(work, runtimeLog), ...words, containerId],
           environment: { PATH: process.env["PATH"] },
         },
-        { input: "", signal, stdoutBytes: 64 * 1024, stderrBytes: 4096, graceMs: 1000, deathMs: 5000 },
+        { ...limits, signal: limited },
       ),
     );
   const words = ["checkpoint", "--image-path", images, "--work-path", work, "--leave-running"];
   try {
-    const { exitCode, stderr } = await run(words, timeoutMs);
+    const { exitCode, stderr } = await run(words, timeoutMs, stopped.signal);
     if (exitCode === 0) return;
     const [reason, criu] = [stderr.trim().split("\n").at(-1) ?? "", await criuError(work)];
     throw new ShimError(
@@ -114,11 +124,20 @@ export async function checkpointTask(
     );
   } catch (error) {
     if (hasCode(error, "ENOENT")) throw new ShimError("unsupported", `no program "${program}" here`);
-    if (error instanceof ShimError && error.kind === "timeout")
-      // It is not paused unless it was left so: then this fails, and nothing is to be done.
-      await run(["resume"], resumeMs).catch(() => undefined);
+    // It is not paused unless it was left so: then this fails, and nothing is to be done.
+    await run(["resume"], resumeMs).catch(() => undefined);
     throw error instanceof ShimError ? error : new ShimError("unknown", `${program}: ${messageOf(error)}`);
   }
+}
+
+export interface CheckpointOptions {
+  /** To be made. */
+  readonly images: string;
+  /** Takes logs. */
+  readonly work: string;
+  readonly timeoutMs: number;
+  /** Of the call. */
+  readonly signal: AbortSignal;
 }
 
 /** CRIU's last error but for the one that says that there were others; `""` without any. */

@@ -1,9 +1,20 @@
 import assert from "node:assert/strict";
-import { type FileHandle, mkdir, open, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import {
+  chown,
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { describe, mock, test } from "node:test";
 import { extract } from "tar-stream";
 import { ShimError } from "../../../src/lib/errors.js";
+import { markOf } from "../../../src/lib/linux/process-mark.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -134,14 +145,20 @@ describe("archiveCheckpoint()", () => {
     assert.equal(await readFile(files.location, "utf8"), "older");
   });
 
-  test("removes what processes left that have ended, and nothing of others", async () => {
+  test("removes what processes left that have ended, also with the number of one that lives, and nothing of others", async () => {
     await using files = await fixture();
-    // No process has a number that large.
-    const [ended, own] = [".dockershim-checkpoint-4194305-a", `.dockershim-checkpoint-${process.pid}-a`];
-    for (const name of [ended, own, "checkpoint"])
+    const prefix = ".dockershim-checkpoint-";
+    const own = `${prefix}${process.pid}-${markOf(process.pid)?.startTime}-a`;
+    // No process has a number that large; none was started at the first moment.
+    const ended = [`${prefix}4194305-1-a`, `${prefix}${process.pid}-1-a`];
+    const foreign = `${prefix}4194305-2-a`;
+    for (const name of [...ended, own, foreign, "checkpoint"])
       await mkdir(join(files.directory, name, "images"), { recursive: true });
+    const isRoot = process.geteuid?.() === 0;
+    if (isRoot) await chown(join(files.directory, foreign), 1, 1);
     await files.archive(dumpInto);
-    assert.deepEqual([...(await files.left())].sort(), [own, "checkpoint", "web.tar"]);
+    const expected = [own, "checkpoint", "web.tar", ...(isRoot ? [foreign] : [])];
+    assert.deepEqual([...(await files.left())].sort(), expected.sort());
   });
 
   test("ends with its signal, and leaves nothing", async () => {

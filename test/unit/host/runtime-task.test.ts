@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { ShimError } from "../../../src/lib/errors.js";
 import { checkpointTask, findRuntimeTask } from "../../../src/shim/host/runtime-task.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -63,12 +64,12 @@ async function standIn(script: string) {
   const program = join(directory.path, "runc");
   await writeFile(program, `#!/bin/sh\necho "$*" >> ${directory.path}/calls\n${script}\n`);
   await chmod(program, 0o755);
-  const to = { images: join(directory.path, "checkpoint"), work: directory.path, timeoutMs: 60_000 };
+  const to = { images: join(directory.path, "checkpoint"), work: directory.path };
   return {
     to,
     program,
-    run: (timeoutMs = 60_000) =>
-      checkpointTask({ containerId, spec, program, root: "/r/moby" }, { ...to, timeoutMs }),
+    run: (timeoutMs = 60_000, signal = new AbortController().signal) =>
+      checkpointTask({ containerId, spec, program, root: "/r/moby" }, { ...to, timeoutMs, signal }),
     calls: () => readFile(join(directory.path, "calls"), "utf8"),
     [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
   };
@@ -118,13 +119,41 @@ describe("checkpointTask()", () => {
 
   test("is unsupported without the program", async () => {
     const task = { containerId, spec, program: "runc-that-nobody-has", root: "/r" };
-    const checkpoint = checkpointTask(task, { images: "/i", work: "/w", timeoutMs: 60_000 });
+    const { signal } = new AbortController();
+    const checkpoint = checkpointTask(task, { images: "/i", work: "/w", timeoutMs: 60_000, signal });
     await rejectsWith(checkpoint, "unsupported", /^no program "runc-that-nobody-has" here$/);
   });
 
+  const resumed = new RegExp(`--root /r/moby --log \\S+ resume ${containerId}\\n$`);
+  const ending = (script: string) => standIn(`case "$*" in *resume*) exit 0;; esac; ${script}`);
+
   test("kills what does not end in time, and thaws the container that it may have left frozen", async () => {
-    await using runc = await standIn('case "$*" in *resume*) exit 0;; esac; exec sleep 1000');
+    await using runc = await ending("exec sleep 1000");
     await rejectsWith(runc.run(200), "timeout", /checkpoint container "c+"/);
-    assert.match(await runc.calls(), new RegExp(`--root /r/moby --log \\S+ resume ${containerId}\\n$`));
+    assert.match(await runc.calls(), resumed);
+  });
+
+  for (const [what, script] of [
+    ["was killed, as for want of memory", "kill -9 $$"],
+    ["failed, as when its CRIU was killed", "exit 1"],
+  ] as const)
+    test(`thaws the container when the runtime ${what}`, async () => {
+      await using runc = await ending(script);
+      await rejectsWith(runc.run(), "unknown", /runc checkpoint/);
+      assert.match(await runc.calls(), resumed);
+    });
+
+  test("is killed when the server stops, whose end kills it, and thaws the container", async () => {
+    await using runc = await ending("exec sleep 1000");
+    const server = new AbortController();
+    const checkpoint = runc.run(60_000, server.signal);
+    server.abort(new ShimError("unavailable", "dockershim is stopping"));
+    await rejectsWith(checkpoint, "unavailable", /stopping/);
+    assert.match(await runc.calls(), resumed);
+  });
+
+  test("goes on when the caller leaves", async () => {
+    await using runc = await ending("exit 0");
+    await runc.run(60_000, AbortSignal.abort(new ShimError("cancelled", "the caller left")));
   });
 });
