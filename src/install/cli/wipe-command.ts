@@ -96,16 +96,19 @@ interface Node {
 async function wipe({ dryRun, force, claims }: WipeOptions, io: WipeIo, node: Node): Promise<number> {
   const { config, engine } = node;
   const { signal, writeOut } = io;
+  const { stateDir } = config;
+  const { engineId } = await withDeadline(signal, engineTimeoutMs, "connect to the engine", (own) =>
+    engine.connect(own),
+  );
   const look = (): Promise<FoundPods> =>
     withDeadline(signal, engineTimeoutMs, "ask the engine for its pods", (own) =>
-      findPods(engine, config.stateDir, own),
+      findPods(engine, { stateDir, engineId }, own),
     );
-  await withDeadline(signal, engineTimeoutMs, "connect to the engine", (own) => engine.connect(own));
   const found = await look();
   const systemd = await findSystemd("/");
   const units = await activeUnits(systemd);
   const filesToWipe: FilesToWipe = {
-    stateDirectories: [config.stateDir, usualStateDirectory],
+    stateDirectories: [stateDir, usualStateDirectory],
     playIn: usualStateDirectory,
     sockets: socketsOf(config),
     directories: [ownDirectory, join(config.cniCacheDir, "dockershim-running")],

@@ -14,9 +14,10 @@ import {
 import { parseName } from "../../domain/names.js";
 import { type ListedContainer, listedName } from "../../domain/snapshot.js";
 import { namesIn } from "../../lib/files/directories.js";
-import { isTable } from "../../lib/files/record-format.js";
+import { isTable, type Table } from "../../lib/files/record-format.js";
 import { shownText } from "../../lib/shown-text.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
+import { knownEngineId } from "../../shim/recovery/remove-orphaned-networks.js";
 import { scratchLabel } from "../../shim/images/scratch-containers.js";
 import type { Engine } from "../../shim/ports/engine.js";
 
@@ -43,7 +44,7 @@ const ownLabels = [imageVolumeLabel, scratchLabel];
 
 export async function findPods(
   engine: Pick<Engine, "listContainers">,
-  stateDir: string,
+  { stateDir, engineId }: { readonly stateDir: string; readonly engineId: string },
   signal: AbortSignal,
 ): Promise<FoundPods> {
   const all = await engine.listContainers({}, signal);
@@ -68,7 +69,9 @@ export async function findPods(
       logDirectories: await logDirectories({ namespace, name, uid }, sandbox.id, members, stateDir),
     });
   }
-  pods.push(...(await recordedPods(stateDir, ids)));
+  // On another engine every pod of the first one looks gone, although it may well run there.
+  if (((await knownEngineId(stateDir)) ?? engineId) === engineId)
+    pods.push(...(await recordedPods(stateDir, ids)));
   const orphans = containers.filter(({ labels }) => !ids.has(labels[sandboxIdLabel] ?? ""));
   const others = all.filter(
     ({ labels }) => labels[typeLabel] === undefined && !ownLabels.some((key) => Object.hasOwn(labels, key)),
@@ -91,11 +94,13 @@ async function recordedPods(stateDir: string, present: ReadonlySet<string>): Pro
   const ids = [...names].filter((name) => /^[0-9a-f]{64}$/.test(name) && !present.has(name));
   return Promise.all(
     ids.map(async (id) => {
-      const logs = await recordedDirectory(stateDir, id);
+      const record = await readRecord(stateDir, id);
+      const text = (key: string): string => textIn(record, key);
+      const pod = { namespace: text("namespace"), name: text("name"), uid: text("uid") };
       return {
         id,
         text: `remove  pod ${id.slice(0, 12)}, whose containers are gone: network, logs`,
-        logDirectories: dirname(logs) === usualLogs ? [logs] : [],
+        logDirectories: await logDirectories(pod, id, [], stateDir),
       };
     }),
   );
@@ -139,11 +144,20 @@ async function logDirectories(
 }
 
 async function recordedDirectory(stateDir: string, id: string): Promise<string> {
+  return textIn(await readRecord(stateDir, id), "logDirectory");
+}
+
+/** Nothing in it of another program's pod, and when it is damaged: the usual directory of logs counts. */
+async function readRecord(stateDir: string, id: string): Promise<Table> {
   try {
     const record: unknown = JSON.parse(await readFile(join(stateDir, "pods", `${id}.json`), "utf8"));
-    const directory = isTable(record) ? record["logDirectory"] : undefined;
-    return typeof directory === "string" ? directory : "";
+    return isTable(record) ? record : {};
   } catch {
-    return ""; // Of another program, or damaged: the usual directory counts.
+    return {};
   }
+}
+
+function textIn(record: Table, key: string): string {
+  const value = record[key];
+  return typeof value === "string" ? value : "";
 }

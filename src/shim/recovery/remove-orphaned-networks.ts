@@ -55,14 +55,25 @@ export async function sandboxesOfKnownEngine(
  * `engine-id`.
  */
 export async function isKnownEngine(stateDir: string, engineId: string): Promise<boolean> {
-  const path = join(stateDir, "engine-id");
-  try {
-    return (await readFile(path, "utf8")).trim() === engineId;
-  } catch (error) {
-    if (!hasCode(error, "ENOENT")) throw error;
-  }
-  await writeFileAtomically(path, `${engineId}\n`, { mode: 0o600, temporaryPrefix: ".dockershim-" });
+  const known = await knownEngineId(stateDir);
+  if (known !== undefined) return known === engineId;
+  const options = { mode: 0o600, temporaryPrefix: ".dockershim-" };
+  await writeFileAtomically(engineIdPath(stateDir), `${engineId}\n`, options);
   return true;
+}
+
+/** Undefined for a state directory that no engine was used with. */
+export async function knownEngineId(stateDir: string): Promise<string | undefined> {
+  try {
+    return (await readFile(engineIdPath(stateDir), "utf8")).trim();
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return undefined;
+    throw error;
+  }
+}
+
+function engineIdPath(stateDir: string): string {
+  return join(stateDir, "engine-id");
 }
 
 /**

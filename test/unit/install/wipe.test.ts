@@ -40,23 +40,38 @@ test("pods whose containers are gone are found by their files, with logs where k
   ];
   for (const name of ["pods", "sandbox"]) await mkdir(join(directory.path, name));
   const record = (id: string, logDirectory: string): Promise<void> =>
-    writeFile(join(directory.path, "pods", `${id}.json`), JSON.stringify({ logDirectory }));
-  await record(first, "/var/log/pods/shop_web_u1");
+    writeFile(
+      join(directory.path, "pods", `${id}.json`),
+      JSON.stringify({ namespace: "shop", name: "web", uid: "u1", logDirectory }),
+    );
+  await record(first, "/elsewhere/shop_web_u1.0123456789ab");
   await record(present, "/var/log/pods/shop_web_u2");
   for (const name of [first, second, ".dockershim-half"])
     await writeFile(join(directory.path, "sandbox", name), "{}");
   const labels = { "io.kubernetes.docker.type": "podsandbox" };
   const engine = { listContainers: () => Promise.resolve([listed(present, "k8s_POD_a_b_c_0", labels)]) };
-  const { pods, running } = await findPods(engine, directory.path, signal);
+  const place = { stateDir: directory.path, engineId: "one" };
+  const { pods, running } = await findPods(engine, place, signal);
+  const usual = "/var/log/pods/shop_web_u1";
   const line = (id: string): string =>
     `remove  pod ${id.slice(0, 12)}, whose containers are gone: network, logs`;
   assert.deepEqual(pods.slice(1), [
-    { id: first, text: line(first), logDirectories: ["/var/log/pods/shop_web_u1"] },
+    { id: first, text: line(first), logDirectories: [usual, "/elsewhere/shop_web_u1.0123456789ab"] },
     { id: second, text: line(second), logDirectories: [] },
   ]);
   assert.equal(running, 0);
-  await record(first, "/etc");
-  assert.deepEqual((await findPods(engine, directory.path, signal)).pods[1]?.logDirectories, []);
+  for (const other of ["/etc", "/var/log/pods/."]) {
+    await record(first, other);
+    assert.deepEqual((await findPods(engine, place, signal)).pods[1]?.logDirectories, [usual], other);
+  }
+  await writeFile(join(directory.path, "engine-id"), "one\n");
+  assert.equal((await findPods(engine, place, signal)).pods.length, 3);
+  await writeFile(join(directory.path, "engine-id"), "two\n");
+  assert.deepEqual(
+    (await findPods(engine, place, signal)).pods.map(({ id }) => id),
+    [present],
+    "pods of another engine may run there",
+  );
 });
 
 test("pods are found by labels, with the logs that have their names; other containers are only named", async () => {
@@ -79,7 +94,11 @@ test("pods are found by labels, with the logs that have their names; other conta
   ];
   const engine = { listContainers: () => Promise.resolve(all) };
   await record("/elsewhere/shop_web_u1.0123456789ab");
-  const { pods, orphans, running, others } = await findPods(engine, directory.path, signal);
+  const { pods, orphans, running, others } = await findPods(
+    engine,
+    { stateDir: directory.path, engineId: "" },
+    signal,
+  );
   assert.deepEqual(pods, [
     {
       id: "a",
@@ -97,7 +116,7 @@ test("pods are found by labels, with the logs that have their names; other conta
   assert.equal(running, 1);
   assert.deepEqual(others, ["postgres"]);
   await record("/etc");
-  const [pod] = (await findPods(engine, directory.path, signal)).pods;
+  const [pod] = (await findPods(engine, { stateDir: directory.path, engineId: "" }, signal)).pods;
   assert.ok(pod?.logDirectories.includes("/etc") === false);
 });
 
