@@ -1,6 +1,6 @@
 /** What a container needs of the OCI runtime in front of runc, beside Docker's create body. */
 import { type Mount, NamespaceMode } from "../../domain/cri.js";
-import { invalidField, unsupportedField } from "../../domain/field-errors.js";
+import { invalidField, quote, unsupportedField } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import { type EarlyLimits, type OciChanges, type UserNamespace } from "../../domain/oci-changes.js";
 import type { SandboxConfig, ValidContainerConfig } from "../../domain/requests.js";
@@ -104,6 +104,11 @@ export function planOciChanges(
   }
   const beyond = context.cdi?.beyondDocker;
   if (beyond !== undefined && why !== undefined) throw unsupportedPart(beyond.device, beyond.part, why);
+  const [owned] = Object.keys(beyond?.changes.deviceOwners ?? {});
+  if (beyond !== undefined && owned !== undefined && context.users !== undefined) {
+    const reason = "runc gives a container with users of its own the device of the node, with its owner";
+    throw unsupportedPart(beyond.device, `the owner or mode of ${quote(owned)}`, reason);
+  }
   const mounts = visibleMounts(config.mounts, context.cdi === undefined ? [] : targetsOf(context.cdi));
   const mountOptions = Object.fromEntries(
     mounts.flatMap(([index, mount]) => {

@@ -366,6 +366,17 @@ describe("planContainer()", () => {
       assert.deepEqual([Devices, Mounts, GroupAdd], [cdi.devices, cdi.mounts, ["44"]]);
       assert.equal(DeviceRequests, undefined);
     });
+
+    test("owners of device nodes are refused in a pod with its own users, where runc ignores them", () => {
+      const changes = { deviceOwners: { "/dev/x": { uid: 1 } } };
+      const beyondDocker = { device: "v.com/c=d", part: "deviceNodes.uid", changes };
+      const cdi = { env: [], devices: [], mounts: [], groups: [], beyondDocker };
+      assert.doesNotThrow(() => secured({}, { inputs: { cdi } }));
+      assert.throws(() => secured(ofMappedPod, { podUsers, inputs: { cdi } }), {
+        kind: "unsupported",
+        message: /CDI device "v.com\/c=d": .* owner or mode of "\/dev\/x" .* users of its own/,
+      });
+    });
   });
 
   test("keeps cgroup settings out of the body", () => {
