@@ -34,7 +34,6 @@ export interface CheckpointDirectoryOptions {
   readonly now?: () => number;
 }
 
-/** A file that is not a checkpoint. Reported once. */
 const temporaryPrefix = ".dockershim-";
 const directoryMode = 0o755;
 /** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
