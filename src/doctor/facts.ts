@@ -107,6 +107,8 @@ export interface ServerFacts {
   readonly runtimes: readonly string[];
   /** Why the kubelet's cAdvisor does not find names of containers; undefined: it does, or nothing is known. */
   readonly namesProblem: string | undefined;
+  /** Why the OCI runtime does not work, in the words of the running server; undefined: it does, or nothing is known. */
+  readonly ociRuntimeProblem: string | undefined;
 }
 
 export interface ConfigurationFileFacts {

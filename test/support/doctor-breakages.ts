@@ -53,6 +53,23 @@ export const breakages: readonly Breakage[] = [
     severity: "error",
   },
   {
+    name: "OCI runtime that does not work",
+    facts: {
+      ...withServer({
+        ociRuntimeProblem:
+          'the engine\'s runtime "dockershim-runc" does not work: exec: "/usr/libexec/dockershim-runc": no such file',
+      }),
+      engine: withEngine({
+        info: {
+          ...info,
+          runtimes: [...info.runtimes, { name: "dockershim-runc", kind: "other", recursiveReadOnly: false }],
+        },
+      }).engine,
+    },
+    check: "oci-runtime",
+    severity: "error",
+  },
+  {
     name: "broken settings of the server",
     facts: {
       ...healthy,

@@ -144,6 +144,7 @@ export const healthy = {
       quarantine: [],
       runtimes: ["dockershim"],
       namesProblem: undefined,
+      ociRuntimeProblem: undefined,
     },
   },
   host: {

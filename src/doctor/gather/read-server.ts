@@ -1,7 +1,9 @@
 /** The server's sockets, ports and files, and other servers beside it. */
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { connectCri } from "../../client/cri-connection.js";
 import { namesIn } from "../../lib/files/directories.js";
+import { isTable } from "../../lib/files/record-format.js";
 import { NodeFiles } from "../../migrate/files/node-files.js";
 import { holdersOfSockets, listenerOf } from "../../migrate/node/listeners.js";
 import type { Config } from "../../shim/config/resolve.js";
@@ -10,6 +12,8 @@ import { criDockerds } from "../../shim/serve/serving-programs.js";
 import { isStateDirectoryClaimed } from "../../shim/state/state-directory.js";
 import type { PortFacts, ServerFacts } from "../facts.js";
 
+/** A server that is well answers Status within milliseconds. */
+const statusMs = 5_000;
 /** `TCP_LISTEN` in /proc/net/tcp. */
 const listenState = "0A";
 
@@ -29,7 +33,23 @@ export async function readServer(config: Config): Promise<ServerFacts> {
     quarantine: await namesIn(join(stateDir, "quarantine")).catch(() => []),
     runtimes: [...(runs ? ["dockershim"] : []), ...others.map(({ pid }) => `cri-dockerd (process ${pid})`)],
     namesProblem: await kubeletWithoutNames(cadvisor, files),
+    ociRuntimeProblem: runs && path !== "" ? await ociRuntimeProblem(path) : undefined,
   };
+}
+
+/** A trial container has told the server; a second one is not made. A server that does not answer is another finding. */
+export async function ociRuntimeProblem(socket: string): Promise<string | undefined> {
+  const connection = connectCri(socket);
+  try {
+    const options = { signal: new AbortController().signal, timeoutMs: statusMs };
+    const { info } = await connection.call("Status", { verbose: true }, options);
+    const state: unknown = JSON.parse(info["ociRuntime"] ?? "null");
+    return isTable(state) && typeof state["problem"] === "string" ? state["problem"] : undefined;
+  } catch {
+    return undefined;
+  } finally {
+    connection.close();
+  }
 }
 
 /** While the server does not run, what listens on its ports is another program. */

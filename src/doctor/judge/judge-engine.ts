@@ -1,4 +1,5 @@
 /** The engine: whether it answers, and whether it has what pods need. Pure. */
+import { ociRuntimeName } from "../../domain/oci-changes.js";
 import { reachProblem } from "../../domain/reach.js";
 import { configuredOpenFiles, isLow } from "../../shim/limits/open-files-notice.js";
 import type { Check, Draft } from "../finding.js";
@@ -19,6 +20,7 @@ export const engineChecks: readonly Check<DoctorFacts>[] = [
   { id: "seccomp", part: "engine", judge: ofEngine(judgeSeccomp) },
   { id: "apparmor", part: "engine", judge: ofEngine(judgeAppArmor) },
   { id: "selinux", part: "engine", judge: ofEngine(judgeSelinux) },
+  { id: "oci-runtime", part: "engine", judge: ofEngine(judgeOciRuntime) },
   { id: "engine-firewall", part: "network", judge: ofEngine(judgeFirewallBackend) },
   { id: "reach", part: "reach", judge: ofEngine(judgeReach) },
   { id: "open-files", part: "ulimits", judge: ofEngine(judgeOpenFiles) },
@@ -145,6 +147,20 @@ function judgePauseImage({ hasPauseImage }: EngineFacts, { settings }: DoctorFac
       what: `the pause image ${pauseImage} is not here, and the built-in one is forbidden`,
       meaning: "the first pod pulls it, and no pod starts while the registry is out of reach",
       remedy: `docker pull ${pauseImage}, or leave out --builtin-pause-image=forbid`,
+    },
+  ];
+}
+
+/** Where it is not registered nothing is wrong: it is the operator's choice. */
+function judgeOciRuntime({ info: { runtimes } }: EngineFacts, { server }: DoctorFacts): readonly Draft[] {
+  const problem = server.seen?.ociRuntimeProblem;
+  if (problem === undefined || !runtimes.some(({ name }) => name === ociRuntimeName)) return [];
+  return [
+    {
+      severity: "error",
+      what: problem,
+      meaning: "pods with users of their own, and others that need more than Docker's API, are refused",
+      remedy: "dockershim install --oci-runtime, then: systemctl reload docker",
     },
   ];
 }

@@ -8,7 +8,8 @@ import { observe } from "../../../src/doctor/gather/observe.js";
 import { readEngineState } from "../../../src/doctor/gather/read-engine.js";
 import { readCertificates, readPlaces } from "../../../src/doctor/gather/read-host.js";
 import { NetworkReader } from "../../../src/doctor/gather/read-network.js";
-import { readServer } from "../../../src/doctor/gather/read-server.js";
+import { ociRuntimeProblem, readServer } from "../../../src/doctor/gather/read-server.js";
+import { startTestServer } from "../grpc/test-server.js";
 import { readSettings } from "../../../src/doctor/gather/read-settings.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { silentLogger } from "../../../src/lib/log.js";
@@ -81,6 +82,19 @@ describe("what is read of a node", () => {
     assert.equal(takenPorts.length, 1);
     assert.match(takenPorts[0]?.holder ?? "", new RegExp(`^process ${process.pid} \\(`));
   });
+
+  for (const [state, expected] of [
+    [{ problem: "it does not work" }, "it does not work"],
+    ["works", undefined],
+    ["checking", undefined],
+  ] as const)
+    test(`the OCI runtime in the words of the server: ${JSON.stringify(state)}`, async () => {
+      await using server = await startTestServer({
+        Status: () =>
+          Promise.resolve({ status: { conditions: [] }, info: { ociRuntime: JSON.stringify(state) } }),
+      });
+      assert.equal(await ociRuntimeProblem(server.path), expected);
+    });
 
   test("CNI files: one that is broken, one without its plugins, their bridges", async (t) => {
     const confDir = await directory(t);
