@@ -1,4 +1,4 @@
-/** What the history has: one JSON object a line. Texts are cut, and secrets are taken out, when a record is made. */
+/** What the history has: one JSON object a line. Texts are cut when a record is made. */
 import type { WaitKind } from "../lib/waits.js";
 import { asList, asObject, flagOf, type Json, numberOf, textOf } from "../lib/json/json-readers.js";
 

@@ -1,6 +1,6 @@
 /** Turns what happens to pods into records of the history. Environments, commands and their output are not part of it. */
-import { redactText } from "../lib/redact.js";
 import { LruMap } from "../lib/lru-map.js";
+import { redactText } from "../lib/redact.js";
 import type { Span } from "../lib/waits.js";
 import type { EndedCall, EndedCallSubscriber } from "../shim/ports/ended-calls.js";
 import {
@@ -50,7 +50,7 @@ export class History implements EndedCallSubscriber {
   }
 
   containerEnded({ endedAtMs, ranMs, exitCode, oomKilled, error, subject }: EndedContainer): void {
-    const words = error === "" ? {} : { error: textFor(error) };
+    const words = error === "" ? {} : { error: cutText(redactText(error)) };
     const times = { at: endedAtMs, ms: Math.max(0, ranMs) };
     const { repeats = 0 } = this.#execs.get(subject.containerId ?? "") ?? {};
     this.#execs.delete(subject.containerId ?? "");
@@ -66,7 +66,6 @@ export class History implements EndedCallSubscriber {
     });
   }
 
-  /** What the engine says of an exec that fails names its command. */
   #execEnded(call: EndedCall, containerId: string): void {
     const { exitCode } = call.subject;
     const isSlow = call.ms >= slowExecMs;
@@ -77,8 +76,8 @@ export class History implements EndedCallSubscriber {
       return;
     }
     this.#execs.set(containerId, { result, repeats: 0 });
-    const { error: _, ...record } = recordOf(call);
-    const spans = isSlow ? withoutErrors(record.spans) : [];
+    const record = recordOf(call);
+    const spans = isSlow ? record.spans : [];
     const repeats = known === undefined || known.repeats === 0 ? {} : { repeats: known.repeats };
     this.add({ ...record, ...(exitCode === undefined ? {} : { exitCode }), ...repeats, spans });
   }
@@ -88,7 +87,7 @@ function recordOf(call: EndedCall): CallRecord {
   const { rpc, code, message, startedAtMs, startMs, ms, subject, spans, droppedSpans } = call;
   return {
     ...{ kind: "call", at: startedAtMs, rpc, ms: rounded(ms), code },
-    ...(message === undefined ? {} : { error: textFor(message) }),
+    ...(message === undefined ? {} : { error: cutText(message) }),
     subject: subjectFor(subject),
     spans: recordedSpans(spans, startMs),
     ...(droppedSpans === 0 ? {} : { droppedSpans }),
@@ -112,22 +111,9 @@ function recordedSpans(spans: readonly Span[], callStartMs: number): readonly Re
     if (kind === "wait" && error === undefined && below.length === 0 && ms < shortestWaitMs) continue;
     const span = { what: cutText(what), kind, at: rounded(startMs - callStartMs), ms: rounded(ms) };
     if (error === undefined) recorded.push(below.length === 0 ? span : { ...span, below });
-    else recorded.push({ ...span, error: textFor(error), ...(below.length === 0 ? {} : { below }) });
+    else recorded.push({ ...span, error: cutText(error), ...(below.length === 0 ? {} : { below }) });
   }
   return recorded;
-}
-
-function withoutErrors(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {
-  return spans.map(({ error, below, ...span }) => ({
-    ...span,
-    ...(error === undefined ? {} : { error: "failed" }),
-    ...(below === undefined ? {} : { below: withoutErrors(below) }),
-  }));
-}
-
-/** Of engines, plugins and registries. */
-function textFor(text: string): string {
-  return cutText(redactText(text));
 }
 
 function rounded(ms: number): number {

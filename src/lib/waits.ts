@@ -5,6 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { messageOf } from "./errors.js";
+import { redactText } from "./redact.js";
 
 /** Who is waited for. `wait`: none of the others, as a step of this program. */
 export type WaitKind = "engine" | "plugin" | "program" | "lock" | "pull" | "wait";
@@ -34,14 +35,20 @@ export interface Span {
   /** Milliseconds of `performance.now()`. */
   readonly startMs: number;
   readonly endMs: number;
-  /** The message, cut. Undefined for a success. */
+  /** The message, cut and without what looks like a secret. Undefined for a success. */
   readonly error?: string;
   readonly children: readonly Span[];
 }
 
 export interface Trace {
-  /** Ends the trace. Waits that last end with it. Text is made here, not by the waits. */
-  end(): { readonly spans: readonly Span[]; readonly dropped: number };
+  /**
+   * Ends the trace. Waits that last end with it. Text is made here, not by the waits. `withoutErrors`: of an error only
+   * that there was one.
+   */
+  end(options?: { readonly withoutErrors?: boolean }): {
+    readonly spans: readonly Span[];
+    readonly dropped: number;
+  };
 }
 
 /** How many spans a trace may still keep, and how many it did not. */
@@ -75,6 +82,8 @@ const deepest = 8;
 const deepestSpan = 16;
 const defaultSpans = 200;
 const longestTextCharacters = 500;
+/** What is searched for secrets, which must not be cut in two before. */
+const longestErrorCharacters = 4096;
 
 class Noted implements NotedWait, Parent {
   children?: Noted[];
@@ -90,7 +99,8 @@ class Noted implements NotedWait, Parent {
   ) {}
 
   fail(error: unknown): void {
-    if (this.children !== undefined) this.error = cut(messageOf(error));
+    if (this.children === undefined) return;
+    this.error = cut(redactText(messageOf(error).slice(0, longestErrorCharacters)));
   }
 
   [Symbol.dispose](): void {
@@ -130,12 +140,14 @@ export function traceBelow(
   { spans = defaultSpans, traceId }: { readonly spans?: number; readonly traceId?: string | undefined } = {},
 ): Trace {
   const root: Parent = { children: [], budget: { traceId, left: spans, dropped: 0 } };
+  const fromMs = performance.now();
   adopt(signal, root);
   return {
-    end: () => {
+    end: ({ withoutErrors = false } = {}) => {
       waits.get(signal)?.parents?.delete(root);
       const budget = { left: spans, dropped: 0 };
-      const found = toSpans(root.children ?? [], { nowMs: performance.now(), depth: 0, budget });
+      const limits = { fromMs, toMs: performance.now(), depth: 0, budget, withoutErrors };
+      const found = toSpans(root.children ?? [], limits);
       return { spans: found, dropped: (root.budget?.dropped ?? 0) + budget.dropped };
     },
   };
@@ -206,21 +218,36 @@ function keep(noted: Noted, { children, budget }: Parent): void {
   if (noted.wait.inner !== undefined) adopt(noted.wait.inner, noted);
 }
 
+interface SpanLimits {
+  /** Of the wait around. */
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly depth: number;
+  readonly budget: Budget;
+  readonly withoutErrors: boolean;
+}
+
 function toSpans(
   kept: readonly Noted[],
-  { nowMs, depth, budget }: { readonly nowMs: number; readonly depth: number; readonly budget: Budget },
+  { fromMs, toMs, depth, budget, withoutErrors }: SpanLimits,
 ): readonly Span[] {
   const spans: Span[] = [];
   for (const noted of kept) {
+    // Work that calls share may begin before the wait for it, and go on after it.
+    const startMs = Math.max(noted.sinceMs, fromMs);
+    const endMs = Math.min(noted.endMs ?? toMs, toMs);
+    if (endMs < startMs) continue;
     if (budget.left === 0 || depth === deepestSpan) {
       budget.dropped += 1;
       continue;
     }
     budget.left -= 1;
-    const { wait, spanId: id, sinceMs: startMs, endMs = nowMs, error } = noted;
+    const { wait, spanId: id } = noted;
+    const error = noted.error !== undefined && withoutErrors ? "failed" : noted.error;
     const what = cut(noted.action);
     const kind = wait.kind ?? "wait";
-    const children = toSpans(noted.children ?? [], { nowMs, depth: depth + 1, budget });
+    const inner = { fromMs: startMs, toMs: endMs, depth: depth + 1, budget, withoutErrors };
+    const children = toSpans(noted.children ?? [], inner);
     // Not put together from parts: each call comes here.
     const span = { what, kind, startMs, endMs, children };
     if (id === undefined && error === undefined) spans.push(span);

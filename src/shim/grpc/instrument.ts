@@ -3,6 +3,7 @@ import { status, type Deadline } from "@grpc/grpc-js";
 import { runInCall, type Call, type CallSubject, type CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
+import { redactText } from "../../lib/redact.js";
 import { describeWaits, traceBelow, waitedFor, type Trace } from "../../lib/waits.js";
 import { isTraced, type EndedCallSubscriber, type TraceIdOf } from "../ports/ended-calls.js";
 import { UndecodableRequest } from "./codec/method.js";
@@ -171,10 +172,13 @@ export class Instrument {
   #tell(call: Call, traced: TracedCall | undefined, error: ShimError | undefined): void {
     if (traced === undefined) return;
     const { trace, subject, startedAtMs, startMs, traceParent, traceId } = traced;
-    const { spans, dropped } = trace.end();
+    // What the engine says of an exec that fails names its command.
+    const withoutErrors = call.rpc === "ExecSync";
+    const { spans, dropped } = trace.end({ withoutErrors });
     const { code, details } = error === undefined ? { code: status.OK } : statusOf(error);
+    const words = details === undefined || withoutErrors ? {} : { message: redactText(details) };
     const ended = {
-      ...{ rpc: call.rpc, code: codeName(code), ...(details === undefined ? {} : { message: details }) },
+      ...{ rpc: call.rpc, code: codeName(code), ...words },
       ...{ startedAtMs, startMs, ms: performance.now() - startMs },
       ...{ subject: call.pod === undefined ? subject : { ...subject, pod: call.pod } },
       ...{ spans, droppedSpans: dropped },

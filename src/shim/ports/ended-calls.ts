@@ -13,7 +13,7 @@ export interface EndedCall {
   readonly rpc: string;
   /** `OK`, `NOT_FOUND` … */
   readonly code: string;
-  /** Of a failure, as the caller gets it. */
+  /** Of a failure, as the caller gets it, without what looks like a secret. None of ExecSync: it names the command. */
   readonly message?: string;
   /** Milliseconds since 1970. */
   readonly startedAtMs: number;

@@ -155,6 +155,27 @@ describe("subscribers of ended calls", () => {
     assert.ok(stop.ms >= 0 && stop.startedAtMs > 1.7e12 && stop.droppedSpans === 0);
   });
 
+  test("hear neither secrets of registries nor commands of exec probes, which errors name", async () => {
+    const calls: EndedCall[] = [];
+    const failing = (words: string) => (_request: object, call: Call) =>
+      withDeadline(call.signal, 60_000, "ask the engine", () =>
+        Promise.reject(new ShimError("unknown", words)),
+      );
+    const handlers = {
+      ExecSync: failing('exec: "s3cret": executable file not found'),
+      StartContainer: failing('Get "https://user:s3cret@registry/v2/": Authorization: Bearer s3cret.token'),
+    };
+    await using server = await startTestServer(handlers, {
+      subscribers: [{ callEnded: (call) => calls.push(call) }],
+    });
+    using client = connectClient(server.path);
+    for (const rpc of ["ExecSync", "StartContainer"]) await assert.rejects(client.call(rpc, {}), /s3cret/);
+    assert.doesNotMatch(JSON.stringify(calls), /s3cret/);
+    const [exec, other] = calls;
+    assert.deepEqual([exec?.message, exec?.spans[0]?.error], [undefined, "failed"]);
+    assert.match(other?.message ?? "", /^Get "https:/);
+  });
+
   test("may fail without harm to the call, and without them nothing is traced", async () => {
     const subjects: unknown[] = [];
     const handlers = {

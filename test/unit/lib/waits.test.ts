@@ -177,6 +177,56 @@ describe("a trace", () => {
     ]);
   });
 
+  test("has of work that calls share what was done while its own call waited for it", () => {
+    let nowMs = 0;
+    const clock = mock.method(performance, "now", () => nowMs);
+    try {
+      const controllers = Array.from({ length: 4 }, () => new AbortController());
+      const [first, second, shared, pulling] = controllers.map(({ signal }) => signal);
+      assert.ok(first && second && shared && pulling);
+      const firstTrace = traceBelow(first);
+      const its = noteWait(first, { action: "share", inner: shared });
+      const pull = noteWait(shared, { action: "pull", inner: pulling });
+      const begin = noteWait(pulling, { action: "begin" });
+      nowMs = 50;
+      begin[Symbol.dispose]();
+      const rest = noteWait(pulling, { action: "rest" });
+      nowMs = 60;
+      const secondTrace = traceBelow(second);
+      const late = noteWait(second, { action: "share", inner: shared });
+      nowMs = 65;
+      late[Symbol.dispose]();
+      nowMs = 70;
+      for (const noted of [rest, pull, its]) noted[Symbol.dispose]();
+      type Times = readonly (readonly [what: string, startMs: number, endMs: number, below: Times])[];
+      const times = (spans: readonly Span[]): Times =>
+        spans.map(({ what, startMs, endMs, children }) => [what, startMs, endMs, times(children)]);
+      assert.deepEqual(times(secondTrace.end().spans), [
+        ["share", 60, 65, [["pull", 60, 65, [["rest", 60, 65, []]]]]],
+      ]);
+      const parts: Times = [
+        ["begin", 0, 50, []],
+        ["rest", 50, 70, []],
+      ];
+      assert.deepEqual(times(firstTrace.end().spans), [["share", 0, 70, [["pull", 0, 70, parts]]]]);
+    } finally {
+      clock.mock.restore();
+    }
+  });
+
+  test("has errors without secrets, also where they are cut, and no words of them where none may be", () => {
+    const { signal } = new AbortController();
+    const trace = traceBelow(signal);
+    const noted = noteWait(signal, { action: "pull" });
+    noted.fail(new Error(`${"x".repeat(470)} https://user:${"s3cret".repeat(9)}@registry/`));
+    noted[Symbol.dispose]();
+    const errorsOf = (options: { readonly withoutErrors?: boolean }): readonly (string | undefined)[] =>
+      trace.end(options).spans.map(({ error }) => error);
+    const [error = "s3cret"] = errorsOf({});
+    assert.ok(error.length <= 500 && !error.includes("s3cret"), error);
+    assert.deepEqual(errorsOf({ withoutErrors: true }), ["failed"]);
+  });
+
   test("counts the waits beyond its limit, and asks only kept ones for their text", () => {
     const { signal } = new AbortController();
     const trace = traceBelow(signal, { spans: 2 });
