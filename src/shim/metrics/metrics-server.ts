@@ -133,12 +133,13 @@ export class MetricsServer {
       const headers = { Allow: "GET, HEAD" };
       return { ...pageOf(405, "only GET and HEAD are answered\n"), headers, closes: true };
     }
-    const { address, pages, browserPages = {} } = this.options;
+    const { pages, browserPages = {} } = this.options;
     const path = pathOf(request);
     const forBrowsers = find(browserPages, path);
     const found = forBrowsers ?? find(pages, path);
     if (found === undefined) return notFoundPage(Object.keys({ ...browserPages, ...pages }));
-    if (forBrowsers !== undefined && address.kind === "tcp" && !isAddress(request.headers.host)) {
+    // Of a socket, too: ssh makes a port of it for the browser of another machine.
+    if (forBrowsers !== undefined && !isAddress(request.headers.host)) {
       return { ...pageOf(421, "this page is served under an IP address or localhost\n"), closes: true };
     }
     const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
