@@ -60,9 +60,8 @@ function failures({ calls, nowMs }: Facts): readonly Cause[] {
 }
 
 /** Ends of containers that no call asked for. */
-function deaths({ calls, ends, nowMs }: Facts): readonly Cause[] {
-  const own = ends.filter((end) => !calls.some((call) => asksFor(call, end)));
-  return groupBy(own, ({ subject }) => subject.containerName ?? subject.containerId ?? "").flatMap(
+function deaths({ records, nowMs }: Facts): readonly Cause[] {
+  return groupBy(endsNotAskedFor(records), ({ subject }) => subject.containerName ?? subject.containerId ?? "").flatMap(
     (group) => {
       const last = group.at(-1);
       if (last === undefined) return [];
@@ -92,12 +91,25 @@ const ending: ReadonlySet<string> = new Set([
   ...["StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox", "RunPodSandbox"],
 ]);
 
-function asksFor({ rpc, at, ms, subject, code }: CallRecord, end: ExitRecord): boolean {
-  if (!ending.has(rpc) || end.at < at - toldWithinMs || end.at > at + ms + toldWithinMs) return false;
-  // The end of what it had made.
-  if (rpc === "RunPodSandbox") return code !== "OK";
-  const isOfPod = subject.containerId === undefined && subject.containerName === undefined;
-  return isOfPod || subject.containerId === end.subject.containerId;
+const wholePod = "";
+
+/** What ended before a call is not its doing: a client stops a pod at once when its containers have ended. */
+function endsNotAskedFor(records: readonly PodRecord[]): readonly ExitRecord[] {
+  const askedUntil = new Map<string, number>();
+  const found: ExitRecord[] = [];
+  for (const record of records) {
+    const scope = record.subject.containerId ?? wholePod;
+    if (record.kind === "exit") {
+      const untilMs = Math.max(askedUntil.get(scope) ?? 0, askedUntil.get(wholePod) ?? 0);
+      if (record.at > untilMs) found.push(record);
+      continue;
+    }
+    const { rpc, code, at, ms } = record;
+    // RunPodSandbox ends what it had made.
+    if (!ending.has(rpc) || (rpc === "RunPodSandbox" && code === "OK")) continue;
+    askedUntil.set(scope, Math.max(askedUntil.get(scope) ?? 0, at + ms + toldWithinMs));
+  }
+  return found;
 }
 
 /** `DEL of bridge hung 30 s, retried 3 times`. */
@@ -108,7 +120,7 @@ function plugins({ calls }: Facts): readonly Cause[] {
     const [last, lastBad] = [group.at(-1), bad.at(-1)];
     if (last === undefined || lastBad === undefined) return [];
     const { what, kind, error } = lastBad;
-    const longest = Math.max(...bad.map(({ ms }) => ms));
+    const longest = longestOf(bad);
     const how = longest >= hungMs ? `hung ${formatSpan(longest)}` : "failed";
     const again = bad.length === 1 ? "" : `, retried ${timesOf(bad.length - 1)}`;
     const words = error === undefined ? "" : `: ${error}`;
@@ -125,7 +137,8 @@ function slowStart({ records }: Facts): readonly Cause[] {
   const start = startTimeOf(records);
   if (start === undefined) return [];
   const share = Math.round((100 * start.longest.ms) / Math.max(start.ms, 1));
-  const text = `${share} % of ${formatSpan(start.ms)} until its containers ran: ${start.longest.what}`;
+  const until = start.ran ? " until its containers ran" : ", in which no container was started";
+  const text = `${share} % of ${formatSpan(start.ms)}${until}: ${start.longest.what}`;
   return [{ weight: start.ms >= slowStartMs ? 80 : 10, text }];
 }
 
@@ -140,7 +153,7 @@ function execs({ calls, nowMs }: Facts): readonly Cause[] {
     }
     const last = group.findLast(isBadExec);
     if (last === undefined) {
-      const slowest = Math.max(...group.map(({ ms }) => ms));
+      const slowest = longestOf(group);
       if (slowest < slowStopMs) return [];
       const name = group[0]?.subject.containerName ?? "";
       return [{ weight: 45, text: `an exec probe or hook of "${name}" took ${formatSpan(slowest)}` }];
@@ -196,6 +209,11 @@ function ago(at: number, nowMs: number): string {
 
 function timesOf(count: number): string {
   return count === 1 ? "once" : count === 2 ? "twice" : `${count} times`;
+}
+
+/** Not by arguments of one call: there may be more than those can be. */
+function longestOf(items: readonly { readonly ms: number }[]): number {
+  return items.reduce((most, { ms }) => Math.max(most, ms), 0);
 }
 
 export function flatten(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {

@@ -5,6 +5,8 @@ import type { CallRecord, ExitRecord, RecordedSpan } from "./history-record.js";
 
 export interface StartTime {
   readonly ms: number;
+  /** Whether a container was started. */
+  readonly ran: boolean;
   /** The largest part, and what it went to. */
   readonly longest: { readonly ms: number; readonly what: string };
 }
@@ -22,13 +24,19 @@ export function startTimeOf(records: readonly PodRecord[]): StartTime | undefine
   if (first === undefined) return undefined;
   const ends = records.filter((record) => record.kind === "exit");
   const parts = [...calls.flatMap(partsOf), ...gapsBetween(calls, ends)];
-  const ms = Math.max(...calls.map(endOf)) - first.at;
-  const sums = [...new Set(parts.map(({ what }) => what))].map((what) => ({
-    what,
-    ms: lengthOf(parts.filter((part) => part.what === what)),
-  }));
-  const longest = sums.reduce((most, sum) => (sum.ms > most.ms ? sum : most), { what: "", ms: 0 });
-  return { ms, longest };
+  const endMs = calls.reduce((latest, call) => Math.max(latest, endOf(call)), first.at);
+  const byName = new Map<string, Part[]>();
+  for (const part of parts) {
+    const its = byName.get(part.what);
+    if (its === undefined) byName.set(part.what, [part]);
+    else its.push(part);
+  }
+  let longest = { what: nameOfCall(first), ms: 0 };
+  for (const [what, its] of byName) {
+    const ms = lengthOf(its);
+    if (ms > longest.ms) longest = { what, ms };
+  }
+  return { ms: endMs - first.at, ran: calls.some(startsContainer), longest };
 }
 
 function endOf({ at, ms }: CallRecord): number {
@@ -48,16 +56,20 @@ function startCalls(records: readonly PodRecord[]): readonly CallRecord[] {
   let last = 0;
   for (const record of records) {
     if (record.kind !== "call") continue;
-    const { rpc, code, subject } = record;
+    const { rpc, subject } = record;
     // What comes then is an end, or a start anew.
     if (rpc === "StopPodSandbox" || rpc === "RemovePodSandbox") break;
     if (!ofStart.has(rpc)) continue;
     calls.push(record);
-    if (rpc !== "StartContainer" || code !== "OK" || started.has(subject.containerName ?? "")) continue;
+    if (!startsContainer(record) || started.has(subject.containerName ?? "")) continue;
     started.add(subject.containerName ?? "");
     last = calls.length;
   }
   return last === 0 ? calls : calls.slice(0, last);
+}
+
+function startsContainer({ rpc, code }: CallRecord): boolean {
+  return rpc === "StartContainer" && code === "OK";
 }
 
 /** What a call waited for, each by its outermost name that says something; the rest is the call's own. */
@@ -97,14 +109,16 @@ function nameOfPull(image: string): string {
   return registry === undefined ? `pull of ${image}` : `pull of ${image} from ${registry}`;
 }
 
-/** No call was under way: an init container ran, or the client had other things to do. */
+/** No call was under way: an init container ran, or the client had other things to do. Both in order of time. */
 function gapsBetween(calls: readonly CallRecord[], ends: readonly ExitRecord[]): readonly Part[] {
   const gaps: Part[] = [];
-  let to = calls[0]?.at ?? 0;
+  let [to, next] = [calls[0]?.at ?? 0, 0];
   for (const call of calls) {
     const from = to;
     if (call.at > from) {
-      const ended = ends.find(({ at }) => at > from && at <= call.at)?.subject.containerName;
+      while ((ends[next]?.at ?? Infinity) <= from) next += 1;
+      const end = ends[next];
+      const ended = end !== undefined && end.at <= call.at ? end.subject.containerName : undefined;
       const what = ended === undefined ? `no call before ${nameOfCall(call)}` : `"${ended}", until it ended`;
       gaps.push({ what, from, to: call.at });
     }

@@ -119,8 +119,29 @@ const stories: Readonly<
     minute,
     [
       'RunPodSandbox failed twice, last 50 s ago (12:00:10): INVALID_ARGUMENT: sysctl "x": not allowed',
-      /^100 % of 10 s/,
+      "100 % of 10 s, in which no container was started: no call before RunPodSandbox",
     ],
+  ],
+  "a job that failed, whose pod is stopped at once": [
+    [
+      ...started,
+      end(5000, 3700, 1),
+      call("StopPodSandbox", 6000, 400),
+      end(6300, 5400, 137, { subject: pod }),
+      call("RemovePodSandbox", 7000, 300),
+    ],
+    minute,
+    [
+      'container "app" ended by itself once, last 55 s ago (12:00:05) after it ran 3.7 s, with exit code 1',
+      /^the client removed the pod/,
+    ],
+  ],
+  "more calls than a function has arguments": [
+    Array.from({ length: 150_000 }, (_, at) =>
+      call("CreateContainer", at, 0.5, { code: "UNKNOWN", error: "no" }),
+    ),
+    hour,
+    [/^CreateContainer of "app" failed 150000 times/, /^50 % of 2 min, in which/],
   ],
   "a pod deleted an hour ago": [
     [
