@@ -1,5 +1,6 @@
 /** Why a pod was slow, failed or ended: one sentence for each cause, the most telling one first. Pure. */
 import { formatSpan, formatTime } from "./durations.js";
+import { execPauseMs } from "./exec-results.js";
 import type { PodRecord } from "./find-subjects.js";
 import type { CallRecord, ExitRecord, RecordedSpan } from "./history-record.js";
 import { nameOfWait, startTimeOf } from "./start-time.js";
@@ -61,30 +62,31 @@ function failures({ calls, nowMs }: Facts): readonly Cause[] {
 
 /** Ends of containers that no call asked for. */
 function deaths({ records, nowMs }: Facts): readonly Cause[] {
-  return groupBy(endsNotAskedFor(records), ({ subject }) => subject.containerName ?? subject.containerId ?? "").flatMap(
-    (group) => {
-      const last = group.at(-1);
-      if (last === undefined) return [];
-      const { containerName, containerId } = last.subject;
-      const name = containerId === undefined ? "the pause container" : `container "${containerName ?? ""}"`;
-      const times = timesOf(group.length);
-      const howLong = ({ at, ms }: ExitRecord): string =>
-        `last ${ago(at, nowMs)} after it ran ${formatSpan(ms)}`;
-      const oomKills = group.filter(({ oomKilled }) => oomKilled);
-      const lastOomKill = oomKills.at(-1);
-      if (lastOomKill !== undefined) {
-        const share = oomKills.length === group.length ? "" : ` of ${String(group.length)} ends`;
-        const kills = `${timesOf(oomKills.length)}${share}, ${howLong(lastOomKill)}`;
-        return [{ weight: 95, text: `${name} was killed for want of memory (OOMKilled) ${kills}` }];
-      }
-      const ran = howLong(last);
-      const words = last.error === undefined ? "" : `: ${last.error}`;
-      const text = `${name} ended by itself ${times}, ${ran}, with exit code ${last.exitCode}${words}`;
-      const failed = group.filter(({ exitCode }) => exitCode !== 0).length;
-      if (failed === 0) return [{ weight: group.length > 2 ? 50 : 12, text }];
-      return [{ weight: failed > 1 ? 90 : 75, text }];
-    },
-  );
+  return groupBy(
+    endsNotAskedFor(records),
+    ({ subject }) => subject.containerName ?? subject.containerId ?? "",
+  ).flatMap((group) => {
+    const last = group.at(-1);
+    if (last === undefined) return [];
+    const { containerName, containerId } = last.subject;
+    const name = containerId === undefined ? "the pause container" : `container "${containerName ?? ""}"`;
+    const times = timesOf(group.length);
+    const howLong = ({ at, ms }: ExitRecord): string =>
+      `last ${ago(at, nowMs)} after it ran ${formatSpan(ms)}`;
+    const oomKills = group.filter(({ oomKilled }) => oomKilled);
+    const lastOomKill = oomKills.at(-1);
+    if (lastOomKill !== undefined) {
+      const share = oomKills.length === group.length ? "" : ` of ${String(group.length)} ends`;
+      const kills = `${timesOf(oomKills.length)}${share}, ${howLong(lastOomKill)}`;
+      return [{ weight: 95, text: `${name} was killed for want of memory (OOMKilled) ${kills}` }];
+    }
+    const ran = howLong(last);
+    const words = last.error === undefined ? "" : `: ${last.error}`;
+    const text = `${name} ended by itself ${times}, ${ran}, with exit code ${last.exitCode}${words}`;
+    const failed = group.filter(({ exitCode }) => exitCode !== 0).length;
+    if (failed === 0) return [{ weight: group.length > 2 ? 50 : 12, text }];
+    return [{ weight: failed > 1 ? 90 : 75, text }];
+  });
 }
 
 const ending: ReadonlySet<string> = new Set([
@@ -121,11 +123,13 @@ function plugins({ calls }: Facts): readonly Cause[] {
     if (last === undefined || lastBad === undefined) return [];
     const { what, kind, error } = lastBad;
     const longest = longestOf(bad);
+    const name = nameOfWait(what, kind);
+    // The pod went on: what failed or ended since explains more.
+    if (error === undefined)
+      return [{ weight: isBadRun(last) ? 81 : 41, text: `${name} took ${formatSpan(longest)}` }];
     const how = longest >= hungMs ? `hung ${formatSpan(longest)}` : "failed";
     const again = bad.length === 1 ? "" : `, retried ${timesOf(bad.length - 1)}`;
-    const words = error === undefined ? "" : `: ${error}`;
-    const text = `${nameOfWait(what, kind)} ${how}${again}${words}`;
-    return [{ weight: isBadRun(last) ? 102 : 41, text }];
+    return [{ weight: isBadRun(last) ? 102 : 41, text: `${name} ${how}${again}: ${error}` }];
   });
 }
 
@@ -142,15 +146,9 @@ function slowStart({ records }: Facts): readonly Cause[] {
   return [{ weight: start.ms >= slowStartMs ? 80 : 10, text }];
 }
 
-function execs({ calls, nowMs }: Facts): readonly Cause[] {
+function execs({ calls, ends, nowMs }: Facts): readonly Cause[] {
   const runs = calls.filter(({ rpc }) => rpc === "ExecSync");
   return groupBy(runs, ({ subject }) => subject.containerName ?? "").flatMap((group) => {
-    let count = 0;
-    for (const [index, run] of group.entries()) {
-      if (isBadExec(run)) count += 1;
-      const before = group[index - 1];
-      if (before !== undefined && isBadExec(before)) count += run.repeats ?? 0;
-    }
     const last = group.findLast(isBadExec);
     if (last === undefined) {
       const slowest = longestOf(group);
@@ -159,17 +157,25 @@ function execs({ calls, nowMs }: Facts): readonly Cause[] {
       return [{ weight: 45, text: `an exec probe or hook of "${name}" took ${formatSpan(slowest)}` }];
     }
     const { exitCode, code, subject } = last;
+    const name = subject.containerName ?? "";
+    const recorded = group.filter(isBadExec).reduce((count, { repeats = 0 }) => count + 1 + repeats, 0);
+    const count = ends
+      .filter(({ subject: its }) => (its.containerName ?? "") === name)
+      .reduce((sum, { failedExecs = 0 }) => sum + failedExecs, recorded);
     const result = code === "OK" ? `exit code ${exitCode ?? 0}` : code;
-    const text = `exec probes or hooks of "${subject.containerName ?? ""}" failed ${timesOf(count)}`;
+    const text = `exec probes or hooks of "${name}" failed ${timesOf(count)}`;
     const stopped = calls.find(
       ({ rpc, at, subject: its }) =>
-        rpc === "StopContainer" && at >= last.at && its.containerId === subject.containerId,
+        rpc === "StopContainer" &&
+        its.containerId === subject.containerId &&
+        at >= last.at &&
+        at - last.at <= execPauseMs,
     );
     const then = stopped === undefined ? "" : "; then the client stopped the container";
     return [
       {
         weight: stopped === undefined ? 46 : 82,
-        text: `${text}, last ${ago(last.at, nowMs)} with ${result} after ${formatSpan(last.ms)}${then}`,
+        text: `${text}, as ${ago(last.at, nowMs)} with ${result} after ${formatSpan(last.ms)}${then}`,
       },
     ];
   });

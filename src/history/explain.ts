@@ -43,16 +43,16 @@ function stepOf(record: PodRecord): Step {
   const name = subject.containerName ?? "";
   const more = error === undefined ? "" : `: ${error}`;
   if (record.kind === "exit") {
-    const { exitCode, oomKilled, execs } = record;
+    const { exitCode, oomKilled, execs, failedExecs = 0 } = record;
     const what = subject.containerId === undefined ? "the pause container ended" : `"${name}" ended`;
-    const probes = execs === undefined ? "" : `, ${execs} more execs as the last one`;
+    const probes = execs === undefined ? "" : `, ${execs} more execs, of which ${failedExecs} failed`;
     const result = `exit code ${exitCode}${oomKilled ? ", OOMKilled" : ""}${probes}${more}`;
     return { kind: "exit", at, ms, what, result, failed: exitCode !== 0, subject, waits: [] };
   }
   const { rpc, code, exitCode, repeats, spans, droppedSpans } = record;
   const of = rpc === "PullImage" ? (subject.image ?? "") : name;
   const exit = exitCode === undefined ? "" : `, exit code ${exitCode}`;
-  const before = repeats === undefined ? "" : `, ${repeats} more as the one before`;
+  const before = repeats === undefined ? "" : `, ${repeats} more like it before`;
   return {
     ...{
       kind: "call",

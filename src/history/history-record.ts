@@ -33,7 +33,7 @@ export interface CallRecord {
   readonly error?: string;
   /** What ExecSync ran ended with it. */
   readonly exitCode?: number;
-  /** Calls with the same result before this one that have no record of their own. */
+  /** Execs with the same result before this one that have no record of their own. */
   readonly repeats?: number;
   readonly subject: RecordSubject;
   readonly spans: readonly RecordedSpan[];
@@ -48,8 +48,9 @@ export interface ExitRecord {
   readonly oomKilled: boolean;
   /** How long it ran. */
   readonly ms: number;
-  /** Execs in it, since the last one that has a record, with the same result. */
+  /** Execs in it, since the last records of their results. */
   readonly execs?: number;
+  readonly failedExecs?: number;
   readonly error?: string;
   readonly subject: RecordSubject;
 }
@@ -111,7 +112,7 @@ export function decodeRecord(line: string): HistoryRecord | undefined {
       };
     case "exit": {
       const [exitCode, ms] = [numberOf(json, "exitCode"), numberOf(json, "ms")];
-      const execs = optionalNumber(json, "execs");
+      const execs = { ...optionalNumber(json, "execs"), ...optionalNumber(json, "failedExecs") };
       return {
         kind: "exit",
         at,

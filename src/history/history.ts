@@ -1,8 +1,8 @@
 /** Turns what happens to pods into records of the history. Environments, commands and their output are not part of it. */
-import { LruMap } from "../lib/lru-map.js";
 import { redactText } from "../lib/redact.js";
 import type { Span } from "../lib/waits.js";
 import type { EndedCall, EndedCallSubscriber } from "../shim/ports/ended-calls.js";
+import { ExecResults, slowExecMs } from "./exec-results.js";
 import {
   cutText,
   subjectKeys,
@@ -27,59 +27,43 @@ export interface EndedContainer {
 const ofNoPod: ReadonlySet<string> = new Set(["UpdateRuntimeConfig", "RemoveImage"]);
 /** Waits of this program itself that are shorter say nothing. */
 const shortestWaitMs = 1;
-/** An exec probe that takes as long has a record. */
-const slowExecMs = 1000;
-const mostContainers = 2000;
-
-interface ExecResults {
-  readonly result: string;
-  repeats: number;
-}
 
 export class History implements EndedCallSubscriber {
-  /** Exec probes come all the time: those with the result of the one before are only counted. */
-  readonly #execs = new LruMap<string, ExecResults>(mostContainers);
+  readonly #execs = new ExecResults();
 
   constructor(private readonly add: (record: HistoryRecord) => void) {}
 
   callEnded(call: EndedCall): void {
-    const { rpc, subject } = call;
+    const { rpc } = call;
     if (ofNoPod.has(rpc)) return;
-    if (rpc === "ExecSync") this.#execEnded(call, subject.containerId ?? "");
+    if (rpc === "ExecSync") this.#execEnded(call);
     else this.add(recordOf(call));
   }
 
   containerEnded({ endedAtMs, ranMs, exitCode, oomKilled, error, subject }: EndedContainer): void {
     const words = error === "" ? {} : { error: cutText(redactText(error)) };
     const times = { at: endedAtMs, ms: Math.max(0, ranMs) };
-    const { repeats = 0 } = this.#execs.get(subject.containerId ?? "") ?? {};
-    this.#execs.delete(subject.containerId ?? "");
-    const execs = repeats === 0 ? {} : { execs: repeats };
+    const { execs, failed } = this.#execs.end(subject.containerId ?? "");
     this.add({
       kind: "exit",
       ...times,
       exitCode,
       oomKilled,
       ...words,
-      ...execs,
+      ...(execs === 0 ? {} : { execs }),
+      ...(failed === 0 ? {} : { failedExecs: failed }),
       subject: subjectFor(subject),
     });
   }
 
-  #execEnded(call: EndedCall, containerId: string): void {
+  #execEnded(call: EndedCall): void {
+    const repeats = this.#execs.note(call);
+    if (repeats === undefined) return;
     const { exitCode } = call.subject;
-    const isSlow = call.ms >= slowExecMs;
-    const result = `${call.code} ${exitCode ?? ""}`;
-    const known = this.#execs.get(containerId);
-    if (known?.result === result && !isSlow) {
-      known.repeats += 1;
-      return;
-    }
-    this.#execs.set(containerId, { result, repeats: 0 });
     const record = recordOf(call);
-    const spans = isSlow ? record.spans : [];
-    const repeats = known === undefined || known.repeats === 0 ? {} : { repeats: known.repeats };
-    this.add({ ...record, ...(exitCode === undefined ? {} : { exitCode }), ...repeats, spans });
+    const spans = call.ms >= slowExecMs ? record.spans : [];
+    const counted = repeats === 0 ? {} : { repeats };
+    this.add({ ...record, ...(exitCode === undefined ? {} : { exitCode }), ...counted, spans });
   }
 }
 

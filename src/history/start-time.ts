@@ -50,16 +50,24 @@ const ofStart: ReadonlySet<string> = new Set([
   "StartContainer",
 ]);
 
+/** Without a call or an end for as long, a start is over: an ephemeral container of a debugger comes hours later. */
+const settledMs = 10 * 60_000;
+
 function startCalls(records: readonly PodRecord[]): readonly CallRecord[] {
   const calls: CallRecord[] = [];
   const started = new Set<string>();
-  let last = 0;
+  let [last, latestMs] = [0, 0];
   for (const record of records) {
-    if (record.kind !== "call") continue;
+    if (record.kind !== "call") {
+      latestMs = Math.max(latestMs, record.at);
+      continue;
+    }
     const { rpc, subject } = record;
     // What comes then is an end, or a start anew.
     if (rpc === "StopPodSandbox" || rpc === "RemovePodSandbox") break;
     if (!ofStart.has(rpc)) continue;
+    if (last > 0 && last === calls.length && record.at - latestMs > settledMs) break;
+    latestMs = Math.max(latestMs, endOf(record));
     calls.push(record);
     if (!startsContainer(record) || started.has(subject.containerName ?? "")) continue;
     started.add(subject.containerName ?? "");

@@ -1,3 +1,11 @@
+/** JSON in which a terminal acts on nothing: `JSON.stringify` leaves control characters beyond ASCII as they are. */
+export function shownJson(json: string): string {
+  return json.replaceAll(
+    /[\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
 /** `text` of any origin, without what a terminal would act on: control and format characters by number. */
 export function shownText(text: string): string {
   return text.replaceAll(

@@ -1,5 +1,6 @@
 /** `dockershim why`: explains a pod from the history on disk. The server need not run. */
 import { ShimError } from "../../lib/errors.js";
+import { shownJson, shownText } from "../../lib/shown-text.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 import type { ProgramName } from "../../shim/config/option.js";
 import { type GivenFlag, resolveConfig } from "../../shim/config/resolve.js";
@@ -44,10 +45,12 @@ export async function runWhy(options: WhyOptions, io: Io, nowMs = Date.now()): P
   if (lost > 0)
     io.writeError(`${lost} records of that time could not be written: the disk was full, or slow\n`);
   const explanation = explain(first, nowMs);
-  if (form === "json") io.writeOut(`${JSON.stringify(explanation, undefined, 2)}\n`);
+  if (form === "json") io.writeOut(`${shownJson(JSON.stringify(explanation, undefined, 2))}\n`);
   else io.writeOut(form === "svg" ? renderSvg(explanation) : renderText(explanation));
   if (others.length > 0 && form === "text")
-    io.writeOut(`earlier pods of this name: ${others.map(({ podUid }) => `uid ${podUid}`).join(", ")}\n`);
+    io.writeOut(
+      `earlier pods of this name: ${others.map(({ podUid }) => `uid ${shownText(podUid)}`).join(", ")}\n`,
+    );
   return 0;
 }
 

@@ -87,6 +87,16 @@ const stories: Readonly<
       "StopPodSandbox failed 4 times, last 55 min ago (12:04:40): DEADLINE_EXCEEDED: the deadline of the caller has passed",
     ],
   ],
+  "a crash loop after a slow plugin": [
+    [
+      call("RunPodSandbox", 0, 12_500, {
+        spans: [span("plugin", 'CNI plugin "bridge" ADD for pod "default/web"', 100, 12 * second)],
+      }),
+      ...[0, 20].flatMap((at) => life(13 * second + at * second, {})),
+    ],
+    minute,
+    [/^container "app" ended by itself twice, /, "ADD of bridge took 12 s", /^\d\d % of 13 s/],
+  ],
   "a crash loop": [
     [...started, ...[0, 20, 60].flatMap((at) => life(10 * second + at * second, {}))],
     5 * minute,
@@ -154,18 +164,39 @@ const stories: Readonly<
     2 * hour + 4000,
     ["the client removed the pod 1 h ago (13:00:04), 1 h after its first call"],
   ],
+  "a debugger that came hours later": [
+    [
+      ...started,
+      call("PullImage", 3 * hour, 2000, { subject: { ...pod, image } }),
+      call("StartContainer", 3 * hour + 2500, 200, { subject: { ...app, containerName: "debugger" } }),
+    ],
+    4 * hour,
+    [/^69 % of 1\.3 s until its containers ran: RunPodSandbox$/],
+  ],
+  "a pod deleted hours after a probe had failed": [
+    [
+      ...started,
+      call("ExecSync", 20_000, 30, { exitCode: 1 }),
+      call("StopContainer", 3 * hour, 500),
+      end(3 * hour + 400, 3 * hour, 143),
+    ],
+    4 * hour,
+    ['exec probes or hooks of "app" failed once, as 3 h 59 min ago (12:00:20) with exit code 1 after 30 ms'],
+  ],
   "a probe that fails": [
     [
       ...started,
       call("ExecSync", 2000, 20, { exitCode: 0 }),
-      call("ExecSync", 20_000, 30, { exitCode: 1, repeats: 7 }),
-      call("ExecSync", 30_000, 30, { code: "DEADLINE_EXCEEDED", repeats: 2 }),
+      call("ExecSync", 20_000, 30, { exitCode: 1 }),
+      call("ExecSync", 25_000, 30, { exitCode: 0, repeats: 7 }),
+      call("ExecSync", 27_000, 30, { exitCode: 1, repeats: 2 }),
+      call("ExecSync", 30_000, 30, { code: "DEADLINE_EXCEEDED" }),
       call("StopContainer", 31_000, 500),
-      end(31_400, 30_000, 143),
+      end(31_400, 30_000, 143, { execs: 9, failedExecs: 3 }),
     ],
     minute,
     [
-      'exec probes or hooks of "app" failed 4 times, last 30 s ago (12:00:30) with DEADLINE_EXCEEDED after 30 ms; then the client stopped the container',
+      'exec probes or hooks of "app" failed 8 times, as 30 s ago (12:00:30) with DEADLINE_EXCEEDED after 30 ms; then the client stopped the container',
     ],
   ],
 };

@@ -41,7 +41,16 @@ describe("the history on disk", () => {
         ...{ code: "UNKNOWN", error: "no", exitCode: 1, repeats: 2, droppedSpans: 3 },
         spans: [{ ...span, below: [{ ...span, kind: "wait" }] }],
       }),
-      { kind: "exit", at: 2, exitCode: 137, oomKilled: true, ms: 5, execs: 4, subject: { containerId: "c" } },
+      {
+        kind: "exit",
+        at: 2,
+        exitCode: 137,
+        oomKilled: true,
+        ms: 5,
+        execs: 4,
+        failedExecs: 3,
+        subject: { containerId: "c" },
+      },
     ];
     for (const record of added) writer.add(record);
     await writer.flush();

@@ -85,16 +85,48 @@ describe("a record of a call", () => {
 });
 
 describe("exec probes", () => {
-  test("have a record when the result is another than before, with the number of equal ones", () => {
-    const records = execs(exited(0), exited(0), exited(0), exited(1), exited(1), exited(0));
-    assert.deepEqual(
-      records.map((record) => record.kind === "call" && [record.exitCode, record.repeats]),
-      [
-        [0, undefined],
-        [1, 2],
-        [0, 1],
-      ],
-    );
+  const seen = (records: readonly HistoryRecord[]): readonly unknown[] =>
+    records.map((record) => record.kind === "call" && [record.exitCode, record.repeats ?? 0]);
+
+  test("have a record when their result is new in the container, and those that succeed no other", () => {
+    const day = Array.from({ length: 24 * 360 }, (_, at) => ({ ...exited(0), startMs: at * 10_000 }));
+    assert.deepEqual(seen(execs(...day)), [[0, 0]]);
+    assert.deepEqual(seen(execs(exited(0), exited(0), exited(1), exited(1), exited(0))), [
+      [0, 0],
+      [1, 0],
+    ]);
+  });
+
+  test("have one every ten minutes at most when they fail, or change all the time, with the number of equal ones", () => {
+    const probes = (minutes: number, exitCodes: readonly number[]): readonly Partial<EndedCall>[] =>
+      Array.from({ length: minutes }, (_, minute) =>
+        exitCodes.map((exitCode) => ({ ...exited(exitCode), startMs: minute * 60_000 })),
+      ).flat();
+    assert.deepEqual(seen(execs(...probes(25, [1]))), [
+      [1, 0],
+      [1, 9],
+      [1, 9],
+    ]);
+    const changing = execs(...probes(25, [0, 1]));
+    assert.deepEqual(seen(changing), [
+      [0, 0],
+      [1, 0],
+      [0, 9],
+      [1, 9],
+      [0, 9],
+      [1, 9],
+    ]);
+    const all = Array.from({ length: 256 }, (_, exitCode) => exitCode);
+    assert.ok(execs(...probes(25, all)).length <= 3 * 9);
+  });
+
+  test("are news again when the result has changed, ten minutes after its record before", () => {
+    const at = (minute: number, exitCode: number) => ({ ...exited(exitCode), startMs: minute * 60_000 });
+    assert.deepEqual(seen(execs(at(0, 0), at(5, 1), at(6, 0), at(11, 0), at(30, 0))), [
+      [0, 0],
+      [1, 0],
+      [0, 1],
+    ]);
   });
 
   test("have their waits when they are slow", () => {
@@ -106,15 +138,18 @@ describe("exec probes", () => {
 
   test("without a record are counted by the end of their container", () => {
     const records = recorded((history) => {
-      for (let count = 0; count < 4; count++) history.callEnded(ended("ExecSync", exited(0)));
+      for (const exitCode of [0, 0, 1, 0, 1, 0]) history.callEnded(ended("ExecSync", exited(exitCode)));
       const end = { endedAtMs: 9, ranMs: 8, exitCode: 0, oomKilled: false, error: "" };
       history.containerEnded({ ...end, subject: { containerId } });
       history.containerEnded({ ...end, subject: { containerId } });
     });
     const ends = records.filter((record) => record.kind === "exit");
     assert.deepEqual(
-      ends.map(({ execs: count }) => count),
-      [3, undefined],
+      ends.map(({ execs: count, failedExecs }) => [count, failedExecs]),
+      [
+        [4, 1],
+        [undefined, undefined],
+      ],
     );
   });
 });

@@ -8,7 +8,7 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const begin = Date.UTC(2026, 0, 2, 12, 0, 0);
 /** Of a tenant that would like to write to the terminal, or into the page. */
-const hostile = '</title><script>"\u001B[31m\u202E&';
+const hostile = '</title><script>"\u001B[31m\u009B31m\u202E&';
 
 function call(pod: string, podUid: string, at: number, more: Partial<CallRecord> = {}): HistoryRecord {
   const subject = { pod, podUid, sandboxId: "5a".repeat(32), containerName: hostile };
@@ -24,6 +24,7 @@ function call(pod: string, podUid: string, at: number, more: Partial<CallRecord>
 
 const records: readonly HistoryRecord[] = [
   call("default/web", "uid-1", 0),
+  call("default/web", "old\u001B[1m", 0),
   call("default/web", "uid-2", 60_000),
   call("default/web", "uid-2", 120_000),
   { kind: "lost", at: begin + 1, count: 9 },
@@ -66,7 +67,7 @@ describe("why", () => {
       lines.join("\n"),
       /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* engine: .*\n.* plugin: CNI plugin "bridge" DEL/,
     );
-    assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1");
+    assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1, uid old\\u{1b}[1m");
     const [notRead, lost] = err.split("\n");
     assert.match(notRead ?? "", /^not read, because a later release has written it: .*v2-00000001\.jsonl$/);
     assert.match(lost ?? "", /^4 records of that time could not be written/);
@@ -90,6 +91,10 @@ describe("why", () => {
   test("lets nothing of a pod through to a terminal or a page", async () => {
     // eslint-disable-next-line no-control-regex -- what must not be there
     assert.doesNotMatch((await why("uid-2")).out, /[\u0000-\u0009\u000B-\u001F\u202E]/);
+    // JSON escapes ASCII alone; U+009B begins a sequence for terminals, too.
+    const json = (await why("uid-2", { form: "json" })).out;
+    assert.doesNotMatch(json, /[\u007F-\u009F\u202E]/);
+    assert.ok(json.includes("\\u009b") && JSON.stringify(JSON.parse(json)).includes("\u009B"));
     const { out } = await why("uid-2", { form: "svg" });
     for (const text of ["<script", "\u001B", "\u202E"]) assert.ok(!out.includes(text), text);
     assert.equal(out.match(/<title>/g)?.length, out.match(/<\/title>/g)?.length);
