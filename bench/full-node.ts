@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { connectCri } from "../test/support/cri-client.js";
 import { dockerSocket } from "../test/support/docker.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import type { Server } from "./blocks.js";
+import type { Server, Usage } from "./blocks.js";
 import { connectBytes } from "./cri-bytes.js";
 import { callAsKubelet } from "./kubelet-calls.js";
 import { startContainer, startPod, stopPod, type RunningPod } from "./lifecycle.js";
@@ -12,14 +12,14 @@ import { inParallel, say } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { medianOf } from "./ratios.js";
-import { coreCount, loadLine, loadNow, machine } from "./report.js";
+import { loadLine, loadNow, machine } from "./report.js";
 import { cpuSecondsOfTrees, engineProcesses, listenerOf } from "./server-processes.js";
 
 type FullNodeOptions = Pick<BenchOptions, "flags" | "others" | "restartEngine"> & {
   readonly fullNode: number;
 };
 
-/** One figure of a server by the number of its pods; -1 stands for what the server does not answer. */
+/** Figures of a server by their titles; NaN: the server does not answer. */
 type Column = Readonly<Record<string, number>>;
 
 export type FullNodeReport = Awaited<ReturnType<typeof benchFullNode>>;
@@ -59,7 +59,7 @@ export async function benchFullNode(options: FullNodeOptions, bed: TestBed) {
     });
     cri[Symbol.dispose]();
   }
-  return { machine: await machine(), cores: coreCount(), load: [before, loadNow()], pods, flags, servers };
+  return { machine: await machine(), load: [before, loadNow()], pods, flags, servers };
 }
 
 /** The bench may kill its own server. */
@@ -122,8 +122,8 @@ async function readingsOf(server: Server): Promise<Column> {
     } catch (error) {
       say(`${server.name} does not answer ${rpc}: ${String(error)}`);
     }
-    column[`${rpc}, ms`] = values.length === times ? medianOf(values) : -1;
-    column[`${rpc}, KiB`] = values.length === times ? bytes / 1024 : -1;
+    column[`${rpc}, ms`] = values.length === times ? medianOf(values) : NaN;
+    column[`${rpc}, KiB`] = values.length === times ? bytes / 1024 : NaN;
   }
   const end = new AbortController();
   const statistics = "ListContainerStats";
@@ -165,13 +165,7 @@ async function empty(server: Server, made: readonly RunningPod[]): Promise<Colum
   return { "all pods removed, s": usage.wallSeconds, ...perPod("removed", usage, made.length) };
 }
 
-interface NodeUsage {
-  readonly wallSeconds: number;
-  readonly serverSeconds: number;
-  readonly engineSeconds: number;
-}
-
-async function usageOf({ pid }: Server, work: () => Promise<void>): Promise<NodeUsage> {
+async function usageOf({ pid }: Server, work: () => Promise<void>): Promise<Usage> {
   const engine = engineProcesses(dockerSocket);
   const seconds = (): readonly [number, number] => [
     cpuSecondsOfTrees(pid === undefined ? [] : [pid]),
@@ -187,7 +181,7 @@ async function usageOf({ pid }: Server, work: () => Promise<void>): Promise<Node
   };
 }
 
-function perPod(change: string, { wallSeconds, serverSeconds, engineSeconds }: NodeUsage, pods: number) {
+function perPod(change: string, { wallSeconds, serverSeconds, engineSeconds }: Usage, pods: number) {
   return {
     [`a pod ${change}, ms`]: (1000 * wallSeconds) / pods,
     [`a pod ${change}, CPU of the server, ms`]: (1000 * serverSeconds) / pods,
@@ -217,13 +211,13 @@ function secondsSince(startMs: number): number {
   return (performance.now() - startMs) / 1000;
 }
 
-export function formatFullNode({ machine, cores, load, pods, flags, servers }: FullNodeReport): string {
+export function formatFullNode({ machine, load, pods, flags, servers }: FullNodeReport): string {
   const sizes = servers[0]?.columns.map((column) => column["pods"] ?? NaN) ?? [];
   const titles = [...new Set(servers.flatMap(({ columns }) => columns.flatMap(Object.keys)))];
   const wholeTitles = [...new Set(servers.flatMap(({ whole }) => Object.keys(whole)))];
   const names = servers.map(({ server }) => server);
   return [
-    loadLine(cores, load),
+    loadLine(machine.cores, load),
     `Node.js ${machine.node}, Docker Engine ${machine.engine}, ${String(pods)} pods of two containers, ${String(width)} at a time`,
     ...flags.map((flag) => `  ${flag}`),
     "",
@@ -246,6 +240,6 @@ export function formatFullNode({ machine, cores, load, pods, flags, servers }: F
 }
 
 function figure(value: number | undefined): string {
-  if (value === undefined || value < 0 || Number.isNaN(value)) return "-";
+  if (value === undefined || Number.isNaN(value)) return "-";
   return value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }

@@ -90,7 +90,10 @@ function browserOfPath() {
  * @returns {(method: string, parameters?: object, sessionId?: string) => Promise<any>}
  */
 function protocolOf(process) {
-  /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
+  /**
+   * any: each command of the browser has a result of its own, which its caller knows.
+   * @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>}
+   */
   const waiting = new Map();
   const [, , , input, output] = process.stdio;
   if (!input || !("write" in input) || !output || !("setEncoding" in output)) throw new Error("no pipes");
