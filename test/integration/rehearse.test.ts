@@ -4,9 +4,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createHash } from "node:crypto";
 import { readdir, readFile, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import {
   containersWithLabel,
   createContainer,
@@ -103,6 +102,11 @@ await withOwnEngine(import.meta.url, [], () => {
   describe("dockershim migrate rehearse", () => {
     const bed = TestBed.ofSuite();
     const flags = ["migrate", "rehearse", "--docker-endpoint", dockerEndpoint];
+    // Rehearsals of other files have theirs in the host's directory for temporary files.
+    let temporary: Readonly<Record<"TMPDIR", string>>;
+    before(async () => {
+      temporary = { TMPDIR: await bed.newDirectory() };
+    });
 
     async function recording(): Promise<string> {
       const path = join(await bed.newDirectory(), "node.recording");
@@ -112,7 +116,7 @@ await withOwnEngine(import.meta.url, [], () => {
 
     async function assertNothingLeft(): Promise<void> {
       assert.deepEqual(await containersWithLabel(label), []);
-      const directories = (await readdir(tmpdir())).filter((name) =>
+      const directories = (await readdir(temporary.TMPDIR)).filter((name) =>
         name.startsWith("dockershim-rehearsal-"),
       );
       assert.deepEqual(directories, []);
@@ -137,7 +141,7 @@ await withOwnEngine(import.meta.url, [], () => {
       test(`pods as ${as} made them with ${plugin} are taken over and given back, and nothing is left`, async () => {
         const before = await hostNetwork();
         const own = ["--as", as, "--network-plugin", plugin, "-o", "json"];
-        const { code, stdout, stderr } = await runProgram([...flags, ...own, await recording()]);
+        const { code, stdout, stderr } = await runProgram([...flags, ...own, await recording()], temporary);
         assert.equal(stderr, "");
         const verdict = JSON.parse(stdout) as Verdict;
         // One of them would be that the pod has no address: the recorded one had.
@@ -159,7 +163,7 @@ await withOwnEngine(import.meta.url, [], () => {
     test("what the recorded server said and this program does not say is a finding", async () => {
       const path = await recording();
       await writeFile(path, recordingText({ annotations: {}, network: {} }));
-      const { code, stdout } = await runProgram([...flags, path]);
+      const { code, stdout } = await runProgram([...flags, path], temporary);
       assert.equal(code, 2, stdout);
       assert.match(stdout, /FINDING {2}switch .*\n.*pod default\/web: PodSandboxStatus: .*network/);
       assert.match(
@@ -171,7 +175,7 @@ await withOwnEngine(import.meta.url, [], () => {
 
     test("refuses CNI that was asked for where its plugins are missing", async () => {
       const asked = ["--cni-bin-dir", "/nowhere", "--network-plugin", "cni"];
-      const { code, stderr } = await runProgram([...flags, ...asked, await recording()]);
+      const { code, stderr } = await runProgram([...flags, ...asked, await recording()], temporary);
       assert.equal(code, 1);
       assert.match(stderr, /the CNI plugins bridge and host-local are not in \/nowhere; install them/);
     });
@@ -179,7 +183,7 @@ await withOwnEngine(import.meta.url, [], () => {
     test("a pod of which only a part can be made is one finding, and is removed like the others", async () => {
       const path = await recording();
       await writeFile(path, recordingText().replace('"name":"side"', '"name":"si de"'));
-      const { code, stdout } = await runProgram([...flags, path]);
+      const { code, stdout } = await runProgram([...flags, path], temporary);
       assert.equal(code, 2, stdout);
       assert.match(stdout, /FINDING {2}make .*1 pods and 2 containers were made\n.*pod default\/web: /);
       assert.match(stdout, /Verdict: 1 findings\./);
@@ -190,7 +194,7 @@ await withOwnEngine(import.meta.url, [], () => {
       const body = { Image: bed.image, Labels: { "io.kubernetes.docker.type": "podsandbox" } };
       const id = await createContainer("k8s_POD_a_b_c_0", body);
       try {
-        const { code, stderr } = await runProgram([...flags, await recording()]);
+        const { code, stderr } = await runProgram([...flags, await recording()], temporary);
         assert.equal(code, 1);
         assert.match(stderr, /its engine has 1 pods; use a scratch host, or --anyway/);
         assert.equal((await docker("GET", `/containers/${id}/json`)).status, 200);
@@ -208,7 +212,7 @@ await withOwnEngine(import.meta.url, [], () => {
         [`${recordingText().split("\n")[0] ?? ""}\n`, /no pod that was made during it runs at its end/],
       ] as const) {
         await writeFile(path, text);
-        const { code, stderr } = await runProgram([...flags, path]);
+        const { code, stderr } = await runProgram([...flags, path], temporary);
         assert.equal(code, 1);
         assert.match(stderr, message);
       }
@@ -217,7 +221,7 @@ await withOwnEngine(import.meta.url, [], () => {
 
     for (const signal of ["SIGINT", "SIGKILL"] as const) {
       test(`after a ${signal} in the middle nothing is left`, async () => {
-        const child = await startUntilPod(await recording());
+        const child = await startUntil("side_web", await recording());
         const inside = await childrenOf(child.pid ?? 0);
         child.kill(signal);
         await until("the end", async () => (await running(inside)).length === 0);
@@ -227,23 +231,25 @@ await withOwnEngine(import.meta.url, [], () => {
 
     test("after a kill of all its processes, the next run removes what was left", async () => {
       const path = await recording();
-      const child = await startUntilPod(path);
+      // The last one: the engine would make one that it is just asked for after the next run has looked.
+      const child = await startUntil("side_proxy", path);
       const inside = await childrenOf(child.pid ?? 0);
       const ended = once(child, "exit");
       for (const pid of [child.pid ?? 0, ...inside]) process.kill(pid, "SIGKILL");
       await ended;
       assert.ok((await containersWithLabel(label)).length > 0);
-      const { code, stdout } = await runProgram([...flags, path]);
+      const { code, stdout } = await runProgram([...flags, path], temporary);
       assert.equal(code, 0, stdout);
       await assertNothingLeft();
     });
 
-    /** Returns when it has made its last container. */
-    async function startUntilPod(path: string): Promise<ChildProcess> {
-      const child = spawn(process.execPath, [builtMain, ...flags, path], { stdio: "ignore" });
-      await until("a recorded pod", async () => {
+    /** Returns when it has made container `last`. */
+    async function startUntil(last: string, path: string): Promise<ChildProcess> {
+      const env = { ...process.env, ...temporary };
+      const child = spawn(process.execPath, [builtMain, ...flags, path], { stdio: "ignore", env });
+      await until(`container ${last}`, async () => {
         const listed = (await dockerJson("GET", "/containers/json?all=1")) as readonly { Names: string[] }[];
-        return listed.some(({ Names }) => Names[0]?.startsWith("/k8s_side_web_") === true);
+        return listed.some(({ Names }) => Names[0]?.startsWith(`/k8s_${last}_`) === true);
       });
       return child;
     }

@@ -47,6 +47,9 @@ export interface ScratchHost {
   readonly networks?: Pick<PodNetworks, "attach"> | undefined;
 }
 
+const engineCallMs = 60_000;
+
+/** Throws when `signal` is aborted, at the end of the engine's call that is under way. */
 export async function makePod(
   recorded: RecordedPod,
   host: ScratchHost,
@@ -54,21 +57,30 @@ export async function makePod(
 ): Promise<MadePod> {
   const { engine, node, directory, checkpoints, networks } = host;
   const { name, body, checkpoint } = legacySandbox(recorded.config, node);
-  const id = await engine.createContainer(name, onScratch(body, node, directory), signal);
+  // The engine makes a container although its create was given up, and then the removal would not find it.
+  const toItsEnd = async <T>(call: (limit: AbortSignal) => Promise<T>): Promise<T> => {
+    const result = await call(AbortSignal.timeout(engineCallMs));
+    signal.throwIfAborted();
+    return result;
+  };
+  const create = (named: string, sent: CreateBody) =>
+    toItsEnd((limit) => engine.createContainer(named, onScratch(sent, node, directory), limit));
+  const start = (made: string) => toItsEnd((limit) => engine.startContainer(made, limit));
+  const id = await create(name, body);
   await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavourOf(node)), {
     mode: 0o600,
     temporaryPrefix: ".dockershim-",
     directoryMode: 0o755,
   });
-  await engine.startContainer(id, signal);
+  await start(id);
   const pid = (await engine.inspectContainer(id, signal))?.state.pid ?? 0;
   const addresses = await networks?.attach({ id, pid, config: recorded.config }, signal);
   const containers: MadeContainer[] = [];
   for (const container of recorded.containers) {
     const request = { sandboxId: id, config: container.config, sandboxConfig: recorded.config };
     const legacy = legacyContainer(request, node);
-    const madeId = await engine.createContainer(legacy.name, onScratch(legacy.body, node, directory), signal);
-    if (container.started) await engine.startContainer(madeId, signal);
+    const madeId = await create(legacy.name, legacy.body);
+    if (container.started) await start(madeId);
     containers.push({ id: madeId, recorded: container });
   }
   return { id, addresses, recorded, containers };
