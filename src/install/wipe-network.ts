@@ -20,17 +20,20 @@ export interface NetworkToWipe {
   readonly iptables: Pick<HostIptables, "everywhere">;
   /** `--cni-conf-dir` */
   readonly cniConfDir: string;
+  /** Between two looks for ports of a bridge; real time by default. */
+  readonly pause?: typeof sleep;
 }
 
 const ruleComments = ["kubenet: SNAT for outbound traffic from cluster", "kubenet: pod traffic"];
 const dedupChain = "KUBE-DEDUP";
 const limitBytes = 1024 * 1024;
-const portLooks = 20;
+/** The kernel removes the links of ended network namespaces one after the other: seconds, where much goes at once. */
+const portLooks = 100;
 const portPauseMs = 100;
 
 /** Steps for what is there. */
 export async function networkSteps(
-  { run, iptables, cniConfDir }: NetworkToWipe,
+  { run, iptables, cniConfDir, pause = sleep }: NetworkToWipe,
   signal: AbortSignal,
 ): Promise<readonly Step[]> {
   const steps: Step[] = [];
@@ -60,7 +63,7 @@ export async function networkSteps(
   const bridges = [kubenetBridge, ...(await bridgesOf(example))];
   const links = await readLinks(run, signal).catch(() => []); // Without `ip` there was no kubenet.
   for (const { name } of links.filter((link) => bridges.includes(link.name)))
-    steps.push({ text: `remove  bridge ${name}`, run: () => removeBridge(name, run, signal) });
+    steps.push({ text: `remove  bridge ${name}`, run: () => removeBridge(name, { run, pause }, signal) });
   if ((await namesIn(cniConfDir)).includes(exampleFileName))
     steps.push({
       text: `remove  ${example}`,
@@ -73,11 +76,15 @@ export async function networkSteps(
   return steps;
 }
 
-/** Not while it has ports: those of removed pods go within a moment, others belong to pods of another program. */
-async function removeBridge(name: string, run: RunCommand, signal: AbortSignal): Promise<void> {
+/** Not while it has ports: those of removed pods go, others belong to pods of another program. */
+async function removeBridge(
+  name: string,
+  { run, pause }: Required<Pick<NetworkToWipe, "run" | "pause">>,
+  signal: AbortSignal,
+): Promise<void> {
   for (let look = 1; (await readLinks(run, signal)).some(({ master }) => master === name); look++) {
     if (look === portLooks) throw new ShimError("precondition", "it has ports, of pods of another program");
-    await sleep(portPauseMs, signal);
+    await pause(portPauseMs, signal);
   }
   await outputOf(run, "ip", ["link", "delete", name], { signal });
 }
