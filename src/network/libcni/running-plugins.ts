@@ -64,13 +64,17 @@ export class RunningPlugins {
   #files = 0;
   #self: ProcessMark | undefined;
 
-  /** Files in `directory`, made when needed. They need not survive a reboot: no plugin does. */
+  /** Files in `directory`, made when needed. They need not survive a reboot: no plugin does. `write` for tests. */
   constructor(
     private readonly directory: string,
     private readonly log: Pick<Logger, "info" | "warn">,
+    private readonly write: typeof writeSync = writeSync,
   ) {}
 
-  /** Before the process gets its input; the result removes the record. A failed write is only logged. */
+  /**
+   * Before the process gets its input; the result removes the record. A failed write is only logged, and leaves
+   * no file.
+   */
   note({ containerId, type, command }: RunningPlugin, plugin: ProcessMark | undefined): ForgetPlugin {
     let file: RecordFile | undefined;
     const owner = (this.#self ??= markOf(process.pid));
@@ -79,13 +83,14 @@ export class RunningPlugins {
       file = this.#freeFile(owner);
       this.#active.add(file.path);
       const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
-      overwrite(file, JSON.stringify(record));
+      this.#overwrite(file, JSON.stringify(record));
     } catch (error) {
       this.log.warn({ path: this.directory, err: messageOf(error) }, "cannot record a running CNI plugin");
+      if (file !== undefined) this.#discard(file);
+      return () => undefined;
     }
     const noted = file;
     return (end) => {
-      if (noted === undefined) return;
       this.#active.delete(noted.path);
       // The record of a killed group that does not die stays: the next DEL waits for it. What a plugin leaves
       // running after its own end is intended, such as the DHCP client of a pod.
@@ -114,13 +119,31 @@ export class RunningPlugins {
 
   #empty(file: RecordFile): void {
     try {
-      overwrite(file, "");
+      this.#overwrite(file, "");
       this.#free.push(file);
     } catch (error) {
       this.log.warn({ path: file.path, err: messageOf(error) }, "cannot empty the record of a CNI plugin");
-      closeSync(file.descriptor);
-      removeFileSync(file.path);
+      this.#discard(file);
     }
+  }
+
+  #discard(file: RecordFile): void {
+    this.#active.delete(file.path);
+    closeSync(file.descriptor);
+    try {
+      removeFileSync(file.path);
+    } catch {
+      // What made the write fail often makes this fail too. Such a file is removed when this process has ended.
+    }
+  }
+
+  /** Blanks behind a record belong to no other one. A full disk writes a part, and fails at the next part. */
+  #overwrite(file: RecordFile, record: string): void {
+    const size = Math.max(Buffer.byteLength(record), file.size);
+    const bytes = Buffer.alloc(size, " ");
+    bytes.write(record);
+    for (let at = 0; at < size; ) at += this.write(file.descriptor, bytes, at, size - at, at);
+    file.size = size;
   }
 
   /**
@@ -187,15 +210,6 @@ export class RunningPlugins {
       throw fileError("list", this.directory, error);
     }
   }
-}
-
-/** Blanks behind a record belong to no other one. */
-function overwrite(file: RecordFile, record: string): void {
-  const size = Math.max(Buffer.byteLength(record), file.size);
-  const bytes = Buffer.alloc(size, " ");
-  bytes.write(record);
-  writeSync(file.descriptor, bytes, 0, size, 0);
-  file.size = size;
 }
 
 /** Whether a process that lives may write a record into the file of that name; earlier releases had other names. */

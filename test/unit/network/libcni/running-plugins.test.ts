@@ -1,16 +1,18 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, writeSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
+import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { HelperProcess } from "../../../../src/shim/native/helper-process.js";
 import { startAsChild, type StartProgram } from "../../../../src/shim/native/start-program.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { programPath } from "../../../../src/shim/native/programs.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { attachmentsWith, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
 
@@ -244,6 +246,30 @@ describe("the files of records", () => {
     await fake.behave("one", "ADD", `cat '${directory}'/running/* >&2; exit 1`);
     await assert.rejects(attachments.add(list, attachment, never), new RegExp(id));
     assert.equal((await names()).length, 1);
+  });
+
+  test("have whole records after short writes, and are removed when the disk is full", async () => {
+    const log = recordingLog();
+    let room = Infinity;
+    const write = ((file: number, bytes: Buffer, offset: number, length: number, at: number): number => {
+      if (room === 0) throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+      const written = writeSync(file, bytes, offset, Math.min(length, 50, room), at);
+      room -= written;
+      return written;
+    }) as typeof writeSync;
+    running = new RunningPlugins(join(directory, "running"), log, write);
+    const note = () => running.note({ containerId: id, type: "one", command: "ADD" }, markOf(process.pid));
+    const forget = note();
+    assert.deepEqual([(await records()).length, log.lines], [1, []]);
+    forget("byItself");
+    room = 70;
+    const forgetNothing = note();
+    assert.deepEqual(await names(), []);
+    forgetNothing("byItself");
+    assert.deepEqual(
+      log.lines.map(({ message, fields }) => [message, fields["err"]]),
+      [["cannot record a running CNI plugin", "no room"]],
+    );
   });
 
   test("stay while their process lives, and are removed afterwards, as those of earlier releases", async () => {
