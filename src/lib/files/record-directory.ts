@@ -57,8 +57,8 @@ export abstract class RecordDirectory<R extends object> {
   /** Versions of files that a later release wrote, by their ids: they are never written over. */
   readonly #later = new Map<string, number>();
   readonly #listeners = new Set<RecordListener<R>>();
-  /** Ids of records of which memory is ahead of the disk. */
-  readonly #late = new Set<string>();
+  /** Ids of records of which memory is ahead of the disk, with the failure to store them that was logged. */
+  readonly #late = new Map<string, string | undefined>();
   #timer: NodeJS.Timeout | undefined;
 
   protected constructor(
@@ -133,19 +133,23 @@ export abstract class RecordDirectory<R extends object> {
   }
 
   #storeLater(id: string): void {
-    this.#late.add(id);
+    this.#late.set(id, this.#late.get(id));
     this.#timer ??= setTimeout(() => void this.storeLate(), this.options.delayMs ?? usualDelayMs).unref();
   }
 
-  /** Stores what waits. Never throws. */
+  /** Stores what waits; what cannot be stored now waits on. Never throws. */
   async storeLate(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    for (const id of [...this.#late]) {
+    for (const id of [...this.#late.keys()]) {
       const record = this.#records.get(id);
       if (record === undefined) continue;
       await this.put(record).catch((error: unknown) => {
-        this.log.error({ [this.type.idField]: id, err: messageOf(error) }, "cannot store a record");
+        const err = messageOf(error);
+        if (this.#late.get(id) !== err)
+          this.log.error({ [this.type.idField]: id, err }, "cannot store a record");
+        this.#late.set(id, err);
+        this.#storeLater(id);
       });
     }
   }
@@ -180,8 +184,8 @@ export abstract class RecordDirectory<R extends object> {
     if (!isFileKey(id)) return;
     const { removeFile = removeFileSync, flusher } = this.options;
     await this.#change(() => {
-      this.#late.delete(id);
       if (this.#files.has(id)) removeFile(this.#path(id), flusher);
+      this.#late.delete(id);
       this.#files.delete(id);
       this.#later.delete(id);
       if (this.#records.delete(id)) this.#notify(id, undefined);
@@ -194,12 +198,12 @@ export abstract class RecordDirectory<R extends object> {
 
   /** Flushed as the options say. */
   #write(id: string, wanted: R): R {
-    this.#late.delete(id);
     const { path, record, text } = this.#checked(id, wanted);
     const { writeFile = replaceFileSync, flusher } = this.options;
     const isNew = !this.#files.has(id);
     writeFile(path, text, { ...fileOptions, flush: flusher && { flusher, isNew } });
     this.#files.add(id);
+    this.#late.delete(id);
     this.#show(id, record);
     return record;
   }

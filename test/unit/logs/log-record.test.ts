@@ -77,6 +77,26 @@ describe("move()", () => {
     assert.deepEqual([records.get(id), stored(), bed.log.lines], [undefined, undefined, []]);
   });
 
+  test("tries again to store what could not be stored, and logs each failure once", async () => {
+    await using bed = await setUp();
+    const { records, fresh, stored } = bed;
+    const late = at(opened(fresh), 100);
+    await records.put(opened(fresh));
+    await records.move(late);
+    const path = join(bed.root.path, "logs", `${id}.json`);
+    rmSync(path);
+    mkdirSync(path);
+    await records.storeLate();
+    await records.storeLate();
+    assert.deepEqual(
+      bed.log.lines.map(({ message }) => message),
+      ["cannot store a record"],
+    );
+    rmdirSync(path);
+    await records.storeLate();
+    assert.deepEqual(stored(), late);
+  });
+
   test("does not store later what a flushed record replaces", async () => {
     await using bed = await setUp();
     const { records, fresh, stored } = bed;
