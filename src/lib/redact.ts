@@ -70,15 +70,18 @@ const rules: readonly (readonly [RegExp, string])[] = [
   ],
   // The user of an address, as in https://user:password@host.
   [/(:\/\/)[^/\s"]+@/g, `$1${removed}@`],
+  [new RegExp(`(_proxy(?:${quote})?\\s*[:=]\\s*(?:${quote})?)[^/\\s"@]{1,1024}@`, "gi"), `$1${removed}@`],
   // A header, whatever its scheme.
   [new RegExp(`(\\bauthorization(?:${quote})?\\s*[:=]\\s*).*`, "gi"), `$1${removed}`],
   [/\b(Bearer|Basic)\s+[\w.~+/=-]{4,}/gi, `$1 ${removed}`],
   // JSON Web Tokens, as of service accounts.
   [/(?<![\w-])eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?/g, removed],
+  // Of an address that its signature makes valid, as of layers in object stores.
+  [/([?&](?:[\w-]{1,64}-)?sig(?:nature)?=)[^&\s"'\\]+/gi, `$1${removed}`],
   // name=value, name: value and --name value, with a name that says what it is.
   [
     new RegExp(
-      `((?:(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|key-data)[\\w.-]{0,64}|\\bauth)(?:${quote})?\\s*[:=]\\s*)` +
+      `((?:(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|key-data)[\\w.-]{0,64}|\\bauth|(?<![a-z])pass)(?:${quote})?\\s*[:=]\\s*)` +
         String.raw`("(?:[^"\\]|\\.)*"|'[^']*'|\\{1,8}"[^\n]*?\\{1,8}"|[^\s,;&}]+)`,
       "gi",
     ),

@@ -57,6 +57,13 @@ const planted: readonly (readonly [string, string])[] = [
     `level=debug form-data="{\\"Env\\":[\\"GREETING=a ]${secret}\\"],\\"Image\\":\\"x\\"}"`,
   ],
   ["a query", `GET /x?access_token=${secret}&y=1`],
+  ["a signed address of a layer", `Get "https://s3.example/l?X-Amz-Date=1&X-Amz-Signature=${secret}": EOF`],
+  [
+    "a signed address of another store",
+    `Get "https://blob.example/l?se=2026&sp=r&sig=${secret}%3D&sr=b": EOF`,
+  ],
+  ["a short name of a password", `DB_PASS=${secret}`],
+  ["a proxy without a scheme", `HTTPS_PROXY=bob:${secret}@proxy.example:3128`],
 ];
 
 describe("a secret leaves no node", () => {
@@ -78,6 +85,8 @@ describe("a secret leaves no node", () => {
     for (const text of [
       "engine live at unix:///var/run/docker.sock\n",
       '{"level":30,"rpc":"RunPodSandbox","pod":"shop/web-0","ms":12.5}',
+      "GET /x?signal=9&passed=1 compass: 5, design=new bypass: true",
+      "NO_PROXY=127.0.0.1,registry.example",
       "stat-dir: /var/lib/dockershim\ncni-conf-dir: /etc/cni/net.d\n",
       "pull registry.example:5000/team/app@sha256:0123 failed: no such host",
     ])
@@ -124,7 +133,13 @@ test("a bundle has state, settings, logs and versions, and no planted secret", a
   assert.match(texts.get("dockershim-bundle/log/dockershim.service.log") ?? "", /last line/);
   assert.match(texts.get("dockershim-bundle/state/pods/a.json") ?? "", /"web"[\s\S]*192\.0\.2\.1/);
   assert.match(texts.get("dockershim-bundle/versions.json") ?? "", /"dockershim": "1\.2\.3 \(abc\)"/);
-  await assert.rejects(writeBundle(path, [], new Date()), /out\.tar\.gz/);
+  const refusals: readonly (readonly [string, RegExp])[] = [
+    [path, /out\.tar\.gz": file already exists$/],
+    [join(root, "absent", "x"), /absent\/x": no such file or directory$/],
+  ];
+  // As one line, without the stack of a bug.
+  for (const [wanted, message] of refusals)
+    await assert.rejects(writeBundle(wanted, [], new Date()), { kind: "precondition", message });
   assert.equal((await textsOf(path)).size, texts.size);
 });
 

@@ -60,6 +60,13 @@ test("the page: the worst first, what it means and what to type below it, counts
   assert.match(page, /\n\n1 error, 1 warning; \d+ checks\. Docker Engine 28\.5\.2, API 1\.51\.\n$/);
 });
 
+test("names that others chose write nothing to a terminal", () => {
+  const hostile = "a\u001B]0;x\u0007\u009B31m\u202E\nerror    all is lost";
+  const report = diagnose(withServer({ quarantine: [hostile] }), "1.2.3");
+  // eslint-disable-next-line no-control-regex -- what must not be there
+  assert.doesNotMatch(renderReport(report), /[\u0000-\u0009\u000B-\u001F\u007F-\u009F\u202E]|^error/m);
+});
+
 describe("parts that are named", () => {
   test("only their checks are made", () => {
     const facts = {
