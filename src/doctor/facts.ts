@@ -49,7 +49,13 @@ export interface EngineFacts {
 export type EngineState =
   | { readonly state: "answers"; readonly facts: EngineFacts }
   | { readonly state: "asleep" }
-  | { readonly state: "fails"; readonly kind: ErrorKind; readonly problem: string };
+  | {
+      readonly state: "fails";
+      readonly kind: ErrorKind;
+      readonly problem: string;
+      /** Why its unit ended; undefined: it did not fail, or nothing is known. */
+      readonly lastWords?: string | undefined;
+    };
 
 /** The file system of a directory. */
 export interface PlaceFacts {
@@ -65,12 +71,20 @@ export interface FileSystemFacts {
   /** 0 where the file system has no fixed number of them. */
   readonly inodes: number;
   readonly freeInodes: number;
+  readonly readOnly: boolean;
 }
 
 export interface CertificateFacts {
   readonly holder: string;
   readonly path: string;
   readonly reading: Observed<{ readonly notBeforeMs: number; readonly notAfterMs: number }>;
+}
+
+/** Something of which the kernel has so many and no more. */
+export interface KernelLimit {
+  readonly name: "connections" | "threads" | "files" | "inotify";
+  readonly used: number;
+  readonly limit: number;
 }
 
 export interface HostFacts {
@@ -80,6 +94,7 @@ export interface HostFacts {
   readonly synchronized: boolean | undefined;
   /** By their names with dots; undefined: the kernel does not have the setting. */
   readonly sysctls: Readonly<Record<string, string | undefined>>;
+  readonly limits: readonly KernelLimit[];
   readonly selinux: "enforcing" | "permissive" | "off";
   readonly apparmor: boolean;
   /** Of the file that the kubelet gives to pods with `dnsPolicy: Default`. */
@@ -101,6 +116,8 @@ export interface ServerFacts {
   readonly listener: Listener;
   /** Ports of its flags on which other programs listen. */
   readonly takenPorts: readonly PortFacts[];
+  /** Why its unit ended; undefined: it did not fail, or nothing is known. */
+  readonly lastWords: string | undefined;
   /** Names of files. */
   readonly quarantine: readonly string[];
   /** Servers of the CRI on Docker that run, as messages name them. */
@@ -126,6 +143,13 @@ export interface BridgeFacts {
   readonly ports: number;
 }
 
+/** Of the host-local plugin. */
+export interface AddressUse {
+  readonly ranges: readonly string[];
+  readonly used: number;
+  readonly total: number;
+}
+
 export interface NetworkFacts {
   /** With `auto` what the server would choose now. */
   readonly plugin: "no-op" | "cni" | "kubenet";
@@ -135,6 +159,8 @@ export interface NetworkFacts {
   readonly problem: string | undefined;
   /** What its plugins answer to STATUS; undefined: nothing is wrong, or they have no STATUS. */
   readonly status: string | undefined;
+  /** Undefined: not known. */
+  readonly addresses: AddressUse | undefined;
   readonly bridges: readonly BridgeFacts[];
   readonly ranges: readonly NodeRange[];
 }

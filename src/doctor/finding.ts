@@ -1,6 +1,6 @@
 /** What `dockershim doctor` says of a node. The shape is part of `--json`: keys are added, never renamed. */
 
-/** In the order of the page. Each may be asked for alone. */
+/** Each may be asked for alone. */
 export const parts = ["server", "engine", "reach", "kubelet", "network", "node", "ulimits"] as const;
 export type Part = (typeof parts)[number];
 

@@ -65,6 +65,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       await run("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", state]);
       t.after(() => run("umount", ["-l", state]));
       await writeFile(join(state, "full"), Buffer.alloc(1024 * 1024));
+      await run("mount", ["-o", "remount,ro", state]);
       await mkdir(confDir);
       await writeFile(join(confDir, "1.conflist"), "{");
       const ipam = { type: "host-local", subnet: "10.99.0.0/24" };
@@ -107,6 +108,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
         errors.flatMap(({ check, what }) => (check === name ? `${what}\n` : [])).join("");
       for (const [check, what] of [
         ["disk", new RegExp(`the disk is full: 0 MiB are left at ${state}`)],
+        ["read-only", new RegExp(`read-only at ${state}`)],
         ["cni-files", /1\.conflist/],
         ["cni-plugins", /"bridge" of .*2\.conflist is not installed/],
         ["bridges", /old0 has 10\.98\.0\..*\/24, and the configuration wants 10\.99\.0\.0\/24/],

@@ -52,6 +52,30 @@ export const breakages: readonly Breakage[] = [
     check: "cni-files",
     severity: "error",
   },
+  ...[
+    [
+      "plugins that cannot be executed",
+      'CNI plugin "bridge" VERSION: run "/opt/cni/bin/bridge": not executable',
+    ],
+    [
+      "CNI configuration for newer plugins",
+      'plugin bridge does not support config version "1.1.0" (only 0.4.0, 1.0.0)',
+    ],
+  ].map(([name = "", problem = ""]): Breakage => ({
+    name,
+    facts: withNetwork({
+      network: undefined,
+      problem: `no valid networks found in /etc/cni/net.d: /etc/cni/net.d/10-bridge.conflist: ${problem}`,
+    }),
+    check: "network-ready",
+    severity: "error",
+  })),
+  {
+    name: "iptables missing",
+    facts: { ...healthy, firewall: { problem: "iptables is not installed", timedOut: false } },
+    check: "iptables",
+    severity: "error",
+  },
   {
     name: "OCI runtime that does not work",
     facts: {
@@ -87,6 +111,30 @@ export const breakages: readonly Breakage[] = [
     check: "disk",
     severity: "error",
   },
+  {
+    name: "disk that the kernel has made read-only",
+    facts: withFileSystem({ readOnly: true }),
+    check: "read-only",
+    severity: "error",
+  },
+  {
+    name: "too many connections",
+    facts: withHost({ limits: [{ name: "connections", used: 262_144, limit: 262_144 }] }),
+    check: "kernel-limits",
+    severity: "error",
+  },
+  {
+    name: "too many processes",
+    facts: withHost({ limits: [{ name: "threads", used: 32_700, limit: 32_768 }] }),
+    check: "kernel-limits",
+    severity: "error",
+  },
+  {
+    name: "inotify used up",
+    facts: withHost({ limits: [{ name: "inotify", used: 128, limit: 128 }] }),
+    check: "kernel-limits",
+    severity: "error",
+  },
   { name: "no inodes", facts: withFileSystem({ freeInodes: 12 }), check: "inodes", severity: "error" },
   {
     name: "FORWARD DROP",
@@ -113,6 +161,28 @@ export const breakages: readonly Breakage[] = [
       "cannot reach the Docker Engine at unix:///var/run/docker.sock: connect ECONNREFUSED",
     ),
     check: "engine",
+    severity: "error",
+  },
+  {
+    name: "engine that does not start",
+    facts: {
+      ...healthy,
+      engine: {
+        ...{ state: "fails", kind: "unavailable", problem: "no such socket" },
+        lastWords:
+          "failed to start daemon: error initializing graphdriver: prior storage driver overlay2 failed",
+      },
+    },
+    check: "engine",
+    severity: "error",
+  },
+  {
+    name: "server that does not start",
+    facts: withServer({
+      ...{ runs: false, socket: "absent", listener: "none", runtimes: [] },
+      lastWords: 'dockershim: listen on "/var/run/dockershim.sock": another server answers there',
+    }),
+    check: "socket",
     severity: "error",
   },
   {
@@ -200,6 +270,26 @@ export const breakages: readonly Breakage[] = [
     name: "orphaned bridge",
     facts: withNetwork({ ranges: [{ cidr: "10.244.9.1/24", interfaceName: "cni0" }] }),
     check: "bridges",
+    severity: "error",
+  },
+  {
+    name: "no addresses for pods",
+    facts: withNetwork({ addresses: { ranges: ["10.244.1.0/24"], used: 253, total: 253 } }),
+    check: "addresses",
+    severity: "error",
+  },
+  {
+    name: "no packets between pods",
+    facts: {
+      ...withNetwork({ plugin: "no-op", configurations: [], network: undefined, addresses: undefined }),
+      migration: {
+        seen: {
+          ...healthy.migration.seen,
+          daemonConfig: { path: "/etc/docker/daemon.json", values: { icc: false }, problem: undefined },
+        },
+      },
+    },
+    check: "between-pods",
     severity: "error",
   },
   {

@@ -102,6 +102,7 @@ const fileSystem = {
   availableBytes: 60 * 1024 ** 3,
   inodes: 6_000_000,
   freeInodes: 5_000_000,
+  readOnly: false,
 };
 
 export const healthy = {
@@ -141,6 +142,7 @@ export const healthy = {
       socket: "socket",
       listener: "program",
       takenPorts: [],
+      lastWords: undefined,
       quarantine: [],
       runtimes: ["dockershim"],
       namesProblem: undefined,
@@ -156,6 +158,10 @@ export const healthy = {
         "net.bridge.bridge-nf-call-iptables": "1",
         "net.ipv4.conf.all.rp_filter": "0",
       },
+      limits: [
+        { name: "connections", used: 2000, limit: 262_144 },
+        { name: "threads", used: 3000, limit: 192_731 },
+      ],
       selinux: "off",
       apparmor: false,
       nameservers: ["192.0.2.53"],
@@ -188,6 +194,7 @@ export const healthy = {
       network: "pods",
       problem: undefined,
       status: undefined,
+      addresses: { ranges: ["10.244.1.0/24"], used: 12, total: 253 },
       bridges: [
         { name: "docker0", ports: 0 },
         { name: "cni0", ports: 12 },

@@ -9,8 +9,9 @@ import type { MigrationFacts } from "../../migrate/facts/facts.js";
 import { createEngine, engineEndpoint } from "../../shim/app/open-engine.js";
 import type { Config, ResolvedConfig } from "../../shim/config/resolve.js";
 import type { ProcessIo } from "../../cli/process-io.js";
-import type { DoctorFacts, EngineState, Observed, OrphanFacts } from "../facts.js";
+import type { DoctorFacts, EngineState, Observed, OrphanFacts, PlaceFacts } from "../facts.js";
 import type { Part } from "../finding.js";
+import { readLastWords } from "./last-words.js";
 import { observe } from "./observe.js";
 import { readEngineState } from "./read-engine.js";
 import { isBelowHung, isHung, readCertificates, readHost, readPlaces } from "./read-host.js";
@@ -22,11 +23,15 @@ const nodeMs = 20_000;
 const networkMs = 20_000;
 const orphansMs = 40_000;
 
+const dataHolds = "images and containers";
+
 /** Read before the settings are known. */
 const usualPlaces = [
   ["/var/lib/dockershim", "records of this program"],
   ["/var/lib/kubelet", "volumes of pods"],
   ["/var/log/pods", "logs of pods"],
+  ["/var/lib/containerd", "images of containerd"],
+  ["/run", "sockets and state of containers"],
 ] as const;
 
 export interface GatherOptions extends GivenSettings {
@@ -61,10 +66,10 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
   const { stateDir } = settings;
   const named = [
     [stateDir, "records of this program"],
-    [dockerRootOf(migration.seen), "images and containers"],
+    [dockerRootOf(migration.seen), dataHolds],
   ] as const;
   const others = await readPlaces(named.filter(([path]) => !usualPlaces.some(([one]) => one === path)));
-  const places = [...others, ...usual];
+  const places: PlaceFacts[] = [...others, ...usual];
   const hangs = isBelowHung(places, stateDir);
   const network = new NetworkReader(config, silentLogger());
   /** Reads the state directory, which may hang. */
@@ -74,7 +79,7 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
       : observe(action, nodeMs, look);
   const [{ engine, orphans }, server, host, networks, firewall, certificates] = await Promise.all([
     askEngine(options, { config, network, hangs }, io),
-    inState("read the server", () => readServer(config)),
+    inState("read the server", () => readServer(config, settings.source)),
     inState("read the kernel", () => readHost(stateDir, migration.seen?.kubelet)),
     observe("read the networks", networkMs, (signal) => network.network(signal)),
     observe("read iptables", networkMs, (signal) => network.firewall(signal)),
@@ -82,6 +87,10 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
       certificateFiles(config, migration.seen, io.environment).filter(([path]) => !isBelowHung(places, path)),
     ),
   ]);
+  // Where a flag of dockerd says so, it alone knows.
+  const root = engine.state === "answers" ? engine.facts.info.dockerRootDir : "";
+  if (config.dockerEndpoint.kind === "unix" && root !== "" && !places.some(({ path }) => path === root))
+    places.push(...(await readPlaces([[root, dataHolds]])));
   const facts: DoctorFacts = {
     ...{ atMs: Date.now(), settings, engine, server, host, places, certificates },
     ...{ network: networks, firewall, orphans, migration },
@@ -113,6 +122,8 @@ async function askEngine(
       hangs,
       log,
     });
+    if (engine.state === "fails" && config.dockerEndpoint.kind === "unix")
+      return { engine: { ...engine, lastWords: await readLastWords("docker.service") }, orphans: nothing };
     if (engine.state !== "answers" || hangs) return { engine, orphans: nothing };
     const orphans = await observe("compare the node with the engine", orphansMs, (signal) =>
       network.orphans(port, { check }, signal),

@@ -1,13 +1,15 @@
 /** The node itself: kernel settings, clock, file systems, certificates. */
 import { X509Certificate } from "node:crypto";
-import { readFile, stat } from "node:fs/promises";
+import { access, constants, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { KubeletFacts } from "../../migrate/facts/facts.js";
 import { lastFlag } from "../../migrate/kubelet/flags.js";
 import { type RunCommand, runCommand } from "../../network/iptables/run-command.js";
 import type { CertificateFacts, FileSystemFacts, HostFacts, PlaceFacts } from "../facts.js";
+import { readKernelLimits } from "./kernel-limits.js";
 import { observe } from "./observe.js";
 
 const placeMs = 5_000;
@@ -38,6 +40,7 @@ export async function readHost(stateDir: string, kubelet: KubeletFacts | undefin
     passed: await newest(writtenDirectories.map((name) => join(stateDir, name))),
     synchronized: (await exists(timesync)) ? await exists(`${timesync}/synchronized`) : undefined,
     sysctls: Object.fromEntries(values),
+    limits: await readKernelLimits(kernel),
     selinux: enforce === undefined ? "off" : enforce === "1" ? "enforcing" : "permissive",
     apparmor: (await kernel("/sys/module/apparmor/parameters/enabled")) === "Y",
     nameservers: [...text.matchAll(/^nameserver\s+(\S+)/gm)].map(([, address = ""]) => address),
@@ -81,7 +84,7 @@ export async function readPlaces(
     const reading = await observe(`look at the file system of "${path}"`, timeoutMs, async (signal) => {
       const words = ["-f", "-c", "%i %S %b %a %c %d", "--", path];
       const { exitCode, stdout } = await run("stat", words, { signal, timeoutMs });
-      return exitCode === 0 ? parseFileSystem(stdout) : undefined;
+      return exitCode === 0 ? { ...parseFileSystem(stdout), readOnly: await isReadOnly(path) } : undefined;
     });
     if (reading.problem !== undefined) return { path, holds, reading };
     return reading.seen === undefined ? undefined : { path, holds, reading: { seen: reading.seen } };
@@ -99,7 +102,15 @@ export function isBelowHung(places: readonly PlaceFacts[], path: string): boolea
   return places.filter(isHung).some((place) => path === place.path || path.startsWith(`${place.path}/`));
 }
 
-function parseFileSystem(text: string): FileSystemFacts {
+/** Of a path whose file system answers. */
+function isReadOnly(path: string): Promise<boolean> {
+  return access(path, constants.W_OK).then(
+    () => false,
+    (error: unknown) => hasCode(error, "EROFS"),
+  );
+}
+
+function parseFileSystem(text: string): Omit<FileSystemFacts, "readOnly"> {
   const [id = "", ...numbers] = text.trim().split(" ");
   const [blockBytes = 0, blocks = 0, available = 0, inodes = 0, freeInodes = 0] = numbers.map(Number);
   return { id, totalBytes: blocks * blockBytes, availableBytes: available * blockBytes, inodes, freeInodes };

@@ -25,6 +25,7 @@ import type {
   NetworkFacts,
   OrphanFacts,
 } from "../facts.js";
+import { readAddressUse } from "./address-use.js";
 
 type NetworkConfig = Pick<
   Config,
@@ -48,7 +49,11 @@ export class NetworkReader {
     const plugin = networkPlugin === "auto" ? (isThere ? "cni" : "no-op") : networkPlugin;
     const common = { plugin, bridges: await readBridges(), ranges: await readNodeRanges() } as const;
     if (plugin !== "cni")
-      return { ...common, configurations: [], network: undefined, problem: undefined, status: undefined };
+      return {
+        ...common,
+        configurations: [],
+        ...{ network: undefined, problem: undefined, status: undefined, addresses: undefined },
+      };
     const source = new ConfigurationDirectory({ directory, invoker: this.#parts.invoker, log: this.log });
     using _ = linkAbort(signal, () => void source.stop());
     await source.start();
@@ -60,6 +65,7 @@ export class NetworkReader {
       network: network?.name,
       problem,
       status: network === undefined ? undefined : await this.#status(network),
+      addresses: network === undefined ? undefined : await readAddressUse(network),
     };
   }
 

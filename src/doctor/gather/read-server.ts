@@ -11,13 +11,15 @@ import { kubeletWithoutNames } from "../../shim/serve/kubelet-without-names.js";
 import { criDockerds } from "../../shim/serve/serving-programs.js";
 import { isStateDirectoryClaimed } from "../../shim/state/state-directory.js";
 import type { PortFacts, ServerFacts } from "../facts.js";
+import { readLastWords } from "./last-words.js";
 
 /** A server that is well answers Status within milliseconds. */
 const statusMs = 5_000;
 /** `TCP_LISTEN` in /proc/net/tcp. */
 const listenState = "0A";
 
-export async function readServer(config: Config): Promise<ServerFacts> {
+/** `source`: the name of its unit, where one is installed. */
+export async function readServer(config: Config, source = ""): Promise<ServerFacts> {
   const { stateDir, containerRuntimeEndpoint: endpoint, cadvisorSocket } = config;
   const files = new NodeFiles("/");
   const path = endpoint.kind === "unix" ? endpoint.path : "";
@@ -30,6 +32,7 @@ export async function readServer(config: Config): Promise<ServerFacts> {
     socket: kind === "absent" ? "absent" : kind === "other" ? "socket" : "other",
     listener: path === "" ? "unknown" : await listenerOf(files, path),
     takenPorts: runs ? [] : await takenPorts(config, files),
+    lastWords: runs || !source.endsWith(".service") ? undefined : await readLastWords(source),
     quarantine: await namesIn(join(stateDir, "quarantine")).catch(() => []),
     runtimes: [...(runs ? ["dockershim"] : []), ...others.map(({ pid }) => `cri-dockerd (process ${pid})`)],
     namesProblem: await kubeletWithoutNames(cadvisor, files),

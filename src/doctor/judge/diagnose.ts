@@ -20,16 +20,20 @@ export interface Report {
   /** How many checks were made. */
   readonly checks: number;
   readonly exitCode: 0 | 1;
-  /** The worst first. */
+  /** The worst first, and causes before what they cause. */
   readonly findings: readonly Finding[];
   /** What a part shows when it is asked for by name. */
   readonly details: readonly string[];
 }
 
+/** What may cause another thing comes before it: a full disk ends the engine, and that the server. */
+const byCause: readonly Part[] = ["node", "engine", "server", "kubelet", "network", "reach", "ulimits"];
+
+/** A broken daemon.json, which is among the checks of the kubelet, comes before an engine that does not run. */
 export const checks: readonly Check<DoctorFacts>[] = [
-  ...serverChecks,
-  ...engineChecks,
   ...kubeletChecks,
+  ...engineChecks,
+  ...serverChecks,
   ...networkChecks,
   ...nodeChecks,
   { id: "not-seen", part: "node", judge: judgeBlindSpots },
@@ -44,7 +48,7 @@ export function diagnose(facts: DoctorFacts, program: string, asked: readonly Pa
     judge(facts).map((draft): Finding => ({ check: id, part, ...draft })),
   );
   const order = ({ severity, part }: Finding): number =>
-    severities.indexOf(severity) * 100 + parts.indexOf(part);
+    severities.indexOf(severity) * 100 + byCause.indexOf(part);
   const { engine, settings, atMs } = facts;
   const info = engine.state === "answers" ? engine.facts.info : undefined;
   return {

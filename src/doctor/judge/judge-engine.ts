@@ -43,7 +43,7 @@ function judgeAnswer({ engine, settings: { engineEndpoint: endpoint } }: DoctorF
         remedy: "systemctl start docker.service",
       },
     ];
-  const { kind, problem } = engine;
+  const { kind, problem, lastWords } = engine;
   const meaning = "pods cannot be started or seen; what is asked of the engine was not checked";
   if (kind === "timeout")
     return [
@@ -52,7 +52,7 @@ function judgeAnswer({ engine, settings: { engineEndpoint: endpoint } }: DoctorF
         what: `the engine at ${endpoint} takes connections and does not answer`,
         meaning: "it hangs: calls of the kubelet end by their deadlines, and the node becomes NotReady",
         remedy:
-          "journalctl -u docker; kill -USR1 $(pidof dockerd) writes its stacks to a file; then: systemctl restart docker",
+          "journalctl -u docker; kill -USR1 $(pidof dockerd) writes its stacks to a file; then: systemctl restart docker, and containerd, if it hangs again",
       },
     ];
   if (kind === "precondition")
@@ -68,11 +68,13 @@ function judgeAnswer({ engine, settings: { engineEndpoint: endpoint } }: DoctorF
   return [
     {
       severity: "error",
-      what: problem,
+      what: lastWords === undefined ? problem : `the engine has ended: ${lastWords}`,
       meaning,
       remedy: isDenied
         ? "run this command as root"
-        : "systemctl status docker; start it, or give its address with --docker-endpoint",
+        : lastWords === undefined
+          ? "systemctl status docker; start it, or give its address with --docker-endpoint"
+          : "journalctl -u docker; correct what it says, then: systemctl reset-failed docker; systemctl start docker",
     },
   ];
 }

@@ -2,16 +2,19 @@
 import { overlap } from "../../network/example/free-range.js";
 import { kubenetBridge } from "../../network/kubenet/kubenet-conflist.js";
 import type { Check, Draft } from "../finding.js";
-import type { DoctorFacts, NetworkFacts } from "../facts.js";
+import type { DoctorFacts, NetworkFacts, Settings } from "../facts.js";
 
 /** Bridges that networks of pods make, by the names of the bridge plugin, of kubenet and of the example. */
 const podBridges: readonly string[] = ["cni0", kubenetBridge, "dockershim0"];
+const lowAddressShare = 0.95;
 
 export const networkChecks: readonly Check<DoctorFacts>[] = [
   { id: "cni-files", part: "network", judge: ofNetwork(judgeFiles) },
   { id: "cni-plugins", part: "network", judge: ofNetwork(judgePlugins) },
   { id: "network-ready", part: "network", judge: ofNetwork(judgeReady) },
   { id: "cni-status", part: "network", judge: ofNetwork(judgeStatus) },
+  { id: "addresses", part: "network", judge: ofNetwork(judgeAddresses) },
+  { id: "between-pods", part: "network", judge: ofNetwork(judgeBetweenPods) },
   { id: "bridges", part: "network", judge: ofNetwork(judgeBridges) },
   { id: "forwarding", part: "network", judge: ofNetwork(judgeSysctls) },
   { id: "iptables", part: "network", judge: ofNetwork(judgeIptables) },
@@ -64,9 +67,19 @@ function judgeReady(
       severity: "error",
       what: problem ?? "no network",
       meaning: "pods get no network: the node is NotReady",
-      remedy: `install a cluster network, or for a single node: --write-example-cni-config (${settings.cniConfDir})`,
+      remedy: remedyOf(problem ?? "", configurations.length > 0, settings),
     },
   ];
+}
+
+function remedyOf(problem: string, hasFiles: boolean, { cniConfDir, cniBinDirs }: Settings): string {
+  const directory = cniBinDirs[0] ?? "";
+  if (problem.includes("does not support config version"))
+    return 'a lower "cniVersion" in that file, which all of its plugins have, or newer plugins';
+  if (/not executable|program for this processor/.test(problem))
+    return `put plugins for this processor (uname -m) there, with mode 755; findmnt -T ${directory} must not say noexec`;
+  if (hasFiles) return "correct what the message names";
+  return `install a cluster network, or for a single node: --write-example-cni-config (${cniConfDir})`;
 }
 
 function judgeStatus({ network = "", status }: NetworkFacts): readonly Draft[] {
@@ -77,6 +90,36 @@ function judgeStatus({ network = "", status }: NetworkFacts): readonly Draft[] {
       what: `the network ${network} says that it is not ready: ${status}`,
       meaning: "its plugin answers STATUS with an error, and the node is NotReady",
       remedy: "look at the pod or the daemon of that network on this node",
+    },
+  ];
+}
+
+/** A warning before the last: a node that makes and removes pods needs some at once. */
+function judgeAddresses({ network = "", addresses }: NetworkFacts): readonly Draft[] {
+  if (addresses === undefined || addresses.used < addresses.total * lowAddressShare) return [];
+  const { used, total, ranges } = addresses;
+  return [
+    {
+      severity: used >= total ? "error" : "warning",
+      what: `${used} of ${total} addresses of the network ${network} (${ranges.join(", ")}) are taken`,
+      meaning: "the next pods get no network: no IP addresses available in range set",
+      remedy:
+        "systemctl restart dockershim removes those of pods that are gone; else a larger range, or fewer pods (maxPods)",
+    },
+  ];
+}
+
+/** No request tells of this setting. It has an effect on the bridge of the engine alone. */
+function judgeBetweenPods({ plugin }: NetworkFacts, { migration: { seen } }: DoctorFacts): readonly Draft[] {
+  const { icc } = seen?.daemonConfig?.values ?? {};
+  if (plugin !== "no-op" || icc !== false) return [];
+  return [
+    {
+      severity: "error",
+      what: `"icc" is false in ${seen?.daemonConfig?.path ?? ""}`,
+      meaning:
+        "the engine lets no packet pass between containers of its bridge: pods do not reach each other",
+      remedy: 'leave out "icc" there, then: systemctl restart docker; or give pods a network of CNI',
     },
   ];
 }
@@ -160,14 +203,18 @@ function judgeSysctls({ plugin }: NetworkFacts, { host }: DoctorFacts): readonly
   return drafts;
 }
 
-function judgeIptables({ plugin }: NetworkFacts, { firewall }: DoctorFacts): readonly Draft[] {
+function judgeIptables(
+  { plugin, configurations }: NetworkFacts,
+  { firewall }: DoctorFacts,
+): readonly Draft[] {
   if (plugin === "no-op") return [];
+  const fails = plugin === "kubenet" || (configurations[0]?.bridges.length ?? 0) > 0;
   if (firewall.seen === undefined)
     return [
       {
-        severity: plugin === "kubenet" ? "error" : "warning",
+        severity: fails ? "error" : "warning",
         what: `iptables cannot be asked: ${firewall.problem}`,
-        meaning: "host ports, masquerading and Services have no rules",
+        meaning: `host ports, masquerading and Services have no rules${fails ? ", and pods get no network" : ""}`,
         remedy: "apt-get install iptables; iptables -S says what the kernel lacks",
       },
     ];

@@ -1,7 +1,6 @@
 /** The node: disks, clock, DNS. Pure. */
 import type { Check, Draft } from "../finding.js";
-import type { DoctorFacts, FileSystemFacts } from "../facts.js";
-import { dateOf } from "./judge-server.js";
+import type { DoctorFacts, FileSystemFacts, KernelLimit } from "../facts.js";
 
 const mebibyte = 1024 ** 2;
 /** Of the whole; the kubelet evicts pods below 10 % (nodefs) and 15 % (imagefs). */
@@ -11,11 +10,16 @@ const fullBytes = 100 * mebibyte;
 /** The kubelet evicts below 5 %. */
 const lowInodeShare = 0.05;
 const fullInodeShare = 0.005;
+/** Of what the kernel has a limited number. */
+const lowLimitShare = 0.8;
+const fullLimitShare = 0.98;
 
 export const nodeChecks: readonly Check<DoctorFacts>[] = [
   { id: "disk", part: "node", judge: ofFileSystems(judgeSpace) },
   { id: "inodes", part: "node", judge: ofFileSystems(judgeInodes) },
+  { id: "read-only", part: "node", judge: ofFileSystems(judgeReadOnly) },
   { id: "mounts", part: "node", judge: judgeMounts },
+  { id: "kernel-limits", part: "node", judge: judgeKernelLimits },
   { id: "clock", part: "node", judge: judgeClock },
   { id: "resolv-conf", part: "node", judge: judgeResolvConf },
 ];
@@ -69,6 +73,21 @@ function judgeInodes({ inodes, freeInodes }: FileSystemFacts, place: string): re
   ];
 }
 
+/** A full one is another finding; so is one that is meant to be read-only, as nothing of these may be. */
+function judgeReadOnly({ readOnly }: FileSystemFacts, place: string): readonly Draft[] {
+  if (!readOnly) return [];
+  return [
+    {
+      severity: "error",
+      what: `the file system is read-only at ${place}`,
+      meaning:
+        "pods cannot be started, and records and logs are not written; mostly the kernel found it damaged",
+      remedy:
+        "dmesg | grep -i remount; repair it (fsck) after a reboot, or: mount -o remount,rw of its mount point",
+    },
+  ];
+}
+
 function judgeMounts({ places }: DoctorFacts): readonly Draft[] {
   return places.flatMap(({ path, holds, reading }) =>
     reading.problem === undefined || !reading.timedOut
@@ -84,6 +103,46 @@ function judgeMounts({ places }: DoctorFacts): readonly Draft[] {
   );
 }
 
+const limitWords: Readonly<Record<KernelLimit["name"], Omit<Draft, "severity">>> = {
+  connections: {
+    what: "connections that the kernel tracks (net.netfilter.nf_conntrack_max)",
+    meaning: "the kernel drops packets of new connections: of pods, probes and Services",
+    remedy: "sysctl -w net.netfilter.nf_conntrack_max=524288, and a file in /etc/sysctl.d; conntrack -S",
+  },
+  threads: {
+    what: "threads (kernel.pid_max, kernel.threads-max)",
+    meaning: "no process can be started: no container, no probe, no plugin",
+    remedy: "ps -eo nlwp,pid,comm --sort=-nlwp | head; end what has too many; podPidsLimit of the kubelet",
+  },
+  files: {
+    what: "open files (fs.file-max)",
+    meaning: "every program that opens a file fails with ENFILE",
+    remedy: "sysctl -w fs.file-max=2097152; lsof -n | cut -d' ' -f1 | sort | uniq -c | sort -n | tail",
+  },
+  inotify: {
+    what: "inotify instances of this user, or its watches (fs.inotify)",
+    meaning:
+      "programs that watch files fail with 'too many open files' or 'no space left': the kubelet, logs -f",
+    remedy:
+      "sysctl -w fs.inotify.max_user_instances=8192 fs.inotify.max_user_watches=524288, and a file in /etc/sysctl.d",
+  },
+};
+
+function judgeKernelLimits({ host: { seen } }: DoctorFacts): readonly Draft[] {
+  return (seen?.limits ?? []).flatMap(({ name, used, limit }) => {
+    const share = used / limit;
+    if (share < lowLimitShare) return [];
+    const { what, ...words } = limitWords[name];
+    return [
+      {
+        severity: share < fullLimitShare ? "warning" : "error",
+        what: `${used} of ${limit} ${what} are in use`,
+        ...words,
+      },
+    ];
+  });
+}
+
 function judgeClock({ host: { seen }, atMs }: DoctorFacts): readonly Draft[] {
   if (seen === undefined) return [];
   const { passed, synchronized } = seen;
@@ -91,7 +150,7 @@ function judgeClock({ host: { seen }, atMs }: DoctorFacts): readonly Draft[] {
     return [
       {
         severity: "error",
-        what: `the clock is wrong: it says ${dateOf(atMs)}, and ${passed.proof} is of ${dateOf(passed.atMs)}`,
+        what: `the clock is wrong: it says ${timeOf(atMs)}, and ${passed.proof} is of ${timeOf(passed.atMs)}`,
         meaning: "certificates are refused, and ages and back-offs of pods are wrong",
         remedy: "timedatectl set-ntp true, or: systemctl restart chrony",
       },
@@ -105,6 +164,11 @@ function judgeClock({ host: { seen }, atMs }: DoctorFacts): readonly Draft[] {
       remedy: "timedatectl timesync-status; open UDP port 123 to its server",
     },
   ];
+}
+
+/** In UTC, to the second. */
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 /** CoreDNS with `dnsPolicy: Default` then asks itself. */

@@ -33,6 +33,15 @@ function judgeSocket({
 }: DoctorFacts): readonly Draft[] {
   if (seen === undefined || socket === "") return [];
   const start = "systemctl start dockershim, then: journalctl -u dockershim";
+  if (!seen.runs && seen.lastWords !== undefined && problem === undefined && seen.takenPorts.length === 0)
+    return [
+      {
+        severity: "error",
+        what: `the server has ended: ${seen.lastWords}`,
+        meaning: "the kubelet gets no answer, and the node is NotReady; pods that run go on",
+        remedy: "correct what it says, then: systemctl restart dockershim",
+      },
+    ];
   if (seen.socket === "other")
     return [
       {
@@ -147,6 +156,6 @@ function judgeCertificate({ holder, path, reading }: CertificateFacts, atMs: num
   };
 }
 
-export function dateOf(ms: number): string {
+function dateOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }

@@ -60,6 +60,62 @@ test("the page: the worst first, what it means and what to type below it, counts
   assert.match(page, /\n\n1 error, 1 warning; \d+ checks\. Docker Engine 28\.5\.2, API 1\.51\.\n$/);
 });
 
+test("a cause comes before what it causes", () => {
+  const ended = withServer({ runs: false, socket: "socket", listener: "none", runtimes: [] });
+  const { findings } = diagnose(
+    {
+      ...withFileSystem({ readOnly: true }),
+      server: ended.server,
+      engine: { state: "fails", kind: "unavailable", problem: "no such socket" },
+      migration: {
+        seen: {
+          ...healthy.migration.seen,
+          daemonConfig: { path: "/etc/docker/daemon.json", values: {}, problem: "Unexpected token" },
+        },
+      },
+    },
+    "",
+  );
+  const ids = findings.map(({ check }) => check);
+  assert.deepEqual(ids, ["read-only", "daemon-config-broken", "engine", "socket"]);
+});
+
+describe("the network that no plugin makes: what to type", () => {
+  const none = "no valid networks found in /etc/cni/net.d: /etc/cni/net.d/1.conflist: ";
+  const cases: readonly (readonly [string, DoctorFacts, RegExp])[] = [
+    [
+      "plugins of another processor",
+      withNetwork({
+        network: undefined,
+        problem: `${none}run "x": neither a program for this processor nor a script`,
+      }),
+      /findmnt -T \/opt\/cni\/bin must not say noexec$/,
+    ],
+    [
+      "a version that no plugin has",
+      withNetwork({ network: undefined, problem: `${none}plugin x does not support config version "2.0.0"` }),
+      /^a lower "cniVersion"/,
+    ],
+    [
+      "no configuration",
+      withNetwork({ network: undefined, problem: "no networks found", configurations: [] }),
+      /^install a cluster network/,
+    ],
+  ];
+  for (const [name, facts, remedy] of cases)
+    test(name, () => {
+      assert.match(diagnose(facts, "").findings[0]?.remedy ?? "", remedy);
+    });
+});
+
+test("a clock that is wrong by an hour: both times are said", () => {
+  const passed = { atMs: healthy.atMs + 3_600_000, proof: "the last change of x" };
+  assert.match(
+    diagnose(withHost({ passed }), "").findings[0]?.what ?? "",
+    /says 2026-11-27T12:00:00Z, and the last change of x is of 2026-11-27T13:00:00Z$/,
+  );
+});
+
 test("names that others chose write nothing to a terminal", () => {
   const hostile = "a\u001B]0;x\u0007\u009B31m\u202E\nerror    all is lost";
   const report = diagnose(withServer({ quarantine: [hostile] }), "1.2.3");
@@ -126,6 +182,27 @@ describe("what is no finding", () => {
       { ...docker0, firewall: problem, host: withHost({ sysctls: {} }).host },
     ],
     ["a pause image that is absent and built in", withEngine({ hasPauseImage: false })],
+    [
+      "a kernel with room for more, and limits that none of it reaches",
+      withHost({
+        limits: [
+          { name: "threads", used: 1, limit: 32_768 },
+          { name: "files", used: 0, limit: 2 ** 63 },
+        ],
+      }),
+    ],
+    [
+      "no packets between containers of the engine's bridge, where pods have another one",
+      {
+        ...healthy,
+        migration: {
+          seen: {
+            ...healthy.migration.seen,
+            daemonConfig: { path: "/etc/docker/daemon.json", values: { icc: false }, problem: undefined },
+          },
+        },
+      },
+    ],
     ["a file system without inodes", withFileSystem({ inodes: 0, freeInodes: 0 })],
     [
       "AppArmor that the engine uses",

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
+import { readAddressUse } from "../../../src/doctor/gather/address-use.js";
+import { readKernelLimits } from "../../../src/doctor/gather/kernel-limits.js";
+import { readLastWords } from "../../../src/doctor/gather/last-words.js";
 import { observe } from "../../../src/doctor/gather/observe.js";
 import { readEngineState } from "../../../src/doctor/gather/read-engine.js";
 import { readCertificates, readPlaces } from "../../../src/doctor/gather/read-host.js";
@@ -11,6 +14,7 @@ import { NetworkReader } from "../../../src/doctor/gather/read-network.js";
 import { ociRuntimeProblem, readServer } from "../../../src/doctor/gather/read-server.js";
 import { startTestServer } from "../grpc/test-server.js";
 import { readSettings } from "../../../src/doctor/gather/read-settings.js";
+import type { NetworkList } from "../../../src/network/libcni/configuration.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import { silentLogger } from "../../../src/lib/log.js";
 import { configOf } from "../../fakes/config.js";
@@ -42,7 +46,14 @@ describe("what is read of a node", () => {
       },
       5,
     );
-    const seen = { id: "fd01", totalBytes: 4_096_000, availableBytes: 1_024_000, inodes: 64, freeInodes: 32 };
+    const seen = {
+      id: "fd01",
+      totalBytes: 4_096_000,
+      availableBytes: 1_024_000,
+      inodes: 64,
+      freeInodes: 32,
+      readOnly: false,
+    };
     assert.deepEqual(
       places.map(({ path, reading }) => [path, reading.seen ?? reading.timedOut]),
       [
@@ -50,6 +61,33 @@ describe("what is read of a node", () => {
         ["/hung", true],
       ],
     );
+  });
+
+  for (const [said, result, expected] of [
+    [
+      'time="2026-11-27T12:00:00Z" level=info msg="Starting up"\nfailed to start daemon: no space\nx',
+      "exit-code",
+      "failed to start daemon: no space",
+    ],
+    ['time="x" level=fatal msg="token=abc \\"y\\" is bad"', "exit-code", 'token=(removed) \\"y\\" is bad'],
+    ["dockershim: unknown flag\n{}\n", "start-limit-hit", "dockershim: unknown flag"],
+    ["nothing that is known", "oom-kill", "its result is oom-kill"],
+    ["failed to start daemon: of another day", "success", undefined],
+  ] as const)
+    test(`the last words of a unit: ${String(expected)}`, async () => {
+      const words = await readLastWords("docker.service", (program) =>
+        Promise.resolve({
+          exitCode: 0,
+          stdout: program === "systemctl" ? `${result}\n` : said,
+          stderr: "",
+        }),
+      );
+      assert.equal(words, expected);
+    });
+
+  test("a unit has no last words without systemd", async () => {
+    const absent = (): Promise<never> => Promise.reject(new Error("not installed"));
+    assert.equal(await readLastWords("docker.service", absent), undefined);
   });
 
   test("a file that is no certificate, and none for a missing one", async (t) => {
@@ -94,6 +132,61 @@ describe("what is read of a node", () => {
           Promise.resolve({ status: { conditions: [] }, info: { ociRuntime: JSON.stringify(state) } }),
       });
       assert.equal(await ociRuntimeProblem(server.path), expected);
+    });
+
+  test("what the kernel has a limited number of", async () => {
+    const files: Readonly<Record<string, string>> = {
+      "/proc/sys/net/netfilter/nf_conntrack_count": "7",
+      "/proc/sys/net/netfilter/nf_conntrack_max": "9",
+      "/proc/loadavg": "0.1 0.2 0.3 2/301 4711",
+      "/proc/sys/kernel/pid_max": "32768",
+      "/proc/sys/kernel/threads-max": "400",
+      "/proc/sys/fs/inotify/max_user_instances": "128",
+    };
+    const limits = await readKernelLimits(
+      (path) => Promise.resolve(files[path]),
+      () => false,
+    );
+    assert.deepEqual(limits, [
+      { name: "connections", used: 7, limit: 9 },
+      { name: "threads", used: 301, limit: 400 },
+      { name: "inotify", used: 128, limit: 128 },
+    ]);
+    const own = await readKernelLimits((path) => readFile(path, "utf8").then((text) => text.trim()));
+    assert.ok(own.some(({ name, used }) => name === "threads" && used > 0));
+  });
+
+  for (const [ipam, ranges, total] of [
+    [{ type: "host-local", subnet: "10.9.0.0/24" }, ["10.9.0.0/24"], 253],
+    [
+      { type: "host-local", ranges: [[{ subnet: "10.9.0.0/30" }], [{ subnet: "fd00::/64" }]] },
+      ["10.9.0.0/30"],
+      1,
+    ],
+    [
+      {
+        type: "host-local",
+        ranges: [[{ subnet: "10.9.0.0/16", rangeStart: "10.9.1.0", rangeEnd: "10.9.1.9" }]],
+      },
+      ["10.9.0.0/16"],
+      10,
+    ],
+    [{ type: "dhcp", subnet: "10.9.0.0/24" }, undefined, undefined],
+    [{ type: "host-local", ranges: [[{ subnet: "usePodCidr" }]] }, undefined, undefined],
+  ] as const)
+    test(`addresses of ${JSON.stringify(ipam)}`, async (t) => {
+      const base = await directory(t);
+      await mkdir(join(base, "pods"));
+      for (const name of ["10.9.0.2", "fd00::2", "lock", "last_reserved_ip.0"])
+        await writeFile(join(base, "pods", name), "0123\neth0");
+      const list = {
+        name: "pods",
+        plugins: [{ type: "bridge", configuration: { type: "bridge", ipam } }],
+      } as unknown as NetworkList;
+      assert.deepEqual(
+        await readAddressUse(list, base),
+        ranges === undefined ? undefined : { ranges, used: 1, total },
+      );
     });
 
   test("CNI files: one that is broken, one without its plugins, their bridges", async (t) => {
