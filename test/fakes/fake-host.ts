@@ -134,6 +134,9 @@ export class FakeHost implements HostAccess {
     });
   }
 
+  endCheckpoint: HostAccess["endCheckpoint"] = (containerId, location, container) =>
+    this.#do("endCheckpoint", [containerId, location, container?.state.pid], undefined, () => undefined);
+
   cgroupDirectories(): Promise<undefined> {
     return Promise.resolve(undefined);
   }

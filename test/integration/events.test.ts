@@ -1,5 +1,7 @@
 /** GetContainerEvents, the streamed lists and CheckpointContainer with a real engine. */
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { status, type ServiceError } from "@grpc/grpc-js";
@@ -83,5 +85,43 @@ describe("events and streams", { skip: await reasonToSkip() }, () => {
       }
     }
     assert.equal((await inspectContainer(id))?.State.Running, true);
+  });
+
+  test("a container that a killed server has left frozen runs on after the next start", async (t) => {
+    const directory = await bed.newDirectory();
+    const [marker, location] = [join(directory, "frozen"), join(directory, "checkpoint.tar")];
+    // Freezes as CRIU does, and takes for ever.
+    const runc = `#!/bin/sh
+PATH=\${PATH#*:}
+case " $* " in *" checkpoint "*)
+  for id; do :; done
+  runc "$1" "$2" pause "$id" && touch ${marker} && exec sleep 1000;;
+esac
+exec runc "$@"
+`;
+    await writeFile(join(directory, "runc"), runc, { mode: 0o755 });
+    const environment = { PATH: `${directory}:${process.env["PATH"] ?? ""}` };
+    const options = { directory: await bed.newDirectory(), environment };
+    const first = await bed.startShim(options);
+    const pod = await bed.runPod(first.cri);
+    const id = await pod.start();
+    const failure = first.cri.CheckpointContainer({ container_id: id, location, timeout: "60" }).then(
+      () => undefined,
+      (error: unknown) => error as ServiceError,
+    );
+    const frozen = until("the container to be frozen", () => existsSync(marker)).then(() => undefined);
+    if ((await Promise.race([failure, frozen]))?.code === status.UNIMPLEMENTED) {
+      t.skip("the engine's OCI runtime is out of reach");
+      return;
+    }
+    await frozen;
+    await first.kill();
+    const second = await bed.startShim(options);
+    await until("the checkpoint to be ended", () =>
+      second.log.includes("ended the checkpoint of a killed process"),
+    );
+    await using again = pod.through(second.cri);
+    assert.equal(await again.shell(id, "echo runs"), "runs");
+    assert.deepEqual(await readdir(directory), ["frozen", "runc"]);
   });
 });

@@ -108,6 +108,7 @@ export function readOnlyHost(host: HostAccess): HostAccess {
     setScopeProperties: () => refuse("set limits of a container"),
     findPaths: () => refuse("look at paths of the node"),
     archiveCheckpoint: () => refuse("archive a checkpoint"),
+    endCheckpoint: () => refuse("end a checkpoint"),
   };
 }
 

@@ -14,7 +14,7 @@ import { criuLog, type RuntimeTask } from "./runtime-task.js";
 
 /** Where CRIU's files are in the archive. */
 const imageDirectory = "checkpoint";
-const temporaryPrefix = ".dockershim-checkpoint-";
+export const temporaryPrefix = ".dockershim-checkpoint-";
 
 /**
  * Has `dump` put CRIU's files into the new directory `images`, and archives them at `location`, the old file
@@ -51,7 +51,7 @@ export async function archiveCheckpoint(
 }
 
 /** What processes left that were killed meanwhile. The name has the process, and when it was started. */
-async function removeAbandoned(directory: string): Promise<void> {
+export async function removeAbandoned(directory: string): Promise<void> {
   const names = await readdir(directory).catch(() => []);
   for (const name of names) {
     if (!name.startsWith(temporaryPrefix)) continue;

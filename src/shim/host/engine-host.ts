@@ -183,6 +183,7 @@ function composeHost(reach: () => Reach, local: HostFunctions, remote: HostFunct
     findPaths: (...given) => by("files", "hostPaths").findPaths(...given),
     readCdiSpecs: (...given) => by("files", "hostPaths").readCdiSpecs(...given),
     archiveCheckpoint: (...given) => by("files", "processes", "hostPaths").archiveCheckpoint(...given),
+    endCheckpoint: (...given) => by("files", "processes", "hostPaths").endCheckpoint(...given),
     loadedAppArmorProfiles: (...given) => onHost().loadedAppArmorProfiles(...given),
   };
 }

@@ -16,8 +16,10 @@ import type {
   Provable,
   ProvenNamespace,
 } from "../ports/host.js";
-import { archiveCheckpoint } from "./checkpoint-archive.js";
-import { checkpointTask, findRuntimeTask } from "./runtime-task.js";
+import { dirname } from "node:path";
+import { archiveCheckpoint, removeAbandoned } from "./checkpoint-archive.js";
+import { killCheckpoint } from "./kill-checkpoint.js";
+import { checkpointTask, findRuntimeTask, resumeTask } from "./runtime-task.js";
 import { setUnitProperties, unitsLoadedMark } from "./cgroup/scope-units.js";
 import {
   applyCgroup,
@@ -194,6 +196,13 @@ export class LocalHost implements HostFunctions {
     const dump: Parameters<typeof archiveCheckpoint>[3] = (to) =>
       checkpointTask(task, { ...to, timeoutMs, signal });
     await archiveCheckpoint(task, location, content, dump, signal);
+  }
+
+  async endCheckpoint(containerId: string, location: string, container: Snapshot | undefined): Promise<void> {
+    await killCheckpoint(containerId, location);
+    if (container !== undefined)
+      await resumeTask(await findRuntimeTask({ containerId, pid: container.state.pid }));
+    await removeAbandoned(dirname(location));
   }
 
   async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {

@@ -10,6 +10,7 @@ export class RemoteHost implements HostFunctions {
   readonly writeResolvConf = refuse("resolv.conf of the sandbox");
   readonly applyCgroup = refuse("cgroup of the container");
   readonly archiveCheckpoint = refuse("checkpoint of the container");
+  readonly endCheckpoint = refuse("checkpoint of the container");
   readonly readCdiSpecs = refuse("CDI specification directory");
   readonly networkNamespace = (): undefined => undefined;
   readonly proveNetworkNamespace = (): undefined => undefined;

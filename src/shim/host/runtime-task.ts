@@ -89,7 +89,7 @@ const limits = { input: "", stdoutBytes: 64 * 1024, stderrBytes: 4096, graceMs: 
  * manager kills it. The container is thawed then, and after every other failure: CRIU may be killed by others.
  */
 export async function checkpointTask(
-  { containerId, program, root }: RuntimeTask,
+  task: RuntimeTask,
   { images, work, timeoutMs, signal }: CheckpointOptions,
   start: StartProgram = startAsChild,
 ): Promise<void> {
@@ -97,25 +97,11 @@ export async function checkpointTask(
   using _ = linkAbort(signal, () => {
     if (isKind(signal.reason, "unavailable")) stopped.abort(signal.reason);
   });
-  const run = (
-    words: readonly string[],
-    limitMs: number,
-    parent?: AbortSignal,
-  ): ReturnType<typeof runProgram> =>
-    withDeadline(parent, limitMs, `checkpoint container "${containerId}"`, (limited) =>
-      runProgram(
-        start,
-        {
-          program,
-          words: ["--root", root, "--log", join(work, runtimeLog), ...words, containerId],
-          environment: { PATH: process.env["PATH"] },
-        },
-        { ...limits, signal: limited },
-      ),
-    );
+  const { program } = task;
+  const log = ["--log", join(work, runtimeLog)];
   const words = ["checkpoint", "--image-path", images, "--work-path", work, "--leave-running"];
   try {
-    const { exitCode, stderr } = await run(words, timeoutMs, stopped.signal);
+    const { exitCode, stderr } = await run(task, { log, words, timeoutMs }, start, stopped.signal);
     if (exitCode === 0) return;
     const [reason, criu] = [stderr.trim().split("\n").at(-1) ?? "", await criuError(work)];
     throw new ShimError(
@@ -124,10 +110,43 @@ export async function checkpointTask(
     );
   } catch (error) {
     if (hasCode(error, "ENOENT")) throw new ShimError("unsupported", `no program "${program}" here`);
-    // It is not paused unless it was left so: then this fails, and nothing is to be done.
-    await run(["resume"], resumeMs).catch(() => undefined);
+    await run(task, { log, words: ["resume"], timeoutMs: resumeMs }, start).catch(() => undefined);
     throw error instanceof ShimError ? error : new ShimError("unknown", `${program}: ${messageOf(error)}`);
   }
+}
+
+/** Lets a frozen container run on; one that is not frozen stays as it is. */
+export async function resumeTask(task: RuntimeTask, start: StartProgram = startAsChild): Promise<void> {
+  const { exitCode, stderr } = await run(task, { words: ["resume"], timeoutMs: resumeMs }, start);
+  if (exitCode === 0 || /not paused/i.test(stderr)) return;
+  const reason = stderr.trim().split("\n").at(-1) ?? "";
+  throw new ShimError("unknown", `${task.program} resume: ${reason}`, { containerId: task.containerId });
+}
+
+interface RunOptions {
+  /** Options before the command. */
+  readonly log?: readonly string[];
+  readonly words: readonly string[];
+  readonly timeoutMs: number;
+}
+
+function run(
+  { containerId, program, root }: RuntimeTask,
+  { log = [], words, timeoutMs }: RunOptions,
+  start: StartProgram,
+  parent?: AbortSignal,
+): ReturnType<typeof runProgram> {
+  return withDeadline(parent, timeoutMs, `checkpoint container "${containerId}"`, (signal) =>
+    runProgram(
+      start,
+      {
+        program,
+        words: ["--root", root, ...log, ...words, containerId],
+        environment: { PATH: process.env["PATH"] },
+      },
+      { ...limits, signal },
+    ),
+  );
 }
 
 export interface CheckpointOptions {

@@ -120,6 +120,12 @@ export interface HostFunctions {
     content: CheckpointContent,
     limits: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<void>;
+
+  /**
+   * Ends what a killed process of this program has left of an archive at `location`: the OCI runtime and CRIU, and
+   * files beside it. A container that is frozen then runs on; `container` is undefined where nothing runs.
+   */
+  endCheckpoint(containerId: string, location: string, container: Snapshot | undefined): Promise<void>;
 }
 
 /** All of them absolute. */

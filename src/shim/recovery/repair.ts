@@ -8,9 +8,10 @@ import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { PodRecord } from "../state/pod-records.js";
 import type { Records } from "../state/records.js";
+import { endCheckpoints, type EndCheckpointsDeps } from "./end-checkpoints.js";
 import type { Logger } from "../../lib/log.js";
 
-export interface RepairDeps {
+export interface RepairDeps extends Pick<EndCheckpointsDeps, "locks"> {
   readonly state: Pick<EngineState, "model" | "sync">;
   readonly records: Records;
   readonly images: {
@@ -27,6 +28,7 @@ const repairTimeoutMs = 60_000;
 
 /**
  * Repairs what a killed process left unfinished. Runs each time that the read model becomes live:
+ * - Containers that a checkpoint has left frozen run on.
  * - Running containers get a missing log link: the kubelet sends no second StartContainer. A log file of this
  *   program without a record is continued; files that another program may write stay as they are.
  * - Orphaned scratch containers and unused image volumes are removed.
@@ -50,6 +52,7 @@ export async function repairAfterStart(deps: RepairDeps, stopping?: AbortSignal)
       }
     };
     const known = [...deps.state.model.containers()];
+    await step("end checkpoints of a killed process", () => endCheckpoints(deps, signal));
     await step("create missing log links", () => linkLogs(known, deps, signal));
     await step("remove orphaned scratch containers", () => deps.images.scratch.removeOrphaned(signal));
     await step("remove log links of removed containers", () => unlinkDeadLogs(deps, signal));

@@ -1,4 +1,6 @@
 /** What this program remembers of containers with limits beyond Docker's fields, and the files that keep it. */
+import { isDeepStrictEqual } from "node:util";
+import type { ProcessMark } from "../../lib/linux/process-mark.js";
 import type { Logger } from "../../lib/log.js";
 import type { OciChanges } from "../../domain/oci-changes.js";
 import type { CgroupSettings } from "../ports/host.js";
@@ -12,6 +14,15 @@ export interface ContainerRecord {
   readonly cgroup: CgroupSettings;
   /** What the OCI runtime in front of runc is to change at each start. */
   readonly oci?: OciChanges;
+  /** While it is being checkpointed, and until the next process has ended what a killed one had begun. */
+  readonly checkpoint?: CheckpointUnderWay;
+}
+
+export interface CheckpointUnderWay {
+  /** Of the archive. */
+  readonly location: string;
+  /** The process of this program that makes it. */
+  readonly server: ProcessMark;
 }
 
 /** As in the file, where byte counts are decimal strings. */
@@ -20,6 +31,8 @@ type ContainerRecordFile = Omit<ContainerRecord, "cgroup"> & {
     readonly hugepages: readonly { readonly pageSize: string; readonly limitBytes: string }[];
   };
 };
+
+const noLimits: CgroupSettings = { unified: {}, hugepages: [] };
 
 type Hugepages = CgroupSettings["hugepages"][number];
 
@@ -36,6 +49,7 @@ export const containerRecordType: RecordType<ContainerRecord> = {
       hugepages: (value) => Array.isArray(value) && value.every(isHugepages),
     } satisfies SchemaOf<CgroupSettings>,
     oci: isOciChanges,
+    checkpoint: isCheckpoint,
   } satisfies SchemaOf<ContainerRecord>,
   fromFile: (object) => {
     // The schema covers every field of the type.
@@ -58,13 +72,28 @@ export class ContainerRecords extends RecordDirectory<ContainerRecord> {
     return records;
   }
 
+  /** Notes the checkpoint that begins, or with undefined that it has ended. */
+  async noteCheckpoint(containerId: string, checkpoint: CheckpointUnderWay | undefined): Promise<void> {
+    const present = this.get(containerId);
+    if (checkpoint !== undefined) {
+      await this.putChanged(containerId, (kept = { version: 1, containerId, cgroup: noLimits }) => ({
+        ...kept,
+        checkpoint,
+      }));
+    } else if (present?.checkpoint !== undefined) {
+      const { checkpoint: _ended, ...rest } = present;
+      const hasMore = rest.oci !== undefined || !isDeepStrictEqual(rest.cgroup, noLimits);
+      await (hasMore ? this.put(rest) : this.remove(containerId));
+    }
+  }
+
   /** Replaces the settings that `cgroup` names and keeps the others; creates the record when there is none. */
   async merge(containerId: string, cgroup: Partial<CgroupSettings>): Promise<void> {
     await this.putChanged(containerId, (present) => ({
       ...present,
       version: 1,
       containerId,
-      cgroup: mergeCgroupSettings(present?.cgroup ?? { unified: {}, hugepages: [] }, cgroup),
+      cgroup: mergeCgroupSettings(present?.cgroup ?? noLimits, cgroup),
     }));
   }
 }
@@ -84,6 +113,17 @@ export function mergeCgroupSettings(
 
 function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
   return [entry.pageSize, entry];
+}
+
+function isCheckpoint(value: unknown): boolean {
+  if (value === undefined) return true;
+  const { location, server } = isTable(value) ? value : {};
+  return (
+    isString(location) &&
+    isTable(server) &&
+    Number.isSafeInteger(server["pid"]) &&
+    isString(server["startTime"])
+  );
 }
 
 function isOciChanges(value: unknown): boolean {

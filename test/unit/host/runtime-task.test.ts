@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import { checkpointTask, findRuntimeTask } from "../../../src/shim/host/runtime-task.js";
+import { checkpointTask, findRuntimeTask, resumeTask } from "../../../src/shim/host/runtime-task.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeProc } from "./fake-proc.js";
@@ -155,5 +155,24 @@ describe("checkpointTask()", () => {
   test("goes on when the caller leaves", async () => {
     await using runc = await ending("exit 0");
     await runc.run(60_000, AbortSignal.abort(new ShimError("cancelled", "the caller left")));
+  });
+});
+
+describe("resumeTask()", () => {
+  const resume = (program: string) => resumeTask({ containerId, spec, program, root: "/r/moby" });
+
+  test("has the runtime thaw the container; one that is not frozen is no error", async () => {
+    await using runc = await standIn(
+      'test -e "$(dirname $0)/again" || exit 0; echo "container not paused" >&2; exit 1',
+    );
+    await resume(runc.program);
+    assert.equal(await runc.calls(), `--root /r/moby resume ${containerId}\n`);
+    await writeFile(join(runc.to.work, "again"), "");
+    await resume(runc.program);
+  });
+
+  test("tells why the container stays frozen", async () => {
+    await using runc = await standIn("echo 'no such cgroup' >&2; exit 1");
+    await rejectsWith(resume(runc.program), "unknown", /runc resume: no such cgroup$/);
   });
 });

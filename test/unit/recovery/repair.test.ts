@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
+import { markOf } from "../../../src/lib/linux/process-mark.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
@@ -31,6 +32,40 @@ describe("repairAfterStart()", () => {
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
     const found = warnings.map(({ fields }) => fields["containerId"]);
     assert.deepEqual(found, [id]);
+  });
+
+  test("ends checkpoints of a killed process, whose containers run on, and none of its own", async () => {
+    const { records } = shim.services;
+    const { journal } = shim.world;
+    const sandbox = await shim.runSandbox();
+    const [running, paused, own] = [
+      await shim.runContainer(sandbox, "a"),
+      await shim.runContainer(sandbox, "b"),
+      await shim.runContainer(sandbox, "c"),
+    ];
+    shim.engine.containers.setStatus(paused, "paused");
+    await shim.services.state.sync.refresh(paused, shim.call().signal);
+    const location = "/c/web.tar";
+    // No process has a number that large.
+    const killed = { location, server: { pid: 4_194_305, startTime: "1" } };
+    for (const id of [running, paused]) await records.containers.noteCheckpoint(id, killed);
+    await records.containers.noteCheckpoint(own, { location, server: markOf(process.pid) ?? killed.server });
+    journal.failNext("host.endCheckpoint", new ShimError("unsupported", "out of reach"));
+    await repairAfterStart(shim.services);
+    assert.match(JSON.stringify(shim.log.lines), /its container may be frozen.*out of reach/);
+    assert.deepEqual(records.containers.get(running)?.checkpoint, killed);
+    await repairAfterStart(shim.services);
+    const pid = shim.services.state.model.snapshot(running)?.state.pid;
+    // The engine thaws what it has paused.
+    assert.deepEqual(journal.argsOf("host.endCheckpoint"), [
+      [running, location, pid],
+      [paused, location, undefined],
+      [running, location, pid],
+    ]);
+    assert.deepEqual(
+      [...records.containers.all()].map(({ containerId }) => containerId),
+      [own],
+    );
   });
 
   test("goes on with logs of its own pods whose record was lost, and of no others", async () => {

@@ -1,6 +1,7 @@
 import { withDeadline } from "../../../lib/abort.js";
 import type { Call } from "../../../lib/call.js";
 import { ShimError } from "../../../lib/errors.js";
+import { markOf, type ProcessMark } from "../../../lib/linux/process-mark.js";
 import type { Container } from "../../../domain/container.js";
 import { ContainerState } from "../../../domain/cri.js";
 import { requireReadContainer } from "../find-by-id.js";
@@ -31,6 +32,11 @@ export const checkpointContainer: Handler<"CheckpointContainer"> = async (reques
   return {};
 };
 
+function ownMark(): ProcessMark {
+  const { pid } = process;
+  return markOf(pid) ?? { pid, startTime: "" };
+}
+
 /** The reason is for the log alone. */
 function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {
   call.log.warn({ containerId: id, err: reason.message }, "cannot checkpoint containers on this node");
@@ -46,7 +52,7 @@ function inKnownWords(reason: ShimError, id: string, call: Call): ShimError {
 async function checkpoint(
   id: string,
   { location, timeoutMs }: { readonly location: string; readonly timeoutMs: number },
-  { state: { model }, node: { host }, images: { cache: images } }: Services,
+  { state: { model }, records, node: { host }, images: { cache: images } }: Services,
   call: Call,
 ): Promise<void> {
   const { signal } = call;
@@ -60,7 +66,13 @@ async function checkpoint(
       config: configOf(container, image?.repoTags[0] ?? snapshot.imageName, new Date()),
       annotations: annotationsOf(container, model.sandbox(container.sandboxId)?.pod),
     };
-    await host().archiveCheckpoint(snapshot, location, content, { signal, timeoutMs });
+    // First: a process that is killed meanwhile leaves the container frozen.
+    await records.containers.noteCheckpoint(id, { location, server: ownMark() });
+    try {
+      await host().archiveCheckpoint(snapshot, location, content, { signal, timeoutMs });
+    } finally {
+      await records.containers.noteCheckpoint(id, undefined);
+    }
   } catch (error) {
     const failure = ShimError.from(error);
     if (failure.kind === "unsupported" || noCriu.test(failure.message)) throw inKnownWords(failure, id, call);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
+import { markOf } from "../../../../src/lib/linux/process-mark.js";
 import { rejectsWith } from "../../../support/refusals.js";
 import { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
@@ -82,6 +83,26 @@ describe("checkpointContainer()", () => {
     const message = /it is created/;
     await rejectsWith(checkpoint(shim, await shim.createContainer(sandbox)), "precondition", message);
     for (const id of [sandbox, "f".repeat(64)]) await rejectsWith(checkpoint(shim, id), "notFound");
+  });
+
+  test("is on record while CRIU is at work, for the next process, and not afterwards", async () => {
+    await using shim = await start();
+    const id = await shim.runContainer();
+    const { containers } = shim.services.records;
+    const seen: unknown[] = [];
+    shim.world.host.archiveCheckpoint = () => {
+      seen.push(containers.get(id)?.checkpoint);
+      return seen.length === 1 ? Promise.resolve() : Promise.reject(new Error("no criu"));
+    };
+    const { startTime } = markOf(process.pid) ?? {};
+    const noted = { location, server: { pid: process.pid, startTime } };
+    await checkpoint(shim, id);
+    assert.deepEqual([seen, containers.get(id)], [[noted], undefined]);
+    await containers.merge(id, { unified: { "memory.high": "1" } });
+    await rejectsWith(checkpoint(shim, id), "internal");
+    assert.deepEqual(seen[1], noted);
+    const { checkpoint: left, cgroup } = containers.get(id) ?? {};
+    assert.deepEqual([left, cgroup?.unified], [undefined, { "memory.high": "1" }]);
   });
 
   test("ends with its caller, and after its timeout, while CRIU is at work", async () => {

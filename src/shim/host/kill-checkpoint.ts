@@ -1,0 +1,42 @@
+/** The OCI runtime that a killed process of this program had begun a checkpoint with: it goes on without it. */
+import { dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { isAlive, markOf, type ProcessMark } from "../../lib/linux/process-mark.js";
+import { temporaryPrefix } from "./checkpoint-archive.js";
+import { ProcFiles } from "./processes/proc-files.js";
+
+const deathMs = 5_000;
+const pauseMs = 20;
+
+/** It is found by its words, which name container and working directory; CRIU is in its process group. */
+export async function killCheckpoint(
+  containerId: string,
+  location: string,
+  proc = new ProcFiles(),
+): Promise<void> {
+  const begin = join(dirname(location), temporaryPrefix);
+  const marks = await proc.mapDefined(await proc.pids(), async (pid): Promise<ProcessMark | undefined> => {
+    const mark = markOf(pid);
+    const words = (await proc.text(pid, "cmdline"))?.split("\0") ?? [];
+    const work = words[words.indexOf("--work-path") + 1] ?? "";
+    return words.includes("checkpoint") && words.includes(containerId) && work.startsWith(begin)
+      ? mark
+      : undefined;
+  });
+  for (const { pid } of marks) killGroup(pid);
+  for (let waited = 0; (await Promise.all(marks.map(isAlive))).includes(true); waited += pauseMs) {
+    if (waited >= deathMs)
+      throw new ShimError("unavailable", `the checkpoint of container "${containerId}" does not end`);
+    await delay(pauseMs);
+  }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if (!hasCode(error, "ESRCH")) throw error;
+  }
+}
