@@ -41,6 +41,18 @@ async function left(): Promise<readonly string[]> {
   return [...mounts, ...roots.flat(), ...processes];
 }
 
+/** What a server has, while it does nothing. */
+async function ownedBy(pid: number, directory: string) {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  const files = await readdir(directory, { recursive: true });
+  return {
+    descriptors: (await readdir(`/proc/${pid}/fd`)).length,
+    residentKib: Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]),
+    // The history has what was, within limits of its own.
+    files: files.filter((path) => !path.startsWith("history/")).sort(),
+  };
+}
+
 const works = async (cri: CriClient, what = "userNamespaces"): Promise<boolean> =>
   (await cri.Status({ verbose: true })).info[what] === '"works"';
 
@@ -143,6 +155,31 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       const roots = (await mountTable()).split("\n").filter((line) => line.includes(`/${id}/root `));
       assert.equal(roots.length, 1, roots.join("\n"));
       await removeAll(shim.cri);
+    });
+
+    test("a thousand starts leave nothing, and the server as it was", async (t) => {
+      if (skip !== false || !long) {
+        t.skip(skip === false ? "with --long" : skip);
+        return;
+      }
+      await until("the OCI runtime to work", () => works(shim.cri));
+      const lives = async (count: number): Promise<void> => {
+        // What runs out is found at once, and not after the rest.
+        for (let done = 0; done < count; done += 3)
+          await Promise.all(Array.from({ length: Math.min(3, count - done) }, () => live(shim.cri)));
+      };
+      await lives(200);
+      const before = await ownedBy(shim.pid, directory);
+      await lives(800);
+      await removeAll(shim.cri);
+      const after = await ownedBy(shim.pid, directory);
+      t.diagnostic(`${before.residentKib} KiB, then ${after.residentKib} KiB`);
+      assert.deepEqual(after.files, before.files);
+      assert.ok(
+        after.descriptors <= before.descriptors + 5,
+        `${before.descriptors}, then ${after.descriptors}`,
+      );
+      assert.ok(after.residentKib < before.residentKib + 32 * 1024, `${after.residentKib} KiB`);
     });
 
     describe("a helper", () => {
