@@ -1,10 +1,12 @@
 /** Root file systems of containers in user namespaces: mounted by the helper, and taken away with their containers. */
+import { rmdirSync } from "node:fs";
 import { chmod, mkdir, readdir, readlink } from "node:fs/promises";
 import { dirname, join } from "node:path/posix";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { UserNamespace } from "../../domain/oci-changes.js";
 import { withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import { KeyedMutex } from "../../lib/sync/keyed-mutex.js";
 import { nowNanoseconds, type Nanoseconds } from "../../lib/time.js";
@@ -60,10 +62,11 @@ export class MappedRoots {
     const directory = join(this.#directory, id);
     await this.#withLock(id, async (signal) => {
       const overlay = overlayIn(await readKernelFile(mountTable, mountTableBytes), root);
+      // First: the directory of all is removed when there is none.
+      this.#mounted.set(id, nowNanoseconds());
       await mkdir(this.#directory, { recursive: true });
       // Whatever the umask is: the mapped ids pass by.
       for (const each of [dirname(this.#directory), this.#directory]) await chmod(each, 0o711);
-      this.#mounted.set(id, nowNanoseconds());
       try {
         if (overlay === "mapped")
           await this.#perform("kept-root", [directory, root, String(gids.hostId)], signal);
@@ -86,6 +89,7 @@ export class MappedRoots {
       this.#mounted.set(id, 0n);
       if (!isRunning(id)) await this.#unmount(id);
     }
+    this.#removeEmpty();
   }
 
   /** To be told of each inspected container; undefined for a removed one. */
@@ -106,11 +110,23 @@ export class MappedRoots {
         await this.#perform("unmapped-root", [join(this.#directory, id)], signal);
         this.#mounted.delete(id);
       });
+      this.#removeEmpty();
     } catch (error) {
       this.deps.log.warn(
         { containerId: id, err: messageOf(error) },
         "cannot unmount the root of a container",
       );
+    }
+  }
+
+  /** Synchronous: no mount begins in between. */
+  #removeEmpty(): void {
+    if (this.#mounted.size > 0) return;
+    try {
+      rmdirSync(this.#directory);
+    } catch (error) {
+      // What is in it is of an unknown origin.
+      if (!hasCode(error, "ENOENT", "ENOTEMPTY")) throw error;
     }
   }
 

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { rmdirSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -64,6 +65,7 @@ describe("MappedRoots", () => {
     const performed: ProgramRequest[] = [];
     const startVerb: StartProgram = (request, listener) => {
       performed.push(request);
+      if (request.program === "unmapped-root") rmdirSync(request.words[0] ?? "");
       queueMicrotask(() => {
         listener.started(1);
         listener.ended({ exitCode: 0, signalName: undefined });
@@ -96,6 +98,7 @@ describe("MappedRoots", () => {
     bed.roots.observe(running, undefined);
     await turns(20);
     assert.deepEqual(unmounted()[1], ["unmapped-root", join(bed.place, running)]);
+    assert.deepEqual(await readdir(bed.directory.path), []);
   });
 
   test("mounts nothing for a process of another mount namespace, or of none", async () => {
