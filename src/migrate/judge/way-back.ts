@@ -167,7 +167,7 @@ export const wayBack: readonly WayBackRow[] = [
     level: "lost",
     text: "it runs on, but does not start again, and has less when it is made again",
     reason:
-      "mount options, mapped volumes, ambient capabilities and early unified limits are beyond Docker's API; the target ignores or refuses them",
+      "mount options, recursive read-only and mapped mounts, ambient capabilities, CDI devices, and early unified and hugepage limits are beyond Docker's API; the target ignores or refuses them",
     next: "move the pod to another node, or do without them",
     container: ({ runtime }) => runtime === ociRuntimeName,
   },
