@@ -5,7 +5,7 @@
  * executes runc with the same words. All other commands go to runc at once. Without an answer the container is not made.
  * It runs in the namespaces of Docker's containerd, with nothing of the server but a socket.
  *
- * Each server has DIRECTORY/NAME/socket. They are asked in turn until one knows the container. Numbers are in the order
+ * Each server has DIRECTORY/NAME/socket. They are asked at once until one knows the container. Numbers are in the order
  * of this machine:
  *     question: u32 size, of all of it; u32 version (1); u32 process; u32 length; the id; config.json of the bundle
  *     answer:   u32 size, of all of it; u32 kind; bytes
@@ -29,6 +29,7 @@ enum {
 	/* The server gives an answer in 20 seconds in any case. */
 	patience = 30000,
 	pause_between_tries = 20,
+	server_limit = 64,
 };
 
 enum kind {
@@ -100,7 +101,8 @@ static void add(struct text *text, const char *words)
 	text->size += size;
 }
 
-static void write_all(long file, const void *bytes, unsigned long size)
+/* 0, or a negative error. */
+static long write_all(long file, const void *bytes, unsigned long size)
 {
 	const u8 *at = bytes;
 
@@ -110,10 +112,11 @@ static void write_all(long file, const void *bytes, unsigned long size)
 		if (written == -EINTR)
 			continue;
 		if (written <= 0)
-			return;
+			return written == 0 ? -EIO : written;
 		at += written;
 		size -= (unsigned long)written;
 	}
+	return 0;
 }
 
 /* `reason` is the inside of a JSON string. */
@@ -259,122 +262,150 @@ static struct question read_question(const struct words *words, long bundle)
 	return question;
 }
 
-/* 0 when the time is up. */
-static int is_ready(long socket, short events, long deadline)
-{
-	struct pollfd polled = {(int)socket, events, 0};
+/* A server that is asked. */
+struct conversation {
+	struct socket_path with;
+	enum { unconnected, connected, ended } state;
+	long socket;
+	unsigned long sent;
+	unsigned long got;
+	u8 head[answer_head];
+	struct answer answer;
+};
 
-	for (;;) {
-		long left = deadline - now(), count;
-
-		if (left <= 0)
-			return 0;
-		count = await(&polled, 1, left);
-		if (count > 0)
-			return 1;
-		if (count != -EINTR && count != 0)
-			return 0;
-	}
-}
-
-/* All of it, or a negative error. */
-static long exchange(long number, long file, u8 *bytes, unsigned long size, long deadline)
-{
-	short events = number == SYS_read ? POLLIN : POLLOUT;
-
-	while (size > 0) {
-		/* Flags are for sendto alone: a signal must not end this without a word. */
-		long done = system_call(number, file, (long)bytes, (long)size, MSG_NOSIGNAL, 0);
-
-		if (done == -EAGAIN) {
-			if (!is_ready(file, events, deadline))
-				return -ETIMEDOUT;
-			continue;
-		}
-		if (done == -EINTR)
-			continue;
-		if (done <= 0)
-			return done == 0 ? -EIO : done;
-		bytes += done;
-		size -= (unsigned long)done;
-	}
-	return 0;
-}
-
-/* The connection, or a negative error; -ENOENT and -ECONNREFUSED: no server is there. */
-static long connect_to(const char *directory, const char *name, long deadline)
+static int name_server(struct conversation *conversation, const char *directory, const char *name)
 {
 	static struct text path;
-	struct socket_path to = {AF_UNIX, {0}};
-	long socket, error;
 
 	path.size = 0;
 	add(&path, directory);
 	add(&path, "/");
 	add(&path, name);
 	add(&path, "/socket");
-	if (path.size >= sizeof to.path)
-		return -ENOENT;
-	memcpy(to.path, path.bytes, path.size);
-	socket = system_call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, 0, 0);
+	if (path.size >= sizeof conversation->with.path)
+		return 0;
+	conversation->with.family = AF_UNIX;
+	memcpy(conversation->with.path, path.bytes, path.size);
+	return 1;
+}
+
+/* 0, or a negative error; -EAGAIN: its backlog is full, as when a thousand containers start at once. */
+static long connect_to(struct conversation *conversation)
+{
+	long error, socket = system_call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, 0, 0);
+
 	if (socket < 0)
 		return socket;
-	/* A full backlog is no fault: a thousand containers may start at once. */
-	while ((error = system_call(SYS_connect, socket, (long)&to, sizeof to, 0, 0)) == -EAGAIN && now() < deadline)
-		await(0, 0, pause_between_tries);
-	if (error == 0)
-		return socket;
-	close_descriptor((int)socket);
-	return error;
+	error = system_call(SYS_connect, socket, (long)&conversation->with, sizeof conversation->with, 0, 0);
+	if (error < 0) {
+		close_descriptor((int)socket);
+		return error;
+	}
+	conversation->socket = socket;
+	conversation->state = connected;
+	return 0;
 }
 
-/* 0, or a negative error: the server has not answered. */
-static long ask(const char *log, long socket, const struct question *question, struct answer *answer)
+static void begin_answer(const char *log, struct conversation *from)
 {
-	u8 head[answer_head], *bytes;
-	unsigned long size;
-	long deadline = now() + patience, error = exchange(SYS_sendto, socket, question->bytes, question->size, deadline);
+	unsigned long size = get(from->head);
 
-	if (error == 0)
-		error = exchange(SYS_read, socket, head, sizeof head, deadline);
-	if (error < 0)
-		return error;
-	size = get(head);
 	if (size < answer_head || size > answer_head + 2 * specification_limit)
 		refuse_for(log, "the server's answer has an impossible size");
-	bytes = map(log, size);
-	error = exchange(SYS_read, socket, bytes, size - answer_head, deadline);
-	*answer = (struct answer){(enum kind)get(head + 4), bytes, size - answer_head};
-	return error;
+	from->answer = (struct answer){(enum kind)get(from->head + 4), map(log, size), size - answer_head};
 }
 
-/* Of the server that knows the container; one that hangs or ends may be another's. */
-static struct answer ask_servers(const char *log, const char *directory, const struct question *question)
+/* 0 when the answer is complete, or a negative error; -EAGAIN: when the server goes on. */
+static long talk(const char *log, struct conversation *with, const struct question *question)
+{
+	while (with->sent < question->size) {
+		/* A signal must not end this without a word. */
+		long sent = system_call(SYS_sendto, with->socket, (long)(question->bytes + with->sent),
+					(long)(question->size - with->sent), MSG_NOSIGNAL, 0);
+
+		if (sent > 0)
+			with->sent += (unsigned long)sent;
+		else if (sent != -EINTR)
+			return sent;
+	}
+	for (;;) {
+		int has_head = with->got >= answer_head;
+		unsigned long end = has_head ? answer_head + with->answer.size : answer_head;
+		u8 *into = has_head ? (u8 *)with->answer.bytes + (with->got - answer_head) : with->head + with->got;
+		long got;
+
+		if (has_head && with->got == end)
+			return 0;
+		got = system_call(SYS_read, with->socket, (long)into, (long)(end - with->got), 0, 0);
+		if (got == -EINTR)
+			continue;
+		if (got <= 0)
+			return got == 0 ? -EIO : got;
+		with->got += (unsigned long)got;
+		if (with->got == answer_head && !has_head)
+			begin_answer(log, with);
+	}
+}
+
+static unsigned find_servers(const char *directory, struct conversation *found)
 {
 	u8 entries[2048] __attribute__((aligned(8)));
 	long servers = system_call(SYS_openat, AT_FDCWD, (long)directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0), size;
-	long failure = 0;
-	int asked = 0;
+	unsigned count = 0;
 
 	while (servers >= 0 && (size = system_call(SYS_getdents64, servers, (long)entries, sizeof entries, 0, 0)) > 0)
-		for (const u8 *entry = entries; entry < entries + size; entry += *(const u16 *)(entry + 16)) {
+		for (const u8 *entry = entries; entry < entries + size && count < server_limit;
+		     entry += *(const u16 *)(entry + 16)) {
 			const char *name = (const char *)entry + 19;
-			struct answer answer;
-			long socket, error;
 
-			if (name[0] == '.')
-				continue;
-			socket = connect_to(directory, name, now() + patience);
-			if (socket < 0)
-				continue;
-			asked++;
-			error = ask(log, socket, question, &answer);
-			close_descriptor((int)socket);
-			if (error < 0)
-				failure = error;
-			else if (answer.kind != unknown)
-				return answer;
+			if (name[0] != '.')
+				count += (unsigned)name_server(&found[count], directory, name);
 		}
+	return count;
+}
+
+/* Of the server that knows the container. All are asked at once: one that hangs, or ends, may be another's. */
+static struct answer ask_servers(const char *log, const char *directory, const struct question *question)
+{
+	static struct conversation all[server_limit];
+	struct pollfd polled[server_limit];
+	unsigned count = find_servers(directory, all), listening, asked = 0;
+	long deadline = now() + patience, failure = 0;
+
+	do {
+		long wait = deadline - now();
+
+		listening = 0;
+		for (unsigned index = 0; index < count; index++) {
+			struct conversation *one = &all[index];
+			long error = one->state == unconnected ? connect_to(one) : 0;
+
+			if (error < 0 && error != -EAGAIN)
+				one->state = ended;
+			if (error == 0 && one->state == connected) {
+				error = talk(log, one, question);
+				if (error == 0 && one->answer.kind != unknown)
+					return one->answer;
+				if (error != -EAGAIN) {
+					asked++;
+					failure = error < 0 ? error : failure;
+					close_descriptor((int)one->socket);
+					one->state = ended;
+				}
+			}
+			if (one->state == unconnected && wait > pause_between_tries)
+				wait = pause_between_tries;
+			if (one->state == connected)
+				polled[listening++] = (struct pollfd){
+					(int)one->socket, one->sent < question->size ? POLLOUT : POLLIN, 0};
+			else if (one->state == unconnected)
+				polled[listening++] = (struct pollfd){-1, 0, 0};
+		}
+		if (listening > 0 && wait > 0)
+			await(polled, (int)listening, wait);
+	} while (listening > 0 && now() < deadline);
+	if (listening > 0)
+		failure = -ETIMEDOUT;
 	if (failure < 0)
 		fail(log, "ask the server about the container", failure);
 	refuse_for(log, asked == 0 ? "no server of dockershim listens, and the container needs one to start"
@@ -384,14 +415,13 @@ static struct answer ask_servers(const char *log, const char *directory, const s
 static void replace(const char *log, long bundle, const struct answer *answer)
 {
 	static const char next[] = ".dockershim-config.json";
-	u8 *bytes = (u8 *)answer->bytes;
 	long file, error;
 
 	system_call(SYS_unlinkat, bundle, (long)next, 0, 0, 0);
 	file = system_call(SYS_openat, bundle, (long)next, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600, 0);
 	if (file < 0)
 		fail(log, "write config.json", file);
-	error = exchange(SYS_write, file, bytes, answer->size, 0);
+	error = write_all(file, answer->bytes, answer->size);
 	close_descriptor((int)file);
 	if (error == 0)
 		error = system_call(SYS_renameat, bundle, (long)next, bundle, (long)"config.json", 0);

@@ -5,20 +5,20 @@ import type { CreateBody } from "../../src/domain/create-body.js";
 export class FakeOciRuntimeServer {
   /** Whether the engine's runtime asks at all. */
   isAsked = true;
-  #words = "";
+  #program = "";
 
   listen(): Promise<void> {
     return Promise.resolve();
   }
 
-  refuse(_id: string, words: string): Disposable {
-    this.#words = words;
-    return { [Symbol.dispose]: () => (this.#words = "") };
+  try(_id: string, program: string): Disposable {
+    this.#program = program;
+    return { [Symbol.dispose]: () => (this.#program = "") };
   }
 
   /** For `FakeEngine.startFailure`. */
   readonly startFailure = (_name: string, { HostConfig }: CreateBody): Error | undefined =>
-    this.isAsked && this.#words !== "" && HostConfig.Runtime === ociRuntimeName
-      ? new Error(`OCI runtime create failed: dockershim: ${this.#words}`)
+    this.isAsked && this.#program !== "" && HostConfig.Runtime === ociRuntimeName
+      ? new Error(`OCI runtime create failed: exec: "${this.#program}": executable file not found in $PATH`)
       : undefined;
 }

@@ -52,7 +52,7 @@ export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"
   readonly streaming: Streaming;
   readonly pauseImages: PauseImageSource;
   /** Undefined for a server that only reads. */
-  readonly ociRuntimeServer: Pick<OciRuntimeServer, "listen" | "refuse"> | undefined;
+  readonly ociRuntimeServer: Pick<OciRuntimeServer, "listen" | "try"> | undefined;
   /** Of containers in user namespaces; undefined as above. */
   readonly mappedRoots: Pick<MappedRoots, "adopt" | "observe"> | undefined;
   /** Called at each connect, before the containers are read. Afterwards `host` is the engine's host. */

@@ -38,7 +38,7 @@ export function openOciRuntimeServer(
 
 /** Without a server nothing uses it: this program only reads. */
 export function createOciRuntime(
-  server: Pick<OciRuntimeServer, "listen" | "refuse"> | undefined,
+  server: Pick<OciRuntimeServer, "listen" | "try"> | undefined,
   { engine, images, log }: { readonly engine: Engine; readonly images: Images; readonly log: Logger },
 ): OciRuntime {
   if (server === undefined) {
@@ -47,7 +47,7 @@ export function createOciRuntime(
   }
   return new RegisteredRuntime({
     listen: () => server.listen(),
-    startRefused: (words) =>
+    startTrial: (program) =>
       withDeadline(undefined, trialTimeoutMs, "try the OCI runtime", async (signal) => {
         const reference = await images.pause.ensure(signal);
         const image = await engine.inspectImage(reference, signal);
@@ -56,7 +56,7 @@ export function createOciRuntime(
           image,
           signal,
           async (id, limited) => {
-            using _ = server.refuse(id, words);
+            using _ = server.try(id, program);
             await engine.startContainer(id, limited);
           },
           ociRuntimeName,

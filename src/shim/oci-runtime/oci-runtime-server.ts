@@ -43,8 +43,8 @@ const usualTimeoutMs = 20_000;
 export class OciRuntimeServer {
   readonly #server: Server;
   readonly #connections = new Set<Socket>();
-  /** Container id → what the answer for it is, of containers that are not to run. */
-  readonly #refusals = new Map<string, string>();
+  /** Container id → the program that it is to run in place of its own, and cannot find. */
+  readonly #trials = new Map<string, string>();
   #bound: Promise<BoundSocket> | undefined;
 
   constructor(private readonly deps: OciRuntimeServerDeps) {
@@ -69,10 +69,10 @@ export class OciRuntimeServer {
     }
   }
 
-  /** Containers with this id are refused with these words until the result is disposed of. */
-  refuse(id: string, words: string): Disposable {
-    this.#refusals.set(id, words);
-    return { [Symbol.dispose]: () => this.#refusals.delete(id) };
+  /** The container with this id is made to run `program` until the result is disposed of. */
+  try(id: string, program: string): Disposable {
+    this.#trials.set(id, program);
+    return { [Symbol.dispose]: () => this.#trials.delete(id) };
   }
 
   async stop(): Promise<void> {
@@ -108,13 +108,14 @@ export class OciRuntimeServer {
 
   async #answer({ id, pid, specification }: RuntimeQuestion): Promise<RuntimeAnswer> {
     const { log, plannedContainer, roots } = this.deps;
-    const refusal = this.#refusals.get(id);
-    if (refusal !== undefined) return { kind: "refused", reason: refusal };
+    const trial = this.#trials.get(id);
     const planned = plannedContainer(id);
-    if (planned === undefined) return { kind: "unknown" };
+    if (planned === undefined && trial === undefined) return { kind: "unknown" };
     try {
       const present = parseJson(specification);
       if (!isObject(present)) throw new Error("it is no object");
+      if (planned === undefined)
+        return { kind: "changed", specification: formatJson(withProgram(present, trial ?? "")) };
       const { changes, limits } = planned;
       const changed = changeSpecification(present, changes, limits, roots.pathOf(id));
       // Last: what cannot be changed has no mounts.
@@ -127,6 +128,11 @@ export class OciRuntimeServer {
       return { kind: "refused", reason };
     }
   }
+}
+
+function withProgram(specification: JsonObject, program: string): JsonObject {
+  const { process: present } = specification;
+  return { ...specification, process: { ...(isObject(present) ? present : {}), args: [program] } };
 }
 
 function rootOf({ root }: JsonObject): string {

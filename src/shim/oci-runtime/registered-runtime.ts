@@ -11,18 +11,20 @@ export const notRegistered =
   `the engine has no runtime ${JSON.stringify(ociRuntimeName)}: ` +
   '"dockershim install --oci-runtime", or the lines for daemon.json in docs/run/oci-runtime.md';
 
-/** Begin of the reason why the container that finds out does not start. */
-const trialWords = "it works, and no container is needed: ";
+/** Begin of the name of the program that the container which finds out is to run, and no image has. */
+const trialProgram = "dockershim-trial-";
 
 export interface RegisteredRuntimeDeps {
   /** Makes sure that questions are answered. */
   readonly listen: () => Promise<void>;
-  /** Starts a container that is refused with these words. Rejects with the engine's error. */
-  readonly startRefused: (words: string) => Promise<void>;
+  /** Starts a container that is made to run this program. Rejects with the engine's error. */
+  readonly startTrial: (program: string) => Promise<void>;
   readonly log: Pick<Logger, "info" | "warn">;
   readonly now: () => number;
   /** Until a runtime that did not work is tried again, milliseconds; one minute unless given. */
   readonly retryMs?: number;
+  /** How long a call waits to find out; 10 s unless given. What has another way takes that then. */
+  readonly waitMs?: number;
 }
 
 interface Finding {
@@ -45,7 +47,20 @@ export class RegisteredRuntime implements OciRuntime {
 
   async find(facts: NodeFacts, signal: AbortSignal): Promise<Found> {
     const finding = this.#found(facts);
-    return finding === undefined ? { problem: notRegistered } : orAbort(finding.result, signal);
+    if (finding === undefined) return { problem: notRegistered };
+    const late = new AbortController();
+    const timer = setTimeout(() => {
+      late.abort();
+    }, this.deps.waitMs ?? 10_000);
+    try {
+      return await orAbort(finding.result, AbortSignal.any([signal, late.signal]));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!late.signal.aborted) throw error;
+      return doesNotWork("whether it does is still being found out");
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** Undefined where it is not registered. */
@@ -65,15 +80,16 @@ export class RegisteredRuntime implements OciRuntime {
     return (this.#finding = finding);
   }
 
+  /** Only runc itself, with the specification that this program has changed, can miss a program of that name. */
   async #try(): Promise<Found> {
-    const { listen, startRefused, log } = this.deps;
-    const words = `${trialWords}${randomBytes(8).toString("hex")}`;
+    const { listen, startTrial, log } = this.deps;
+    const program = `${trialProgram}${randomBytes(8).toString("hex")}`;
     try {
       await listen();
-      await startRefused(words);
+      await startTrial(program);
       return this.#doesNot("it runs containers without asking this program");
     } catch (error) {
-      if (!messageOf(error).includes(words)) return this.#doesNot(messageOf(error));
+      if (!messageOf(error).includes(program)) return this.#doesNot(messageOf(error));
       log.info({ runtime: ociRuntimeName }, "the OCI runtime of containers beyond Docker's API works");
       return "works";
     }
@@ -81,6 +97,10 @@ export class RegisteredRuntime implements OciRuntime {
 
   #doesNot(reason: string): Found {
     this.deps.log.warn({ runtime: ociRuntimeName, err: reason }, "the OCI runtime does not work");
-    return { problem: `the engine's runtime ${JSON.stringify(ociRuntimeName)} does not work: ${reason}` };
+    return doesNotWork(reason);
   }
+}
+
+function doesNotWork(reason: string): Found {
+  return { problem: `the engine's runtime ${JSON.stringify(ociRuntimeName)} does not work: ${reason}` };
 }

@@ -19,6 +19,8 @@ interface Run {
   readonly stderr: string;
 }
 
+const ids = { hostId: 100_000, size: 65_536 };
+const users = { uids: ids, gids: ids };
 const noLimits = { unified: {}, hugepages: [] };
 
 describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
@@ -73,7 +75,7 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     const server = new OciRuntimeServer({
       ...{ directory: sockets, place, log: recordingLog() },
       plannedContainer: (id) => planned[id],
-      roots: { pathOf: (id) => `/${id}`, mount: () => Promise.reject(new Error("it needs no root")) },
+      roots: { pathOf: (id) => `/${id}`, mount: () => Promise.reject(new Error('not "this"\none')) },
     });
     stops.push(() => server.stop());
     await server.listen();
@@ -120,6 +122,16 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     assert.equal((await create()).exitCode, 7);
   });
 
+  test("the container that finds out whether it works gets a program that runc cannot find", async () => {
+    const server = await serve("a", {});
+    {
+      using _ = server.try("c1", "dockershim-trial-1");
+      assert.equal((await create()).exitCode, 7);
+    }
+    assert.equal(await written(), specification.replace("true", "dockershim-trial-1"));
+    assert.equal((await create()).exitCode, 1);
+  });
+
   test("executes the program of --dockershim-runtime in place of the runc of PATH", async () => {
     const { exitCode } = await run("--dockershim-runtime=/bin/true", "state", "c1");
     assert.equal(exitCode, 0);
@@ -137,8 +149,8 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
       "no server of dockershim knows this container",
     ],
     "that the server refuses": [
-      async () => (await serve("a", {})).refuse("c1", 'not "this"\none'),
-      'not "this"\none',
+      () => serve("a", { c1: { changes: { users }, limits: noLimits } }),
+      'change the OCI specification: not "this"\none',
     ],
     "whose specification is no JSON": [
       async () => {
@@ -179,13 +191,28 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     });
 
   test("a server that ends before it answers does not keep the container of another one from its start", async () => {
-    for (const place of ["a", "b"]) await mkdir(join(sockets, place), { recursive: true });
-    const found: string[] = [];
-    // As the program reads them: in no order.
-    for await (const { name } of await opendir(sockets)) found.push(name);
-    const [first = "", second = ""] = found;
+    const [first = "", second = ""] = await makePlaces("a", "b");
     await listen((server) => server.on("connection", (socket) => socket.destroy()), first);
     await serve(second, { c1: { changes: {}, limits: noLimits } });
+    assert.equal((await create()).exitCode, 7);
+  });
+
+  /** Places of servers, as the program finds them: in no order. */
+  async function makePlaces(...names: readonly string[]): Promise<readonly string[]> {
+    for (const name of names) await mkdir(join(sockets, name), { recursive: true });
+    const found: string[] = [];
+    for await (const { name } of await opendir(sockets)) found.push(name);
+    return found;
+  }
+
+  // Each would be asked for half a minute.
+  test("servers that are frozen do not delay another one's container", { timeout: 25_000 }, async () => {
+    const [first = "", second = "", last = ""] = await makePlaces("a", "b", "c");
+    for (const place of [first, second])
+      await listen((server) => server.on("connection", () => undefined), place);
+    await serve(last, { c1: { changes: {}, limits: noLimits } });
+    // Those that are frozen do not read a large question either.
+    await writeFile(join(bundle, "config.json"), `{"a":"${"x".repeat(4 * 1024 * 1024)}"}`);
     assert.equal((await create()).exitCode, 7);
   });
 

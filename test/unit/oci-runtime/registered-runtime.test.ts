@@ -8,6 +8,7 @@ import {
   type RegisteredRuntimeDeps,
 } from "../../../src/shim/oci-runtime/registered-runtime.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
+import { until } from "../../fakes/turns.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 
 const never = new AbortController().signal;
@@ -20,17 +21,18 @@ function registered(changes: Partial<NodeFacts> = {}): NodeFacts {
 describe("RegisteredRuntime", () => {
   let trials = 0;
   let now = 0;
-  let startRefused: RegisteredRuntimeDeps["startRefused"];
+  let startTrial: RegisteredRuntimeDeps["startTrial"];
   let runtime: RegisteredRuntime;
   beforeEach(() => {
     trials = 0;
     now = 0;
-    startRefused = (words) => Promise.reject(new Error(`OCI runtime create failed: dockershim: ${words}`));
+    startTrial = (program) =>
+      Promise.reject(new Error(`OCI runtime create failed: exec: "${program}": executable file not found`));
     runtime = new RegisteredRuntime({
       listen: () => Promise.resolve(),
-      startRefused: (words) => {
+      startTrial: (program) => {
         trials += 1;
-        return startRefused(words);
+        return startTrial(program);
       },
       log: recordingLog(),
       now: () => now,
@@ -66,19 +68,40 @@ describe("RegisteredRuntime", () => {
   });
 
   test("does not work when the container fails otherwise, and is tried again after a minute", async () => {
-    startRefused = () => Promise.reject(new Error("exec: no such file"));
+    startTrial = () => Promise.reject(new Error("exec: no such file"));
     assert.match(await problemOf(registered()), /"dockershim-runc" does not work: exec: no such file$/);
     now = 59_999;
     await problemOf(registered());
     assert.equal(trials, 1);
     now = 60_000;
-    startRefused = (words) => Promise.reject(new Error(words));
+    startTrial = (program) => Promise.reject(new Error(program));
     assert.equal(await runtime.find(registered(), never), "works");
     assert.equal(trials, 2);
   });
 
   test("does not work when a container starts without a question", async () => {
-    startRefused = () => Promise.resolve();
+    startTrial = () => Promise.resolve();
     assert.match(await problemOf(registered()), /it runs containers without asking this program$/);
+  });
+
+  test("a trial that hangs does not hold calls, and its result counts once it has come", async () => {
+    let end: (error: Error) => void = () => undefined;
+    let program = "";
+    const hanging = new RegisteredRuntime({
+      listen: () => Promise.resolve(),
+      startTrial: (named) => {
+        program = named;
+        return new Promise((_, reject) => (end = reject));
+      },
+      log: recordingLog(),
+      now: () => now,
+      waitMs: 1,
+    });
+    const found = await hanging.find(registered(), never);
+    assert.match(JSON.stringify(found), /does not work: whether it does is still being found out/);
+    assert.equal(hanging.state(registered()), "checking");
+    end(new Error(program));
+    await until("the result", () => hanging.state(registered()) === "works");
+    assert.equal(await hanging.find(registered(), never), "works");
   });
 });
