@@ -67,8 +67,8 @@ export async function openMetrics(
             : {}),
           "/healthz": () => Promise.resolve(healthPage),
           "/readyz": async (signal) => readinessPage(await readConditions(signal)),
+          ...(recent === undefined ? {} : browserPages({ ...page, recent })),
         },
-        browserPages: recent === undefined ? {} : browserPages({ ...page, recent }),
         log,
       });
       lifetime.onClose("server of metrics", () => server.close());

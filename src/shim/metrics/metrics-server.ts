@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIP, type AddressInfo, type Socket } from "node:net";
+import { hostname } from "node:os";
 import { withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -23,9 +24,9 @@ export type Pages = Readonly<Record<string, (signal: AbortSignal, segment: strin
 export interface MetricsServerOptions {
   readonly address: MetricsAddress;
   readonly pages: Pages;
-  /** For browsers: refused for a host name, which a foreign web page could have chosen to be let in. */
-  readonly browserPages?: Pages;
   readonly log: Pick<Logger, "error">;
+  /** The node's own name, in place of that of the system. */
+  readonly hostname?: string;
   /** Limits that only tests change. */
   readonly headTimeoutMs?: number;
   readonly answerTimeoutMs?: number;
@@ -133,15 +134,15 @@ export class MetricsServer {
       const headers = { Allow: "GET, HEAD" };
       return { ...pageOf(405, "only GET and HEAD are answered\n"), headers, closes: true };
     }
-    const { pages, browserPages = {} } = this.options;
-    const path = pathOf(request);
-    const forBrowsers = find(browserPages, path);
-    const found = forBrowsers ?? find(pages, path);
-    if (found === undefined) return notFoundPage(Object.keys({ ...browserPages, ...pages }));
+    const { pages, hostname: ownName = hostname() } = this.options;
     // Of a socket, too: ssh makes a port of it for the browser of another machine.
-    if (forBrowsers !== undefined && !isAddress(request.headers.host)) {
-      return { ...pageOf(421, "this page is served under an IP address or localhost\n"), closes: true };
+    if (!isOwn(request.headers.host, ownName)) {
+      const reason = "this is served under an IP address, localhost or the host name of the node\n";
+      return { ...pageOf(421, reason), closes: true };
     }
+    const path = pathOf(request);
+    const found = find(pages, path);
+    if (found === undefined) return notFoundPage(Object.keys(pages));
     const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
     return withDeadline(signal, milliseconds, `answer ${path}`, (limited) =>
       this.#flights.run(path, limited, (shared) => found.answer(shared, found.segment)),
@@ -163,10 +164,15 @@ function find(
   return undefined;
 }
 
-/** Whether `Host` is an IP address or `localhost`: a foreign web page cannot make those mean this host. */
-function isAddress(host = ""): boolean {
-  const name = /^(?:\[([\d.:a-f]+)\]|([^:]*))(?::\d+)?$/i.exec(host);
-  return name?.[2] === "localhost" || isIP(name?.[1] ?? name?.[2] ?? "") !== 0;
+/**
+ * Whether `Host` is an IP address, a name without a dot, or the node's own name: no foreign web page has those, and
+ * makes them mean this host (DNS rebinding). Browsers always send one.
+ */
+function isOwn(host = "", ownName: string): boolean {
+  const [, address, name] = /^(?:\[([\d.:a-f]+)\]|([^:]*))(?::\d+)?$/i.exec(host) ?? [];
+  if (address !== undefined) return isIP(address) !== 0;
+  if (name === undefined) return false;
+  return /^[\w-]*$/.test(name) || isIP(name) !== 0 || name.toLowerCase() === ownName.toLowerCase();
 }
 
 function pathOf({ url = "" }: IncomingMessage): string {

@@ -87,25 +87,32 @@ describe("MetricsServer", () => {
       assert.equal((await get(bed, path)).status, 404, path);
   });
 
-  test("serves pages for browsers under addresses alone, with their headers", async () => {
+  test("answers under addresses and own names alone, as no foreign web page has them", async () => {
     const page = { ...pageOf(200, "page b\n"), headers: { "X-Test": "1" } };
-    const browserPages = { "/b": () => Promise.resolve(page) };
-    await using bed = await start({ browserPages });
-    const good = ["localhost", "localhost:9090", "127.0.0.1:9090", "10.1.2.3", "[::1]:9090", "[fd00::1]"];
+    const pages = { "/b": () => Promise.resolve(page) };
+    const hostname = "Node1.example.com";
+    await using bed = await start({ pages, hostname });
+    const good = [
+      ...["localhost", "localhost:9090", "127.0.0.1:9090", "10.1.2.3", "[::1]:9090", "[fd00::1]"],
+      ...["node1.example.com:9090", "node1", ""],
+    ];
     for (const host of good) {
       const { status, headers } = await get(bed, "/b", "GET", host);
       assert.deepEqual([status, headers["x-test"]], [200, "1"], host);
     }
-    for (const host of ["evil.example:9090", "127.0.0.1.evil.example", "localhost.", "[x]", "1.2.3.4:x"]) {
-      assert.equal((await get(bed, "/b", "GET", host)).status, 421, host);
-      assert.equal((await get(bed, "/a", "GET", host)).status, 200, host);
+    const bad = [
+      ...["evil.example:9090", "127.0.0.1.evil.example", "localhost.", "[x]", "1.2.3.4:x"],
+      ...["node1.evil.example", "node1.example.com.evil.example"],
+    ];
+    for (const host of bad) {
+      for (const path of ["/b", "/none"]) assert.equal((await get(bed, path, "GET", host)).status, 421, host);
     }
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "metrics.sock");
-    await using own = await start({ browserPages, address: { kind: "unix", path } });
+    await using own = await start({ pages, hostname, address: { kind: "unix", path } });
     // ssh makes a port of a socket for browsers of another machine.
     assert.equal((await get(own, "/b", "GET", "evil.example:9090")).status, 421);
-    assert.equal((await get(own, "/b", "GET", "localhost:9090")).status, 200);
+    assert.equal((await get(own, "/b", "GET", "x")).status, 200);
   });
 
   test("asks once for equal requests at the same time", async () => {
