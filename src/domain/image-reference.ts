@@ -1,4 +1,5 @@
 /** Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image names. */
+import { removed } from "../lib/redact.js";
 
 export interface ImageReference {
   /** With registry: `docker.io/library/busybox`. */
@@ -56,6 +57,16 @@ export function parseReference(text: string): ImageReference | undefined {
     ...(tag === undefined ? {} : { tag }),
     ...(digest === undefined ? {} : { digest }),
   };
+}
+
+/**
+ * The text without the user and password of an address, as in `user:password@registry/name`, which Docker refuses: an @
+ * of an image reference is followed by a digest.
+ */
+export function withoutCredentials(text: string): string {
+  const [digest = ""] = /@sha\d+:\w*$/.exec(text) ?? [];
+  const at = text.lastIndexOf("@", text.length - digest.length - 1);
+  return at === -1 ? text : removed + text.slice(at);
 }
 
 /** The full form (`busybox` → `docker.io/library/busybox:latest`); unreadable text stays as it is. */

@@ -1,4 +1,5 @@
 /** Ids, names and images of a request: nothing else of it may reach the log. */
+import { withoutCredentials } from "../../domain/image-reference.js";
 
 /** Standard log keys of a request's subject. */
 export interface RequestSubject {
@@ -60,7 +61,10 @@ export function ofImage(request: {
   readonly image: { readonly image: string } | null;
   readonly sandbox_config?: PodConfig | null;
 }): RequestSubject {
-  return { ...podOf(request.sandbox_config ?? null), ...field("image", request.image?.image) };
+  return {
+    ...podOf(request.sandbox_config ?? null),
+    ...field("image", withoutCredentials(request.image?.image ?? "")),
+  };
 }
 
 function podOf(config: PodConfig | null): RequestSubject {

@@ -6,6 +6,7 @@ import type { Call } from "../../../src/lib/call.js";
 import { ShimError } from "../../../src/lib/errors.js";
 import type { EndedCall } from "../../../src/shim/ports/ended-calls.js";
 import type { Observation } from "../../../src/shim/grpc/instrument.js";
+import { ofImage } from "../../../src/shim/grpc/request-subject.js";
 import type { LogRecord } from "./recording-logger.js";
 import { until } from "../../support/wait.js";
 import { connectClient, startTestServer, type Message } from "./test-server.js";
@@ -58,6 +59,14 @@ describe("the log of a call", () => {
       ]);
     });
   }
+
+  test("has images without credentials", () => {
+    for (const [image, shown] of [
+      ["u:s3cret@r:5/a@sha256:00", "(removed)@r:5/a@sha256:00"],
+      ["a@sha256:00", "a@sha256:00"],
+    ] as const)
+      assert.deepEqual(ofImage({ image: { image } }), { image: shown });
+  });
 
   const failures: readonly (readonly [rpc: string, error: Error, level: string, code: string])[] = [
     ["RunPodSandbox", new ShimError("conflict", "taken", { sandboxId: "s2" }), "warn", "ALREADY_EXISTS"],

@@ -114,6 +114,13 @@ function validate(rpc: string, changes: Fields["values"]): object {
   return validateRequest(rpc as "CreateContainer", requestWith(rpc, changes) as never);
 }
 
+const withCredentials = [
+  "u:secret@r.example/a",
+  "secret@r.example/a",
+  "https://u:sec/ret@r.example:5/a",
+  "u:secret@r",
+  `u:secret@r.example/a@sha256:${"ab".repeat(32)}`,
+];
 const imageMount = (changes: object): object =>
   mount({ host_path: "", image: image("a"), readonly: true, ...changes });
 const withMount = (value: object): Fields => fields({ "config.mounts[1]": value });
@@ -175,7 +182,8 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ["config.metadata", [null]],
     ["config.metadata.name", [""]],
     ["config.image", [null]],
-    ["config.image.image", ["", "a b"]],
+    ["config.image.image", ["", "a b", ...withCredentials]],
+    ["config.image.user_specified_image", withCredentials],
     ["config.command[0]", [fields({ "config.command": [noProgram, "a"] })]],
     ["config.command[1]", [fields({ "config.command": ["a", long] })]],
     ["config.args[0]", ["a\0"]],
@@ -269,9 +277,17 @@ const refused: Readonly<Record<string, readonly Row[]>> = {
     ["port[1]", [0, -1, 65_536]],
   ],
   UpdateContainerResources: [["linux.memory_limit_in_bytes", ["-2"]]],
-  ImageStatus: [["image", [null]]],
-  RemoveImage: [["image.image", [""]]],
-  PullImage: [["image.image", ["", "UPPER", "a:b:c", "ab".repeat(32), `sha256:${"ab".repeat(32)}`, "-a"]]],
+  ImageStatus: [
+    ["image", [null]],
+    ["image.image", withCredentials],
+  ],
+  RemoveImage: [["image.image", ["", ...withCredentials]]],
+  PullImage: [
+    [
+      "image.image",
+      [...withCredentials, "", "UPPER", "a:b:c", "ab".repeat(32), `sha256:${"ab".repeat(32)}`, "-a"],
+    ],
+  ],
   ListPodSandbox: [["filter.state.state", [fields({ "filter.state": { state: unknown } })]]],
   ListContainers: [["filter.state.state", [fields({ "filter.state": { state: unknown } })]]],
   UpdateRuntimeConfig: [
@@ -296,10 +312,11 @@ describe("validateRequest() refuses, naming the field", () => {
     }
   }
 
-  test("without showing environment values, arguments, or more than the beginning of a name", () => {
+  test("without showing environment values, arguments, credentials, or more than the beginning of a name", () => {
     for (const changes of [
       { "config.envs[0]": environment("A", `secret\0${long}`) },
       { "config.args": [`secret${long}`] },
+      ...withCredentials.map((image) => ({ "config.image.image": image })),
     ]) {
       assert.throws(
         () => validate("CreateContainer", changes),
@@ -345,6 +362,7 @@ describe("validateRequest() lets pass", () => {
         "config.envs": [environment("é", "é".repeat(longest.length / 2 - 1))],
       },
       "no log directory": { "config.log_path": "x", "sandbox_config.log_directory": "" },
+      "an image by digest": { "config.image": image(`r.example:5/a:1@sha256:${"ab".repeat(32)}`) },
       "an image by id": { "config.image": image(`sha256:${"ab".repeat(32)}`) },
       "capabilities with and without prefix": {
         [`${security}.capabilities`]: {
