@@ -1,21 +1,12 @@
 /** The native programs and the version of this program, in its installation or its executable. */
 import { createHash } from "node:crypto";
-import {
-  chmodSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createRequire, isBuiltin } from "node:module";
 import { basename, dirname, join } from "node:path";
 import type * as Sea from "node:sea";
 import { fileURLToPath } from "node:url";
 import { messageOf, ShimError } from "./errors.js";
+import { replaceFileSync } from "./files/atomic-file.js";
 
 /** Files by their paths below the directory of package.json, as `native/bin/pause-amd64`. */
 export interface OwnFiles {
@@ -100,14 +91,10 @@ function extract(name: string, content: Buffer, directory: string): string {
     mkdirSync(directory, { recursive: true, mode: privateMode });
     if (!isOwn(directory, "isDirectory")) throw new Error("the directory is another user's, or a link");
     const entries = readdirSync(directory);
-    for (const each of entries)
-      if (each.startsWith(`.${name}-`) && !isBeingWritten(each))
-        rmSync(join(directory, each), { force: true });
+    for (const each of entries) if (each.startsWith(`.${name}-`)) removeIfOld(join(directory, each));
     const present = entries.filter((each) => each.startsWith(`${name}-`));
     if (!present.includes(file) || !isOwn(path, "isFile") || !readFileSync(path).equals(content)) {
-      const next = join(directory, `.${file}.${process.pid}`);
-      writeFileSync(next, content, { mode: privateMode, flag: "wx" });
-      renameSync(next, path);
+      replaceFileSync(path, content, { mode: privateMode, temporaryPrefix: `.${file}.` });
     }
     for (const old of present) if (old !== file) rmSync(join(directory, old), { force: true });
   } catch (error) {
@@ -117,12 +104,13 @@ function extract(name: string, content: Buffer, directory: string): string {
   return path;
 }
 
-/** The name ends with the process that writes the file. */
-function isBeingWritten(name: string): boolean {
-  const [, pid] = /\.(\d+)$/.exec(name) ?? [];
-  return pid !== undefined && pid !== String(process.pid) && existsSync(`/proc/${pid}`);
+/** What a killed process has left. A younger file may be one that is being written. */
+function removeIfOld(path: string): void {
+  const status = lstatSync(path, { throwIfNoEntry: false });
+  if (status !== undefined && status.mtimeMs < Date.now() - longestWriteMs) rmSync(path, { force: true });
 }
 
+const longestWriteMs = 60_000;
 const privateMode = 0o700;
 
 /** Whether the file is this user's, and its mode the private one, which is set where it is not. */

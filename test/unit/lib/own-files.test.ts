@@ -1,6 +1,17 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmod, lstat, mkdir, readdir, readFile, rename, stat, symlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { basename, join } from "node:path";
 import { describe, test } from "node:test";
 import { filesOfExecutable, findPackageDirectory, ownFiles } from "../../../src/lib/own-files.js";
@@ -41,15 +52,18 @@ describe("a program inside of an executable", () => {
     await chmod(programs, 0o755);
     const path = carrying(script("new")).program("helper-amd64", programs);
     await writeFile(path, "damaged");
-    for (const half of [`.${basename(path)}`, `.${basename(path)}.${process.pid}`])
-      await writeFile(join(programs, half), "half");
+    // A process of the same number was killed, and one is writing.
+    const [old, young] = [`.${basename(path)}.${process.pid}`, `.${basename(path)}.0123456789abcdef`];
+    for (const half of [old, young]) await writeFile(join(programs, half), "half");
+    await utimes(join(programs, old), 0, 0);
     carrying(script("old")).program("helper-amd64", programs);
     await writeFile(join(programs, "pod-dialer-amd64-0123456789abcdef"), "another program");
     assert.equal(execFileSync(carrying(script("new")).program("helper-amd64", programs)).toString(), "new\n");
     await writeFile(path, "damaged");
     const again = carrying(script("new")).program("helper-amd64", programs);
     assert.deepEqual(await readFile(again), script("new"));
-    assert.deepEqual((await readdir(programs)).sort(), [basename(path), "pod-dialer-amd64-0123456789abcdef"]);
+    const foreign = "pod-dialer-amd64-0123456789abcdef";
+    assert.deepEqual((await readdir(programs)).sort(), [young, basename(path), foreign]);
   });
 
   test("is not written through a link", async () => {
