@@ -1,6 +1,6 @@
 /** What a test run builds once, so that its many processes need not: a start of tsx and of all modules takes seconds. */
 import { build, stop } from "esbuild";
-import { mkdtempSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { filesBelow, isBuilt } from "./build.mjs";
@@ -19,12 +19,17 @@ const ownPlace = {
   },
 };
 
+/** No run takes that long: its process is another one with the same number. */
+const oldestMs = 86_400_000;
+
 /** Removes the builds of runs that were killed; those of runs that go on have their process. @param {string} cache */
 export function sweepBuilds(cache) {
   for (const name of readdirSync(cache)) {
     const [, pid] = /^test-build-(\d+)-/.exec(name) ?? [];
-    if (pid !== undefined && !isAlive(Number(pid)))
-      rmSync(join(cache, name), { recursive: true, force: true });
+    if (pid === undefined) continue;
+    const path = join(cache, name);
+    if (!isAlive(Number(pid)) || statSync(path).mtimeMs < Date.now() - oldestMs)
+      rmSync(path, { recursive: true, force: true });
   }
 }
 
