@@ -27,12 +27,21 @@ interface Open extends HeldNamespace {
   readonly descriptor: number;
 }
 
-/** Programs on this node find a held namespace by the path of its descriptor in /proc. */
+/** No kubelet has as many pods: the others are of pods that it has given up. */
+const mostHeld = 1000;
+
+/**
+ * Programs on this node find a held namespace by the path of its descriptor in /proc. The one that was held longest ago
+ * is let go for one that is too many.
+ */
 export class HeldNamespaces implements PodNamespaces {
   readonly #held = new Map<string, Open>();
   readonly #looks = new Map<string, NamespaceLook>();
 
-  constructor(private readonly kernel: NetworkNamespaces = new KernelNamespaces()) {}
+  constructor(
+    private readonly kernel: NetworkNamespaces = new KernelNamespaces(),
+    private readonly most = mostHeld,
+  ) {}
 
   /** A held namespace keeps the identity that was proven when it was opened. */
   look(path: string): NamespaceLook | undefined {
@@ -49,7 +58,10 @@ export class HeldNamespaces implements PodNamespaces {
   hold(containerId: string, namespace: Partial<PodNamespace>): HeldNamespace | undefined {
     const held = this.#held.get(containerId) ?? this.#open(namespace);
     if (held === undefined) return undefined;
+    this.#held.delete(containerId);
     this.#held.set(containerId, held);
+    const [oldest = containerId] = this.#held.keys();
+    if (this.#held.size > this.most) this.release(oldest);
     this.#looks.set(held.netns, { identity: held.netnsIdentity, own: false });
     return held;
   }

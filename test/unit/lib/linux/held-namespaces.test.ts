@@ -34,6 +34,16 @@ describe("hold()", () => {
     namespaces.release(id);
   });
 
+  test("lets the namespace go that was held longest ago, so that pods whose DEL fails for ever cost no more", () => {
+    const namespaces = new HeldNamespaces(new PodOnTheNode(), 2);
+    const hold = (letter: string) => namespaces.hold(letter, { netns }) ?? assert.fail("not held");
+    const [first, second] = [hold("a"), hold("b")];
+    hold("a");
+    hold("c");
+    assert.deepEqual([existsSync(first.netns), namespaces.look(second.netns)], [true, undefined]);
+    for (const letter of ["a", "b", "c"]) namespaces.release(letter);
+  });
+
   const identity = new KernelNamespaces().look(netns)?.identity;
   for (const [what, given] of [
     ["is given", {}],
