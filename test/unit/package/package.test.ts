@@ -79,9 +79,20 @@ test("the files of a package have their modes, whatever the umask is", async () 
 test("the version is that of package.json wherever it is quoted", () => {
   const text = (path: string): string => readFileSync(join(repositoryRoot, path), "utf8");
   const { version } = JSON.parse(text("package.json")) as { version: string };
-  assert.ok(text("README.md").includes(`dockershim ${version} serves`));
-  assert.ok(text("docs/README.md").includes(`dockershim-${version}.tgz`));
-  assert.ok(text("CHANGELOG.md").includes(`\n## ${version}`));
+  for (const [path, ...quoted] of [
+    [
+      "README.md",
+      ...[
+        `dockershim ${version} serves`,
+        `dockershim_${version}_amd64.deb`,
+        `dockershim-${version}-linux-amd64`,
+      ],
+    ],
+    ["docs/README.md", `dockershim-${version}.tgz`],
+    ["docs/run/install.md", `dockershim@v${version}`],
+    ["CHANGELOG.md", `\n## ${version}`],
+  ] as const)
+    for (const each of quoted) assert.ok(text(path).includes(each), `${path}: ${each}`);
   assert.equal((JSON.parse(text("package-lock.json")) as { version: string }).version, version);
 });
 
