@@ -94,8 +94,9 @@ export async function runProgram(
   }
 }
 
+/** What the system says of a file, as that it may not be read, is no bug. */
 function describeFailure(error: unknown): string {
-  if (error instanceof ShimError && error.kind !== "internal")
+  if (error instanceof ShimError && (error.kind !== "internal" || error.fields["errno"] !== undefined))
     return error.message.replaceAll(/\s*\n\s*/g, " ");
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

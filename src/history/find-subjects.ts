@@ -17,7 +17,10 @@ export interface PodHistory {
 /** Shorter texts are names. */
 const shortestId = 4;
 
-/** By uid, `namespace/name`, name, or id and name of a container; ids also by prefix. The latest pod comes first. */
+/**
+ * By uid, `namespace/name`, name, or id and name of a container; ids also by prefix. Names of pods by prefix when
+ * nothing else has the name. The latest pod comes first.
+ */
 export function findSubjects(records: readonly HistoryRecord[], wanted: string): readonly PodHistory[] {
   const pods = podsOf(records);
   const isId = wanted.length >= shortestId && /^[\da-f]+$/.test(wanted);
@@ -26,11 +29,11 @@ export function findSubjects(records: readonly HistoryRecord[], wanted: string):
     ({ pod, podUid, records: its }) =>
       podUid === wanted ||
       pod === wanted ||
-      pod.slice(pod.indexOf("/") + 1) === wanted ||
+      nameOf(pod) === wanted ||
       its.some(({ subject }) => has(subject.sandboxId)),
   );
   if (whole.length > 0) return whole;
-  return pods.flatMap((pod) => {
+  const parts = pods.flatMap((pod) => {
     const container = pod.records
       .map(({ subject }) => subject)
       .find(({ containerId, containerName }) => containerName === wanted || has(containerId));
@@ -40,8 +43,15 @@ export function findSubjects(records: readonly HistoryRecord[], wanted: string):
       containerName === undefined || containerName === name;
     return [{ ...pod, container: name, records: pod.records.filter(({ subject }) => isOf(subject)) }];
   });
+  if (parts.length > 0) return parts;
+  return pods.filter(({ pod }) => pod.startsWith(wanted) || nameOf(pod).startsWith(wanted));
 }
 
+function nameOf(pod: string): string {
+  return pod.slice(pod.indexOf("/") + 1);
+}
+
+/** In the order of their last records in the files: the clock may have been set back. */
 function podsOf(records: readonly HistoryRecord[]): readonly PodHistory[] {
   const known = new Map<string, RecordSubject>();
   const keysOf = ({ sandboxId, containerId, pod }: RecordSubject): readonly string[] =>
@@ -70,12 +80,12 @@ function podsOf(records: readonly HistoryRecord[]): readonly PodHistory[] {
     const named = containerName === undefined ? subject : { ...subject, containerName };
     const found = pods.get(key) ?? { pod, podUid, records: [] };
     found.records.push({ ...record, subject: named });
+    pods.delete(key);
     pods.set(key, found);
   }
-  const lastOf = ({ records: its }: PodHistory): number => its.at(-1)?.at ?? 0;
   return [...pods.values()]
     .map((pod) => ({ ...pod, records: withoutRepeated(pod.records).sort((a, b) => a.at - b.at) }))
-    .sort((a, b) => lastOf(b) - lastOf(a));
+    .reverse();
 }
 
 /** A server that was killed may have told of an end before, and tells of it again. */

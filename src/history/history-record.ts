@@ -83,7 +83,7 @@ function countOf(spans: readonly RecordedSpan[]): number {
   return spans.reduce((sum, { below = [] }) => sum + 1 + countOf(below), 0);
 }
 
-/** Undefined for a torn line, and for a record of a kind that is not known. */
+/** Undefined for a torn line, for one without a time that there is, and for a record of a kind that is not known. */
 export function decodeRecord(line: string): HistoryRecord | undefined {
   let json: Json;
   try {
@@ -92,6 +92,7 @@ export function decodeRecord(line: string): HistoryRecord | undefined {
     return undefined;
   }
   const at = numberOf(json, "at");
+  if (Number.isNaN(new Date(at).getTime())) return undefined;
   const subject = subjectOf(asObject(json["subject"]));
   const error = optionalText(json, "error");
   switch (json["kind"]) {

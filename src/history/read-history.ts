@@ -13,6 +13,8 @@ export interface ReadHistory {
   readonly records: readonly HistoryRecord[];
   /** Paths of files of a later release, which are not read. */
   readonly later: readonly string[];
+  /** Of what is older than the latest bytes that were wanted. */
+  readonly olderBytes: number;
 }
 
 export interface Selection {
@@ -31,7 +33,10 @@ export async function readHistory(
   try {
     const { numbers, later } = sortNames(await namesIn(directory));
     const paths = numbers.map((number) => join(directory, fileName(number)));
-    for (const { path, start } of await latestParts(paths, latestBytes)) {
+    let olderBytes = 0;
+    for (const { path, start, end } of await latestParts(paths, latestBytes)) {
+      olderBytes += start;
+      if (start > 0 && start === end) continue;
       const text = await textOf(createReadStream(path, { start })).catch(unlessMissing);
       for (const line of (text ?? "").split("\n")) {
         if (line === "" || !line.includes(mentions)) continue;
@@ -39,7 +44,7 @@ export async function readHistory(
         if (record !== undefined) records.push(record);
       }
     }
-    return { records, later: later.map((name) => join(directory, name)) };
+    return { records, later: later.map((name) => join(directory, name)), olderBytes };
   } catch (error) {
     throw fileError("read the history in", directory, error);
   }
@@ -47,18 +52,19 @@ export async function readHistory(
 
 interface Part {
   readonly path: string;
+  /** The first of the latest bytes; the same as `end` where it has none of them. */
   readonly start: number;
+  readonly end: number;
 }
 
-/** Of files, the oldest first, those that the latest bytes are in. */
+/** Of files, the oldest first, where the latest bytes begin. */
 async function latestParts(paths: readonly string[], bytes: number): Promise<readonly Part[]> {
   const parts: Part[] = [];
   let left = bytes;
   for (const path of paths.toReversed()) {
-    if (left <= 0) break;
     const { size } = (await stat(path).catch(unlessMissing)) ?? { size: 0 };
-    parts.unshift({ path, start: Math.max(0, size - left) });
-    left -= size;
+    parts.unshift({ path, start: Math.max(0, size - left), end: size });
+    left = Math.max(0, left - size);
   }
   return parts;
 }

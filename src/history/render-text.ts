@@ -5,6 +5,7 @@ import type { PodHistory } from "./find-subjects.js";
 import type { RecordedSpan } from "./history-record.js";
 
 const mostCauses = 5;
+const mostChoices = 50;
 const spanColumns = 9;
 
 export function renderText(explanation: Explanation): string {
@@ -23,11 +24,12 @@ export function renderText(explanation: Explanation): string {
 
 /** For a name that several pods have. */
 export function renderChoices(wanted: string, found: readonly PodHistory[], nowMs: number): string {
-  const lines = found.map(({ pod, podUid, container, records }) => {
+  const lines = found.slice(0, mostChoices).map(({ pod, podUid, container, records }) => {
     const last = formatTime(records.at(-1)?.at ?? 0, nowMs);
     return `  ${pod}${container === undefined ? "" : ` "${container}"`}  uid ${podUid}  last seen ${last}`;
   });
-  return [`${found.length} pods have "${wanted}"; name one by its uid:`, ...lines]
+  const rest = found.length > mostChoices ? [`  and ${found.length - mostChoices} more`] : [];
+  return [`${found.length} pods have "${wanted}"; name one by its uid:`, ...lines, ...rest]
     .map((line) => `${plain(line)}\n`)
     .join("");
 }

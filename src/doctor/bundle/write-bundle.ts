@@ -3,7 +3,6 @@ import { open, rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { pack } from "tar-stream";
-import { ShimError } from "../../lib/errors.js";
 import { fileError } from "../../lib/files/file-errors.js";
 import type { BundleEntry } from "./collect.js";
 
@@ -14,8 +13,7 @@ export async function writeBundle(path: string, entries: readonly BundleEntry[],
     tar.entry({ name: `dockershim-bundle/${name}`, mode: 0o600, mtime: at }, text);
   tar.finalize();
   const failed = (error: unknown): never => {
-    const { kind, message } = fileError("write", path, error);
-    throw new ShimError(kind === "internal" ? "precondition" : kind, message, {}, { cause: error });
+    throw fileError("write", path, error);
   };
   const file = await open(path, "wx", 0o600).catch(failed);
   try {

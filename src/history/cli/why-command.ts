@@ -20,6 +20,9 @@ export interface WhyOptions {
   readonly programName: ProgramName;
 }
 
+/** More does not fit into the memory of this process, with all that is made of it. */
+const latestBytes = 256 * 1024 ** 2;
+
 type Io = Pick<ProcessIo, "environment" | "readFile" | "isSocket" | "writeOut" | "writeError">;
 
 /** Exit code 2: several pods have the name. */
@@ -29,16 +32,23 @@ export async function runWhy(options: WhyOptions, io: Io, nowMs = Date.now()): P
   const read = (path: string): Promise<string> => io.readFile(path);
   const { config } = await resolveConfig(flags, environment, read, isSocket, programName);
   const directory = historyDirectory(config.stateDir);
-  const { records, later } = await readHistory(directory);
+  const { records, later, olderBytes } = await readHistory(directory, { latestBytes });
   for (const path of later) io.writeError(`not read, because a later release has written it: ${path}\n`);
-  const found = findSubjects(records, wanted);
+  if (olderBytes > 0)
+    io.writeError(
+      `not read: ${olderBytes} bytes that are older than the latest ${latestBytes} of the history\n`,
+    );
+  // As kubectl prints ids of containers.
+  const found = findSubjects(records, wanted.replace(/^docker:\/\//, ""));
   const [first, ...others] = found;
   if (first === undefined) {
     const off = config.historyMaxBytes === 0 ? "; it is off (--history-max-bytes)" : "";
     throw new ShimError("notFound", `no record of ${JSON.stringify(wanted)} in "${directory}"${off}`);
   }
   if (others.some(({ pod }) => pod !== first.pod)) {
-    io.writeOut(renderChoices(wanted, found, nowMs));
+    const choices = renderChoices(wanted, found, nowMs);
+    if (form === "text") io.writeOut(choices);
+    else io.writeError(choices);
     return 2;
   }
   const lost = lostSince(records, first.records[0]?.at ?? 0);

@@ -238,10 +238,13 @@ describe("the history on disk", () => {
     assert.deepEqual(await read({ latestBytes: 3 * length }), [4, 5, 6]);
     assert.deepEqual(await read({ latestBytes: 3 * length - 1 }), [5, 6]);
     assert.deepEqual(await read({ latestBytes: 6 * length, mentions: "rpc1" }), [1, 3, 5]);
+    assert.equal((await readHistory(directory.path, { latestBytes: 2 * length })).olderBytes, 4 * length);
   });
 
   test("is empty where there is none", async () => {
     await using directory = await temporaryDirectory();
-    assert.deepEqual(await readHistory(join(directory.path, "none")), { records: [], later: [] });
+    assert.deepEqual(await readHistory(join(directory.path, "none")), {
+      ...{ records: [], later: [], olderBytes: 0 },
+    });
   });
 });

@@ -30,6 +30,12 @@ const records: readonly HistoryRecord[] = [
   { kind: "lost", at: begin + 1, count: 9 },
   { kind: "lost", at: begin + 70_000, count: 4 },
   call("other/web", "uid-3", 0),
+  call("jobs/backup-7f9c", "uid-4", 0),
+  // The clock was set back by a day before the last one.
+  call("jobs/clock", "uid-5", 0),
+  call("jobs/clock", "uid-6", -24 * 3600_000),
+  // A damaged disk.
+  call("jobs/backup-7f9c", "uid-4", 1e300),
 ];
 
 async function why(
@@ -67,7 +73,7 @@ describe("why", () => {
       lines.join("\n"),
       /\n12:02:00 {7}30 s {2}StopPodSandbox of .*\n.* engine: .*\n.* plugin: CNI plugin "bridge" DEL/,
     );
-    assert.equal(lines.at(-2), "earlier pods of this name: uid uid-1, uid old\\u{1b}[1m");
+    assert.equal(lines.at(-2), "earlier pods of this name: uid old\\u{1b}[1m, uid uid-1");
     const [notRead, lost] = err.split("\n");
     assert.match(notRead ?? "", /^not read, because a later release has written it: .*v2-00000001\.jsonl$/);
     assert.match(lost ?? "", /^4 records of that time could not be written/);
@@ -76,7 +82,29 @@ describe("why", () => {
   test("lists pods of several namespaces, with exit code 2", async () => {
     const { exitCode, out } = await why("web");
     assert.equal(exitCode, 2);
-    assert.deepEqual(out.match(/uid-\d/g), ["uid-2", "uid-1", "uid-3"]);
+    assert.deepEqual(out.match(/uid-\d/g), ["uid-3", "uid-2", "uid-1"]);
+  });
+
+  test("finds a pod by the begin of its name, when none has the name itself", async () => {
+    for (const wanted of ["backup", "jobs/back", "docker://5a5a5a"]) {
+      const { out, exitCode } = await why(wanted);
+      assert.match(out, wanted.startsWith("docker") ? /pods have "docker/ : /^jobs\/backup-7f9c: /);
+      assert.equal(exitCode, wanted.startsWith("docker") ? 2 : 0);
+    }
+    const { out } = await why("jobs/");
+    assert.deepEqual(out.match(/uid-\d/g), ["uid-6", "uid-5", "uid-4"]);
+  });
+
+  test("takes the pod that was written last for the latest, also when the clock was set back", async () => {
+    assert.match((await why("jobs/clock")).out, /\nuid uid-6;/);
+  });
+
+  test("writes no list of pods where JSON or a picture is wanted", async () => {
+    for (const form of ["json", "svg"] as const) {
+      const { exitCode, out, err } = await why("web", { form });
+      assert.deepEqual([exitCode, out], [2, ""]);
+      assert.match(err, /^4 pods have "web"/m);
+    }
   });
 
   test("shows ids as docker ps does", async () => {

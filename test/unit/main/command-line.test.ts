@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
+import { fileError } from "../../../src/lib/files/file-errors.js";
 import { optionList } from "../../../src/shim/config/options.js";
 import { ignoredFlags } from "../../../src/shim/config/other-flags.js";
 import { actionCode, run } from "./command-line.js";
@@ -173,6 +174,13 @@ describe("runCommandLine() commands", () => {
     const act = (): Promise<number> => Promise.reject(new ShimError("unavailable", "listen:\n  in use"));
     const { exitCode, err } = await run("", { act });
     assert.deepEqual([exitCode, err], [1, "dockershim: listen: in use\n"]);
+  });
+
+  test("prints what the system says of a file without a stack", async () => {
+    const error = Object.assign(new Error("EACCES: permission denied, open 'x'"), { code: "EACCES" });
+    const act = (): Promise<number> => Promise.reject(fileError("read", "/x", error));
+    const { exitCode, err } = await run("", { act });
+    assert.deepEqual([exitCode, err], [1, 'dockershim: read "/x": permission denied\n']);
   });
 
   test("prints a bug with its stack", async () => {
