@@ -1,10 +1,12 @@
-/** The calls of a pod's life one by one, bursts of pods, and ExecSync. */
+/** The calls of a pod's life one by one, bursts of pods, and execs. */
+import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
 import type { Answer, PodSandboxConfig } from "../src/domain/cri.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import type { Measured, Sample, Server, Stage, Usage } from "./blocks.js";
 import { inParallel } from "./measure.js";
 import { rowOf, type Row } from "./ratios.js";
+import { execByWebSocket, openExec } from "./streaming-client.js";
 
 const startCalls = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const stopCalls = ["StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"];
@@ -127,21 +129,35 @@ export async function compareExecs(
   pods: ReadonlyMap<Server, RunningPod>,
   { starts, bursts }: { readonly starts: number; readonly bursts: number },
 ): Promise<readonly Row[]> {
+  const containerOf = (server: Server): string => pods.get(server)?.containerId ?? "";
   const exec = async (server: Server): Promise<void> => {
-    const container_id = pods.get(server)?.containerId ?? "";
+    const container_id = containerOf(server);
     const { exit_code } = await server.cri.ExecSync({ container_id, cmd: ["true"], timeout: "30" });
     if (exit_code !== 0) throw new Error(`ExecSync of ${server.name}: exit code ${String(exit_code)}`);
   };
-  const title = "ExecSync of true";
-  const rounds = Math.ceil((4 * starts) / execs.perBlock) * execs.perBlock;
-  const single = await stage.inBlocks(
-    { rounds, blockRounds: execs.perBlock, warmUpRounds: [20, 2] },
-    async (server) => {
-      const startMs = performance.now();
-      await exec(server);
-      return { [title]: performance.now() - startMs };
+  const ways: Readonly<Record<string, (server: Server) => Promise<unknown>>> = {
+    "ExecSync of true": exec,
+    "exec of true by SPDY": async (server) => {
+      const { socket } = await openExec(server.cri, containerOf(server), ["true"], "out");
+      await once(socket.resume(), "close");
     },
-  );
+    "exec of true by WebSocket": async (server) =>
+      (await execByWebSocket(server.cri, containerOf(server), ["true"])).closed,
+  };
+  const rounds = Math.ceil((4 * starts) / execs.perBlock) * execs.perBlock;
+  const rows: Row[] = [];
+  for (const [title, run] of Object.entries(ways)) {
+    const single = await stage.inBlocks(
+      { rounds, blockRounds: execs.perBlock, warmUpRounds: [20, 2] },
+      async (server) => {
+        const startMs = performance.now();
+        await run(server);
+        return { [title]: performance.now() - startMs };
+      },
+    );
+    rows.push(rowOf({ title, unit: "ms" }, valuesOf(single, title)));
+    rows.push(...cpuRows(single, { unit: "ms", factor: 1000, title }));
+  }
   const together = `${String(execs.atOnce)} ExecSync at once`;
   const many = await stage.inBlocks(
     { rounds: bursts, blockRounds: 1, warmUpRounds: [1, 0] },
@@ -152,8 +168,7 @@ export async function compareExecs(
     },
   );
   return [
-    rowOf({ title, unit: "ms" }, valuesOf(single, title)),
-    ...cpuRows(single, { unit: "ms", factor: 1000, title }),
+    ...rows,
     rowOf({ title: together, unit: "s" }, valuesOf(many, together)),
     ...cpuRows(many, { unit: "s", factor: 1, title: together }),
   ];

@@ -13,7 +13,18 @@ import type { TestBed } from "../test/support/test-bed.js";
 import { race, say, type Contender } from "./measure.js";
 import type { Comparison } from "./report.js";
 import type { CriContender } from "./starts.js";
-import { chunkBytes, dataFrame, openExec, openForward, openPort, rawExec } from "./streaming-client.js";
+import {
+  chunkBytes,
+  dataFrame,
+  openExec,
+  openForward,
+  openInputByWebSocket,
+  openPort,
+  openTunnel,
+  rawExec,
+  stdinMessage,
+  tunnelledFrame,
+} from "./streaming-client.js";
 
 const rounds = { bulk: 5, call: 40, connection: 200 };
 const warmUpRounds = 1;
@@ -60,8 +71,13 @@ export async function compareStreaming(
     () => compare(contenders, execs(containerId), rounds.call),
     () => compare(contenders, bulk(`exec, ${size} of output`, containerId, totalBytes, "out")),
     () => compare(contenders, bulk(`exec, ${size} of input`, containerId, totalBytes, "in")),
+    () =>
+      compare(contenders, inputByWebSocket(`exec, ${size} of input by WebSocket`, containerId, totalBytes)),
     () => compare(contenders, forwardedBulk(`port-forward, ${size} from the pod`, ports.source, target)),
     () => compare(contenders, forwardedBulk(`port-forward, ${size} to the pod`, ports.sink, target)),
+    // cri-dockerd has no tunnel.
+    () =>
+      compare(contenders.slice(0, 1), tunnelledBulk(`port-forward, ${size} to the pod by WebSocket`, target)),
     () => compareEchoes(contenders, pod.id, address),
     () => compareConnections(contenders, pod.id, address),
   ];
@@ -128,6 +144,22 @@ function bulk(title: string, id: string, totalBytes: number, way: "in" | "out"):
   };
 }
 
+function inputByWebSocket(title: string, id: string, totalBytes: number): Ways {
+  return {
+    ...bulk(title, id, totalBytes, "in"),
+    own: async (cri) => {
+      const socket = await openInputByWebSocket(cri, id, [
+        "sh",
+        "-c",
+        `head -c ${String(totalBytes)} > /dev/null`,
+      ]);
+      const end = untilEnd(socket);
+      await writeAll(socket, stdinMessage(), totalBytes);
+      await end;
+    },
+  };
+}
+
 interface Target {
   readonly sandboxId: string;
   readonly address: string;
@@ -150,6 +182,17 @@ function forwardedBulk(title: string, port: number, { sandboxId, address, totalB
       const socket = connect({ host: address, port, noDelay: true });
       if (isSource) await transfer(socket, () => socket.write("x"), totalBytes);
       else await transfer(socket, () => writeAll(socket, Buffer.alloc(chunkBytes), totalBytes), 1);
+      socket.destroy();
+    },
+  };
+}
+
+function tunnelledBulk(title: string, target: Target): Ways {
+  return {
+    ...forwardedBulk(title, ports.sink, target),
+    own: async (cri) => {
+      const { socket, streamId } = await openTunnel(cri, target.sandboxId, ports.sink);
+      await transfer(socket, () => writeAll(socket, tunnelledFrame(streamId), target.totalBytes), 1);
       socket.destroy();
     },
   };
