@@ -117,6 +117,7 @@ async function start(
       streaming: streamingServer,
       statsCounts: () => adapters.statsCounts(),
       corruptCheckpoints: () => adapters.corruptCheckpoints(),
+      callsUnderWay: () => calls.underWay(),
       spanCounts: () => traces?.counts,
     },
     {

@@ -33,6 +33,8 @@ export interface PresentState {
     readonly oldestLayerSeconds: number | undefined;
   };
   readonly corruptCheckpoints: () => number;
+  /** Calls of the CRI that have no answer yet, without streams. */
+  readonly callsUnderWay: () => readonly unknown[];
   /** Undefined while traces are off. */
   readonly spanCounts: () => { readonly exported: number; readonly dropped: number } | undefined;
 }
@@ -130,8 +132,13 @@ function podMetrics({ model, corruptCheckpoints }: PresentState): readonly Prese
   ];
 }
 
-function workMetrics({ logs, streaming, statsCounts, spanCounts }: PresentState): readonly PresentMetric[] {
+function workMetrics(state: PresentState): readonly PresentMetric[] {
+  const { logs, streaming, statsCounts, spanCounts, callsUnderWay } = state;
   return [
+    {
+      ...gauge("dockershim_cri_requests_under_way", "Calls of the CRI that have not been answered yet"),
+      read: () => one(callsUnderWay().length),
+    },
     {
       ...gauge(
         "dockershim_container_logs",

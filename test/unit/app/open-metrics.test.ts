@@ -40,6 +40,7 @@ function stateOf({ services, sync }: TestShim): PresentState {
       oldestLayerSeconds: undefined,
     }),
     corruptCheckpoints: () => 6,
+    callsUnderWay: () => [],
     spanCounts: () => undefined,
   };
 }
