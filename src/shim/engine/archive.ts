@@ -1,13 +1,12 @@
 /** The calls about files in containers: tar archives of paths. */
-import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { extract } from "tar-stream";
-import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { withDeadline } from "../../lib/abort.js";
 import { isKind, ShimError } from "../../lib/errors.js";
 import type { ArchiveCalls, ArchiveStat } from "../ports/engine.js";
-import { readBody } from "./http/answer.js";
+import { openBody, readBody } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
-import { brokenAnswer } from "./http/errors.js";
+import type { HttpAnswer } from "./http/connection.js";
 import { asObject, numberOf, textOf } from "../../lib/json/json-readers.js";
 import { parseJson } from "./http/json.js";
 import { changedEntries } from "./tar-entries.js";
@@ -18,7 +17,7 @@ const statHeader = "x-docker-container-path-stat";
 
 export function archiveCalls(client: EngineClient): ArchiveCalls {
   /** The answer with the tar of a path; undefined when the path does not exist. */
-  const open = async (request: EngineRequest, signal: AbortSignal): Promise<IncomingMessage | undefined> => {
+  const open = async (request: EngineRequest, signal: AbortSignal): Promise<HttpAnswer | undefined> => {
     try {
       return await client.open(request, signal);
     } catch (error) {
@@ -30,7 +29,7 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
   const getArchive: ArchiveCalls["getArchive"] = async (id, path, signal) => {
     const request = archiveRequest("GET", id, path);
     const response = await open(request, signal);
-    return response === undefined ? undefined : openArchive(response, request.action, signal);
+    return response === undefined ? undefined : openBody(response, request.action, signal);
   };
 
   /** The content, or the stat of a symbolic link. */
@@ -144,35 +143,6 @@ function parseArchiveStat(header: string | readonly string[] | undefined, action
     isDirectory: numberOf(json, "mode") >= goDirectoryBit,
     linkTarget: textOf(json, "linkTarget"),
   };
-}
-
-/**
- * The body of `response` as a stream that fails with ShimErrors when it breaks or `signal` aborts. Destroying
- * it closes the connection, also before the first read.
- */
-function openArchive(response: IncomingMessage, action: string, signal: AbortSignal): Readable {
-  let link: Disposable | undefined = undefined;
-  const stream = new Readable({
-    read: () => response.resume(),
-    destroy: (error, callback) => {
-      link?.[Symbol.dispose]();
-      response.destroy();
-      callback(error);
-    },
-  });
-  // A reader that is not reading now gets the failure from its next read: it must not count as unhandled.
-  stream.on("error", () => undefined);
-  response.pause();
-  response.on("data", (chunk: Buffer) => {
-    if (!stream.push(chunk)) response.pause();
-  });
-  response.on("end", () => stream.push(null));
-  response.on("error", (error) => stream.destroy(brokenAnswer(action, error)));
-  response.on("close", () => {
-    if (!response.readableEnded) stream.destroy(brokenAnswer(action));
-  });
-  link = linkAbort(signal, () => stream.destroy(ShimError.from(signal.reason)));
-  return stream;
 }
 
 /** The content of the first entry of `tar`; undefined unless that is a regular file. */

@@ -1,8 +1,9 @@
 /** Reads answers of the engine: whole, in pieces, by line. Every reader ends the response. */
-import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
 import { linkAbort } from "../../../lib/abort.js";
 import { ShimError } from "../../../lib/errors.js";
 import type { Semaphore } from "../../../lib/sync/semaphore.js";
+import type { HttpAnswer } from "./connection.js";
 import { brokenAnswer } from "./errors.js";
 import { notJson } from "./json.js";
 import { type Essentials, JsonTrimmer } from "./json-stream.js";
@@ -10,7 +11,7 @@ import { type Essentials, JsonTrimmer } from "./json-stream.js";
 /** One answer, read to its end. */
 export interface Answer {
   readonly status: number;
-  readonly headers: IncomingMessage["headers"];
+  readonly headers: HttpAnswer["headers"];
   readonly body: Buffer;
   /** The answer was too large, and the body is what matters of it. */
   readonly isTrimmed: boolean;
@@ -33,7 +34,7 @@ export const smallBytes = 64 * 1024;
  * and there is no trimmer, `unavailable` when it is cut short.
  */
 export async function readBody(
-  response: IncomingMessage,
+  response: HttpAnswer,
   { action, limitBytes, trimmer, large }: BodyLimits,
   signal: AbortSignal,
 ): Promise<Buffer> {
@@ -61,36 +62,62 @@ export async function readBody(
         await new Promise<void>((resolve) => linkAbort(signal, resolve));
       });
     };
-    response.on("data", (chunk: Buffer) => {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size > smallBytes && !isLarge && large !== undefined) {
-        isLarge = true;
-        // Its only error is that the reading ended while it waited.
-        waitForTurn(large).catch(() => undefined);
-      }
-      if (size <= limitBytes) return;
-      if (trimmer === undefined) {
-        fail(new ShimError("exhausted", `${action}: the answer has more than ${limitBytes} bytes`));
-      } else {
-        for (const one of chunks) trimmer.push(one);
-        chunks = [];
-      }
-    });
-    response.on("end", () => {
-      if (size > limitBytes && trimmer?.text === undefined) {
-        fail(notJson(action));
-        return;
-      }
-      settle();
-      resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
-    });
-    response.on("error", (error) => fail(brokenAnswer(action, error)));
-    response.on("close", () => {
-      if (!response.readableEnded) fail(brokenAnswer(action));
-    });
     link = linkAbort(signal, () => fail(ShimError.from(signal.reason)));
+    response.read({
+      data: (chunk) => {
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size > smallBytes && !isLarge && large !== undefined) {
+          isLarge = true;
+          // Its only error is that the reading ended while it waited.
+          waitForTurn(large).catch(() => undefined);
+        }
+        if (size <= limitBytes) return;
+        if (trimmer === undefined) {
+          fail(new ShimError("exhausted", `${action}: the answer has more than ${limitBytes} bytes`));
+        } else {
+          for (const one of chunks) trimmer.push(one);
+          chunks = [];
+        }
+      },
+      end: () => {
+        if (size > limitBytes && trimmer?.text === undefined) {
+          fail(notJson(action));
+          return;
+        }
+        settle();
+        resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
+      },
+      broken: (error) => fail(brokenAnswer(action, error)),
+    });
   });
+}
+
+/**
+ * The body of `response` as a stream that fails with ShimErrors when it breaks or `signal` aborts. Destroying
+ * it closes the connection, also before the first read. Reading slowly makes the engine wait.
+ */
+export function openBody(response: HttpAnswer, action: string, signal: AbortSignal): Readable {
+  let link: Disposable | undefined = undefined;
+  const stream = new Readable({
+    read: () => response.resume(),
+    destroy: (error, callback) => {
+      link?.[Symbol.dispose]();
+      response.destroy();
+      callback(error);
+    },
+  });
+  // A reader that is not reading now gets the failure from its next read: it must not count as unhandled.
+  stream.on("error", () => undefined);
+  link = linkAbort(signal, () => stream.destroy(ShimError.from(signal.reason)));
+  response.read({
+    data: (chunk) => {
+      if (!stream.push(chunk)) response.pause();
+    },
+    end: () => stream.push(null),
+    broken: (error) => stream.destroy(brokenAnswer(action, error)),
+  });
+  return stream;
 }
 
 /**
@@ -98,21 +125,11 @@ export async function readBody(
  * when that aborts, `unavailable` when the connection breaks. Leaving the loop closes the connection.
  */
 export async function* readChunks(
-  response: IncomingMessage,
+  response: HttpAnswer,
   action: string,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer, void, undefined> {
-  using _ = linkAbort(signal, () => response.destroy());
-  try {
-    for await (const chunk of response) yield chunk as Buffer;
-    if (signal.aborted) throw ShimError.from(signal.reason);
-    if (!response.complete) throw brokenAnswer(action);
-  } catch (error) {
-    if (signal.aborted) throw ShimError.from(signal.reason);
-    throw error instanceof ShimError ? error : brokenAnswer(action, error);
-  } finally {
-    response.destroy();
-  }
+  for await (const chunk of openBody(response, action, signal)) yield chunk as Buffer;
 }
 
 const newline = 0x0a;

@@ -1,5 +1,4 @@
 /** Requests to the engine with deadlines, limits and our own errors. */
-import type { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { withDeadline } from "../../../lib/abort.js";
@@ -8,6 +7,7 @@ import { formatAge, traceParentOf } from "../../../lib/waits.js";
 import { Semaphore } from "../../../lib/sync/semaphore.js";
 import { descriptionLimitBytes } from "../../../domain/snapshot.js";
 import { type Answer, readBody, readChunks } from "./answer.js";
+import type { HttpAnswer } from "./connection.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
 import { lostAnswer, refusal, unreachable } from "./errors.js";
 import { asObject, textOf } from "../../../lib/json/json-readers.js";
@@ -164,7 +164,7 @@ export class EngineClient {
       if (path === undefined) throw refusalOf(nothingThere());
       return this.#repeat(request, linked, async () => {
         const response = await this.#dialResponse(request, path, linked);
-        if (response.statusCode !== 200) throw await this.#readRefusal(request, response, linked);
+        if (response.status !== 200) throw await this.#readRefusal(request, response, linked);
         return readList(readChunks(response, action, linked), { action, ...reading });
       });
     });
@@ -182,12 +182,12 @@ export class EngineClient {
    * An answer with status 200, its body not yet read: the caller reads or destroys it. Any other status is
    * thrown as the engine's refusal. `signal` ends the wait for the answer, not the reading of the body.
    */
-  async open(request: EngineRequest, signal: AbortSignal): Promise<IncomingMessage> {
+  async open(request: EngineRequest, signal: AbortSignal): Promise<HttpAnswer> {
     return this.#withDeadline(request, signal, async (linked) => {
       const path = this.#path(request);
       if (path === undefined) throw refusalOf(nothingThere());
       const response = await this.#repeat(request, linked, () => this.#dialResponse(request, path, linked));
-      if (response.statusCode === 200) return response;
+      if (response.status === 200) return response;
       throw await this.#readRefusal(request, response, linked);
     });
   }
@@ -199,7 +199,7 @@ export class EngineClient {
       if (path === undefined) throw refusalOf(nothingThere());
       const result = await this.#dial({ ...request, hijack: true }, path, linked);
       if (result instanceof Socket) return result;
-      if (result.statusCode !== 200) throw await this.#readRefusal(request, result, linked);
+      if (result.status !== 200) throw await this.#readRefusal(request, result, linked);
       result.destroy();
       throw new ShimError("unsupported", `${request.action}: the engine does not hand over the connection`);
     });
@@ -221,7 +221,7 @@ export class EngineClient {
     if (path === undefined) return nothingThere();
     return this.#repeat(request, signal, async () => {
       const response = await this.#dialResponse(request, path, signal);
-      const status = response.statusCode ?? 0;
+      const status = response.status;
       const { action, essentials } = request;
       const trimmer = essentials === undefined || status !== 200 ? undefined : new JsonTrimmer(essentials);
       const limits = { action, limitBytes: this.#answerLimitBytes, trimmer, large: this.#largeAnswers };
@@ -283,16 +283,12 @@ export class EngineClient {
     return query === "" ? path : `${path}?${query}`;
   }
 
-  async #readRefusal(
-    request: EngineRequest,
-    response: IncomingMessage,
-    signal: AbortSignal,
-  ): Promise<ShimError> {
+  async #readRefusal(request: EngineRequest, response: HttpAnswer, signal: AbortSignal): Promise<ShimError> {
     const limits = { action: request.action, limitBytes: refusalLimitBytes };
-    return refusal(response.statusCode ?? 0, await readBody(response, limits, signal));
+    return refusal(response.status, await readBody(response, limits, signal));
   }
 
-  async #dialResponse(request: EngineRequest, path: string, signal: AbortSignal): Promise<IncomingMessage> {
+  async #dialResponse(request: EngineRequest, path: string, signal: AbortSignal): Promise<HttpAnswer> {
     const result = await this.#dial(request, path, signal);
     if (!(result instanceof Socket)) return result;
     result.destroy();
@@ -303,7 +299,7 @@ export class EngineClient {
     request: EngineRequest & { readonly hijack?: true },
     path: string,
     signal: AbortSignal,
-  ): Promise<IncomingMessage | Socket> {
+  ): Promise<HttpAnswer | Socket> {
     const { method, json, tar, hijack } = request;
     const traceparent = traceParentOf(signal);
     const headers = traceparent === undefined ? request.headers : { ...request.headers, traceparent };
@@ -312,7 +308,7 @@ export class EngineClient {
     try {
       const answer = await this.#modem.dial({ method, path, headers, json, tar, hijack }, signal);
       // An engine that has only errors is no better than one that is silent.
-      const status = answer instanceof Socket ? 101 : (answer.statusCode ?? 0);
+      const status = answer instanceof Socket ? 101 : answer.status;
       this.#anyAnswerAtMs = performance.now();
       if (status < 500) this.#answeredAtMs = this.#anyAnswerAtMs;
       this.#lastAnswer = [request.action, status];

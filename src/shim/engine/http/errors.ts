@@ -1,5 +1,6 @@
 /** Refusals of the engine and failed connections to it, as ShimErrors. */
 import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../../lib/errors.js";
+import { notHttpCode } from "./answer-parser.js";
 
 /** As Docker 1.13 to 29 write it; the id is in quotes since 17.03. */
 const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)"?/s;
@@ -153,6 +154,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTSOCK: "not a socket",
   ENOTFOUND: "no such host",
   ETIMEDOUT: "connection timed out",
+  [notHttpCode]: "the answer is not HTTP",
   [connectTimeoutCode]: "no connection within 4 s",
 };
 
@@ -176,8 +178,7 @@ export const lostAnswer: ErrorFields = { answer: "lost" };
 /** `unavailable`: a connection failed before the engine answered. `failure` is what the program that makes it says. */
 export function unreachable(endpoint: string, error: unknown, failure?: string): ShimError {
   const code = errorCode(error);
-  const reason =
-    failure ?? reasons[code] ?? (code.startsWith("HPE_") ? "the answer is not HTTP" : messageOf(error));
+  const reason = failure ?? reasons[code] ?? messageOf(error);
   return new ShimError(
     "unavailable",
     `cannot reach the Docker Engine at ${endpoint}: ${reason}`,

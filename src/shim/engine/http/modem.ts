@@ -7,22 +7,16 @@
  * - never settle when an answer is cut short;
  * - insert an id or image name into the path unchecked, so that `..` reaches another object.
  *
- * So only `dial` is used, which makes the options of `node:http` for a request; client.ts has limits, deadlines
+ * So only `dial` is used, which puts a request together; connection.ts sends it, client.ts has limits, deadlines
  * and errors. docker-modem's own way to send them runs `util.inspect` over all options of every request, also
  * when its debug log is off, and, when it is on (DEBUG=modem), shows credentials in headers.
  */
 import Docker from "dockerode";
-import {
-  Agent as HttpAgent,
-  type ClientRequest,
-  type IncomingMessage,
-  request as requestByHttp,
-  type RequestOptions,
-} from "node:http";
-import { Agent as HttpsAgent, request as requestByHttps } from "node:https";
-import { Socket } from "node:net";
+import { connect, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
+import { connect as connectByTls } from "node:tls";
 import { linkAbort } from "../../../lib/abort.js";
+import { Connections, type HttpAnswer, type OnAnswer } from "./connection.js";
 import type { TcpEndpoint, UnixEndpoint } from "./endpoint.js";
 import { connectTimeoutCode } from "./errors.js";
 
@@ -50,18 +44,23 @@ interface DialOptions {
 
 /** One request on its way. */
 interface Sending {
-  request: ClientRequest | undefined;
+  socket: Socket | undefined;
   isOver: boolean;
 }
 
+interface Composed {
+  readonly path: string;
+  readonly method: string;
+  readonly headers: Record<string, string | number>;
+}
+
 type Body = string | Buffer | Readable | undefined;
-type Callback = (error: Error | null, result: IncomingMessage | Socket | null) => void;
 
 /** The part that this file uses; dockerode declares it as `any`. */
 interface DockerModem {
-  dial(options: DialOptions, callback: Callback): void;
+  dial(options: DialOptions, callback: OnAnswer): void;
   /** Called by `dial`. */
-  buildRequest: (options: RequestOptions, context: DialOptions, data: Body, callback: Callback) => void;
+  buildRequest: (composed: Composed, context: DialOptions, body: Body, callback: OnAnswer) => void;
 }
 
 /** An address where nothing answers, not even with a refusal, is known before a user gives up. */
@@ -69,39 +68,24 @@ const longestConnectMs = 4_000;
 
 /** One pool of connections to the engine. */
 export class Modem {
-  readonly #agent: HttpAgent;
+  readonly #connections: Connections;
   readonly #modem: DockerModem;
 
   constructor(endpoint: UnixEndpoint | TcpEndpoint, idleMs: number) {
-    const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
-    // After this time without data the agent closes a connection, unless a request has it. The pool gives out
-    // the one that was used last, and drops closed ones when it looks at the one that was used first.
-    const pool = { keepAlive: true, timeout: idleMs, maxFreeSockets: 32 };
-    const { verify, ...material } = tls ?? {};
-    this.#agent =
-      tls === undefined
-        ? new HttpAgent(pool)
-        : new HttpsAgent({ ...pool, ...material, rejectUnauthorized: verify });
-    limitConnecting(this.#agent, longestConnectMs);
+    this.#connections = new Connections(() => openSocket(endpoint), idleMs);
     const target =
       endpoint.kind === "unix"
-        ? { socketPath: endpoint.path, host: undefined, port: undefined, protocol: "http" as const }
-        : {
-            socketPath: undefined,
-            host: endpoint.host,
-            port: endpoint.port,
-            protocol: tls === undefined ? ("http" as const) : ("https" as const),
-          };
-    const dockerOptions = { ...target, agent: this.#agent };
-    const docker = withoutDockerHost(() => new Docker(dockerOptions));
+        ? { socketPath: endpoint.path, host: undefined, port: undefined }
+        : { socketPath: undefined, host: endpoint.host, port: endpoint.port };
+    const docker = withoutDockerHost(() => new Docker({ ...target, protocol: "http" }));
     this.#modem = docker.modem as unknown as DockerModem;
-    const request = tls === undefined ? requestByHttp : requestByHttps;
-    this.#modem.buildRequest = (options, { hijack, sending }, data, callback) => {
+    const host = endpoint.kind === "unix" ? "localhost" : formatHost(endpoint);
+    this.#modem.buildRequest = ({ method, path, headers }, { hijack, sending }, body, callback) => {
       if (sending.isOver) return;
       try {
-        sending.request = request(options);
-        if (hijack) acceptUpgrade(sending.request, callback);
-        send(sending.request, data, callback);
+        headers["Host"] = host;
+        announceBody(headers, method, body);
+        sending.socket = this.#connections.send({ method, path, headers, body, hijack }, callback);
       } catch (error) {
         callback(error as Error, null);
       }
@@ -112,17 +96,17 @@ export class Modem {
    * The head of the answer, or the raw connection for a hijack that the engine accepted. Rejects with Node's
    * errors, and at once when `signal` aborts (with anything; the caller knows the reason).
    */
-  async dial(request: ModemRequest, signal: AbortSignal): Promise<IncomingMessage | Socket> {
+  async dial(request: ModemRequest, signal: AbortSignal): Promise<HttpAnswer | Socket> {
     return new Promise((resolve, reject) => {
-      const sending: Sending = { request: undefined, isOver: false };
+      const sending: Sending = { socket: undefined, isOver: false };
       const link = linkAbort(signal, () => {
         sending.isOver = true;
-        sending.request?.destroy();
+        sending.socket?.destroy();
         reject(new Error("aborted"));
       });
       this.#modem.dial(dialOptions(request, sending), (error, result) => {
         if (sending.isOver) {
-          result?.on("error", () => undefined).destroy();
+          result?.destroy();
           return;
         }
         sending.isOver = true;
@@ -135,24 +119,44 @@ export class Modem {
 
   /** Closes all connections, also those in use. */
   close(): void {
-    this.#agent.destroy();
+    this.#connections.close();
   }
 }
 
-/** The kernel alone would try for two minutes. */
-export function limitConnecting(agent: HttpAgent, connectMs: number): void {
-  const create = agent.createConnection.bind(agent);
-  agent.createConnection = (...given) => {
-    const socket = create(...given);
-    if (socket instanceof Socket && socket.connecting) {
-      const timer = setTimeout(() => {
-        socket.destroy(Object.assign(new Error("connection not made in time"), { code: connectTimeoutCode }));
-      }, connectMs);
-      timer.unref();
-      for (const event of ["connect", "close"]) socket.once(event, () => clearTimeout(timer));
-    }
-    return socket;
-  };
+function openSocket(endpoint: UnixEndpoint | TcpEndpoint): Socket {
+  if (endpoint.kind === "unix") return limitConnecting(connect({ path: endpoint.path }), longestConnectMs);
+  const { host, port, tls } = endpoint;
+  const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 };
+  if (tls === undefined) return limitConnecting(connect(address), longestConnectMs);
+  const { verify, ...material } = tls;
+  const servername = isIP(host) === 0 ? host : "";
+  const socket = connectByTls({ ...address, ...material, servername, rejectUnauthorized: verify });
+  return limitConnecting(socket, longestConnectMs);
+}
+
+/** Destroys a socket that is not connected in time. The kernel alone would try for two minutes. */
+export function limitConnecting(socket: Socket, connectMs: number): Socket {
+  if (!socket.connecting) return socket;
+  const timer = setTimeout(() => {
+    socket.destroy(Object.assign(new Error("connection not made in time"), { code: connectTimeoutCode }));
+  }, connectMs);
+  timer.unref();
+  for (const event of ["connect", "close"]) socket.once(event, () => clearTimeout(timer));
+  return socket;
+}
+
+function formatHost({ host, port }: TcpEndpoint): string {
+  return `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+}
+
+/** docker-modem announces chunks where there is no body, and none where a stream is posted. */
+function announceBody(headers: Composed["headers"], method: string, body: Body): void {
+  if (body === undefined) {
+    delete headers["Transfer-Encoding"];
+    if (method === "POST" || method === "PUT") headers["Content-Length"] = 0;
+  } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
+    headers["Transfer-Encoding"] = "chunked";
+  }
 }
 
 function dialOptions(request: ModemRequest, sending: Sending): DialOptions {
@@ -167,25 +171,6 @@ function dialOptions(request: ModemRequest, sending: Sending): DialOptions {
     hijack: request.hijack ?? false,
     sending,
   };
-}
-
-/** Calls `callback` again for an error behind the head of the answer, which its reader sees, too. */
-function send(request: ClientRequest, data: Body, callback: Callback): void {
-  request.on("response", (response) => callback(null, response));
-  request.on("error", (error) => callback(error, null));
-  if (data === undefined || typeof data === "string" || Buffer.isBuffer(data)) {
-    request.end(data);
-    return;
-  }
-  data.on("error", (error) => request.destroy(error));
-  data.pipe(request);
-}
-
-function acceptUpgrade(request: ClientRequest, callback: Callback): void {
-  request.on("upgrade", (_response, socket: Socket, head) => {
-    if (head.length > 0) socket.unshift(head);
-    callback(null, socket);
-  });
 }
 
 /**

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import type { IncomingMessage } from "node:http";
-import { PassThrough } from "node:stream";
+import type { Socket } from "node:net";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { readBody, smallBytes, splitLines } from "../../../../src/shim/engine/http/answer.js";
+import { HttpAnswer } from "../../../../src/shim/engine/http/connection.js";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
 import { streamOf, pieces } from "../pieces.js";
@@ -41,15 +41,42 @@ describe("splitLines()", () => {
   });
 });
 
+/** An answer whose bytes arrive when a test says so, and while it is not paused. */
+class Body {
+  #held: Buffer[] | undefined;
+  #hasEnded = false;
+  readonly answer = new HttpAnswer({ status: 200, headers: {} }, {
+    pause: () => (this.#held ??= []),
+    resume: () => {
+      const held = this.#held ?? [];
+      this.#held = undefined;
+      for (const chunk of held) this.write(chunk);
+      if (this.#hasEnded) this.end();
+    },
+    destroy: () => undefined,
+  } as unknown as Socket);
+
+  write(chunk: Buffer): void {
+    if (this.#held === undefined) this.answer.take(chunk);
+    else this.#held.push(chunk);
+  }
+
+  end(last?: Buffer): void {
+    if (last !== undefined) this.write(last);
+    this.#hasEnded = true;
+    if (this.#held === undefined) this.answer.finish("whole");
+  }
+}
+
 describe("readBody() while as many large answers as there are places stop in the middle", () => {
   const large = new Semaphore(2);
-  const read = (body: PassThrough, signal = new AbortController().signal): Promise<Buffer> =>
-    readBody(body as unknown as IncomingMessage, { action: "read", limitBytes: 1e6, large }, signal);
+  const read = ({ answer }: Body, signal = new AbortController().signal): Promise<Buffer> =>
+    readBody(answer, { action: "read", limitBytes: 1e6, large }, signal);
   const turn = (): Promise<void> => new Promise(setImmediate);
 
   /** Two answers that have taken both places and do not go on, and their readings. */
   async function stalled() {
-    const bodies = [new PassThrough(), new PassThrough()] as const;
+    const bodies = [new Body(), new Body()] as const;
     const readings = bodies.map((body) => read(body));
     for (const body of bodies) body.write(Buffer.alloc(smallBytes + 1));
     await turn();
@@ -58,13 +85,13 @@ describe("readBody() while as many large answers as there are places stop in the
 
   test("reads a small one, and another large one when one of them ends", async () => {
     const { bodies, readings } = await stalled();
-    const waiting = new PassThrough();
+    const waiting = new Body();
     let isRead = false;
     const reading = read(waiting).finally(() => (isRead = true));
     waiting.write(Buffer.alloc(smallBytes + 1));
     await turn();
     waiting.end(Buffer.alloc(1));
-    const small = new PassThrough();
+    const small = new Body();
     small.end(Buffer.alloc(smallBytes));
     assert.equal((await read(small)).length, smallBytes);
     await turn();
@@ -78,13 +105,13 @@ describe("readBody() while as many large answers as there are places stop in the
   test("one that waits leaves with its caller or its connection, and takes no place", async () => {
     const { bodies, readings } = await stalled();
     const caller = new AbortController();
-    const left = new PassThrough();
-    const broken = new PassThrough();
+    const left = new Body();
+    const broken = new Body();
     const waiting = [read(left, caller.signal), read(broken)];
     for (const body of [left, broken]) body.write(Buffer.alloc(smallBytes + 1));
     await turn();
     caller.abort(new ShimError("cancelled", "the kubelet left"));
-    broken.destroy();
+    broken.answer.finish("broken");
     const outcomes = await Promise.allSettled(waiting);
     const kinds = outcomes.map((one) => one.status === "rejected" && ShimError.from(one.reason).kind);
     assert.deepEqual(kinds, ["cancelled", "unavailable"]);

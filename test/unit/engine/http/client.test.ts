@@ -5,7 +5,6 @@ import { describe, test } from "node:test";
 import { inspect, promisify } from "node:util";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { Agent, request } from "node:http";
 import { rejectsWith } from "../../../support/refusals.js";
 import { messageOf, ShimError } from "../../../../src/lib/errors.js";
 import { EngineClient, type EngineRequest } from "../../../../src/shim/engine/http/client.js";
@@ -270,14 +269,10 @@ describe("EngineClient", () => {
 });
 
 test("a connection that is never made is given up, and is no lost answer", async () => {
-  const agent = new Agent();
   const never = connect({ host: "engine.test", port: 1, lookup: () => undefined });
-  agent.createConnection = () => never;
-  limitConnecting(agent, 10);
-  const asked = request({ host: "engine.test", port: 1, agent });
-  asked.end();
   const alive = setInterval(() => undefined, 1000); // Neither the limit nor such a look-up keeps a process alive.
-  const [error] = (await once(asked, "error").finally(() => clearInterval(alive))) as [Error];
+  const failed = once(limitConnecting(never, 10), "error").finally(() => clearInterval(alive));
+  const [error] = (await failed.catch((reason: unknown) => [reason])) as [Error];
   const problem = unreachable("tcp://engine.test:1", error);
   const message = "cannot reach the Docker Engine at tcp://engine.test:1: no connection within 4 s";
   assert.deepEqual([problem.message, problem.fields], [message, {}]);
@@ -289,16 +284,11 @@ test("a connection that is made stays, however long the answer takes", async () 
   const sockets: Socket[] = [];
   const server = createServer((socket) => sockets.push(socket)).listen(path);
   await once(server, "listening");
-  const agent = new Agent();
-  limitConnecting(agent, 500);
-  const asked = request({ socketPath: path, agent });
-  asked.end();
-  const [socket] = (await once(asked, "socket")) as [Socket];
+  const socket = limitConnecting(connect({ path }), 500);
   if (socket.connecting) await once(socket, "connect");
   await new Promise((resolve) => setTimeout(resolve, 600));
   assert.equal(socket.destroyed, false);
-  asked.on("error", () => undefined);
-  asked.destroy();
+  socket.destroy();
   for (const one of sockets) one.destroy();
   server.close();
 });

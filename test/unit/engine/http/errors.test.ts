@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { notHttpCode } from "../../../../src/shim/engine/http/answer-parser.js";
 import { parseNameConflict, refusal, unreachable } from "../../../../src/shim/engine/http/errors.js";
 
 const id = "3f2a".repeat(16);
@@ -125,7 +126,7 @@ describe("unreachable()", () => {
     ["ECONNREFUSED", "connection refused"],
     ["EACCES", "permission denied"],
     ["ECONNRESET", "connection closed without an answer"],
-    ["HPE_INVALID_CONSTANT", "the answer is not HTTP"],
+    [notHttpCode, "the answer is not HTTP"],
     ["EWHATEVER", "as Node words it"],
   ] as const) {
     test(`${code} reads "${reason}"`, () => {
