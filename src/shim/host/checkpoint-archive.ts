@@ -1,16 +1,16 @@
 /** The archive of a checkpointed container, laid out as CRI-O and containerd write it. */
-import { once } from "node:events";
-import { createReadStream, type Stats } from "node:fs";
-import { type FileHandle, lstat, mkdtemp, open, readdir, readlink, rename, rm } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { lstat, mkdtemp, readdir, readlink, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { type Header, pack, type Pack } from "tar-stream";
-import { orAbort } from "../../lib/abort.js";
+import type { Pack } from "tar-stream";
 import { syncDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import { isAlive, markOf } from "../../lib/linux/process-mark.js";
 import type { CheckpointContent } from "../ports/host.js";
+import { deletedFilesName, rootChangesName } from "./root-changes.js";
 import { criuLog, type RuntimeTask } from "./runtime-task.js";
+import { addContent, addText, headerOf, writeTar } from "./tar-file.js";
 
 /** Where CRIU's files are in the archive. */
 const imageDirectory = "checkpoint";
@@ -40,7 +40,8 @@ export async function archiveCheckpoint(
     signal.throwIfAborted();
     const temporary = join(work, "archive.tar");
     const { config } = content;
-    await writeArchive(temporary, { config, spec: { ...spec, ...annotated(spec, content) }, work }, signal);
+    const archive = { config, spec: { ...spec, ...annotated(spec, content) }, work };
+    await writeTar(temporary, (tar, limited) => fill(tar, archive, limited), signal);
     await rename(temporary, location);
     await syncDirectory(dirname(location));
   } catch (error) {
@@ -66,53 +67,20 @@ export async function removeAbandoned(directory: string): Promise<void> {
 
 interface Archive extends Pick<CheckpointContent, "config"> {
   readonly spec: Readonly<Record<string, unknown>>;
-  /** Holds CRIU's files and logs. */
+  /** Holds CRIU's files and logs, and what has changed in the root file system. */
   readonly work: string;
 }
 
-/** Those of CRIU beside its images, where it has written them. */
-const logNames: readonly string[] = [criuLog, "stats-dump"];
-
-async function writeArchive(path: string, archive: Archive, signal: AbortSignal): Promise<void> {
-  const tar = pack();
-  const file = await open(path, "wx", 0o600);
-  const failed = new AbortController();
-  const end = (error: unknown): never => {
-    failed.abort(error);
-    tar.destroy(error instanceof Error ? error : new Error(String(error)));
-    throw error;
-  };
-  try {
-    // Whichever fails first ends the other one.
-    await Promise.all([
-      write(tar, file).catch(end),
-      fill(tar, archive, AbortSignal.any([signal, failed.signal])).catch(end),
-    ]);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function write(tar: Pack, file: FileHandle): Promise<void> {
-  for await (const chunk of tar as AsyncIterable<Buffer>) {
-    // The system may take less than it is given.
-    for (let start = 0; start < chunk.length;) start += (await file.write(chunk, start)).bytesWritten;
-  }
-}
+/** Beside CRIU's images, where they have been written. */
+const otherNames: readonly string[] = [criuLog, "stats-dump", rootChangesName, deletedFilesName];
 
 async function fill(tar: Pack, { work, config, spec }: Archive, signal: AbortSignal): Promise<void> {
   await addText(tar, "config.dump", JSON.stringify(config), signal);
   await addText(tar, "spec.dump", JSON.stringify(spec), signal);
   const present = await readdir(work);
-  for (const name of logNames) if (present.includes(name)) await addPath(tar, join(work, name), name, signal);
+  for (const name of otherNames)
+    if (present.includes(name)) await addPath(tar, join(work, name), name, signal);
   await addPath(tar, join(work, imageDirectory), imageDirectory, signal);
-  tar.finalize();
-}
-
-function addText(tar: Pack, name: string, text: string, signal: AbortSignal): Promise<void> {
-  const content = Buffer.from(text);
-  return addContent(tar, { name, mode: 0o600, size: content.length }, [content], signal);
 }
 
 /** A directory with all that is in it. Sockets and the like hold nothing and are left out. */
@@ -131,32 +99,6 @@ async function addPath(tar: Pack, path: string, name: string, signal: AbortSigna
     const content = size === 0 ? [] : (createReadStream(path, { end: size - 1 }) as AsyncIterable<Buffer>);
     await addContent(tar, { ...headerOf(found), name, size }, content, signal);
   }
-}
-
-/** Returns when the entry is complete; `content` must be as long as the header says. */
-async function addContent(
-  tar: Pack,
-  header: Pick<Header, "name"> & Partial<Header>,
-  content: AsyncIterable<Buffer> | Iterable<Buffer>,
-  signal: AbortSignal,
-): Promise<void> {
-  let entry!: ReturnType<Pack["entry"]>;
-  const complete = new Promise<void>((resolve, reject) => {
-    entry = tar.entry(header, (error) => {
-      if (error) reject(error);
-      else resolve();
-    });
-  });
-  complete.catch(() => undefined); // Heard below, unless something else failed before.
-  for await (const chunk of content) {
-    if (!entry.write(chunk)) await once(entry, "drain", { signal });
-  }
-  entry.end(null);
-  await orAbort(complete, signal);
-}
-
-function headerOf({ mode, uid, gid, mtime }: Stats) {
-  return { mode: mode & 0o7777, uid, gid, mtime };
 }
 
 function annotated(

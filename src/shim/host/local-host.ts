@@ -19,6 +19,7 @@ import type {
 import { dirname } from "node:path";
 import { archiveCheckpoint, removeAbandoned } from "./checkpoint-archive.js";
 import { killCheckpoint } from "./kill-checkpoint.js";
+import { type IdMaps, writeRootChanges } from "./root-changes.js";
 import { checkpointTask, findRuntimeTask, resumeTask } from "./runtime-task.js";
 import { setUnitProperties, unitsLoadedMark } from "./cgroup/scope-units.js";
 import {
@@ -187,14 +188,27 @@ export class LocalHost implements HostFunctions {
   }
 
   async archiveCheckpoint(
-    { id: containerId, state: { pid } }: Snapshot,
+    container: Snapshot,
     location: string,
     content: CheckpointContent,
     { signal, timeoutMs }: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<void> {
+    const {
+      id: containerId,
+      state: { pid },
+    } = container;
     const task = await findRuntimeTask({ containerId, pid });
-    const dump: Parameters<typeof archiveCheckpoint>[3] = (to) =>
-      checkpointTask(task, { ...to, timeoutMs, signal });
+    const [upper, maps] = [await this.writableLayer(container), await idMapsOf(pid)];
+    const dump: Parameters<typeof archiveCheckpoint>[3] = async (to) => {
+      await checkpointTask(task, { ...to, timeoutMs, signal });
+      if (upper === undefined) return;
+      const omitted = await writeRootChanges(upper, to.work, maps, signal);
+      if (omitted > 0)
+        this.log.warn(
+          { containerId, omitted },
+          "files of the container are not in the archive of its checkpoint",
+        );
+    };
     await archiveCheckpoint(task, location, content, dump, signal);
   }
 
@@ -242,4 +256,12 @@ export class LocalHost implements HostFunctions {
 
 function namespacePath(pid: number): string {
   return `/proc/${pid}/ns/net`;
+}
+
+async function idMapsOf(pid: number): Promise<IdMaps> {
+  const proc = new ProcFiles();
+  const [uids = "", gids = ""] = await Promise.all(
+    ["uid_map", "gid_map"].map((name) => proc.text(pid, name)),
+  );
+  return { uids, gids };
 }
