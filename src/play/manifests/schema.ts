@@ -1,4 +1,5 @@
 /** Readers of untyped values (parsed YAML). They report all fields that they do not know, at any depth. */
+import { ShimError } from "../../lib/errors.js";
 
 /** One problem of a document. */
 export interface Problem {
@@ -40,6 +41,23 @@ const unknownField = "is not a field of Kubernetes";
 /** A field that must be there. */
 export function mandatory<T>(reader: Reader<T>): Mandatory<T> {
   return { mandatory: reader };
+}
+
+/** What this program has written. Throws `invalid` for other text, and shows none of it: Secrets are there. */
+export function parseStored<T>(text: string, reader: Reader<T>): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new ShimError("invalid", "is not JSON");
+  }
+  const problems: Problem[] = [];
+  const read = reader(value, "", problems);
+  const problem = problems.find(({ kind }) => kind !== "passedOver");
+  // With a problem, parts of what was read may be missing.
+  if (read === undefined || problem !== undefined)
+    throw new ShimError("invalid", `${problem?.path ?? ""} ${problem?.reason ?? ""}`.trim());
+  return read;
 }
 
 /** Readers of text that has a rule. */

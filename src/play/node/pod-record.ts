@@ -4,7 +4,6 @@ import { dnsLabel, dnsSubdomain, podUid } from "../manifests/names.js";
 import { readPod } from "../manifests/pod-schema.js";
 import type { Manifest, ObjectData, PodKey, PodObjects } from "../manifests/read-manifests.js";
 import {
-  type Problem,
   type Reader,
   type TypeOf,
   integer,
@@ -12,6 +11,7 @@ import {
   mandatory,
   mapOf,
   object,
+  parseStored,
   string,
 } from "../manifests/schema.js";
 import type { HostFiles } from "./files.js";
@@ -127,22 +127,14 @@ function parseRecord(
   path: string,
   uid: string,
 ): { readonly manifest: Manifest; readonly server: string | undefined } {
-  const problems: Problem[] = [];
-  let read: TypeOf<typeof record> | undefined;
+  let read: TypeOf<typeof record>;
   try {
-    read = record(JSON.parse(text), "", problems);
-  } catch {
-    problems.push({ path: "", reason: "is not JSON", kind: "malformed" });
-  }
-  const isProblem = ({ kind }: Problem): boolean => kind !== "passedOver";
-  // With a problem, parts of what was read may be missing.
-  if (read !== undefined && !problems.some(isProblem) && read.key.uid !== uid)
-    problems.push({ path: "key.uid", reason: "is that of another pod", kind: "malformed" });
-  const problem = problems.find(isProblem);
-  if (read === undefined || problem !== undefined) {
-    const what = `${problem?.path ?? ""} ${problem?.reason ?? ""}`.trim();
+    read = parseStored(text, record);
+    if (read.key.uid !== uid) throw new ShimError("invalid", "key.uid is that of another pod");
+  } catch (error) {
     const remedy = "play the manifest again, or remove the pod by the program that wrote it";
-    throw new ShimError("invalid", `read "${path}": ${what}: damaged, or of another version; ${remedy}`);
+    const what = `${messageOf(error)}: damaged, or of another version`;
+    throw new ShimError("invalid", `read "${path}": ${what}; ${remedy}`);
   }
   const { source, server, hash, key, owner, jobMark, pod, configMaps, binaryKeys, secrets } = read;
   const objects = {

@@ -3,12 +3,12 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError, isKind } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { namesIn } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
-import { type TypeOf, type Problem, list, mandatory, object, string } from "../manifests/schema.js";
+import { list, mandatory, object, parseStored, string } from "../manifests/schema.js";
 import { forRootAlone, playPrefix } from "./play-store.js";
 
 export interface Claim {
@@ -87,13 +87,11 @@ export async function removeClaim(directory: string, id: string): Promise<void> 
 }
 
 async function readWorkloads(path: string): Promise<readonly string[] | undefined> {
-  const problems: Problem[] = [];
   try {
     const text = await readFile(path, "utf8");
-    const claim: TypeOf<typeof readClaim> | undefined = readClaim(JSON.parse(text), "", problems);
-    return problems.length > 0 ? undefined : claim?.workloads;
+    return parseStored(text, readClaim).workloads;
   } catch (error) {
-    if (hasCode(error, "ENOENT") || error instanceof SyntaxError) return undefined;
+    if (hasCode(error, "ENOENT") || isKind(error, "invalid")) return undefined;
     throw ShimError.from(error).within(`read "${path}"`);
   }
 }

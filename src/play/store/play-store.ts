@@ -14,16 +14,7 @@ import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { namesIn } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import type { ManifestFile } from "../manifests/documents.js";
-import {
-  type Problem,
-  type TypeOf,
-  boolean,
-  integer,
-  list,
-  mandatory,
-  object,
-  string,
-} from "../manifests/schema.js";
+import { boolean, integer, list, mandatory, object, parseStored, string } from "../manifests/schema.js";
 import { serverId, socketOf } from "../pod-config/pod-paths.js";
 import type { Owner } from "../manifests/manifest.js";
 import type { Removal, ObjectKey, Workloads } from "../manifests/workloads.js";
@@ -191,15 +182,7 @@ export class PlayStore {
   async #read(path: string): Promise<Omit<DatedPlay, "id">> {
     const { size, mtimeMs, ino } = await stat(path);
     if (size > limitBytes) throw new ShimError("exhausted", `has more than ${limitBytes} bytes`);
-    const problems: Problem[] = [];
-    const play: TypeOf<typeof readPlay> | undefined = readPlay(
-      parseJson(await readFile(path, "utf8")),
-      "",
-      problems,
-    );
-    const [problem] = problems.filter(({ kind }) => kind !== "passedOver");
-    if (play === undefined || problem !== undefined)
-      throw new ShimError("invalid", `${problem?.path ?? ""} ${problem?.reason ?? ""}`.trim());
+    const play = parseStored(await readFile(path, "utf8"), readPlay);
     const { version: _, endpoint: _endpoint, storedAt = 0, ...stored } = play;
     return { ...stored, storedAt, version: `${ino} ${mtimeMs} ${size}` };
   }
@@ -208,15 +191,6 @@ export class PlayStore {
 interface DatedPlay extends FoundPlay {
   /** Milliseconds since 1970, and later than that of all plays that were there. */
   readonly storedAt: number;
-}
-
-/** The error of Node.js quotes the text, which has Secrets. */
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ShimError("invalid", "is not JSON");
-  }
 }
 
 /** The file whose presence says that the play has the workload no more. */
