@@ -5,7 +5,7 @@ import { orAbort } from "../abort.js";
 import { messageOf, type ShimError } from "../errors.js";
 import type { Logger } from "../log.js";
 import { syncDescriptor, syncDirectory, syncPath } from "./directories.js";
-import { fileError, hasCode } from "./file-errors.js";
+import { fileError, hasCode, unlessMissing } from "./file-errors.js";
 
 /** Before this time is over, a file is often replaced again, or removed: then its flush is spared. */
 const replacementDelayMs = 1_000;
@@ -194,9 +194,5 @@ async function flushAll(
 
 /** Throws raw system errors. A file that is gone needs no flush. */
 async function syncFile(path: string): Promise<void> {
-  try {
-    await syncPath(path, constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (error) {
-    if (!hasCode(error, "ENOENT")) throw error;
-  }
+  await syncPath(path, constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(unlessMissing);
 }

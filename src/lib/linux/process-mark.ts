@@ -1,5 +1,6 @@
 /** A process that is not taken for a later one with the same number. */
 import { readFileSync } from "node:fs";
+import { hasCode } from "../files/file-errors.js";
 import { readKernelFile } from "./kernel-file.js";
 import { hasEnded, parseStat, type ProcessStat } from "./process-stat.js";
 
@@ -23,6 +24,15 @@ export function markOf(pid: number, text = textOrNothing(`/proc/${pid}/stat`)): 
 
 export async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
   return (await statOf(pid))?.startTime === startTime;
+}
+
+/** Kills the process group, if there is one. */
+export function killGroup(group: number): void {
+  try {
+    process.kill(-group, "SIGKILL");
+  } catch (error) {
+    if (!hasCode(error, "ESRCH")) throw error;
+  }
 }
 
 function textOrNothing(path: string): string {

@@ -12,7 +12,7 @@ import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { Logger } from "../../lib/log.js";
 import { bootId } from "../../lib/linux/network-namespaces.js";
-import { isAlive, markOf, type ProcessMark, statOf } from "../../lib/linux/process-mark.js";
+import { isAlive, killGroup, markOf, type ProcessMark, statOf } from "../../lib/linux/process-mark.js";
 import type { ProcessStat } from "../../lib/linux/process-stat.js";
 import { readRegularFileSync } from "../../lib/files/state-files.js";
 import { isObject, parseJson, stringAt, type JsonObject } from "../../lib/json/exact-json.js";
@@ -142,7 +142,7 @@ export class RunningPlugins {
     const size = Math.max(Buffer.byteLength(record), file.size);
     const bytes = Buffer.alloc(size, " ");
     bytes.write(record);
-    for (let at = 0; at < size; ) at += this.write(file.descriptor, bytes, at, size - at, at);
+    for (let at = 0; at < size;) at += this.write(file.descriptor, bytes, at, size - at, at);
     file.size = size;
   }
 
@@ -274,13 +274,5 @@ function groupLives(group: number): boolean {
     return true;
   } catch (error) {
     return !hasCode(error, "ESRCH");
-  }
-}
-
-function killGroup(group: number): void {
-  try {
-    process.kill(-group, "SIGKILL");
-  } catch (error) {
-    if (!hasCode(error, "ESRCH")) throw error;
   }
 }

@@ -19,7 +19,7 @@ import {
   writeFile,
 } from "node:fs/promises";
 import type { Owner } from "../../domain/node-facts.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { hasCode, unlessMissing } from "../../lib/files/file-errors.js";
 import { diskUsage, mountMemory, mountOpen, unmount } from "../../lib/linux/helper-verbs.js";
 import { isMountPoint, mountPointsBelow } from "./mounts.js";
 import { giveToGroup, openSubPath } from "./open-below.js";
@@ -76,12 +76,8 @@ export interface FileCalls {
 
 export const hostFileCalls: FileCalls = {
   look: async (path) => {
-    try {
-      return statsOf(await lstat(path, { bigint: true }));
-    } catch (error) {
-      if (hasCode(error, "ENOENT")) return undefined;
-      throw error;
-    }
+    const stats = await lstat(path, { bigint: true }).catch(unlessMissing);
+    return stats && statsOf(stats);
   },
   list: (path) => readdir(path),
   readFile: (path) => readFile(path),

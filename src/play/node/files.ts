@@ -3,7 +3,7 @@ import { type Stats, constants } from "node:fs";
 import { mkdir, open, readdir, stat } from "node:fs/promises";
 import { ShimError } from "../../lib/errors.js";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { hasCode, unlessMissing } from "../../lib/files/file-errors.js";
 import { checkCgroups, makeCgroup, removeCgroup } from "./cgroups.js";
 import { type FileCalls, hostFileCalls } from "./file-calls.js";
 import {
@@ -126,7 +126,7 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
-  const file = await undefinedIfMissing(open(path, "r"));
+  const file = await open(path, "r").catch(unlessMissing);
   if (file === undefined) return undefined;
   try {
     const { size } = await file.stat();
@@ -142,7 +142,7 @@ async function readWhole(path: string, limitBytes: number): Promise<string | und
 const readFlags = constants.O_RDONLY | constants.O_NONBLOCK;
 
 async function openFile(path: string): Promise<GrowingFile | undefined> {
-  const file = await undefinedIfMissing(open(path, readFlags));
+  const file = await open(path, readFlags).catch(unlessMissing);
   if (file === undefined) return undefined;
   const opened = await file.stat({ bigint: true });
   if (!opened.isFile()) {
@@ -156,7 +156,7 @@ async function openFile(path: string): Promise<GrowingFile | undefined> {
       return buffer.subarray(0, bytesRead);
     },
     isReplaced: async () => {
-      const present = await undefinedIfMissing(stat(path, { bigint: true }));
+      const present = await stat(path, { bigint: true }).catch(unlessMissing);
       return present !== undefined && (present.ino !== opened.ino || present.dev !== opened.dev);
     },
     [Symbol.asyncDispose]: () => file.close(),
@@ -179,14 +179,5 @@ async function readTail(path: string, bytes: number): Promise<string> {
 }
 
 async function statOrUndefined(path: string): Promise<Stats | undefined> {
-  return undefinedIfMissing(stat(path));
-}
-
-async function undefinedIfMissing<T>(promise: Promise<T>): Promise<T | undefined> {
-  try {
-    return await promise;
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  return stat(path).catch(unlessMissing);
 }

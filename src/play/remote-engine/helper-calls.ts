@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import type { Owner } from "../../domain/node-facts.js";
 import { ShimError, messageOf } from "../../lib/errors.js";
-import { hasCode, systemError } from "../../lib/files/file-errors.js";
+import { hasCode, systemError, unlessMissing } from "../../lib/files/file-errors.js";
 import type { ProcessStreams } from "../../shim/ports/engine.js";
 import { type FileCalls, type FileStats, fileKind } from "../node/file-calls.js";
 import { mountPointsOf } from "../node/mounts.js";
@@ -65,7 +65,7 @@ export class HelperCalls implements FileCalls, Disposable {
   }
 
   async look(path: string): Promise<FileStats | undefined> {
-    return undefinedIfMissing(this.#stats("look", { texts: [this.#inside(path)] }, path));
+    return this.#stats("look", { texts: [this.#inside(path)] }, path).catch(unlessMissing);
   }
 
   async list(path: string): Promise<readonly string[]> {
@@ -108,7 +108,11 @@ export class HelperCalls implements FileCalls, Disposable {
   }
 
   async rewriteFile(path: string, content: Buffer): Promise<boolean> {
-    return (await undefinedIfMissing(this.#write(path, content, undefined).then(() => true))) ?? false;
+    return (
+      (await this.#write(path, content, undefined)
+        .then(() => true)
+        .catch(unlessMissing)) ?? false
+    );
   }
 
   async rename(from: string, to: string): Promise<void> {
@@ -128,7 +132,7 @@ export class HelperCalls implements FileCalls, Disposable {
   }
 
   async removeTree(path: string): Promise<void> {
-    await undefinedIfMissing(this.#atPath("removeTree", path));
+    await this.#atPath("removeTree", path).catch(unlessMissing);
   }
 
   async changeMode(path: string, mode: number): Promise<void> {
@@ -284,14 +288,5 @@ export class HelperCalls implements FileCalls, Disposable {
     for (const { fail } of this.#pending.values()) fail(this.#lost);
     this.#pending.clear();
     this.streams.close();
-  }
-}
-
-async function undefinedIfMissing<T>(promise: Promise<T>): Promise<T | undefined> {
-  try {
-    return await promise;
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
   }
 }

@@ -2,8 +2,7 @@
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
-import { isAlive, markOf, type ProcessMark } from "../../lib/linux/process-mark.js";
+import { isAlive, killGroup, markOf, type ProcessMark } from "../../lib/linux/process-mark.js";
 import { temporaryPrefix } from "./checkpoint-archive.js";
 import { ProcFiles } from "./processes/proc-files.js";
 
@@ -30,13 +29,5 @@ export async function killCheckpoint(
     if (waited >= deathMs)
       throw new ShimError("unavailable", `the checkpoint of container "${containerId}" does not end`);
     await delay(pauseMs);
-  }
-}
-
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, "SIGKILL");
-  } catch (error) {
-    if (!hasCode(error, "ESRCH")) throw error;
   }
 }

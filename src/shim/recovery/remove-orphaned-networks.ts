@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { namesIn } from "../../lib/files/directories.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { hasCode } from "../../lib/files/file-errors.js";
+import { unlessMissing } from "../../lib/files/file-errors.js";
 import type { Logger } from "../../lib/log.js";
 import { checkpointsOf } from "../../domain/docker-root.js";
 import type { Engine } from "../ports/engine.js";
@@ -64,12 +64,7 @@ export async function isKnownEngine(stateDir: string, engineId: string): Promise
 
 /** Undefined for a state directory that no engine was used with. */
 export async function knownEngineId(stateDir: string): Promise<string | undefined> {
-  try {
-    return (await readFile(engineIdPath(stateDir), "utf8")).trim();
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  return (await readFile(engineIdPath(stateDir), "utf8").catch(unlessMissing))?.trim();
 }
 
 function engineIdPath(stateDir: string): string {
