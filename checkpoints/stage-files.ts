@@ -1,7 +1,7 @@
 /** Checkpoints that are written together: all of them, or none. */
 import { mkdir, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
-import { ShimError } from "../src/lib/errors.js";
+import { ShimError, succeeds } from "../src/lib/errors.js";
 import { stageFile, type StagedFile } from "../src/lib/files/atomic-file.js";
 import { syncDirectory } from "../src/lib/files/directories.js";
 import { fileError } from "../src/lib/files/file-errors.js";
@@ -52,13 +52,7 @@ export async function makeDirectory(path: string): Promise<() => Promise<void>> 
     if (first === undefined) return;
     for (let one = path; one.length >= first.length; one = dirname(one)) {
       // Not empty: another program uses it by now.
-      if (
-        !(await rmdir(one).then(
-          () => true,
-          () => false,
-        ))
-      )
-        return;
+      if (!(await succeeds(rmdir(one)))) return;
     }
   };
 }

@@ -4,6 +4,7 @@ import { lstat, rmdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path/posix";
 import { readRegularFile } from "../lib/files/state-files.js";
 import { NodeFiles } from "../migrate/files/node-files.js";
+import { succeeds } from "../lib/errors.js";
 
 /** An executable has a tenth of it. */
 const limitBytes = 1024 ** 3;
@@ -52,10 +53,7 @@ export async function nearestDirectory(root: string, path: string): Promise<stri
 }
 
 export async function isThere(root: string, path: string): Promise<boolean> {
-  return lstat(await localPath(root, path)).then(
-    () => true,
-    () => false,
-  );
+  return succeeds(lstat(await localPath(root, path)));
 }
 
 /** Those that have nothing in them. */

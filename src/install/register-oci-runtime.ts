@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
 import { ociRuntimeName } from "../domain/oci-changes.js";
-import { messageOf, ShimError } from "../lib/errors.js";
+import { messageOf, ShimError, succeeds } from "../lib/errors.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { formatJson, isObject, type Json, type JsonObject, parseJson } from "../lib/json/exact-json.js";
 import { NodeFiles } from "../migrate/files/node-files.js";
@@ -35,10 +35,7 @@ export async function planRegistration(
     text: "run     systemctl reload docker",
     run: async () => {
       // One that does not run reads the file at its start.
-      const isActive = await systemd.run("is-active", "--quiet", "docker").then(
-        () => true,
-        () => false,
-      );
+      const isActive = await succeeds(systemd.run("is-active", "--quiet", "docker"));
       if (isActive) await systemd.run("reload", "docker");
     },
   };

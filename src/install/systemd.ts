@@ -1,6 +1,7 @@
 /** The systemd that an installation tells of its units. */
 import { stat } from "node:fs/promises";
 import { outputOf, runCommand } from "../network/iptables/run-command.js";
+import { succeeds } from "../lib/errors.js";
 
 export interface Systemd {
   /** `offline`: units are enabled below another root directory. `none`: not there, or in no use. */
@@ -18,14 +19,7 @@ export async function findSystemd(root: string): Promise<Systemd> {
     const signal = AbortSignal.timeout(timeoutMs);
     await outputOf(runCommand, "systemctl", [...words, ...more], { signal, timeoutMs });
   };
-  const isRunning = await works(stat("/run/systemd/system"));
+  const isRunning = await succeeds(stat("/run/systemd/system"));
   if (root === "/") return { kind: isRunning ? "running" : "none", run };
-  return { kind: (await works(run("--version"))) ? "offline" : "none", run };
-}
-
-async function works(work: Promise<unknown>): Promise<boolean> {
-  return work.then(
-    () => true,
-    () => false,
-  );
+  return { kind: (await succeeds(run("--version"))) ? "offline" : "none", run };
 }

@@ -2,7 +2,7 @@
 import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../lib/abort.js";
-import { ShimError } from "../lib/errors.js";
+import { ShimError, succeeds } from "../lib/errors.js";
 import { removeFile } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { readRegularFile } from "../lib/files/state-files.js";
@@ -45,11 +45,8 @@ export async function networkSteps(
   }
   const ebtables = (...words: readonly string[]): Promise<string> =>
     outputOf(run, "ebtables", ["-t", "filter", ...words], { signal });
-  const hasDedup = await ebtables("-L", dedupChain).then(
-    () => true,
-    // Not installed, or no such chain.
-    () => false,
-  );
+  // Not installed, or no such chain.
+  const hasDedup = await succeeds(ebtables("-L", dedupChain));
   if (hasDedup)
     steps.push({
       text: `remove  chain ${dedupChain} of ebtables`,

@@ -83,6 +83,14 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** For work of which only counts whether it can be done. */
+export async function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
 /** Whether `error` is a ShimError of one of `kinds`. */
 export function isKind(error: unknown, ...kinds: readonly ErrorKind[]): error is ShimError {
   return error instanceof ShimError && kinds.includes(error.kind);

@@ -2,7 +2,7 @@
 import { X509Certificate } from "node:crypto";
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError, succeeds } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { KubeletFacts } from "../../migrate/facts/facts.js";
@@ -65,10 +65,7 @@ async function newest(paths: readonly string[]): Promise<HostFacts["passed"]> {
 }
 
 function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
+  return succeeds(stat(path));
 }
 
 /**

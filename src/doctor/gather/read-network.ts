@@ -26,6 +26,7 @@ import type {
   OrphanFacts,
 } from "../facts.js";
 import { readAddressUse } from "./address-use.js";
+import { succeeds } from "../../lib/errors.js";
 
 type NetworkConfig = Pick<
   Config,
@@ -112,10 +113,7 @@ export class NetworkReader {
   async #missing(list: NetworkList): Promise<readonly string[]> {
     const missing: string[] = [];
     for (const type of binariesOf(list)) {
-      const isFound = await this.#parts.invoker.find(type).then(
-        () => true,
-        () => false,
-      );
+      const isFound = await succeeds(this.#parts.invoker.find(type));
       if (!isFound) missing.push(type);
     }
     return missing;

@@ -5,7 +5,7 @@ import { release } from "node:os";
 import { join } from "node:path/posix";
 import { arch } from "node:process";
 import type { ProcessIo } from "../../cli/process-io.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { messageOf, ShimError, succeeds } from "../../lib/errors.js";
 import { type OwnFiles, ownFiles } from "../../lib/own-files.js";
 import { commentedFile } from "../../shim/config/commented-file.js";
 import { type Config, resolveConfig } from "../../shim/config/resolve.js";
@@ -176,10 +176,7 @@ export async function checkSocket(
   if (!(await isTakenHere(path))) return;
   // The unit's own server, of which a killed install may know nothing yet.
   if (isInstalled && systemd.kind === "running") {
-    const isOurs = await systemd.run("is-active", "--quiet", ...unitNames).then(
-      () => true,
-      () => false,
-    );
+    const isOurs = await succeeds(systemd.run("is-active", "--quiet", ...unitNames));
     if (isOurs) return;
   }
   throw new ShimError(

@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProcessIo } from "../../cli/process-io.js";
 import { withDeadline } from "../../lib/abort.js";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { messageOf, ShimError, succeeds } from "../../lib/errors.js";
 import { namesIn } from "../../lib/files/directories.js";
 import { Lifetime } from "../../lib/lifetime.js";
 import { silentLogger } from "../../lib/log.js";
@@ -73,10 +73,7 @@ async function wipeConfig(
     programName !== "dockershim" ||
     flags.some(({ name }) => name === "config") ||
     io.environment["DOCKERSHIM_CONFIG"] !== undefined;
-  const hasFile = await io.readFile(configurationPath).then(
-    () => true,
-    () => false,
-  );
+  const hasFile = await succeeds(io.readFile(configurationPath));
   const file = isNamed || !hasFile ? [] : [{ name: "config", text: configurationPath }];
   const { config } = await resolveConfig(
     [...file, ...flags],
@@ -182,10 +179,7 @@ async function activeUnits(systemd: Systemd): Promise<readonly string[]> {
   if (systemd.kind !== "running") return [];
   const active: string[] = [];
   for (const unit of unitNames) {
-    const isActive = await systemd.run("is-active", "--quiet", unit).then(
-      () => true,
-      () => false,
-    );
+    const isActive = await succeeds(systemd.run("is-active", "--quiet", unit));
     if (isActive) active.push(unit);
   }
   return active;

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { chmod, chown, lstat, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path/posix";
-import { messageOf, ShimError } from "../../lib/errors.js";
+import { messageOf, ShimError, succeeds } from "../../lib/errors.js";
 import { removeFile, writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { createDirectory } from "../../lib/files/directories.js";
 import { hasCode } from "../../lib/files/file-errors.js";
@@ -86,10 +86,7 @@ async function missingDirectories(root: string, edits: readonly FileEdit[]): Pro
 }
 
 async function isThere(path: string): Promise<boolean> {
-  return lstat(path).then(
-    () => true,
-    () => false,
-  );
+  return succeeds(lstat(path));
 }
 
 /** Those that have nothing in them. */

@@ -1,5 +1,5 @@
 /** Versions that the installed plugins support, asked once per binary. */
-import { messageOf, ShimError, isKind } from "../../lib/errors.js";
+import { messageOf, ShimError, isKind, succeeds } from "../../lib/errors.js";
 import { LruMap } from "../../lib/lru-map.js";
 import { nodeCall, type PluginInvoker } from "./invoke-plugin.js";
 import { isList, isObject, parseJson, stringAt } from "../../lib/json/exact-json.js";
@@ -98,14 +98,7 @@ export async function installedOf<T extends string>(
   types: readonly T[],
   invoker: Pick<PluginInvoker, "find">,
 ): Promise<readonly T[]> {
-  const found = await Promise.all(
-    types.map((type) =>
-      invoker.find(type).then(
-        () => true,
-        () => false,
-      ),
-    ),
-  );
+  const found = await Promise.all(types.map((type) => succeeds(invoker.find(type))));
   return types.filter((_, index) => found[index]);
 }
 

@@ -2,7 +2,7 @@
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { linkAbort } from "../../lib/abort.js";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError, succeeds } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import type { Dial } from "../cri/dial.js";
 import { openStreams } from "./open-streams.js";
@@ -33,10 +33,7 @@ export async function forwardPort(
     const reason = readReason(errors);
     // Its failure destroys both streams, and so ends the other direction.
     pipeline(local, data).catch(() => undefined);
-    const received = pipeline(data, local).then(
-      () => true,
-      () => false,
-    );
+    const received = succeeds(pipeline(data, local));
     // The server ends the error stream when both directions have ended on its side.
     const said = await Promise.race([reason, received.then((isWhole) => (isWhole ? reason : ""))]);
     if (said !== "") throw new ShimError("unavailable", shownText(said));

@@ -19,6 +19,7 @@ import { positionInApi } from "./lost-record.js";
 import { LogOutput } from "./sink/log-output.js";
 import type { Written } from "./sink/log-sink.js";
 import type { TurnQueue } from "./turn-queue.js";
+import { succeeds } from "../../lib/errors.js";
 
 export interface WriterFactoryDeps {
   readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
@@ -135,10 +136,7 @@ export class WriterFactory {
   async #reaches({ logPath }: Snapshot): Promise<boolean> {
     if (!tries(this.deps.host().reach, "files")) return false;
     if (logPath === "") return true;
-    return access(dirname(logPath), constants.R_OK).then(
-      () => true,
-      () => false,
-    );
+    return succeeds(access(dirname(logPath), constants.R_OK));
   }
 
   #output({ id }: Snapshot): LogOutput | undefined {
