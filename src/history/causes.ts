@@ -60,6 +60,12 @@ function failures({ calls, nowMs }: Facts): readonly Cause[] {
   });
 }
 
+/** Exit codes of a container that another process has ended: without live-restore an engine that ends does so. */
+const signals: ReadonlyMap<number, string> = new Map([
+  [137, "SIGKILL"],
+  [143, "SIGTERM"],
+]);
+
 /** Ends of containers that no call asked for. */
 function deaths({ records, nowMs }: Facts): readonly Cause[] {
   return groupBy(
@@ -82,7 +88,11 @@ function deaths({ records, nowMs }: Facts): readonly Cause[] {
     }
     const ran = howLong(last);
     const words = last.error === undefined ? "" : `: ${last.error}`;
-    const text = `${name} ended by itself ${times}, ${ran}, with exit code ${last.exitCode}${words}`;
+    const signal = signals.get(last.exitCode);
+    const ended = signal === undefined ? "ended by itself" : "ended";
+    const sender =
+      signal === undefined ? "" : ` (${signal}: no call sent it, but the engine's end or the node)`;
+    const text = `${name} ${ended} ${times}, ${ran}, with exit code ${last.exitCode}${sender}${words}`;
     const failed = group.filter(({ exitCode }) => exitCode !== 0).length;
     if (failed === 0) return [{ weight: group.length > 2 ? 50 : 12, text }];
     return [{ weight: failed > 1 ? 90 : 75, text }];

@@ -104,6 +104,13 @@ const stories: Readonly<
       'container "app" ended by itself 3 times, last 3 min ago (12:01:12) after it ran 2.0 s, with exit code 1',
     ],
   ],
+  "an engine that ended, and its containers with it": [
+    [...started, ...life(10 * second, { exitCode: 137 })],
+    minute,
+    [
+      / ended once, last .* with exit code 137 \(SIGKILL: no call sent it, but the engine's end or the node\)$/,
+    ],
+  ],
   "an OOM kill": [
     [call("RunPodSandbox", 0, 900), ...life(1000, { exitCode: 137, oomKilled: true })],
     minute,
