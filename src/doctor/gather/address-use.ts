@@ -15,7 +15,11 @@ export async function readAddressUse(
   const ranges = rangesOf(ipam);
   if (ranges.length === 0) return undefined;
   const directory = stringAt(ipam, "dataDir") ?? "";
-  const reserved = await reservedAddresses(directory === "" ? base : directory, network.name);
+  // Other users may not see them, and the network is judged without.
+  const reserved = await reservedAddresses(directory === "" ? base : directory, network.name).catch(
+    () => undefined,
+  );
+  if (reserved === undefined) return undefined;
   return {
     ranges: ranges.map((range) => stringAt(range, "subnet") ?? ""),
     used: reserved.filter(({ address }) => isIPv4(address)).length,

@@ -69,8 +69,8 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
     [dockerRootOf(migration.seen), dataHolds],
   ] as const;
   const others = await readPlaces(named.filter(([path]) => !usualPlaces.some(([one]) => one === path)));
-  const places: PlaceFacts[] = [...others, ...usual];
-  const hangs = isBelowHung(places, stateDir);
+  const guessed = [...others, ...usual];
+  const hangs = isBelowHung(guessed, stateDir);
   const network = new NetworkReader(config, silentLogger());
   /** Reads the state directory, which may hang. */
   const inState = <T>(action: string, look: (signal: AbortSignal) => Promise<T>): Promise<Observed<T>> =>
@@ -84,18 +84,29 @@ export async function gatherFacts(options: GatherOptions, io: GatherIo): Promise
     observe("read the networks", networkMs, (signal) => network.network(signal)),
     observe("read iptables", networkMs, (signal) => network.firewall(signal)),
     readCertificates(
-      certificateFiles(config, migration.seen, io.environment).filter(([path]) => !isBelowHung(places, path)),
+      certificateFiles(config, migration.seen, io.environment).filter(
+        ([path]) => !isBelowHung(guessed, path),
+      ),
     ),
   ]);
-  // Where a flag of dockerd says so, it alone knows.
-  const root = engine.state === "answers" ? engine.facts.info.dockerRootDir : "";
-  if (config.dockerEndpoint.kind === "unix" && root !== "" && !places.some(({ path }) => path === root))
-    places.push(...(await readPlaces([[root, dataHolds]])));
+  const places = await withEngineRoot(guessed, engine, config);
   const facts: DoctorFacts = {
     ...{ atMs: Date.now(), settings, engine, server, host, places, certificates },
     ...{ network: networks, firewall, orphans, migration },
   };
   return { facts, resolved };
+}
+
+/** The directory of its data by the engine's own word: a flag of dockerd may say it. */
+async function withEngineRoot(
+  places: readonly PlaceFacts[],
+  engine: EngineState,
+  { dockerEndpoint }: Config,
+): Promise<readonly PlaceFacts[]> {
+  if (engine.state !== "answers" || dockerEndpoint.kind !== "unix") return places;
+  const { dockerRootDir: root } = engine.facts.info;
+  if (root === "" || places.some(({ path }) => path === root)) return places;
+  return [...places.filter(({ holds }) => holds !== dataHolds), ...(await readPlaces([[root, dataHolds]]))];
 }
 
 interface EngineParts {

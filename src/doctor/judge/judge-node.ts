@@ -17,7 +17,7 @@ const fullLimitShare = 0.98;
 export const nodeChecks: readonly Check<DoctorFacts>[] = [
   { id: "disk", part: "node", judge: ofFileSystems(judgeSpace) },
   { id: "inodes", part: "node", judge: ofFileSystems(judgeInodes) },
-  { id: "read-only", part: "node", judge: ofFileSystems(judgeReadOnly) },
+  { id: "read-only", part: "node", judge: judgeReadOnly },
   { id: "mounts", part: "node", judge: judgeMounts },
   { id: "kernel-limits", part: "node", judge: judgeKernelLimits },
   { id: "clock", part: "node", judge: judgeClock },
@@ -73,13 +73,14 @@ function judgeInodes({ inodes, freeInodes }: FileSystemFacts, place: string): re
   ];
 }
 
-/** A full one is another finding; so is one that is meant to be read-only, as nothing of these may be. */
-function judgeReadOnly({ readOnly }: FileSystemFacts, place: string): readonly Draft[] {
-  if (!readOnly) return [];
+/** Of mounts: one of a file system may be read-only, and another not. */
+function judgeReadOnly({ places }: DoctorFacts): readonly Draft[] {
+  const found = places.filter(({ reading }) => reading.seen?.readOnly === true);
+  if (found.length === 0) return [];
   return [
     {
       severity: "error",
-      what: `the file system is read-only at ${place}`,
+      what: `the file system is read-only at ${found.map(({ path, holds }) => `${path} (${holds})`).join(", ")}`,
       meaning:
         "pods cannot be started, and records and logs are not written; mostly the kernel found it damaged",
       remedy:

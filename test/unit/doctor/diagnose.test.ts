@@ -108,6 +108,15 @@ describe("the network that no plugin makes: what to type", () => {
     });
 });
 
+test("a mount that is read-only, of a file system that is not so elsewhere", () => {
+  const [first, last] = healthy.places;
+  const places = [first, { ...last, reading: { seen: { ...last.reading.seen, readOnly: true } } }];
+  assert.match(
+    diagnose({ ...healthy, places }, "").findings[0]?.what ?? "",
+    /^the file system is read-only at \/var\/lib\/docker \(images and containers\)$/,
+  );
+});
+
 test("a clock that is wrong by an hour: both times are said", () => {
   const passed = { atMs: healthy.atMs + 3_600_000, proof: "the last change of x" };
   assert.match(

@@ -44,7 +44,7 @@ describe("what is read of a node", () => {
         const stdout = await answers[words.at(-1) ?? ""]?.();
         return { exitCode: stdout === undefined ? 1 : 0, stdout: stdout ?? "", stderr: "" };
       },
-      5,
+      200,
     );
     const seen = {
       id: "fd01",
@@ -188,6 +188,14 @@ describe("what is read of a node", () => {
         ranges === undefined ? undefined : { ranges, used: 1, total },
       );
     });
+
+  test("addresses that cannot be listed, as by other users, are not known, and hide nothing else", async (t) => {
+    const base = await directory(t);
+    const configuration = { type: "bridge", ipam: { type: "host-local", subnet: "10.9.0.0/24" } };
+    const name = "a name that is too long".repeat(50);
+    const list = { name, plugins: [{ type: "bridge", configuration }] } as unknown as NetworkList;
+    assert.equal(await readAddressUse(list, base), undefined);
+  });
 
   test("CNI files: one that is broken, one without its plugins, their bridges", async (t) => {
     const confDir = await directory(t);
