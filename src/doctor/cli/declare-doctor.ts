@@ -52,6 +52,6 @@ function toPart(word: string): Part {
   const known = allParts.map((one) => `"${one}"`).join(", ");
   throw new ShimError(
     "invalid",
-    `command "doctor": ${JSON.stringify(word)}${hint}; use none, or of ${known}`,
+    `command "doctor": unknown part ${JSON.stringify(word)}${hint}; the parts are ${known}`,
   );
 }

@@ -410,7 +410,10 @@ describe("the command line takes", () => {
 
 describe("the command line refuses with one line", () => {
   for (const [line, reason] of [
-    ["doctor nodes", 'command "doctor": "nodes": did you mean "node"?; use none, or of "server", "engine"'],
+    [
+      "doctor nodes",
+      'command "doctor": unknown part "nodes": did you mean "node"?; the parts are "server", "engine"',
+    ],
     ["why", 'command "why": needs one name or id of a pod or container'],
     ["why a b", 'command "why": needs one name or id of a pod or container'],
     ["why a --json --svg", 'command "why": --json and --svg: use one'],
