@@ -187,6 +187,7 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       const perform = (...words: readonly string[]) => spawnSync(helper, words, { encoding: "utf8" });
       /** As a kill after the mounts before it. */
       const faults: Readonly<Record<string, readonly [at: number, message: RegExp]>> = {
+        "for a full /run": [0, /^make a directory: error 28$/],
         "at a layer": [10, /^open a layer: error 2$/],
         "at the files of the writable layer": [7, /^open the upper layer: error 2$/],
         "before it mounts the layers": [8, /^mount the layers: error 2$/],
@@ -205,12 +206,18 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
           await writeFile(join(upper, "file"), "");
           const layers = `lowerdir=${lower.join(":")},upperdir=${upper},workdir=${work}`;
           assert.equal(spawnSync("mount", ["-t", "overlay", "overlay", "-o", layers, root]).status, 0);
-          t.after(() => spawnSync("umount", ["--recursive", root]));
+          // Where a process ends that gets this word: nothing is there, and there is no room for more.
+          const none = join(base, "none");
+          if (at === 0) {
+            await mkdir(none);
+            assert.equal(spawnSync("mount", ["-t", "tmpfs", "-o", "nr_inodes=1", "none", none]).status, 0);
+          }
+          t.after(() => spawnSync("umount", ["--recursive", root, ...(at === 0 ? [none] : [])]));
           const numbers = [firstId, firstId, 65_536, 65_536].map(String);
           const words = [place, root, ...numbers, "", upper, work, ...lower];
           const ended = perform(
             "mapped-root",
-            ...words.map((word, index) => (index === at ? `${base}/none` : word)),
+            ...words.map((word, index) => (index === at ? join(none, ...(at === 0 ? ["place"] : [])) : word)),
           );
           assert.equal(ended.status, 1);
           assert.match(ended.stderr, message);
