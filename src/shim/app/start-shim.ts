@@ -1,5 +1,6 @@
 /** Opens the adapters, builds the program, serves it, and stops it in reverse order. */
 import { Lifetime } from "../../lib/lifetime.js";
+import { freedMemoryReturner } from "../../lib/linux/freed-memory.js";
 import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
@@ -105,6 +106,8 @@ async function start(
       },
     });
   }
+  // Twice a minute, when the program is awake anyway.
+  sync.subscribe({ engineCompared: freedMemoryReturner() });
   /** Of the server that is begun last. */
   let calls: Pick<GrpcServer, "underWay"> = { underWay: () => [] };
   const metricsServer = await metrics?.serve(
