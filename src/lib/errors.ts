@@ -83,6 +83,13 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** For `catch` of a promise: undefined for an error of that kind. */
+export function unlessKind(kind: ErrorKind): (error: unknown) => undefined {
+  return (error) => {
+    if (!isKind(error, kind)) throw error;
+  };
+}
+
 /** For work of which only counts whether it can be done. */
 export async function succeeds(work: Promise<unknown>): Promise<boolean> {
   return work.then(

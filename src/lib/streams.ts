@@ -18,3 +18,26 @@ export async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]>
   for await (const item of items) all.push(item);
   return all;
 }
+
+/**
+ * The text up to `limitBytes`; the rest is not read. Rejects when the stream breaks off before, unless the part counts
+ * then, too.
+ */
+export async function beginningOf(
+  stream: AsyncIterable<Buffer>,
+  limitBytes: number,
+  { orPart = false }: { readonly orPart?: boolean } = {},
+): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of stream) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= limitBytes) break;
+    }
+  } catch (error) {
+    if (!orPart) throw error;
+  }
+  return Buffer.concat(chunks).toString("utf8", 0, limitBytes);
+}

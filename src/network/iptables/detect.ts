@@ -1,5 +1,5 @@
 /** Chooses the iptables backend of this host. */
-import { isKind, ShimError } from "../../lib/errors.js";
+import { isKind, ShimError, unlessKind } from "../../lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "./run-command.js";
 
 export type IptablesMode = "auto" | IptablesBackend;
@@ -71,13 +71,8 @@ async function versionOf(
   run: RunCommand,
 ): Promise<IptablesVersion | undefined> {
   const program = `iptables${suffix}`;
-  let output: string;
-  try {
-    output = await outputOf(run, program, ["--version"], { signal });
-  } catch (error) {
-    if (isKind(error, "notFound")) return undefined;
-    throw error;
-  }
+  const output = await outputOf(run, program, ["--version"], { signal }).catch(unlessKind("notFound"));
+  if (output === undefined) return undefined;
   const version = parseIptablesVersion(output);
   if (version === undefined)
     throw new ShimError("unknown", `version of ${program}: not in ${JSON.stringify(output)}`);

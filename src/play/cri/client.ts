@@ -1,6 +1,6 @@
 /** The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`). */
 import { type CallOptions, connectCri, type CriConnection } from "../../client/cri-connection.js";
-import { ShimError, isKind } from "../../lib/errors.js";
+import { ShimError, unlessKind } from "../../lib/errors.js";
 import { CgroupDriver } from "../../domain/cri.js";
 import type {
   Answer,
@@ -49,14 +49,9 @@ export function connect(endpoint: string) {
     status: (signal: AbortSignal) => call("Status", { verbose: true }, { signal }),
     /** Undefined for servers that do not report it. */
     cgroupDriver: async (signal: AbortSignal): Promise<CgroupDriverName | undefined> => {
-      try {
-        const { linux } = await call("RuntimeConfig", {}, { signal });
-        if (linux === null) return undefined;
-        return linux.cgroup_driver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs";
-      } catch (error) {
-        if (isKind(error, "unsupported")) return undefined;
-        throw error;
-      }
+      const found = await call("RuntimeConfig", {}, { signal }).catch(unlessKind("unsupported"));
+      const linux = found?.linux ?? undefined;
+      return linux && (linux.cgroup_driver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs");
     },
     /** The image under that name or id, when it is on the node. */
     imageStatus: async (image: string, signal: AbortSignal): Promise<Image | undefined> =>

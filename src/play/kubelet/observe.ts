@@ -1,5 +1,5 @@
 /** Asks the CRI server for the sandboxes and containers of a pod, and reads their termination messages. */
-import { isKind } from "../../lib/errors.js";
+import { unlessKind } from "../../lib/errors.js";
 import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../domain/labels.js";
 import type { CriClient } from "../cri/client.js";
@@ -68,7 +68,8 @@ async function networkOf(
 ): Promise<Pick<ObservedPod, "ips" | "lacksIp">> {
   const none = { ips: [], lacksIp: false };
   if (newest?.isReady !== true) return none;
-  const status = await orUndefined(client.podSandboxStatus(newest.id, signal));
+  // Undefined when it was removed since the list, as below.
+  const status = await client.podSandboxStatus(newest.id, signal).catch(unlessKind("notFound"));
   return status === undefined ? none : { ips: podIps(status), lacksIp: status.network?.ip === "" };
 }
 
@@ -80,23 +81,13 @@ async function observeContainers(
   const listed = await deps.client.listContainers(sandboxId, signal);
   const observed = await Promise.all(
     listed.map(async ({ id }) => {
-      const status = await orUndefined(deps.client.containerStatus(id, signal));
+      const status = await deps.client.containerStatus(id, signal).catch(unlessKind("notFound"));
       if (status === undefined) return undefined;
       const isExited = status.state === ContainerState.CONTAINER_EXITED;
       return observedContainer(status, sandboxId, isExited ? await terminationMessage(status, deps) : "");
     }),
   );
   return observed.filter((container) => container !== undefined);
-}
-
-/** Undefined when the object was removed since the list. */
-async function orUndefined<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (isKind(error, "notFound")) return undefined;
-    throw error;
-  }
 }
 
 const states: Readonly<Record<ContainerState, ObservedState>> = {

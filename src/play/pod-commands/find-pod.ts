@@ -1,5 +1,5 @@
 /** Pods by name, as any CRI server shows them. */
-import { isKind, ShimError } from "../../lib/errors.js";
+import { ShimError, unlessKind } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
 import { ContainerState, type ContainerStatus, type PodSandbox, PodSandboxState } from "../../domain/cri.js";
 import type { CriClient } from "../cri/client.js";
@@ -102,14 +102,8 @@ function newestFirst(sandboxes: readonly PodSandbox[]): readonly PodSandbox[] {
 async function inspect(client: Reads, sandbox: PodSandbox, signal: AbortSignal): Promise<FoundPod> {
   const listed = await client.listContainers(sandbox.id, signal);
   const statuses = await Promise.all(
-    listed.map(async ({ id }) => {
-      try {
-        return await client.containerStatus(id, signal);
-      } catch (error) {
-        if (isKind(error, "notFound")) return undefined; // Removed since it was listed.
-        throw error;
-      }
-    }),
+    // It may be removed since it was listed.
+    listed.map(({ id }) => client.containerStatus(id, signal).catch(unlessKind("notFound"))),
   );
   return {
     namespace: sandbox.metadata?.namespace ?? "",

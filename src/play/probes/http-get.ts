@@ -184,15 +184,3 @@ async function getOnce(target: HttpTarget, dial: Dial, signal: AbortSignal): Pro
     outgoing.end();
   });
 }
-
-/** At most `limitBytes` of the body; the rest is not read. Rejects when the body breaks off before. */
-export async function readBody(message: IncomingMessage, limitBytes: number): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of message as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes >= limitBytes) break;
-  }
-  return Buffer.concat(chunks).toString("utf8", 0, limitBytes);
-}

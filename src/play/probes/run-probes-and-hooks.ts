@@ -1,13 +1,14 @@
 /** Probes and lifecycle hooks, with the kubelet's rules (pkg/probe, pkg/kubelet/prober, pkg/kubelet/lifecycle). */
 import { sleep, withDeadline } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { beginningOf } from "../../lib/streams.js";
 import type { CriClient } from "../cri/client.js";
 import { expandVariables } from "../pod-config/expand-variables.js";
 import type { Dial } from "../cri/dial.js";
 import type { Handlers, HandlerTarget, ProbeOutcome } from "./handlers.js";
 import type { LifecycleHandler, Probe } from "../manifests/pod-schema.js";
 import { checkHealth } from "./grpc-health.js";
-import { getFrom, type HttpGet, httpTarget, portNumber, readBody, urlText } from "./http-get.js";
+import { getFrom, type HttpGet, httpTarget, portNumber, urlText } from "./http-get.js";
 
 export interface HandlerDeps {
   readonly client: Pick<CriClient, "execSync">;
@@ -136,7 +137,7 @@ async function probeByHttp(
   const { message, status, isRedirect } = await getFrom(target, dial, signal);
   let body: string;
   try {
-    body = await readBody(message, outputBytes);
+    body = await beginningOf(message, outputBytes);
   } catch (error) {
     // As with the kubelet: an answer that breaks off says nothing.
     const isFinal = signal.aborted;

@@ -1,9 +1,10 @@
 /** One connection to a port of a pod, through the CRI server. */
-import type { Duplex, Readable } from "node:stream";
+import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError, succeeds } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
+import { beginningOf } from "../../lib/streams.js";
 import type { Dial } from "../cri/dial.js";
 import { openStreams } from "./open-streams.js";
 import { portForwardProtocol } from "./port-connections.js";
@@ -30,7 +31,8 @@ export async function forwardPort(
     const errors = connection.open({ ...headers, streamtype: "error" });
     errors.end();
     const data = connection.open({ ...headers, streamtype: "data" });
-    const reason = readReason(errors);
+    // What the server says; empty when the connection ended well.
+    const reason = beginningOf(errors, errorBytes, { orPart: true });
     // Its failure destroys both streams, and so ends the other direction.
     pipeline(local, data).catch(() => undefined);
     const received = succeeds(pipeline(data, local));
@@ -42,20 +44,4 @@ export async function forwardPort(
     connection.destroy();
     local.destroy();
   }
-}
-
-/** What the server says of the connection; empty when it ended well. Never rejects. */
-async function readReason(errors: Readable): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of errors as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      bytes += chunk.length;
-      if (bytes >= errorBytes) break;
-    }
-  } catch {
-    // The connection has ended, and with it the forwarding.
-  }
-  return Buffer.concat(chunks).toString("utf8", 0, errorBytes);
 }

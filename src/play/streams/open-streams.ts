@@ -1,10 +1,11 @@
 /** Opens the connection of a URL that Exec, Attach or PortForward answered. */
-import { request, type IncomingMessage } from "node:http";
+import { request } from "node:http";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
 import { linkAbort, withDeadline } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
+import { beginningOf } from "../../lib/streams.js";
 import type { Address, Dial } from "../cri/dial.js";
 import { SpdyClient } from "./spdy-client.js";
 
@@ -81,7 +82,8 @@ function upgrade(url: URL, socket: Duplex, protocol: string, signal: AbortSignal
       ),
     );
     outgoing.once("response", (answer) => {
-      void textOf(answer).then((text) => {
+      // The status says enough without it.
+      void beginningOf(answer, refusalBytes, { orPart: true }).then((text) => {
         const reason = `${answer.statusCode ?? 0} ${shownText(text.trim())}`.trim();
         fail(new ShimError("unsupported", `open the stream at ${url.origin}: the server answered ${reason}`));
       });
@@ -98,20 +100,4 @@ function upgrade(url: URL, socket: Duplex, protocol: string, signal: AbortSignal
     });
     outgoing.end();
   });
-}
-
-/** The beginning of the body. Never rejects. */
-async function textOf(answer: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      bytes += chunk.length;
-      if (bytes >= refusalBytes) break;
-    }
-  } catch {
-    // The status says enough.
-  }
-  return Buffer.concat(chunks).toString("utf8", 0, refusalBytes);
 }
