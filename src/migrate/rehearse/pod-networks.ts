@@ -1,7 +1,7 @@
 /** Networks of rehearsed pods, as dockershim 1.20 and cri-dockerd 0.4 make and cache them, in own namespaces. */
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { bandwidthOf, podArguments } from "../../network/cni/capability-arguments.js";
+import { bandwidthOf, podArguments, portMappingsCapability } from "../../network/cni/capability-arguments.js";
 import { bringUpLoopback, loopbackNetworkName } from "../../network/cni/loopback.js";
 import { podInterface } from "../../network/cni/cni-plugin.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
@@ -204,16 +204,8 @@ export class PodNetworks {
 /** What both programs offer to each plugin of a list. */
 function offered(config: PodSandboxConfig, mappings: readonly PortMapping[]): JsonObject {
   const bandwidth = bandwidthOf(config.annotations);
-  const portMappings = mappings
-    .filter(({ hostPort }) => hostPort > 0)
-    .map(({ hostPort, containerPort, protocol, hostIp }) => ({
-      hostPort,
-      containerPort,
-      protocol,
-      hostIP: hostIp,
-    }));
   return {
-    portMappings,
+    ...{ portMappings: [], ...portMappingsCapability(mappings) },
     ipRanges: [[{ subnet: rehearsalPodCidr }]],
     ...(bandwidth === undefined ? {} : { bandwidth }),
   };
