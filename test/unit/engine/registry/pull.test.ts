@@ -8,6 +8,7 @@ import {
   registryAuthHeaders,
 } from "../../../../src/shim/engine/registry/pull.js";
 import type { PullProgress, RegistryCredentials } from "../../../../src/shim/ports/engine.js";
+import { errorTexts } from "../full-answers.js";
 import { cut, refuse, type Respond, startFakeDocker } from "../fake-docker.js";
 
 const digest = `sha256:${"0f".repeat(32)}`;
@@ -64,37 +65,7 @@ describe("registryAuthHeaders()", () => {
 });
 
 describe("kindOfRegistryError()", () => {
-  const texts: Readonly<Record<string, readonly string[]>> = {
-    denied: [
-      "unauthorized: authentication required",
-      "Head https://r/v2/x/manifests/1: no basic auth credentials",
-      "pull access denied for x, repository does not exist or may require 'docker login': denied: requested access to the resource is denied",
-      "failed to resolve reference: unexpected status from HEAD request to https://r: 401 Unauthorized",
-      "pull access denied, repository does not exist or may require authorization: authorization failed: no basic auth credentials",
-    ],
-    unavailable: [
-      "Get http://127.0.0.1:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused",
-      "dial tcp: lookup registry.example on 10.0.0.1:53: no such host",
-      "dial tcp 1.2.3.4:443: i/o timeout",
-      "received unexpected HTTP status: 503 Service Unavailable",
-      "unexpected status from HEAD request to https://r: 502 Bad Gateway",
-      "net/http: TLS handshake timeout",
-      "Get https://r/v2/: EOF",
-      "Get http://r/v2/: http: server closed idle connection",
-      "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)",
-      "dial tcp: lookup r: Temporary failure in name resolution",
-    ],
-    notFound: [
-      "manifest for busybox:nosuch not found: manifest unknown: manifest unknown",
-      "reg/x:2: not found",
-    ],
-    unknown: [
-      "x509: certificate signed by unknown authority",
-      "no space left on device",
-      "toomanyrequests: You have reached your pull rate limit",
-    ],
-  };
-  for (const [kind, all] of Object.entries(texts)) {
+  for (const [kind, all] of Object.entries(errorTexts.registry)) {
     test(`${kind} is told by what registries say`, () => {
       for (const text of all) assert.equal(kindOfRegistryError(text, 0), kind, text);
     });
