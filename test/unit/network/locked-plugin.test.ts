@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
 import { LockedNetworkPlugin } from "../../../src/network/locked-plugin.js";
 import { PodCidrs } from "../../../src/network/pod-cidrs.js";
 import { ShimError } from "../../../src/lib/errors.js";
@@ -106,17 +105,6 @@ describe("LockedNetworkPlugin", () => {
     test(`fails with: ${message}`, () =>
       assert.rejects(work(), { kind: "unavailable", message: `${message}: no address left` }));
   }
-});
-
-test("a host port of a pod is refused to the next pod, with its owner, until the tear-down", async () => {
-  const plugin = new LockedNetworkPlugin(fakePlugin(), { claims: new HostPortClaims() });
-  const portMappings = [{ protocol: "tcp" as const, containerPort: 80, hostPort: 8080, hostIp: "" }];
-  const one = { ...request("one", "a".repeat(64)), portMappings };
-  const two = { ...request("two", "b".repeat(64)), portMappings };
-  await plugin.setUpPod(one, noAbort);
-  await assert.rejects(plugin.setUpPod(two, noAbort), /host port 8080\/tcp .* taken by pod "one_default"/);
-  await plugin.tearDownPod(one, noAbort);
-  await plugin.setUpPod(two, noAbort);
 });
 
 test("notReadyReason() names an invalid pod CIDR together with the reason of the plugin, never alone", async () => {
