@@ -10,62 +10,33 @@ import { temporaryDirectory } from "../grpc-peers.js";
 export const id = (letter: string): string => letter.repeat(64);
 export const [pod, container] = [id("a"), id("b")];
 
+const mounts = [
+  { host_path: "/present", container_path: "/p" },
+  { host_path: "/absent", container_path: "/a" },
+];
+const log_directory = "/var/log/pods/p";
+const image = { image: id("1"), user_specified_image: "busybox" };
+const config = { image, envs: [{ key: "A", value: "redacted:1" }], mounts };
+const podConfig = { metadata: { name: "p" }, log_directory, linux: { cgroup_parent: "/x" } };
+const made = { id: container, metadata: { name: "c", attempt: 0 }, state: 1, created_at: "5", mounts };
+const ofContainer = { container_id: container };
+
 /** The calls of one pod, as a kubelet makes them. */
 export const podCalls: readonly RecordedCall[] = [
   {
-    at: 0,
-    ms: 100,
-    rpc: "RunPodSandbox",
-    request: {
-      config: { metadata: { name: "p" }, log_directory: "/var/log/pods/p", linux: { cgroup_parent: "/x" } },
-    },
-    response: { pod_sandbox_id: pod },
+    ...{ at: 0, ms: 100, rpc: "RunPodSandbox" },
+    ...{ request: { config: podConfig }, response: { pod_sandbox_id: pod } },
   },
   {
-    at: 110,
-    ms: 10,
-    rpc: "CreateContainer",
-    request: {
-      pod_sandbox_id: pod,
-      config: {
-        image: { image: id("1"), user_specified_image: "busybox" },
-        envs: [{ key: "A", value: "redacted:1" }],
-        mounts: [
-          { host_path: "/present", container_path: "/p" },
-          { host_path: "/absent", container_path: "/a" },
-        ],
-      },
-      sandbox_config: { log_directory: "/var/log/pods/p" },
-    },
-    response: { container_id: container },
+    ...{ at: 110, ms: 10, rpc: "CreateContainer", response: ofContainer },
+    request: { pod_sandbox_id: pod, config, sandbox_config: { log_directory } },
   },
-  { at: 130, ms: 5, rpc: "StartContainer", request: { container_id: container }, response: {} },
+  { at: 130, ms: 5, rpc: "StartContainer", request: ofContainer, response: {} },
   {
-    at: 140,
-    ms: 5,
-    rpc: "ContainerStatus",
-    request: { container_id: container },
-    response: {
-      status: {
-        id: container,
-        metadata: { name: "c", attempt: 0 },
-        state: 1,
-        created_at: "5",
-        log_path: "/var/log/pods/p/c.log",
-        mounts: [
-          { host_path: "/present", container_path: "/p" },
-          { host_path: "/absent", container_path: "/a" },
-        ],
-      },
-    },
+    ...{ at: 140, ms: 5, rpc: "ContainerStatus", request: ofContainer },
+    response: { status: { ...made, log_path: `${log_directory}/c.log` } },
   },
-  {
-    at: 150,
-    ms: 1,
-    rpc: "StopContainer",
-    request: { container_id: container },
-    error: { code: 5, message: `no ${pod}` },
-  },
+  { at: 150, ms: 1, rpc: "StopContainer", request: ofContainer, error: { code: 5, message: `no ${pod}` } },
   { at: 160, ms: 1, rpc: "ContainerStatus", request: { container_id: id("f") }, response: {} },
   { at: 170, ms: 1, rpc: "RemoveImage", request: { image: { image: "x" } }, response: {} },
 ];
