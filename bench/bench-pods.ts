@@ -16,9 +16,14 @@ export interface BenchPod {
   readonly containerId: string;
 }
 
+/** Below the directory that `removePodCgroups` removes. */
+export function podCgroup(name: string): string {
+  return `/${parent}/${name}`;
+}
+
 /** With one container that sleeps. */
 export async function startBenchPod(bed: TestBed, cri: CriClient, cgroup: string): Promise<BenchPod> {
-  const pod = await bed.runPod(cri, { linux: { cgroup_parent: `/${parent}/${cgroup}` } });
+  const pod = await bed.runPod(cri, { linux: { cgroup_parent: podCgroup(cgroup) } });
   return { pod, containerId: await pod.start({ command: ["sleep", "100000"] }) };
 }
 

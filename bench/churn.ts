@@ -1,104 +1,184 @@
-/** Memory while pods come and go, and how soon the program is ready when pods are there. */
+/** What a server holds while pods come and go, with faults where they are wanted, and how soon it is ready. */
 import { mkdtemp } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connectCri } from "../test/support/cri-client.js";
 import { ShimProcess } from "../test/support/shim-process.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { creationWidth, removeBenchPods, startBenchPod, startBenchPods } from "./bench-pods.js";
+import { creationWidth, removeBenchPods, removePodCgroups, startBenchPods } from "./bench-pods.js";
+import { Faults, makeFaultyNode } from "./churn-faults.js";
+import { figuresOfNode, figuresOfServer, type Figures } from "./churn-figures.js";
+import { Lives } from "./churn-lives.js";
 import { callAsKubelet } from "./kubelet-calls.js";
 import { inParallel, say } from "./measure.js";
-import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
-import { coreCount, loadLine, loadNow } from "./report.js";
+import { cpuSecondsOf, residentMebibytesOf } from "./process-usage.js";
+import { loadNow, machine } from "./report.js";
 import type { BenchOptions } from "./options.js";
 
 /** `pods` stay all the time, `churn` come and go. */
-type ChurnOptions = Pick<BenchOptions, "pods" | "flags"> & { readonly churn: number };
+type ChurnOptions = Pick<BenchOptions, "pods" | "flags" | "faults" | "restartEngine"> & {
+  readonly churn: number;
+};
 
 interface Sample {
   /** Pods that have come and gone. */
   readonly churned: number;
-  readonly residentMebibytes: number;
-  readonly descriptors: number;
+  /** Of the process that is sampled: figures of two processes do not belong to one line. */
+  readonly pid: number;
+  readonly figures: Figures;
 }
 
 export type ChurnReport = Awaited<ReturnType<typeof benchChurn>>;
 
 const settleMs = 15_000;
-const sampleCount = 20;
+/** Without and with faults. */
+const sampleCounts = { calm: 20, faulty: 40 };
+const widths = { calm: creationWidth, faulty: 12 };
 /** Between the end of a batch and its sample: garbage is collected when there is time. */
 const pauseMs = 2_000;
+const retryMs = 200;
 const starts = 5;
 const readyTimeoutMs = 30_000;
 const pollMs = 5;
+/** What calls have left undone is undone in the background. */
+const undoneTimeoutMs = 120_000;
 
-export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: TestBed) {
+export async function benchChurn(options: ChurnOptions, bed: TestBed) {
+  const { pods, churn, faults: faulty } = options;
   const before = loadNow();
   const directory = await mkdtemp(join(bed.directory, "churn-"));
-  const shim = await bed.startShim({ directory, flags });
+  const metrics = join(directory, "metrics.sock");
+  const node = faulty ? await makeFaultyNode(bed, directory) : undefined;
+  const flags = [`--metrics-bind-address=unix://${metrics}`, ...(node?.flags ?? []), ...options.flags];
+  const places = { stateDirectory: join(directory, "state"), network: node?.network };
+  const empty = await figuresOfNode(places);
+  const first = await bed.startShim({ directory, flags });
+  const sampleCount = faulty ? sampleCounts.faulty : sampleCounts.calm;
+  const batch = Math.max(Math.ceil(churn / sampleCount), 1);
+  const faults = new Faults(
+    {
+      directory,
+      batches: Math.ceil(churn / batch),
+      restartEngine: options.restartEngine,
+      start: () => bed.startShim({ directory, flags }),
+      startEarly: () => bed.startShimWithoutEngine({ directory, flags }),
+    },
+    first,
+  );
+  using cri = connectCri(first.socket);
+  const lives = new Lives(bed, cri);
   const end = new AbortController();
-  const calling = callAsKubelet(shim.socket, { metrics: true }, end.signal);
+  const calling = keepCalling(first.socket, end.signal, { faulty });
   calling.catch(() => undefined);
   await sleep(settleMs);
-  const idleMebibytes = residentMebibytesOf(shim.pid);
-  const staying = await startBenchPods(bed, shim.cri, pods);
+  const idleMebibytes = residentMebibytesOf(first.pid);
+  const staying = await startBenchPods(bed, cri, pods);
   await sleep(settleMs);
-  const withPodsMebibytes = residentMebibytesOf(shim.pid);
+  const withPodsMebibytes = residentMebibytesOf(first.pid);
+
   say(`churn of ${String(churn)} pods`);
-  const cpu = cpuSecondsOf(shim.pid);
+  const cpu = cpuSecondsOf(first.pid);
+  const startMs = performance.now();
   const samples: Sample[] = [];
-  const take = (churned: number): void => {
-    const sample = {
-      churned,
-      residentMebibytes: residentMebibytesOf(shim.pid),
-      descriptors: descriptorsOf(shim.pid),
-    };
-    samples.push(sample);
-    say(
-      `${String(churned)} pods: ${sample.residentMebibytes.toFixed(1)} MiB, ${String(sample.descriptors)} files`,
-    );
+  let late = 0;
+  const take = async (churned: number): Promise<void> => {
+    const { pid } = faults.shim;
+    const figures = { ...(await figuresOfServer(pid, metrics)), ...(await figuresOfNode(places)) };
+    samples.push({ churned, pid, figures });
+    const seconds = Math.round((performance.now() - startMs) / 1000);
+    say(`${String(churned)} pods after ${String(seconds)} s: ${JSON.stringify(figures)}`);
   };
-  take(0);
-  const batch = Math.max(Math.ceil(churn / sampleCount), 1);
-  for (let done = 0; done < churn;) {
+  await take(0);
+  for (let done = 0, index = 0; done < churn; index += 1) {
     const count = Math.min(batch, churn - done);
-    await inParallel(count, creationWidth, async (index) => {
-      const { pod } = await startBenchPod(bed, shim.cri, `churn${String(done + index)}`);
-      await pod[Symbol.asyncDispose]();
-    });
+    const faultsOfBatch = faulty ? faults.during(index) : Promise.resolve();
+    faultsOfBatch.catch(() => undefined);
+    await inSlots(count, faulty ? widths.faulty : widths.calm, (one, slot) => lives.live(done + one, slot));
+    await faultsOfBatch;
     done += count;
+    late += await lives.removeLate(done);
     await Promise.race([sleep(pauseMs), calling]);
-    take(done);
+    await take(done);
+    if (faulty) say(JSON.stringify({ ...faults.counts, ...Object.fromEntries(lives.failures), late }));
   }
-  const cpuSecondsPerPod = (cpuSecondsOf(shim.pid) - cpu) / churn;
+  const seconds = (performance.now() - startMs) / 1000;
+  const cpuSecondsPerPod = faulty ? NaN : (cpuSecondsOf(first.pid) - cpu) / churn;
   await Promise.race([sleep(settleMs), calling]);
-  const settledMebibytes = residentMebibytesOf(shim.pid);
+  const settledMebibytes = residentMebibytesOf(faults.shim.pid);
   end.abort();
   await calling;
-  await shim.stop();
+  await faults.shim.stop();
 
   say(`${String(starts)} starts with ${String(pods)} pods`);
   const readyMs: number[] = [];
   for (let start = 0; start < starts; start += 1) readyMs.push(await timeToReady(directory, flags));
   const last = await bed.startShim({ directory, flags });
-  await removeBenchPods(staying, last.cri);
-  await last.stop();
+  await removeBenchPods(staying, cri);
+  await lives.removeLate(churn);
+  const left = await untilEmpty(places, empty, last);
   return {
-    ...{ cores: coreCount(), load: [before, loadNow()], pods, churn },
+    ...{ machine: await machine(), load: [before, loadNow()], pods, churn, faulty, seconds },
     /** Resident memory without pods, and with those that stay. */
     ...{ idleMebibytes, withPodsMebibytes },
     samples,
     /** As long after the churn as the others are after what was made before them. */
     settledMebibytes,
-    /** Least squares over the samples of each half of the churn, for 1,000 pods. */
-    slopeMebibytes: [
-      slopeOf(samples.filter(({ churned }) => churned <= churn / 2)),
-      slopeOf(samples.filter(({ churned }) => churned >= churn / 2)),
-    ] as const,
     /** From the start of the process until Status says ready, with the pods there; each start. */
     readyMs,
     /** Of the shim, for each pod that came and went. */
     cpuSecondsPerPod,
+    faults: faults.counts,
+    failures: Object.fromEntries(lives.failures),
+    /** Pods that were listed only after their lives. */
+    late,
+    /** Before the first pod and after the last. */
+    ...{ empty, left },
   };
+}
+
+/** `width` at a time; `slot` is another one for each of those. */
+async function inSlots(
+  count: number,
+  width: number,
+  work: (index: number, slot: number) => Promise<void>,
+): Promise<void> {
+  let next = 0;
+  await inParallel(Math.min(width, count), width, async (slot) => {
+    while (next < count) await work(next++, slot);
+  });
+}
+
+/** With faults, calls may fail. */
+async function keepCalling(
+  socket: string,
+  signal: AbortSignal,
+  { faulty }: { readonly faulty: boolean },
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await callAsKubelet(socket, { metrics: true }, signal);
+    } catch (error) {
+      if (!faulty) throw error;
+      await sleep(retryMs);
+    }
+  }
+}
+
+/** The node when it is as before, or at the end of the time. The server has ended then. */
+async function untilEmpty(
+  places: Parameters<typeof figuresOfNode>[0],
+  empty: Figures,
+  server: ShimProcess,
+): Promise<Figures> {
+  const deadlineMs = performance.now() + undoneTimeoutMs;
+  const kept = (figures: Figures): boolean =>
+    Object.entries(figures).some(
+      ([title, value]) => title !== "processes of the node" && value > (empty[title] ?? 0),
+    );
+  while (kept(await figuresOfNode(places)) && performance.now() < deadlineMs) await sleep(retryMs);
+  await server.stop();
+  await removePodCgroups();
+  return figuresOfNode(places);
 }
 
 /** From the start of the process until Status has both conditions met. */
@@ -115,45 +195,4 @@ async function timeToReady(directory: string, flags: readonly string[]): Promise
     await sleep(pollMs);
   }
   throw new Error(`not ready after ${String(readyTimeoutMs)} ms:\n${shim.log}`);
-}
-
-/** MiB for 1,000 pods. */
-function slopeOf(samples: readonly Sample[]): number {
-  const mean = (values: readonly number[]): number =>
-    values.reduce((sum, value) => sum + value, 0) / values.length;
-  const x = mean(samples.map(({ churned }) => churned));
-  const y = mean(samples.map(({ residentMebibytes }) => residentMebibytes));
-  const along = samples.reduce((sum, { churned }) => sum + (churned - x) ** 2, 0);
-  const together = samples.reduce(
-    (sum, { churned, residentMebibytes }) => sum + (churned - x) * (residentMebibytes - y),
-    0,
-  );
-  return (together / along) * 1000;
-}
-
-export function formatChurn(report: ChurnReport): string {
-  const { cores, load, pods, churn, idleMebibytes, withPodsMebibytes } = report;
-  const { samples, settledMebibytes, slopeMebibytes } = report;
-  const [first, second] = slopeMebibytes;
-  const last = samples.at(-1);
-  const highest = Math.max(...samples.map(({ residentMebibytes }) => residentMebibytes));
-  const mebibytes = (value: number | undefined): string => `${(value ?? NaN).toFixed(1)} MiB`;
-  return [
-    loadLine(cores, load),
-    `${String(pods)} pods that stay and ${String(churn)} that come and go; lists each second, Status every 5 s, statistics and metrics every 10 s`,
-    "",
-    "| what | |",
-    "| --- | --- |",
-    `| resident memory without pods | ${mebibytes(idleMebibytes)} |`,
-    `| with ${String(pods)} pods | ${mebibytes(withPodsMebibytes)} |`,
-    `| with ${String(pods)} pods, after ${String(churn)} others | ${mebibytes(settledMebibytes)} |`,
-    `| with ${String(pods)} pods, 2 s after the last of them | ${mebibytes(last?.residentMebibytes)} |`,
-    `| highest sample | ${mebibytes(highest)} |`,
-    `| slope for 1,000 pods, first half | ${mebibytes(first)} |`,
-    `| slope for 1,000 pods, second half | ${mebibytes(second)} |`,
-    `| open files at the end | ${String(last?.descriptors ?? NaN)} |`,
-    `| CPU per pod that came and went | ${(report.cpuSecondsPerPod * 1000).toFixed(0)} ms |`,
-    `| ready after, each of ${String(report.readyMs.length)} starts | ${report.readyMs.map((value) => value.toFixed(0)).join(", ")} ms |`,
-    "",
-  ].join("\n");
 }

@@ -10,7 +10,7 @@ import { callAsKubelet } from "./kubelet-calls.js";
 import { startContainer, startPod, stopPod, type RunningPod } from "./lifecycle.js";
 import { inParallel, say } from "./measure.js";
 import type { BenchOptions } from "./options.js";
-import { descriptorsOf, residentMebibytesOf } from "./process-usage.js";
+import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { medianOf } from "./ratios.js";
 import { loadLine, loadNow, machine } from "./report.js";
 import { cpuSecondsOfTrees, engineProcesses, listenerOf } from "./server-processes.js";
@@ -165,26 +165,38 @@ async function empty(server: Server, made: readonly RunningPod[]): Promise<Colum
   return { "all pods removed, s": usage.wallSeconds, ...perPod("removed", usage, made.length) };
 }
 
-async function usageOf({ pid }: Server, work: () => Promise<void>): Promise<Usage> {
+/** Plugins and other programs that a server runs grow with the node in their own way. */
+interface NodeUsage extends Usage {
+  /** Of the server's process alone. */
+  readonly ownSeconds: number;
+}
+
+async function usageOf({ pid }: Server, work: () => Promise<void>): Promise<NodeUsage> {
   const engine = engineProcesses(dockerSocket);
-  const seconds = (): readonly [number, number] => [
-    cpuSecondsOfTrees(pid === undefined ? [] : [pid]),
-    cpuSecondsOfTrees(engine),
-  ];
-  const [serverBefore, engineBefore] = seconds();
+  const seconds = () => ({
+    serverSeconds: cpuSecondsOfTrees(pid === undefined ? [] : [pid]),
+    ownSeconds: pid === undefined ? NaN : cpuSecondsOf(pid),
+    engineSeconds: cpuSecondsOfTrees(engine),
+  });
+  const before = seconds();
   const startMs = performance.now();
   await work();
   const wallSeconds = secondsSince(startMs);
-  const [serverAfter, engineAfter] = seconds();
+  const after = seconds();
   return {
-    ...{ wallSeconds, serverSeconds: serverAfter - serverBefore, engineSeconds: engineAfter - engineBefore },
+    wallSeconds,
+    serverSeconds: after.serverSeconds - before.serverSeconds,
+    ownSeconds: after.ownSeconds - before.ownSeconds,
+    engineSeconds: after.engineSeconds - before.engineSeconds,
   };
 }
 
-function perPod(change: string, { wallSeconds, serverSeconds, engineSeconds }: Usage, pods: number) {
+function perPod(change: string, usage: NodeUsage, pods: number) {
+  const { wallSeconds, serverSeconds, ownSeconds, engineSeconds } = usage;
   return {
     [`a pod ${change}, ms`]: (1000 * wallSeconds) / pods,
-    [`a pod ${change}, CPU of the server, ms`]: (1000 * serverSeconds) / pods,
+    [`a pod ${change}, CPU of the server with its plugins, ms`]: (1000 * serverSeconds) / pods,
+    [`a pod ${change}, CPU of the server alone, ms`]: (1000 * ownSeconds) / pods,
     [`a pod ${change}, CPU of the engine, ms`]: (1000 * engineSeconds) / pods,
   };
 }

@@ -21,7 +21,9 @@ export const usage = `npm run bench -- [flags]
   --megabytes N     output of each flood with --logs (default 300), --rounds N times (default 3)
   --trickles N      containers with a line each second, and --silent N silent ones (default 200 and 100)
   --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
-  --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
+  --churn N         only what the shim holds while N pods come and go beside --pods N that stay, and how soon a start is ready
+  --faults          with --churn: kills the shim, runs --restart-engine COMMAND (which is to kill it), fills the disk of the
+                    state directory, and has the network plugin fail and hang
   --full-node N     only a node that each server fills with N pods of two containers by itself, reads and empties; beside
                     each --cri; --restart-engine COMMAND is run while the pods are there
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
@@ -58,6 +60,7 @@ export function parseOptions(argv: readonly string[]) {
       idle: { type: "boolean", default: false },
       seconds: { type: "string", default: "60" },
       churn: { type: "string" },
+      faults: { type: "boolean", default: false },
       "full-node": { type: "string" },
       "restart-engine": { type: "string" },
       containers: { type: "string" },

@@ -24,3 +24,14 @@ export function residentMebibytesOf(pid: number): number {
 export function descriptorsOf(pid: number): number {
   return readdirSync(`/proc/${String(pid)}/fd`).length;
 }
+
+/** Its helper, and what that runs. */
+export function descendantsOf(pid: number): readonly number[] {
+  const children = readdirSync(`/proc/${String(pid)}/task`).flatMap((task) =>
+    readFileSync(`/proc/${String(pid)}/task/${task}/children`, "latin1")
+      .split(" ")
+      .filter(Boolean)
+      .map(Number),
+  );
+  return children.flatMap((child) => [child, ...descendantsOf(child)]);
+}
