@@ -17,10 +17,13 @@ export async function readLastWords(unit: string, run: RunCommand = runCommand):
     const state = await run("systemctl", ["show", "--property=Result", "--value", "--", unit], options);
     const result = state.stdout.trim();
     if (state.exitCode !== 0 || result === "" || result === "success") return undefined;
+    const unspecific = `${result}, as systemd says`;
+    // What has a signal of others, as of the kernel, had no time to write.
+    if (result !== "exit-code" && result !== "start-limit-hit") return unspecific;
     const words = ["--no-pager", "--output=cat", `--lines=${lines}`, `--unit=${unit}`];
     const { stdout } = await run("journalctl", words, options);
     const said = stdout.split("\n").map((line) => (ends.test(line) ? line : fatal.exec(line)?.[1]));
-    return cutText(redactText(said.findLast((text) => text !== undefined) ?? `its result is ${result}`));
+    return cutText(redactText(said.findLast((text) => text !== undefined) ?? unspecific));
   } catch {
     // The finding is made without them.
     return undefined;

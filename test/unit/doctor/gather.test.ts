@@ -71,7 +71,8 @@ describe("what is read of a node", () => {
     ],
     ['time="x" level=fatal msg="token=abc \\"y\\" is bad"', "exit-code", 'token=(removed) \\"y\\" is bad'],
     ["dockershim: unknown flag\n{}\n", "start-limit-hit", "dockershim: unknown flag"],
-    ["nothing that is known", "oom-kill", "its result is oom-kill"],
+    ["nothing that is known", "exit-code", "exit-code, as systemd says"],
+    ["failed to start daemon: of another day", "oom-kill", "oom-kill, as systemd says"],
     ["failed to start daemon: of another day", "success", undefined],
   ] as const)
     test(`the last words of a unit: ${String(expected)}`, async () => {
