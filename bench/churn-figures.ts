@@ -37,6 +37,7 @@ export async function figuresOfServer(pid: number, metricsSocket: string): Promi
     "heap in use, MiB": value("nodejs_heap_size_used_bytes") / bytesPerMebibyte,
     "buffers outside of the heap, MiB": value("nodejs_external_memory_bytes") / bytesPerMebibyte,
     "open files": descriptorsOf(pid),
+    "of them kept for statistics": value("dockershim_stats_kept_files"),
     timers: sumOf("nodejs_active_resources", isTimer),
     "sockets, pipes and other resources": sumOf("nodejs_active_resources", (type) => !isTimer(type)),
     "pending calls of the CRI": value("dockershim_cri_requests_under_way"),

@@ -29,6 +29,10 @@ const kinds: readonly Kind[] = [
   { network: NODE, container: false },
 ];
 
+interface CallLimit {
+  readonly timeoutMs: number;
+}
+
 const lifeLabel = "dockershim.bench/life";
 /** A CNI plugin that hangs is ended at the deadline of its caller. */
 const timeoutMs = 20_000;
@@ -63,31 +67,33 @@ export class Lives {
       await this.#remove(pod_sandbox_id);
     } catch {
       // Counted; as a kubelet, it looks for what is there, and removes that.
-      await this.#removeListed({ [lifeLabel]: life });
+      const filter = { label_selector: { [lifeLabel]: life } };
+      await this.#removeAll(async (one) =>
+        (await this.cri.ListPodSandbox({ filter }, one)).items.map(({ id }) => id),
+      );
     } finally {
       await rm(config.log_directory ?? "", { recursive: true, force: true });
     }
   }
 
-  /** While no pod lives: removes what was listed only after its life. Answers how many pods that were. */
-  async removeLate(lives: number): Promise<number> {
-    const items = await this.#listed();
-    const late = items.filter(({ labels }) => Number(labels[lifeLabel] ?? Infinity) < lives);
-    for (const { labels } of late) await this.#removeListed({ [lifeLabel]: labels[lifeLabel] ?? "" });
-    return late.length;
-  }
-
-  /** Of a server that may be about to find its engine again. */
-  async #listed() {
-    const deadlineMs = performance.now() + removalTimeoutMs;
-    for (;;) {
-      try {
-        return (await this.cri.ListPodSandbox({})).items;
-      } catch (error) {
-        if (performance.now() > deadlineMs) throw error;
-        await sleep(pauseMs);
-      }
-    }
+  /**
+   * While no pod lives: removes what is listed of this run beside `kept`. A sandbox whose container was removed when the
+   * server was killed has no labels and is only in lists without a filter, where the kubelet's garbage collection finds
+   * it. Answers how many there were.
+   */
+  async removeLate(kept: ReadonlySet<string>): Promise<number> {
+    const late = new Set<string>();
+    await this.#removeAll(async (one) => {
+      const { items } = await this.cri.ListPodSandbox({}, one);
+      const ids = items
+        .filter(
+          ({ id, metadata }) => !kept.has(id) && metadata?.name.startsWith(`t-${this.bed.run}-`) === true,
+        )
+        .map(({ id }) => id);
+      for (const id of ids) late.add(id);
+      return ids;
+    });
+    return late.size;
   }
 
   async #runContainer(
@@ -108,15 +114,14 @@ export class Lives {
     await this.#count("RemovePodSandbox", (one) => this.cri.RemovePodSandbox({ pod_sandbox_id }, one));
   }
 
-  async #removeListed(label_selector: Readonly<Record<string, string>>): Promise<void> {
+  /** Until none is found. */
+  async #removeAll(find: (options: CallLimit) => Promise<readonly string[]>): Promise<void> {
     const deadlineMs = performance.now() + removalTimeoutMs;
     for (;;) {
       try {
-        const { items } = await this.#count("ListPodSandbox", (one) =>
-          this.cri.ListPodSandbox({ filter: { label_selector } }, one),
-        );
-        if (items.length === 0) return;
-        for (const { id } of items) await this.#remove(id);
+        const ids = await this.#count("ListPodSandbox", find);
+        if (ids.length === 0) return;
+        for (const id of ids) await this.#remove(id);
       } catch (error) {
         if (performance.now() > deadlineMs) throw error;
         await sleep(pauseMs);
@@ -124,7 +129,7 @@ export class Lives {
     }
   }
 
-  async #count<T>(rpc: string, call: (options: { readonly timeoutMs: number }) => Promise<T>): Promise<T> {
+  async #count<T>(rpc: string, call: (options: CallLimit) => Promise<T>): Promise<T> {
     try {
       return await call({ timeoutMs });
     } catch (error) {

@@ -30,7 +30,7 @@ export function formatChurn(report: ChurnReport): string {
     ...Object.entries(report.failures)
       .sort(([one], [other]) => one.localeCompare(other))
       .map(([call, count]) => `| failed: ${call} | ${String(count)} |`),
-    `| pods that were listed only after their lives | ${String(report.late)} |`,
+    `| sandboxes that only a list without a filter had | ${String(report.late)} |`,
     "",
     ...lines(report),
     "",

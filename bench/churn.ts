@@ -34,8 +34,11 @@ const settleMs = 15_000;
 /** Without and with faults. */
 const sampleCounts = { calm: 20, faulty: 40 };
 const widths = { calm: creationWidth, faulty: 12 };
-/** Between the end of a batch and its sample: garbage is collected when there is time. */
-const pauseMs = 2_000;
+/**
+ * Between the end of a batch and its sample: garbage is collected when there is time. With faults longer than the 10 s
+ * for which files of ended containers stay open for their statistics.
+ */
+const pausesMs = { calm: 2_000, faulty: 12_000 };
 const retryMs = 200;
 const starts = 5;
 const readyTimeoutMs = 30_000;
@@ -73,6 +76,7 @@ export async function benchChurn(options: ChurnOptions, bed: TestBed) {
   await sleep(settleMs);
   const idleMebibytes = residentMebibytesOf(first.pid);
   const staying = await startBenchPods(bed, cri, pods);
+  const stayingIds = new Set(staying.map(({ pod }) => pod.id));
   await sleep(settleMs);
   const withPodsMebibytes = residentMebibytesOf(first.pid);
 
@@ -96,8 +100,8 @@ export async function benchChurn(options: ChurnOptions, bed: TestBed) {
     await inSlots(count, faulty ? widths.faulty : widths.calm, (one, slot) => lives.live(done + one, slot));
     await faultsOfBatch;
     done += count;
-    late += await lives.removeLate(done);
-    await Promise.race([sleep(pauseMs), calling]);
+    late += await lives.removeLate(stayingIds);
+    await Promise.race([sleep(faulty ? pausesMs.faulty : pausesMs.calm), calling]);
     await take(done);
     if (faulty) say(JSON.stringify({ ...faults.counts, ...Object.fromEntries(lives.failures), late }));
   }
@@ -114,7 +118,7 @@ export async function benchChurn(options: ChurnOptions, bed: TestBed) {
   for (let start = 0; start < starts; start += 1) readyMs.push(await timeToReady(directory, flags));
   const last = await bed.startShim({ directory, flags });
   await removeBenchPods(staying, cri);
-  await lives.removeLate(churn);
+  late += await lives.removeLate(new Set());
   const left = await untilEmpty(places, empty, last);
   return {
     ...{ machine: await machine(), load: [before, loadNow()], pods, churn, faulty, seconds },
