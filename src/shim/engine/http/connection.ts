@@ -115,6 +115,8 @@ interface Exchange {
 class Connection {
   #exchange: Exchange | undefined;
   #error: Error | undefined;
+  /** Of `performance.now()`. */
+  #usableUntilMs = Infinity;
 
   constructor(
     readonly socket: Socket,
@@ -130,7 +132,8 @@ class Connection {
   }
 
   get isUsable(): boolean {
-    return !this.socket.destroyed && this.socket.writable && this.socket.readable;
+    const { destroyed, writable, readable } = this.socket;
+    return !destroyed && writable && readable && performance.now() < this.#usableUntilMs;
   }
 
   /** The socket's timer and an idle connection keep no process alive. */
@@ -202,8 +205,11 @@ class Connection {
     onAnswer?.(null, exchange.answer);
   }
 
-  #release({ parser, isSent, hijack }: Exchange, isExact: boolean): void {
+  #release({ parser, answer, isSent, hijack }: Exchange, isExact: boolean): void {
     this.#exchange = undefined;
+    // A proxy before the engine says when it will close the connection. A request must not meet that.
+    const seconds = /\btimeout=(\d+)/i.exec(answer?.headers["keep-alive"] ?? "")?.[1];
+    if (seconds !== undefined) this.#usableUntilMs = performance.now() + (Number(seconds) - 1) * 1000;
     if (!isExact || !isSent || hijack || !parser.keepsConnection || !this.isUsable) {
       this.socket.destroy();
       return;
@@ -274,8 +280,10 @@ export class Connections {
   }
 
   #take(): Connection {
-    for (let kept = this.#idle.pop(); kept !== undefined; kept = this.#idle.pop())
+    for (let kept = this.#idle.pop(); kept !== undefined; kept = this.#idle.pop()) {
       if (kept.isUsable) return kept;
+      kept.socket.destroy();
+    }
     const socket = this.connect();
     this.#sockets.add(socket);
     const connection = new Connection(socket, this.#keep, this.idleMs);

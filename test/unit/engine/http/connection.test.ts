@@ -54,6 +54,7 @@ describe("connections to the engine", () => {
 
   for (const [what, answer] of [
     ["says that it closes", `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`],
+    ["says that it closes it soon", "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 0\r\n\r\n"],
     ["sends more than its answer", `${empty}more`],
   ] as const)
     test(`a connection whose engine ${what} is closed`, async () => {
