@@ -84,6 +84,8 @@ export class Modem {
       if (sending.isOver) return;
       try {
         headers["Host"] = host;
+        // Implied by HTTP/1.1. Proxies that pass headers on would say "close" to the engine.
+        headers["Connection"] ??= "keep-alive";
         announceBody(headers, method, body);
         sending.socket = this.#connections.send({ method, path, headers, body, hijack }, callback);
       } catch (error) {

@@ -85,6 +85,7 @@ describe("connections to the engine", () => {
     const [head = "", body = ""] = all.split("\r\n\r\n");
     assert.match(head, /^PUT \/thing HTTP\/1\.1\r\n/);
     assert.match(head, /^Transfer-Encoding: chunked$/m);
+    assert.match(head, /^Connection: keep-alive$/m);
     assert.equal(body, `5\r\nhello\r\n493e0\r\n${"x".repeat(300_000)}\r\n0`);
   });
 
