@@ -95,6 +95,8 @@ export async function openTunnel(
     },
   });
   const { id } = openPort(new SpdyClient(toMessages, Buffer.alloc(0)), port, 1);
+  // It is paused behind the answer to the upgrade.
+  socket.resume();
   return { socket, streamId: id };
 }
 
