@@ -25,7 +25,7 @@ export async function withDeadline<T>(
   work: (signal: AbortSignal, restart: () => void) => Promise<T>,
   { detail, kind }: WaitDescription = {},
 ): Promise<T> {
-  const controller = new AbortController();
+  const controller = new LinkingController();
   const timer = setTimeout(() => {
     const inside = waitedFor(describeWaits(controller.signal));
     controller.abort(overdue(action, milliseconds, inside === "" && detail ? `; ${detail()}` : inside));
@@ -94,9 +94,29 @@ export function stopWithin(timeoutMs: number, promise: Promise<unknown>): Promis
 
 /** On the signal itself: a WeakMap would make each garbage collection slower. */
 const linksOf = Symbol("links");
+const hasOwner = Symbol("hasOwner");
 
 interface LinkedSignal extends AbortSignal {
   [linksOf]?: Set<Link> | undefined;
+  /** Of a LinkingController. */
+  [hasOwner]?: true;
+}
+
+/**
+ * Tells the links of its signal itself. Any other signal has a listener for them, which most waits would add and
+ * remove alone, several times each.
+ */
+export class LinkingController extends AbortController {
+  constructor() {
+    super();
+    (this.signal as LinkedSignal)[hasOwner] = true;
+  }
+
+  override abort(reason?: unknown): void {
+    if (this.signal.aborted) return;
+    super.abort(reason);
+    tellLinks.call(this.signal);
+  }
 }
 
 class Link implements Disposable {
@@ -107,7 +127,7 @@ class Link implements Disposable {
 
   [Symbol.dispose](): void {
     const links = this.signal?.[linksOf];
-    if (links?.delete(this) === true && links.size === 0)
+    if (links?.delete(this) === true && links.size === 0 && this.signal?.[hasOwner] === undefined)
       this.signal?.removeEventListener("abort", tellLinks);
   }
 }
@@ -126,8 +146,10 @@ export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void):
     onAbort();
     return new Link(onAbort);
   }
-  const links = ((signal as LinkedSignal)[linksOf] ??= noLinks(signal));
-  if (links.size === 0) signal.addEventListener("abort", tellLinks, { once: true });
+  const linked: LinkedSignal = signal;
+  const links = (linked[linksOf] ??= noLinks(signal));
+  if (links.size === 0 && linked[hasOwner] === undefined)
+    signal.addEventListener("abort", tellLinks, { once: true });
   const link = new Link(onAbort, signal);
   links.add(link);
   return link;

@@ -72,8 +72,13 @@ interface Parent {
   spanId?: string;
 }
 
-/** By signal, and gone with it. */
-const waits = new WeakMap<AbortSignal, SignalWaits>();
+/** On the signal itself, and gone with it: a WeakMap would make each garbage collection slower. */
+const waitsOf = Symbol("waits");
+
+interface WaitedSignal extends AbortSignal {
+  [waitsOf]?: SignalWaits | undefined;
+}
+
 /** A call waits for one thing, or for a few side by side. */
 const shownWaits = 3;
 /** A message has one line, and holders of locks may wait for each other's work. */
@@ -108,7 +113,7 @@ class Noted implements NotedWait, Parent {
     if (this.children === undefined) return;
     this.endMs = performance.now();
     // Work that calls share goes on without this one.
-    if (this.wait.inner !== undefined) waits.get(this.wait.inner)?.parents?.delete(this);
+    if (this.wait.inner !== undefined) placeIfAny(this.wait.inner)?.parents?.delete(this);
   }
 
   get action(): string {
@@ -144,7 +149,7 @@ export function traceBelow(
   adopt(signal, root);
   return {
     end: ({ withoutErrors = false } = {}) => {
-      waits.get(signal)?.parents?.delete(root);
+      placeIfAny(signal)?.parents?.delete(root);
       const budget = { left: spans, dropped: 0 };
       const limits = { fromMs, toMs: performance.now(), depth: 0, budget, withoutErrors };
       const found = toSpans(root.children ?? [], limits);
@@ -155,7 +160,7 @@ export function traceBelow(
 
 /** For a program that is sent work: the W3C trace context of the wait for what ends with `signal`. */
 export function traceParentOf(signal: AbortSignal): string | undefined {
-  for (const parent of waits.get(signal)?.parents ?? []) {
+  for (const parent of placeIfAny(signal)?.parents ?? []) {
     const traceId = parent.budget?.traceId;
     if (traceId === undefined) continue;
     parent.spanId ??= randomBytes(8).toString("hex");
@@ -169,7 +174,7 @@ export function describeWaits(signal: AbortSignal, depth = 0): readonly string[]
   if (depth >= deepest) return [];
   const nowMs = performance.now();
   // Each gives one description at least. All of them, of each level, may be more than there is time for.
-  const first = [...(waits.get(signal)?.noted ?? [])].slice(0, shownWaits);
+  const first = [...(placeIfAny(signal)?.noted ?? [])].slice(0, shownWaits);
   const found = first.flatMap((noted) => {
     const { inner } = noted.wait;
     const below = inner === undefined ? [] : describeWaits(inner, depth + 1);
@@ -188,12 +193,13 @@ export function formatAge(milliseconds: number): string {
   return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${Math.floor(milliseconds / 1000)} s`;
 }
 
+function placeIfAny(signal: AbortSignal): SignalWaits | undefined {
+  return (signal as WaitedSignal)[waitsOf];
+}
+
 function placeOf(signal: AbortSignal): SignalWaits {
-  const known = waits.get(signal);
-  if (known !== undefined) return known;
-  const place = { noted: new Set<Noted>() };
-  waits.set(signal, place);
-  return place;
+  const waited: WaitedSignal = signal;
+  return (waited[waitsOf] ??= { noted: new Set() });
 }
 
 /** Waits under `signal`, those that last and those to come, are children of `parent`. */

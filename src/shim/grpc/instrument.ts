@@ -4,6 +4,7 @@ import { runInCall, type Call, type CallSubject, type CallUnderWay } from "../..
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { redactText } from "../../lib/redact.js";
+import { LinkingController } from "../../lib/abort.js";
 import { describeWaits, traceBelow, waitedFor, type Trace } from "../../lib/waits.js";
 import { isTraced, type EndedCallSubscriber, type TraceIdOf } from "../ports/ended-calls.js";
 import { UndecodableRequest } from "./codec/method.js";
@@ -97,7 +98,7 @@ export class Instrument {
   async run<T>(incoming: IncomingCall, work: Work<T>): Promise<Outcome<T>> {
     const { name: rpc, request } = work;
     const startMs = performance.now();
-    const controller = new AbortController();
+    const controller = new LinkingController();
     const onCancelled = (): void => {
       controller.abort(departure(rpc, incoming.getDeadline(), describeWaits(controller.signal)));
     };

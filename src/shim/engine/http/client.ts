@@ -279,7 +279,7 @@ export class EngineClient {
     const version = request.apiMinor === undefined ? this.#versionPrefix : versionPrefix(request.apiMinor);
     const prefix = request.unversioned === true ? "" : (version ?? "");
     const path = `${prefix}/${request.path.map(encodeURIComponent).join("/")}`;
-    const query = new URLSearchParams(request.query).toString();
+    const query = request.query === undefined ? "" : new URLSearchParams(request.query).toString();
     return query === "" ? path : `${path}?${query}`;
   }
 
