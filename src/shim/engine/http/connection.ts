@@ -160,18 +160,27 @@ class Connection {
     }
   }
 
-  /** Leaving the loop destroys `body`. */
+  /** `body` is destroyed at the end, also when the connection ends before it: an answer may come first. */
   async #sendChunks(body: Readable, exchange: Exchange): Promise<void> {
+    const { socket } = this;
     const closed = new AbortController();
-    this.socket.once("close", () => closed.abort());
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      if (this.socket.destroyed) return;
-      if (chunk.length === 0) continue;
-      this.socket.write(`${chunk.length.toString(16)}\r\n`);
-      this.socket.write(chunk);
-      if (!this.socket.write("\r\n")) await once(this.socket, "drain", { signal: closed.signal });
+    const onClose = (): void => {
+      closed.abort();
+      body.destroy();
+    };
+    socket.once("close", onClose);
+    try {
+      for await (const chunk of body as AsyncIterable<Buffer>) {
+        if (socket.destroyed) return;
+        if (chunk.length === 0) continue;
+        socket.write(`${chunk.length.toString(16)}\r\n`);
+        socket.write(chunk);
+        if (!socket.write("\r\n")) await once(socket, "drain", { signal: closed.signal });
+      }
+    } finally {
+      socket.off("close", onClose);
     }
-    this.socket.write("0\r\n\r\n");
+    socket.write("0\r\n\r\n");
     exchange.isSent = true;
   }
 

@@ -96,7 +96,21 @@ describe("connections to the engine", () => {
     assert.equal((await server.client.request({ ...put, tar }, never)).status, 200);
     await server.client.request(get, never);
     assert.equal(server.sockets.length, 2);
-    tar.destroy();
+    if (!tar.closed) await once(tar, "close", { signal: AbortSignal.timeout(10_000) });
+  });
+
+  test("streams leave nothing on the connection that they were sent on", async () => {
+    const warnings: Error[] = [];
+    const note = (warning: Error): unknown => warnings.push(warning);
+    process.on("warning", note);
+    await using server = await startServer((socket, received) => {
+      if (received.endsWith("\r\n0\r\n\r\n")) socket.write(empty);
+    });
+    for (let sent = 0; sent < 12; sent += 1)
+      await server.client.request({ ...put, tar: Readable.from([Buffer.from("x")]) }, never);
+    await new Promise(setImmediate);
+    process.off("warning", note);
+    assert.deepEqual([server.sockets.length, warnings], [1, []]);
   });
 
   test("a stream that fails ends its request", async () => {
