@@ -8,7 +8,7 @@ import {
   toListedContainer,
   toSnapshot,
 } from "./container-snapshot.js";
-import { readChunks } from "./http/answer.js";
+import { openBody } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import { asObject, numberOf } from "../../lib/json/json-readers.js";
 import { parseJson } from "./http/json.js";
@@ -175,15 +175,17 @@ export function containerCalls(client: EngineClient): ContainerCalls {
         if (!driverCannotRead.test(refused.message)) throw refused;
         throw new ShimError("unsupported", refused.message, refused.fields, { cause: refused });
       });
-      const chunks = readChunks(response, request.action, signal);
+      const body = openBody(response, request.action, signal);
       return {
         readOutput: async (take) => {
           const frames = new OutputFrames();
-          for await (const chunk of chunks)
+          for await (const chunk of body as AsyncIterable<Buffer>)
             await (tty ? take("stdout", chunk, false) : frames.push(chunk, take));
           if (!tty) frames.end();
         },
-        close: () => response.destroy(),
+        close: () => {
+          body.destroy(new ShimError("cancelled", `${request.action}: the connection was closed`));
+        },
       };
     },
   };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rejectsWith } from "../../support/refusals.js";
+import { orAbort } from "../../../src/lib/abort.js";
 import { isKind, ShimError } from "../../../src/lib/errors.js";
 import type { CreateBody } from "../../../src/domain/create-body.js";
 import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
@@ -304,6 +305,22 @@ describe("DockerEngine exec", () => {
     assert.equal(await first, "hi");
     streams.close();
     await ended;
+  });
+});
+
+describe("DockerEngine logs", () => {
+  test("close() ends a reader that waits", async () => {
+    await using docker = await startFakeDocker({
+      [`GET /containers/${id}/logs`]: (_request, response) => response.write("hi"),
+    });
+    const engine = await docker.engine();
+    const log = await engine.containerLogs(id, { sinceSeconds: 0, follow: true, tty: true }, never);
+    const reading = log.readOutput(() => {
+      setImmediate(() => log.close());
+      return undefined;
+    });
+    await assert.rejects(orAbort(reading, AbortSignal.timeout(10_000)), { kind: "cancelled" });
+    while (docker.sockets.size > 1) await new Promise(setImmediate);
   });
 });
 
