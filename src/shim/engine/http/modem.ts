@@ -65,6 +65,7 @@ interface DockerModem {
 
 /** An address where nothing answers, not even with a refusal, is known before a user gives up. */
 const longestConnectMs = 4_000;
+const keepAliveDelayMs = 1_000;
 
 /** One pool of connections to the engine. */
 export class Modem {
@@ -126,14 +127,20 @@ export class Modem {
 }
 
 function openSocket(endpoint: UnixEndpoint | TcpEndpoint): Socket {
-  if (endpoint.kind === "unix") return limitConnecting(connect({ path: endpoint.path }), longestConnectMs);
-  const { host, port, tls } = endpoint;
-  const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 };
-  if (tls === undefined) return limitConnecting(connect(address), longestConnectMs);
-  const { verify, ...material } = tls;
-  const servername = isIP(host) === 0 ? host : "";
-  const socket = connectByTls({ ...address, ...material, servername, rejectUnauthorized: verify });
+  const socket = endpoint.kind === "unix" ? connect({ path: endpoint.path }) : openTcpSocket(endpoint);
   return limitConnecting(socket, longestConnectMs);
+}
+
+/** A host that vanishes says nothing: without keepalive a stream of events would wait for it for ever. */
+function openTcpSocket({ host, port, tls }: TcpEndpoint): Socket {
+  const { verify: rejectUnauthorized, ...material } = tls ?? {};
+  const servername = isIP(host) === 0 ? host : "";
+  const socket =
+    tls === undefined
+      ? connect({ host, port })
+      : connectByTls({ host, port, ...material, servername, rejectUnauthorized });
+  // As options Node.js ignores them for TLS.
+  return socket.once("connect", () => socket.setNoDelay(true).setKeepAlive(true, keepAliveDelayMs));
 }
 
 /** Destroys a socket that is not connected in time. The kernel alone would try for two minutes. */

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo, Server } from "node:net";
+import { type AddressInfo, type Server, Socket } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
@@ -153,6 +153,13 @@ describe("EngineClient over TCP", () => {
       tls: { ...own, ca, verify },
     });
     assert.equal(await ping(endpoint(own.cert, true)), "secure");
+    const keepAlive = context.mock.method(Socket.prototype, "setKeepAlive");
+    assert.equal(await ping(endpoint(own.cert, true)), "secure");
+    assert.deepEqual(
+      keepAlive.mock.calls.map((call) => call.arguments),
+      [[true, 1000]],
+      "an engine whose host vanishes is noticed",
+    );
     const other = await read("other.crt");
     const message = /^cannot reach the Docker Engine at tcp:\/\/127\.0\.0\.1:\d+: .*certificate/;
     await rejectsWith(ping(endpoint(other, true)), "unavailable", message);
