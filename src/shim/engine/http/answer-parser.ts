@@ -21,7 +21,7 @@ const headLimitBytes = 16 * 1024;
 const lineLimitBytes = 4 * 1024;
 const start = "HTTP/1.";
 const statusLine = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
-const headerLine = /^([\w!#$%&'*+\-.^`|~]+):[ \t]*(.*?)[ \t]*$/;
+const headerLine = /^([\w!#$%&'*+\-.^`|~]+):(.*)$/;
 const chunkLine = /^([\da-f]{1,13})[ \t]*(?:;.*)?$/i;
 const decimal = /^\d{1,15}$/;
 
@@ -161,9 +161,10 @@ function parseHead(text: string): ParsedHead {
   if (status === undefined) throw notHttp();
   const headers = Object.create(null) as Record<string, string>;
   for (const line of lines) {
-    const [, name, value] = headerLine.exec(line) ?? [];
-    if (name === undefined || value === undefined) throw notHttp();
+    const [, name, padded] = headerLine.exec(line) ?? [];
+    if (name === undefined || padded === undefined) throw notHttp();
     const key = name.toLowerCase();
+    const value = padded.trim();
     const known = headers[key];
     headers[key] = known === undefined ? value : `${known}, ${value}`;
   }
