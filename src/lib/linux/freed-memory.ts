@@ -26,20 +26,20 @@ export function freedMemoryReturner(load = loadForeignFunctions): () => void {
     trim?.();
   };
   return () => {
-    trim?.();
+    try {
+      trim?.();
+    } catch {
+      // Another C library, or another interface of what is experimental: nothing depends on it.
+      trim = undefined;
+    }
   };
 }
 
 function openTrim(load: () => ForeignFunctions | undefined): (() => unknown) | undefined {
-  try {
-    // Kept as a whole: what is called belongs to the library that was opened.
-    const library = load()?.dlopen("libc.so.6", { malloc_trim: { arguments: ["u64"], return: "i32" } });
-    if (library?.functions["malloc_trim"] === undefined) return undefined;
-    return () => library.functions["malloc_trim"]?.(0n);
-  } catch {
-    // Another C library, or another interface of what is experimental: nothing depends on it.
-    return undefined;
-  }
+  // Kept as a whole: what is called belongs to the library that was opened.
+  const library = load()?.dlopen("libc.so.6", { malloc_trim: { arguments: ["u64"], return: "i32" } });
+  if (library?.functions["malloc_trim"] === undefined) return undefined;
+  return () => library.functions["malloc_trim"]?.(0n);
 }
 
 function loadForeignFunctions(): ForeignFunctions | undefined {

@@ -23,6 +23,10 @@ describe("freedMemoryReturner()", () => {
     ["Node.js has no foreign functions", () => undefined],
     ["the C library has another name", () => ({ dlopen: () => assert.fail("no such file") })],
     ["the C library has no malloc_trim", () => ({ dlopen: () => ({ functions: {} }) })],
+    [
+      "its functions take other arguments",
+      () => ({ dlopen: () => ({ functions: { malloc_trim: () => assert.fail("no number") } }) }),
+    ],
   ] as const) {
     it(`does nothing where ${what}, and asks once`, () => {
       let asked = 0;
