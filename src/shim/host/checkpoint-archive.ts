@@ -2,7 +2,6 @@
 import { createReadStream } from "node:fs";
 import { lstat, mkdtemp, readdir, readlink, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { Pack } from "tar-stream";
 import { syncDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
@@ -10,7 +9,7 @@ import { isAlive, markOf } from "../../lib/linux/process-mark.js";
 import type { CheckpointContent } from "../ports/host.js";
 import { deletedFilesName, rootChangesName } from "./root-changes.js";
 import { criuLog, type RuntimeTask } from "./runtime-task.js";
-import { addContent, addText, headerOf, writeTar } from "./tar-file.js";
+import { addContent, addEntry, addText, headerOf, type TarFile, writeTar } from "./tar-file.js";
 
 /** Where CRIU's files are in the archive. */
 const imageDirectory = "checkpoint";
@@ -41,7 +40,7 @@ export async function archiveCheckpoint(
     const temporary = join(work, "archive.tar");
     const { config } = content;
     const archive = { config, spec: { ...spec, ...annotated(spec, content) }, work };
-    await writeTar(temporary, (tar, limited) => fill(tar, archive, limited), signal);
+    await writeTar(temporary, (to) => fill(to, archive), signal);
     await rename(temporary, location);
     await syncDirectory(dirname(location));
   } catch (error) {
@@ -74,30 +73,28 @@ interface Archive extends Pick<CheckpointContent, "config"> {
 /** Beside CRIU's images, where they have been written. */
 const otherNames: readonly string[] = [criuLog, "stats-dump", rootChangesName, deletedFilesName];
 
-async function fill(tar: Pack, { work, config, spec }: Archive, signal: AbortSignal): Promise<void> {
-  await addText(tar, "config.dump", JSON.stringify(config), signal);
-  await addText(tar, "spec.dump", JSON.stringify(spec), signal);
+async function fill(to: TarFile, { work, config, spec }: Archive): Promise<void> {
+  await addText(to, "config.dump", JSON.stringify(config));
+  await addText(to, "spec.dump", JSON.stringify(spec));
   const present = await readdir(work);
-  for (const name of otherNames)
-    if (present.includes(name)) await addPath(tar, join(work, name), name, signal);
-  await addPath(tar, join(work, imageDirectory), imageDirectory, signal);
+  for (const name of otherNames) if (present.includes(name)) await addPath(to, join(work, name), name);
+  await addPath(to, join(work, imageDirectory), imageDirectory);
 }
 
 /** A directory with all that is in it. Sockets and the like hold nothing and are left out. */
-async function addPath(tar: Pack, path: string, name: string, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
+async function addPath(to: TarFile, path: string, name: string): Promise<void> {
+  to.signal.throwIfAborted();
   const found = await lstat(path);
   if (found.isDirectory()) {
-    tar.entry({ ...headerOf(found), name: `${name}/`, type: "directory" });
-    for (const entry of (await readdir(path)).sort()) {
-      await addPath(tar, join(path, entry), `${name}/${entry}`, signal);
-    }
+    await addEntry(to, { ...headerOf(found), name: `${name}/`, type: "directory" });
+    for (const entry of (await readdir(path)).sort())
+      await addPath(to, join(path, entry), `${name}/${entry}`);
   } else if (found.isSymbolicLink()) {
-    tar.entry({ ...headerOf(found), name, type: "symlink", linkname: await readlink(path) });
+    await addEntry(to, { ...headerOf(found), name, type: "symlink", linkname: await readlink(path) });
   } else if (found.isFile()) {
     const { size } = found;
     const content = size === 0 ? [] : (createReadStream(path, { end: size - 1 }) as AsyncIterable<Buffer>);
-    await addContent(tar, { ...headerOf(found), name, size }, content, signal);
+    await addContent(to, { ...headerOf(found), name, size }, content);
   }
 }
 

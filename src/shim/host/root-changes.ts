@@ -1,11 +1,10 @@
 /** What a container has changed in its root file system, in the form of CRI-O's checkpoints. */
 import { constants, type Stats } from "node:fs";
-import { type FileHandle, lstat, open, opendir, readlink, rm, writeFile } from "node:fs/promises";
+import { type FileHandle, open, opendir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Pack } from "tar-stream";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
-import { addContent, headerOf, writeTar } from "./tar-file.js";
+import { addContent, addEntry, headerOf, type TarFile, writeTar } from "./tar-file.js";
 
 export const rootChangesName = "rootfs-diff.tar";
 /** Paths of the image that the container does not have any more, as a list in JSON. */
@@ -17,14 +16,17 @@ export interface IdMaps {
   readonly gids: string;
 }
 
-/** A file with more holes is left out: it would take more of the disk than it has. */
+/** A file with more holes is left out, after some: it would take more of the disk than it has. */
 const largestExpansion = 8;
-const slackBytes = 1024 * 1024;
+const holesLimitBytes = 64 * 1024 * 1024;
 /** Each level takes an open file. */
 const levelLimit = 128;
 const deletedBytesLimit = 16 * 1024 * 1024;
+const linkedBytesLimit = 64 * 1024 * 1024;
 const chunkBytes = 256 * 1024;
-const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
+/** Opens the name and not what it is of: to open a device, as a watchdog, has effects. */
+const O_PATH = 0o10000000;
 
 /**
  * Writes both files into `work`, each only where it has something, from the upper directory of the container's
@@ -39,8 +41,8 @@ export async function writeRootChanges(
 ): Promise<number> {
   const path = join(work, rootChangesName);
   let changes!: RootChanges;
-  const fill = async (tar: Pack, limited: AbortSignal): Promise<void> => {
-    changes = new RootChanges(tar, maps, limited);
+  const fill = async (to: TarFile): Promise<void> => {
+    changes = new RootChanges(to, maps);
     await using root = await open(upper, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     await changes.addDirectory(root, "", 0);
   };
@@ -56,15 +58,16 @@ class RootChanges {
   entries = 0;
   omitted = 0;
   #deletedBytes = 0;
+  #linkedBytes = 0;
+  #holesBytes = 0;
   /** Inode → name of the entry with its content, of files with several names. */
   readonly #linked = new Map<number, string>();
   readonly #uid: (id: number) => number;
   readonly #gid: (id: number) => number;
 
   constructor(
-    private readonly tar: Pack,
+    private readonly to: TarFile,
     maps: IdMaps,
-    private readonly signal: AbortSignal,
   ) {
     this.#uid = insideOf(maps.uids);
     this.#gid = insideOf(maps.gids);
@@ -73,72 +76,92 @@ class RootChanges {
   /** What is in `directory`, whose name is `below` or begins with it. */
   async addDirectory(directory: FileHandle, below: string, level: number): Promise<void> {
     // Paths below it stay below it, whatever its name is now.
-    const path = `/proc/self/fd/${directory.fd}`;
+    const path = pathOf(directory);
     for await (const { name } of await opendir(path)) {
-      this.signal.throwIfAborted();
+      this.to.signal.throwIfAborted();
       try {
         await this.#add(`${path}/${name}`, `${below}${name}`, level);
       } catch (error) {
-        // Gone, or replaced by another kind of file. A name that is not UTF-8 is not found either.
-        if (!hasCode(error, "ENOENT", "ELOOP", "ENOTDIR", "ENXIO")) throw error;
+        // Gone. A name that is not UTF-8 is not found either.
+        if (!hasCode(error, "ENOENT", "EINVAL")) throw error;
         if (name.includes("\ufffd")) this.omitted += 1;
       }
     }
   }
 
   async #add(path: string, name: string, level: number): Promise<void> {
-    const found = await lstat(path);
-    if (found.isDirectory()) await this.#addBelow(path, name, level + 1);
-    else if (found.isSymbolicLink())
-      this.#entry(found, { name, type: "symlink", linkname: await readlink(path) });
-    else if (found.isFile()) await this.#addFile(path, name);
+    await using opened = await open(path, O_PATH | O_NOFOLLOW);
+    const found = await opened.stat();
+    if (found.isDirectory()) await this.#addBelow(opened, found, name, level + 1);
+    else if (found.isSymbolicLink()) await this.#addLink(found, name, await readlink(path));
+    else if (found.isFile()) await this.#addFile(opened, found, name);
     else if (found.isCharacterDevice() && found.rdev === 0) this.#delete(`/${name}`);
   }
 
-  async #addBelow(path: string, name: string, level: number): Promise<void> {
+  async #addBelow(opened: FileHandle, found: Stats, name: string, level: number): Promise<void> {
     if (level > levelLimit) {
       this.omitted += 1;
       return;
     }
-    await using directory = await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    this.#entry(await directory.stat(), { name: `${name}/`, type: "directory" });
-    await this.addDirectory(directory, `${name}/`, level);
+    await this.#addEntry(found, { name: `${name}/`, type: "directory" });
+    await this.addDirectory(opened, `${name}/`, level);
   }
 
-  async #addFile(path: string, name: string): Promise<void> {
-    await using file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    const found = await file.stat();
-    const { ino, nlink, size, blocks } = found;
+  async #addLink(found: Stats, name: string, linkname: string): Promise<void> {
+    // What is not UTF-8 would be a link to another place.
+    if (linkname.includes("\ufffd")) this.omitted += 1;
+    else await this.#addEntry(found, { name, type: "symlink", linkname });
+  }
+
+  async #addFile(opened: FileHandle, found: Stats, name: string): Promise<void> {
+    const { ino, nlink, size } = found;
     const linkname = this.#linked.get(ino);
-    if (linkname !== undefined) {
-      this.#entry(found, { name, type: "link", linkname });
-    } else if (found.isFile() && size <= blocks * 512 * largestExpansion + slackBytes) {
-      if (nlink > 1) this.#linked.set(ino, name);
-      this.entries += 1;
-      await addContent(
-        this.tar,
-        { ...this.#headerOf(found), name, size },
-        contentOf(file, size),
-        this.signal,
-      );
-    } else this.omitted += 1;
-  }
-
-  #entry(found: Stats, header: Parameters<Pack["entry"]>[0]): void {
+    if (linkname !== undefined) return this.#addEntry(found, { name, type: "link", linkname });
+    if (!this.#hasFewHoles(found)) {
+      this.omitted += 1;
+      return;
+    }
+    if (nlink > 1) this.#remember(ino, name);
     this.entries += 1;
-    this.tar.entry({ ...this.#headerOf(found), ...header });
+    await using file = await open(pathOf(opened), O_RDONLY);
+    await addContent(this.to, { ...this.#headerOf(found), name, size }, contentOf(file, size));
   }
 
-  #headerOf(found: Stats) {
-    return { ...headerOf(found), uid: this.#uid(found.uid), gid: this.#gid(found.gid) };
+  async #addEntry(found: Stats, header: Parameters<typeof addEntry>[1]): Promise<void> {
+    this.entries += 1;
+    await addEntry(this.to, { ...this.#headerOf(found), ...header });
+  }
+
+  #headerOf({ mode, mtime, uid, gid }: Stats) {
+    return headerOf({ mode, mtime, uid: this.#uid(uid), gid: this.#gid(gid) });
+  }
+
+  #hasFewHoles({ size, blocks }: Stats): boolean {
+    const bytes = Math.max(0, size - blocks * 512 * largestExpansion);
+    if (bytes > holesLimitBytes - this.#holesBytes) return false;
+    this.#holesBytes += bytes;
+    return true;
+  }
+
+  #remember(inode: number, name: string): void {
+    this.#linkedBytes = limited(this.#linkedBytes + name.length, linkedBytesLimit, "linked");
+    this.#linked.set(inode, name);
   }
 
   #delete(path: string): void {
-    this.#deletedBytes += path.length;
-    if (this.#deletedBytes > deletedBytesLimit)
-      throw new ShimError("exhausted", `more than ${deletedBytesLimit} bytes of names of deleted files`);
+    this.#deletedBytes = limited(this.#deletedBytes + path.length, deletedBytesLimit, "deleted");
     this.deleted.push(path);
   }
+}
+
+/** Of that file, whatever has its name now. */
+function pathOf({ fd }: FileHandle): string {
+  return `/proc/self/fd/${fd}`;
+}
+
+function limited(bytes: number, limitBytes: number, which: string): number {
+  if (bytes <= limitBytes) return bytes;
+  throw new ShimError("exhausted", `more than ${limitBytes} bytes of names of ${which} files`);
 }
 
 /** As many bytes as are asked for, also of a file that has been cut meanwhile. */

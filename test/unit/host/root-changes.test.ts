@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { link, mkdir, readdir, readFile, stat, symlink, truncate, writeFile } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, stat, symlink, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { extract, type Header } from "tar-stream";
@@ -82,6 +82,47 @@ describe("writeRootChanges()", () => {
     await layer.write(maps);
     const { header } = (await entriesOf(layer.work)).get("x") ?? {};
     assert.deepEqual([header?.uid, header?.gid], [7, gid]);
+  });
+
+  test("has ids and times that the old fields of tar have no room for", async () => {
+    await using layer = await fixture();
+    await writeFile(join(layer.upper, "x"), "text");
+    const { uid, gid } = await stat(join(layer.upper, "x"));
+    await utimes(join(layer.upper, "x"), new Date(-5000), new Date(-5000));
+    await mkdir(join(layer.upper, "later"));
+    await utimes(join(layer.upper, "later"), 2 ** 31, 2 ** 31);
+    await layer.write({ uids: `1000650000 ${uid} 1\n`, gids: `262144 ${gid} 1\n` });
+    const paxOf = ({ pax }: Header) =>
+      Object.fromEntries(Object.entries(pax ?? {}).filter(([key]) => key !== "path"));
+    const entries = await entriesOf(layer.work);
+    const owners = { uid: "1000650000", gid: "262144" };
+    const found = [...entries].map(([name, { header }]) => [name, paxOf(header)] as const);
+    assert.deepEqual(Object.fromEntries(found), {
+      x: { ...owners, mtime: "-5" },
+      "later/": { ...owners, mtime: String(2 ** 31) },
+    });
+    // An octal field with a sign is damage to other programs.
+    const times = execFileSync("tar", ["--full-time", "--utc", "-tvf", join(layer.work, rootChangesName)], {
+      env: { ...process.env, TZ: "UTC" },
+      encoding: "utf8",
+    });
+    assert.match(times, /1000650000\/262144 .*1969-12-31 23:59:55 x$/m);
+  });
+
+  test("has no links to places whose names are not UTF-8", async () => {
+    await using layer = await fixture();
+    await symlink(Buffer.from([0x2f, 0xff]), join(layer.upper, "x"));
+    assert.equal(await layer.write(), 1);
+    assert.deepEqual(await readdir(layer.work), []);
+  });
+
+  test("has holes of any number of small files up to a limit", async () => {
+    await using layer = await fixture();
+    for (let index = 0; index < 70; index++) {
+      await writeFile(join(layer.upper, String(index)), "");
+      await truncate(join(layer.upper, String(index)), 1024 * 1024);
+    }
+    assert.equal(await layer.write(), 6);
   });
 
   test("takes no more of the disk than the container does: holes, names and levels without end", async () => {
