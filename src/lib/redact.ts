@@ -3,7 +3,7 @@ export const removed = "(removed)";
 
 /** Parts of names whose values are secrets. */
 const secretName =
-  /pass(?:word|wd|phrase)?|secret|token|credential|authori[sz]ation|api[-_]?key|private[-_]?key|access[-_]?key|cookie|bearer|^auths?$|[-_]auth$|keydata|key[-_]data/i;
+  /pass(?:word|wd|phrase)?|secret|token|credential|authori[sz]ation|api[-_]?key|private[-_]?key|access[-_]?key|cookie|bearer|^auths?$|[-_]auth$|keydata|key[-_]data|pre[-_]?shared|(?:^|[-_])(?:pwd|psk)$/i;
 /** Members that tenants and operators may put anything into. */
 const foreignContent = /^(?:annotations|env|environment|environ|args|command|cmd|entrypoint|stdin|body)$/i;
 
@@ -71,8 +71,10 @@ const rules: readonly (readonly [RegExp, string])[] = [
   // The user of an address, as in https://user:password@host.
   [/(:\/\/)[^/\s"]+@/g, `$1${removed}@`],
   [new RegExp(`(_proxy(?:${quote})?\\s*[:=]\\s*(?:${quote})?)[^/\\s"@]{1,1024}@`, "gi"), `$1${removed}@`],
+  // The same in front of a registry or a proxy without a scheme; a digest is no user.
+  [/(?<![\w.:@/-])[\w.-]{1,64}:[^\s"'\\@/]{1,1024}@(?=[\w[])(?!sha\d+:)/g, `${removed}@`],
   // A header, whatever its scheme.
-  [new RegExp(`(\\bauthorization(?:${quote})?\\s*[:=]\\s*).*`, "gi"), `$1${removed}`],
+  [new RegExp(`(\\b(?:authorization|(?:set-)?cookie)(?:${quote})?\\s*[:=]\\s*).*`, "gi"), `$1${removed}`],
   [/\b(Bearer|Basic)\s+[\w.~+/=-]{4,}/gi, `$1 ${removed}`],
   // JSON Web Tokens, as of service accounts.
   [/(?<![\w-])eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?/g, removed],
@@ -81,7 +83,7 @@ const rules: readonly (readonly [RegExp, string])[] = [
   // name=value, name: value and --name value, with a name that says what it is.
   [
     new RegExp(
-      `((?:(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|key-data)[\\w.-]{0,64}|\\bauth|(?<![a-z])pass)(?:${quote})?\\s*[:=]\\s*)` +
+      `((?:(?:password|passwd|passphrase|secret|token|credential|authorization|api[-_]?key|private[-_]?key|access[-_]?key|pre[-_]?shared[-_]?key|key-data)[\\w.-]{0,64}|\\bauth|(?<![a-z])(?:pass|pwd|psk))(?:${quote})?\\s*[:=]\\s*)` +
         String.raw`("(?:[^"\\]|\\.)*"|'[^']*'|\\{1,8}"[^\n]*?\\{1,8}"|[^\s,;&}]+)`,
       "gi",
     ),

@@ -64,6 +64,12 @@ const planted: readonly (readonly [string, string])[] = [
   ],
   ["a short name of a password", `DB_PASS=${secret}`],
   ["a proxy without a scheme", `HTTPS_PROXY=bob:${secret}@proxy.example:3128`],
+  ["a proxy without a scheme in daemon.json", `{"proxies":{"http-proxy":"bob:${secret}@proxy:3128"}}`],
+  ["the user of a registry in a text", `pulling bob:${secret}@registry.example/app: denied`],
+  ["a key that both ends of a tunnel have", `{"plugins":[{"type":"tunnel","psk":"${secret}"}]}`],
+  ["the same in a text", `presharedKey = ${secret}`],
+  ["a shorter name of a password", `MYSQL_PWD=${secret}`],
+  ["a cookie", `Cookie: a=1; session=${secret}`],
 ];
 
 describe("a secret leaves no node", () => {
@@ -89,6 +95,7 @@ describe("a secret leaves no node", () => {
       "NO_PROXY=127.0.0.1,registry.example",
       "stat-dir: /var/lib/dockershim\ncni-conf-dir: /etc/cni/net.d\n",
       "pull registry.example:5000/team/app@sha256:0123 failed: no such host",
+      "image app:1.2@sha256:0123 at 16:20:01, mail a@b.example",
     ])
       assert.equal(redact(`x\n${text}`), `x\n${text}`);
   });
