@@ -129,6 +129,20 @@ const knownErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
     ),
     "precondition",
   ],
+  // A cgroup controller that the node has not mounted or enabled. A file that is missing is 400 for Docker.
+  [
+    new RegExp(
+      [
+        `(?:${ociRuntime}(?:runc create failed: )?(?:container_linux\\.go:\\d+: )?`,
+        "(?:unable to start container process|starting container process caused): (?:process_linux\\.go:\\d+: )?",
+        '(?:error )?(?:unable to apply|applying|setting) cgroup config[^"]*: (?:no such file or directory',
+        '|mountpoint for \\S+ not found|[^:"]*container could not join or create cgroup)',
+        "|^(?:failed to create task for container: )?cgroups: cgroup mountpoint does not exist)(?:: unknown)?$",
+      ].join(""),
+      "s",
+    ),
+    "precondition",
+  ],
   [/^unable to find (?:user|group) .*: no matching entries in (?:passwd|group) file$/is, "invalid"],
   [new RegExp(`${ociRuntime}.* for seccomp(?:: unknown)?$`, "s"), "invalid"],
   [
