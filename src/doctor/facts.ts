@@ -175,6 +175,8 @@ export interface FirewallFacts {
 }
 
 export interface OrphanFacts {
+  /** Id of the engine that the state directory has always been used with, where another one answers. */
+  readonly otherEngine?: string;
   readonly resources: readonly { readonly what: string; readonly certainlyOurs: boolean }[];
   /** What CHECK of the plugins says of running pods; undefined: not asked. */
   readonly complaints: readonly string[] | undefined;

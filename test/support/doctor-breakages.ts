@@ -307,6 +307,21 @@ export const breakages: readonly Breakage[] = [
     severity: "warning",
   },
   {
+    name: "address of a pod of another engine",
+    facts: {
+      ...healthy,
+      orphans: {
+        seen: {
+          otherEngine: "5e3f9a0c-2d1b",
+          resources: [{ what: "address 10.244.1.7 of network pods", certainlyOurs: true }],
+          complaints: undefined,
+        },
+      },
+    },
+    check: "orphans",
+    severity: "warning",
+  },
+  {
     name: "hanging mount",
     facts: {
       ...healthy,

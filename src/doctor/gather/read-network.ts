@@ -17,7 +17,7 @@ import { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import type { Config } from "../../shim/config/resolve.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
-import { knownSandboxes } from "../../shim/recovery/remove-orphaned-networks.js";
+import { knownEngineId, knownSandboxes } from "../../shim/recovery/remove-orphaned-networks.js";
 import type {
   BridgeFacts,
   ConfigurationFileFacts,
@@ -96,7 +96,10 @@ export class NetworkReader {
     const known = (): Promise<KnownSandboxes> => knownSandboxes(stateDir, engine, signal);
     const resources = await orphans.find(known, signal);
     const complaints = check ? await orphans.check((await known()).livingIds, signal) : undefined;
-    return { resources: resources.map(({ what, certainlyOurs }) => ({ what, certainlyOurs })), complaints };
+    return {
+      ...(await otherEngine(stateDir, engine, signal)),
+      ...{ resources: resources.map(({ what, certainlyOurs }) => ({ what, certainlyOurs })), complaints },
+    };
   }
 
   async #configurations(directory: string): Promise<readonly ConfigurationFileFacts[]> {
@@ -126,6 +129,18 @@ export class NetworkReader {
     probe.stop();
     return problem;
   }
+}
+
+/** As the server, which keeps the networks of pods that may run there. */
+export async function otherEngine(
+  stateDir: string,
+  engine: Pick<Engine, "connect">,
+  signal: AbortSignal,
+): Promise<Pick<OrphanFacts, "otherEngine">> {
+  const known = await knownEngineId(stateDir);
+  return known === undefined || known === (await engine.connect(signal)).engineId
+    ? {}
+    : { otherEngine: known };
 }
 
 /** Docker's rules let its own bridges pass; KUBE-FORWARD lets pass what kube-proxy has marked. */

@@ -246,15 +246,11 @@ function judgeForwardPolicy({ plugin }: NetworkFacts, { firewall }: DoctorFacts)
   ];
 }
 
-function judgeOrphans({ orphans: { seen } }: DoctorFacts): readonly Draft[] {
+function judgeOrphans({ orphans: { seen }, settings: { stateDir } }: DoctorFacts): readonly Draft[] {
+  const draftOf = orphanDrafts(seen?.otherEngine, stateDir);
   return (seen?.resources ?? []).map(({ what, certainlyOurs }) =>
     certainlyOurs
-      ? {
-          severity: "warning",
-          what: `orphaned: ${what}`,
-          meaning: "it is of a pod that is gone, and keeps an address or a port",
-          remedy: "systemctl restart dockershim: each start removes it",
-        }
+      ? draftOf(what)
       : {
           severity: "note",
           what: `of unknown owner: ${what}`,
@@ -262,6 +258,25 @@ function judgeOrphans({ orphans: { seen } }: DoctorFacts): readonly Draft[] {
           remedy: "remove it by hand, if no other runtime on this node uses it",
         },
   );
+}
+
+/** Of pods that are gone, unless they are another engine's: the server keeps those. */
+function orphanDrafts(otherEngine: string | undefined, stateDir: string): (what: string) => Draft {
+  if (otherEngine === undefined)
+    return (what) => ({
+      severity: "warning",
+      what: `orphaned: ${what}`,
+      meaning: "it is of a pod that is gone, and keeps an address or a port",
+      remedy: "systemctl restart dockershim: each start removes it",
+    });
+  return (what) => ({
+    severity: "warning",
+    what: `of a pod of another engine: ${what}`,
+    meaning:
+      `${stateDir} is of the engine ${otherEngine}, as before userns-remap or a new data root: ` +
+      "its pods may run, and each start keeps this",
+    remedy: `if that engine is gone for good: rm ${stateDir}/engine-id, then: systemctl restart dockershim`,
+  });
 }
 
 function judgeComplaints({ orphans: { seen } }: DoctorFacts): readonly Draft[] {

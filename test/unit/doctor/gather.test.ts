@@ -4,13 +4,14 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
+import { nodeFacts } from "../../fakes/node-facts.js";
 import { readAddressUse } from "../../../src/doctor/gather/address-use.js";
 import { readKernelLimits } from "../../../src/doctor/gather/kernel-limits.js";
 import { readLastWords } from "../../../src/doctor/gather/last-words.js";
 import { observe } from "../../../src/doctor/gather/observe.js";
 import { readEngineState } from "../../../src/doctor/gather/read-engine.js";
 import { readCertificates, readPlaces } from "../../../src/doctor/gather/read-host.js";
-import { NetworkReader } from "../../../src/doctor/gather/read-network.js";
+import { NetworkReader, otherEngine } from "../../../src/doctor/gather/read-network.js";
 import { ociRuntimeProblem, readServer } from "../../../src/doctor/gather/read-server.js";
 import { startTestServer } from "../grpc/test-server.js";
 import { readSettings } from "../../../src/doctor/gather/read-settings.js";
@@ -89,6 +90,15 @@ describe("what is read of a node", () => {
   test("a unit has no last words without systemd", async () => {
     const absent = (): Promise<never> => Promise.reject(new Error("not installed"));
     assert.equal(await readLastWords("docker.service", absent), undefined);
+  });
+
+  test("the engine whose pods the state directory has, where another one answers", async (t) => {
+    const stateDir = await directory(t);
+    const engine = (engineId: string) => ({ connect: () => Promise.resolve(nodeFacts({ engineId })) });
+    const of = (engineId: string) => otherEngine(stateDir, engine(engineId), new AbortController().signal);
+    assert.deepEqual(await of("second"), {});
+    await writeFile(join(stateDir, "engine-id"), "first\n");
+    assert.deepEqual([await of("first"), await of("second")], [{}, { otherEngine: "first" }]);
   });
 
   test("a file that is no certificate, and none for a missing one", async (t) => {
