@@ -10,8 +10,8 @@
  */
 import childProcess from "node:child_process";
 import fs from "node:fs";
-import http from "node:http";
 import { syncBuiltinESMExports } from "node:module";
+import net from "node:net";
 import { basename, join } from "node:path";
 
 const directory = process.env["DOCKERSHIM_TEST_KILL_POINTS"] ?? "";
@@ -111,10 +111,10 @@ await probe.close();
 for (const name of ["write", "writev", "writeFile", "appendFile", "truncate"])
   watch(fileHandle, name, () => "");
 
-watch(http, "request", ([options]) => {
-  const { method = "GET", path = "" } = /** @type {{ method?: string, path?: string }} */ (options);
-  return /^(GET|HEAD)$/.test(method) ? undefined : `${method} ${path}`;
-});
+// A request to the engine begins with its head: src/shim/engine/http/connection.ts.
+watch(net.Socket.prototype, "write", ([text]) =>
+  typeof text === "string" ? /^((?:DELETE|POST|PUT) \S+) HTTP\/1\.1\r\n/.exec(text)?.[1] : undefined,
+);
 watch(childProcess, "spawn", first);
 const { spawn } = childProcess;
 /** What the helper starts is started by this program: native/run-programs.c. */

@@ -325,7 +325,7 @@ describe("ContainerRecords", () => {
 
   test("merge() and put() keep the keys of a later release", async () => {
     await using at = await setUp();
-    const later = { ...limits(), cgroup: { unified: {}, hugepages: [], rdma: { a: 1 } }, checkpoint: "x" };
+    const later = { ...limits(), cgroup: { unified: {}, hugepages: [], rdma: { a: 1 } }, restored: "x" };
     await at.write(later);
     const records = await at.openContainers();
     await records.merge(id, { unified: { "memory.high": "1" } });
