@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { markOf } from "../../../src/lib/linux/process-mark.js";
+import { killGroup, markOf } from "../../../src/lib/linux/process-mark.js";
 import { killCheckpoint } from "../../../src/shim/host/kill-checkpoint.js";
+import { FakeProc } from "./fake-proc.js";
 
 const containerId = "c".repeat(64);
 const location = "/checkpoints/web.tar";
@@ -20,7 +22,9 @@ function standIn(work: string, id = containerId) {
     pid: child.pid ?? 0,
     ended: once(child, "exit"),
     inGroup: once(child.stdout, "data").then(([text]) => Number(String(text))),
-    [Symbol.dispose]: () => child.pid !== undefined && child.exitCode === null && child.kill("SIGKILL"),
+    [Symbol.dispose]: () => {
+      if (child.pid !== undefined) killGroup(child.pid);
+    },
   };
 }
 
@@ -35,7 +39,17 @@ describe("killCheckpoint()", () => {
     assert.deepEqual((await runc.ended)[1], "SIGKILL");
     assert.equal(markOf(criu ?? 0), undefined);
     for (const pid of [elsewhere.pid, another.pid, ...others]) assert.notEqual(markOf(pid), undefined);
-    for (const { pid } of [elsewhere, another]) process.kill(-pid, "SIGKILL");
+  });
+
+  test("leaves a process of a container alone that has these words, and goes on at one with too many", async () => {
+    await using fake = await FakeProc.make();
+    using tenant = standIn("/checkpoints/.dockershim-checkpoint-1-2-abc");
+    await tenant.inGroup;
+    const cmdline = (await readFile(`/proc/${tenant.pid}/cmdline`, "utf8")).split("\0");
+    await fake.add(tenant.pid, { cmdline, mountNamespace: 2 });
+    await fake.add(process.pid, { cmdline: ["x".repeat(5 * 1024 * 1024)] });
+    await killCheckpoint(containerId, location, fake.proc);
+    assert.notEqual(markOf(tenant.pid), undefined);
   });
 
   test("has nothing to do where the runtime has ended", () => killCheckpoint(containerId, location));
