@@ -110,8 +110,20 @@ export async function checkpointTask(
     );
   } catch (error) {
     if (hasCode(error, "ENOENT")) throw new ShimError("unsupported", `no program "${program}" here`);
-    await run(task, { log, words: ["resume"], timeoutMs: resumeMs }, start).catch(() => undefined);
-    throw error instanceof ShimError ? error : new ShimError("unknown", `${program}: ${messageOf(error)}`);
+    const failure =
+      error instanceof ShimError ? error : new ShimError("unknown", `${program}: ${messageOf(error)}`);
+    throw await thawed(task, failure, start);
+  }
+}
+
+/** The failure of a checkpoint, which also says it where the container could not be thawed after it. */
+async function thawed(task: RuntimeTask, failure: ShimError, start: StartProgram): Promise<ShimError> {
+  try {
+    await resumeTask(task, start);
+    return failure;
+  } catch (error) {
+    const message = `${failure.message}; the container may be frozen: ${messageOf(error)}`;
+    return new ShimError(failure.kind, message, failure.fields, { cause: error });
   }
 }
 

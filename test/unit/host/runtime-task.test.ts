@@ -75,6 +75,9 @@ async function standIn(script: string) {
   };
 }
 
+/** Which thaws the container. */
+const ending = (script: string) => standIn(`case "$*" in *resume*) exit 0;; esac; ${script}`);
+
 describe("checkpointTask()", () => {
   test("calls the runtime for the same container, and leaves it running", async () => {
     await using runc = await standIn("exit 0");
@@ -113,7 +116,7 @@ describe("checkpointTask()", () => {
     ],
   ] as const)
     test(`tells ${what}`, async () => {
-      await using runc = await standIn(script.replaceAll("$7", "$(dirname $0)"));
+      await using runc = await ending(script.replaceAll("$7", "$(dirname $0)"));
       await rejectsWith(runc.run(), kind, message);
     });
 
@@ -124,9 +127,7 @@ describe("checkpointTask()", () => {
     await rejectsWith(checkpoint, "unsupported", /^no program "runc-that-nobody-has" here$/);
   });
 
-  const resumed = new RegExp(`--root /r/moby --log \\S+ resume ${containerId}\\n$`);
-  const ending = (script: string) => standIn(`case "$*" in *resume*) exit 0;; esac; ${script}`);
-
+  const resumed = new RegExp(`--root /r/moby resume ${containerId}\\n$`);
   test("kills what does not end in time, and thaws the container that it may have left frozen", async () => {
     await using runc = await ending("exec sleep 1000");
     await rejectsWith(runc.run(200), "timeout", /checkpoint container "c+"/);
@@ -142,6 +143,12 @@ describe("checkpointTask()", () => {
       await rejectsWith(runc.run(), "unknown", /runc checkpoint/);
       assert.match(await runc.calls(), resumed);
     });
+
+  test("tells when the container stays frozen", async () => {
+    await using runc = await standIn(`case "$*" in *resume*) echo 'no such cgroup' >&2;; esac; exit 1`);
+    const frozen = /^\S+ checkpoint; the container may be frozen: \S+ resume: no such cgroup$/;
+    await rejectsWith(runc.run(), "unknown", frozen);
+  });
 
   test("is killed when the server stops, whose end kills it, and thaws the container", async () => {
     await using runc = await ending("exec sleep 1000");
