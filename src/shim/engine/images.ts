@@ -8,7 +8,7 @@ import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.
 import { asList, asObject, numberOf, objectOf } from "../../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 import { imageEssentials, listedImageEssentials, toImageSnapshot, toListedImage } from "./image-snapshot.js";
-import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./registry/pull.js";
+import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./pull-protocol.js";
 
 /** The API version from which `system/df` can leave out the volumes, whose sizes it counts file by file. */
 const partialUsageMinor = 42;

@@ -1,10 +1,10 @@
 /** Pulling and loading images: requests, progress, and what the errors in the progress stream mean. */
-import { type ErrorKind, ShimError } from "../../../lib/errors.js";
-import { parseReference } from "../../../domain/image-reference.js";
-import type { PullProgress, RegistryCredentials } from "../../ports/engine.js";
-import { splitLines } from "../http/answer.js";
-import { asObject, type Json, numberOf, objectOf, textOf } from "../../../lib/json/json-readers.js";
-import { parseJson } from "../http/json.js";
+import { type ErrorKind, ShimError } from "../../lib/errors.js";
+import { parseReference } from "../../domain/image-reference.js";
+import type { PullProgress, RegistryCredentials } from "../ports/engine.js";
+import { splitLines } from "./http/answer.js";
+import { asObject, type Json, numberOf, objectOf, textOf } from "../../lib/json/json-readers.js";
+import { parseJson } from "./http/json.js";
 
 const lineLimitBytes = 1024 * 1024;
 

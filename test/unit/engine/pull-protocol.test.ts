@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { rejectsWith } from "../../../support/refusals.js";
-import { messageOf } from "../../../../src/lib/errors.js";
+import { rejectsWith } from "../../support/refusals.js";
+import { messageOf } from "../../../src/lib/errors.js";
 import {
   kindOfRegistryError,
   pullQuery,
   registryAuthHeaders,
-} from "../../../../src/shim/engine/registry/pull.js";
-import type { PullProgress, RegistryCredentials } from "../../../../src/shim/ports/engine.js";
-import { errorTexts } from "../full-answers.js";
-import { cut, refuse, type Respond, startFakeDocker } from "../fake-docker.js";
+} from "../../../src/shim/engine/pull-protocol.js";
+import type { PullProgress, RegistryCredentials } from "../../../src/shim/ports/engine.js";
+import { errorTexts } from "./full-answers.js";
+import { cut, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
 const digest = `sha256:${"0f".repeat(32)}`;
 
