@@ -2,17 +2,15 @@
 import {
   type ListRule,
   type Message,
-  type VolatileField,
   isMap,
   isMessage,
   listRule,
-  matchesField,
   subjectOfAnswer,
   valueAt,
-  volatileFields,
 } from "./answer-shape.js";
 import { findIntended } from "./intended-differences.js";
 import type { ServerKind } from "./server-kind.js";
+import { type VolatileField, matchesField, volatileFields } from "./volatile-fields.js";
 
 export interface Difference {
   readonly rpc: string;
@@ -37,7 +35,7 @@ export interface CompareOptions {
   readonly servers?: { readonly left: ServerKind; readonly right: ServerKind };
   /** For answers that name no object: an error, an image that is absent. Default: `server`. */
   readonly subject?: string;
-  /** More fields that may differ, beside those that always may (`answer-shape.ts`). */
+  /** More fields that may differ, beside those that always may (`volatile-fields.ts`). */
   readonly volatile?: readonly VolatileField[];
 }
 

@@ -1,9 +1,9 @@
 /** The answers that differ on purpose; docs/understand/differences.md has a section that is made of it. */
-import { matchesField } from "./answer-shape.js";
 import type { IntendedDifference, Values } from "./intended-difference.js";
 import { intendedOfPods } from "./intended-of-pods.js";
 import { intendedOfServers } from "./intended-of-servers.js";
 import type { ServerKind } from "./server-kind.js";
+import { matchesField } from "./volatile-fields.js";
 
 export const intendedDifferences: readonly IntendedDifference[] = [...intendedOfServers, ...intendedOfPods];
 

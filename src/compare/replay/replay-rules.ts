@@ -1,5 +1,5 @@
 /** What a replay does with each RPC. Those without a rule are left out, and counted. */
-import type { VolatileField } from "../answers/answer-shape.js";
+import type { VolatileField } from "../answers/volatile-fields.js";
 import type { RecordedCall } from "../record/recording.js";
 import { readOnlyRpcs } from "../shadow/shadow-comparison.js";
 
