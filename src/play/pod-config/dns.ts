@@ -1,6 +1,5 @@
-/** The resolv.conf of a pod, by dnsPolicy and dnsConfig, and the /etc/hosts of its containers. */
+/** The resolv.conf of a pod, by dnsPolicy and dnsConfig. Pure. */
 import type { PodSpec } from "../manifests/pod-schema.js";
-import type { HostsEntry } from "./pod-services.js";
 
 export interface DnsConfig {
   readonly servers: readonly string[];
@@ -49,48 +48,4 @@ export function parseResolvConf(text: string): DnsConfig {
 /** Whether all servers have loopback addresses of the node, which pods cannot reach. */
 export function isLoopbackOnly({ servers }: DnsConfig): boolean {
   return servers.length > 0 && servers.every((server) => server.startsWith("127.") || server === "::1");
-}
-
-const loopback = [
-  "127.0.0.1\tlocalhost",
-  "::1\tlocalhost ip6-localhost ip6-loopback",
-  "fe00::0\tip6-localnet",
-  "fe00::0\tip6-mcastprefix",
-  "fe00::1\tip6-allnodes",
-  "fe00::2\tip6-allrouters",
-];
-
-/** The node's file, or one with the pod's addresses and name; then names of Services that are not in it. */
-export function hostsFile(
-  spec: PodSpec,
-  pod: { readonly hostname: string; readonly domain: string; readonly ips: readonly string[] },
-  nodeHostsFile: string,
-  services: readonly HostsEntry[] = [],
-): string {
-  const names = pod.domain === "" ? pod.hostname : `${pod.hostname}.${pod.domain}\t${pod.hostname}`;
-  const made = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${names}`)];
-  const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : made;
-  const aliases = (spec.hostAliases ?? []).map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
-  const added = aliases.length === 0 ? [] : ["", "# hostAliases", ...aliases];
-  const own = [...base, ...added];
-  const lines = serviceLines(services, namesIn(own));
-  const last = lines.length === 0 ? [] : ["", "# Services", ...lines];
-  return `${[...own, ...last].join("\n")}\n`;
-}
-
-function namesIn(lines: readonly string[]): ReadonlySet<string> {
-  const words = lines.flatMap((text) => text.split("\n")).map((line) => line.replace(/#.*/, "").trim());
-  return new Set(words.flatMap((line) => line.split(/\s+/).slice(1)));
-}
-
-/** musl cuts lines at 511 bytes. */
-const hostsLineLimit = 500;
-
-function serviceLines(services: readonly HostsEntry[], taken: ReadonlySet<string>): readonly string[] {
-  return services.flatMap(({ address, names }) => {
-    const free = names.filter((name) => !taken.has(name));
-    const line = [address, ...free].join("\t");
-    if (line.length > hostsLineLimit) return free.map((name) => `${address}\t${name}`);
-    return free.length === 0 ? [] : [line];
-  });
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { hostsFile } from "../../../../src/play/pod-config/dns.js";
+import { hostsFile } from "../../../../src/play/pod-config/hosts-text.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import {
   type Endpoint,
