@@ -22,7 +22,8 @@ import type { Owner } from "../../domain/node-facts.js";
 import { hasCode, unlessMissing } from "../../lib/files/file-errors.js";
 import { diskUsage, mountMemory, mountOpen, unmount } from "../../lib/linux/helper-verbs.js";
 import { isMountPoint, mountPointsBelow } from "./mounts.js";
-import { giveToGroup, openSubPath } from "./open-below.js";
+import { giveToGroup } from "./fs-group.js";
+import { openSubPath } from "./open-below.js";
 
 export type FileKind = "file" | "directory" | "link" | "socket" | "pipe" | "characterDevice" | "blockDevice";
 
@@ -58,7 +59,7 @@ export interface FileCalls {
   removeTree(path: string): Promise<void>;
   changeMode(path: string, mode: number): Promise<void>;
   changeGroup(path: string, group: number): Promise<void>;
-  /** See `giveToGroup` in open-below.ts. */
+  /** See `giveToGroup` in fs-group.ts. */
   giveToGroup(path: string, group: number, options: { readonly trustRoot: boolean }): Promise<void>;
   /** Bytes on disk, without other file systems below. */
   diskUsage(path: string): Promise<bigint>;
