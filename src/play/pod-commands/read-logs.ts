@@ -3,7 +3,8 @@ import { StringDecoder } from "node:string_decoder";
 import { sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import type { HostFiles } from "../node/files.js";
-import { LineAssembler, LogTail, parseLogLine } from "../node/log-lines.js";
+import { LineAssembler, parseLogLine } from "../node/log-lines.js";
+import { LogTail } from "../node/log-tail.js";
 
 export interface LogOptions {
   readonly follow: boolean;

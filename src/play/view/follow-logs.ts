@@ -8,7 +8,8 @@ import type { KubeletListener } from "../kubelet/kubelet.js";
 import type { ObservedPod } from "../pod-rules/observed-pod.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
-import { LineAssembler, LogTail, parseLogLine } from "../node/log-lines.js";
+import { LineAssembler, parseLogLine } from "../node/log-lines.js";
+import { LogTail } from "../node/log-tail.js";
 
 /** A line of a container's output, as the container wrote it. */
 export interface LogLine {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nodeFiles } from "../../../../src/play/node/files.js";
-import { LineAssembler, LogTail, parseLogLine } from "../../../../src/play/node/log-lines.js";
+import { LineAssembler, parseLogLine } from "../../../../src/play/node/log-lines.js";
+import { LogTail } from "../../../../src/play/node/log-tail.js";
 import { appendFile, rename, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
