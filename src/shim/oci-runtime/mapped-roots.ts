@@ -119,14 +119,18 @@ export class MappedRoots {
     }
   }
 
-  /** Synchronous: no mount begins in between. */
+  /** Synchronous: no mount begins in between. Never fails: nothing waits for it, and all works with the directory. */
   #removeEmpty(): void {
     if (this.#mounted.size > 0) return;
     try {
       rmdirSync(this.#directory);
     } catch (error) {
       // What is in it is of an unknown origin.
-      if (!hasCode(error, "ENOENT", "ENOTEMPTY")) throw error;
+      if (hasCode(error, "ENOENT", "ENOTEMPTY")) return;
+      this.deps.log.warn(
+        { path: this.#directory, err: messageOf(error) },
+        "cannot remove the directory of roots of containers",
+      );
     }
   }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { rmdirSync } from "node:fs";
-import { mkdir, readdir } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ProgramRequest, StartProgram } from "../../../src/shim/native/start-program.js";
@@ -99,6 +99,19 @@ describe("MappedRoots", () => {
     await turns(20);
     assert.deepEqual(unmounted()[1], ["unmapped-root", join(bed.place, running)]);
     assert.deepEqual(await readdir(bed.directory.path), []);
+  });
+
+  test("goes on where the directory of all cannot be removed, as on a disk that is read-only", async () => {
+    await using bed = await open();
+    const file = join(bed.directory.path, "file");
+    await writeFile(file, "");
+    const log = recordingLog();
+    const roots = new MappedRoots({
+      ...{ directory: file, place: "x", log },
+      startVerb: () => assert.fail("nothing is mounted there"),
+    });
+    await roots.adopt(() => false);
+    assert.match(JSON.stringify(log.lines), /cannot remove the directory of roots of containers/);
   });
 
   test("mounts nothing for a process of another mount namespace, or of none", async () => {
