@@ -28,7 +28,9 @@ export function sweepBuilds(cache) {
     const [, pid] = /^test-build-(\d+)-/.exec(name) ?? [];
     if (pid === undefined) continue;
     const path = join(cache, name);
-    if (!isAlive(Number(pid)) || statSync(path).mtimeMs < Date.now() - oldestMs)
+    // Another run may have removed it just now.
+    const { mtimeMs = Infinity } = statSync(path, { throwIfNoEntry: false }) ?? {};
+    if (!isAlive(Number(pid)) || mtimeMs < Date.now() - oldestMs)
       rmSync(path, { recursive: true, force: true });
   }
 }
