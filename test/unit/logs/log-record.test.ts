@@ -36,6 +36,14 @@ test("a position that cannot be stored leaves no temporary file, and the error n
   assert.deepEqual(readdirSync(logs), [`${id}.json`]);
 });
 
+/** A directory is where the record was. Returns what undoes that. */
+function refuseToStore({ root }: { readonly root: { readonly path: string } }): () => void {
+  const path = join(root.path, "logs", `${id}.json`);
+  rmSync(path);
+  mkdirSync(path);
+  return () => rmdirSync(path);
+}
+
 describe("move()", () => {
   /** Records that store what may wait when they are told. */
   async function setUp() {
@@ -83,16 +91,14 @@ describe("move()", () => {
     const late = at(opened(fresh), 100);
     await records.put(opened(fresh));
     await records.move(late);
-    const path = join(bed.root.path, "logs", `${id}.json`);
-    rmSync(path);
-    mkdirSync(path);
+    const canStore = refuseToStore(bed);
     await records.storeLate();
     await records.storeLate();
     assert.deepEqual(
       bed.log.lines.map(({ message }) => message),
       ["cannot store a record"],
     );
-    rmdirSync(path);
+    canStore();
     await records.storeLate();
     assert.deepEqual(stored(), late);
   });
@@ -117,11 +123,9 @@ describe("move()", () => {
     const late = at(opened(fresh), 100);
     await records.put(opened(fresh));
     await records.move(late);
-    const path = join(bed.root.path, "logs", `${id}.json`);
-    rmSync(path);
-    mkdirSync(path);
+    const canStore = refuseToStore(bed);
     await assert.rejects(records.put({ ...late, gaps: 1 }, "first"));
-    rmdirSync(path);
+    canStore();
     await records.storeLate();
     assert.deepEqual(stored(), late);
   });
