@@ -2,6 +2,7 @@
  * What a process of a test run does: it runs test files one after another, each as a suite with the file's name, so that
  * hooks and failures belong to their file. See test-runner.mjs.
  */
+import { mkdirSync } from "node:fs";
 import { describe, test } from "node:test";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -45,12 +46,28 @@ function differences(before, after) {
 }
 
 /**
+ * Whether no other process has the file: a directory is made once.
+ * @param {string} taken
+ * @param {string} file
+ */
+function take(taken, file) {
+  try {
+    mkdirSync(join(taken, encodeURIComponent(file)));
+    return true;
+  } catch (error) {
+    if (/** @type {{ code?: string }} */ (error).code !== "EEXIST") throw error;
+    return false;
+  }
+}
+
+/**
  * Runs the files. A file that leaves something of the process changed fails, for the files after it would fail because of
  * it.
- * @param {{ root: string, files: readonly string[], timeoutMs?: number, modules?: string }} options `files`: relative to
- *   `root`; `timeoutMs`: for each; `modules`: the directory that has them as JavaScript
+ * @param {{ root: string, files: readonly string[], timeoutMs?: number, modules?: string, taken?: string }} options
+ *   `files`: relative to `root`; `timeoutMs`: for each; `modules`: the directory that has them as JavaScript; `taken`: an empty
+ *   directory for processes that share the files: each file runs in the process that is free first
  */
-export async function runFiles({ root, files, timeoutMs = Infinity, modules }) {
+export async function runFiles({ root, files, timeoutMs = Infinity, modules, taken }) {
   const pathOf = (/** @type {string} */ file) =>
     modules === undefined ? join(root, file) : join(modules, file.replace(/\.ts$/, ".js"));
   // A file that calls process.exit() would hide the files after it.
@@ -58,7 +75,10 @@ export async function runFiles({ root, files, timeoutMs = Infinity, modules }) {
   process.on("exit", () => {
     if (!isDone) process.exitCode = 1;
   });
+  const own = [];
   for (const file of files) {
+    if (taken !== undefined && !take(taken, file)) continue;
+    own.push(file);
     let before = new Map();
     await describe(file, { timeout: timeoutMs }, async () => {
       before = processState();
@@ -77,7 +97,7 @@ export async function runFiles({ root, files, timeoutMs = Infinity, modules }) {
   setTimeout(() => {
     process.stderr.write(
       `the tests are over, but the process does not end because of: ${process.getActiveResourcesInfo().join(" ")}\n` +
-        `run each of these files alone to find which one it is:\n${files.map((file) => `  ${file}\n`).join("")}`,
+        `run each of these files alone to find which one it is:\n${own.map((file) => `  ${file}\n`).join("")}`,
     );
     process.exit(1);
   }, END_MS).unref();

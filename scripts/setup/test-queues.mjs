@@ -5,18 +5,22 @@
  * another: each shim on an engine sees the pods, images and events of all. When the others have ended, their engines take
  * some of these.
  */
-import { readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
-import { resolve } from "node:path";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { openNamespaces } from "./namespaces.mjs";
 import { addCounts, noCounts, runProcess, write } from "./test-runner.mjs";
 
-/** A process of its own for each would take three times as long: a start with all modules takes seconds. */
-const UNIT_FILES_PER_PROCESS = 25;
-/** Fewer, so that queues end at the same time. */
+/** A start with all modules takes seconds; the queues are to end at the same time. */
 const FILES_PER_PROCESS = { shared: 6, movable: 3, withOwnEngine: 3 };
 
-/** Begun first, and alone, so that none of them is what the end waits for. */
+/**
+ * Of unit tests; each takes the next file, until all are taken. Many files wait for a program or a clock for a third of the
+ * time.
+ */
+const unitProcesses = availableParallelism() + 2;
+
+/** Begun first, those of integration tests alone, so that none of them is what the end waits for. */
 const longest =
   /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end|contract|golden-nodes)\./;
 
@@ -40,8 +44,17 @@ const startOwnEngine = new URL("../../test/support/start-own-engine.ts", import.
 
 /** @param {Options} options @param {Means} means @returns {ReturnType<typeof runProcess>} */
 export async function runQueues(options, means = { run: runProcess, open: openNamespaces }) {
+  const taken = mkdtempSync(join(tmpdir(), "dockershim-tests-"));
+  try {
+    return await runAllQueues({ ...options, taken }, means);
+  } finally {
+    rmSync(taken, { recursive: true, force: true });
+  }
+}
+
+/** @param {Options} options @param {Means} means @returns {ReturnType<typeof runProcess>} */
+async function runAllQueues(options, means) {
   const { shared, own, unit } = jobsOf(options);
-  const processors = availableParallelism();
   const endAll = (/** @type {unknown} */ error) => {
     for (const queue of [shared, own, unit]) queue.length = 0;
     throw error;
@@ -52,11 +65,10 @@ export async function runQueues(options, means = { run: runProcess, open: openNa
     Promise.allSettled(
       queues.map((queue) => runQueue(queue, queue === own ? shared : [], asked, means).catch(endAll)),
     );
-  // Many of them wait for a program or a clock for a third of the time.
-  const ofUnits = await runAll(Array.from({ length: processors + 2 }, () => unit));
+  const ofUnits = await runAll(Array.from({ length: unitProcesses }, () => unit));
   const ofOthers = await runAll([
     shared,
-    ...Array.from({ length: Math.min(processors + 1, own.length) }, () => own),
+    ...Array.from({ length: Math.min(availableParallelism() + 1, own.length) }, () => own),
   ]);
   const results = [...ofUnits, ...ofOthers];
   let counts = noCounts;
@@ -69,7 +81,7 @@ export async function runQueues(options, means = { run: runProcess, open: openNa
 }
 
 /** @param {Options} options @returns {Record<"shared" | "own" | "unit", Job[]>} */
-function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS }) {
+function jobsOf({ root, files, mayMove, filesPerProcess = Infinity }) {
   const isUnit = (/** @type {string} */ file) => file.startsWith("test/unit/");
   const single = files
     .filter((file) => !isUnit(file))
@@ -89,6 +101,7 @@ function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS
   const ofGiven = single.filter(isOf("shared"));
   const others = single.filter((job) => job.kind !== "shared" && !isLong(job));
   const units = files.filter(isUnit).map((file) => ({ files: [file], kind: "unit" }));
+  const ofUnits = inGroups([...units.filter(isLong), ...units.filter((job) => !isLong(job))]);
   const withEngine = others.filter(isOf("withOwnEngine"));
   return {
     // What may move is begun last.
@@ -104,7 +117,7 @@ function jobsOf({ root, files, mayMove, filesPerProcess = UNIT_FILES_PER_PROCESS
       ...inGroups(withEngine, FILES_PER_PROCESS.withOwnEngine),
       ...others.filter((job) => !withEngine.includes(job)),
     ],
-    unit: [...units.filter(isLong), ...inGroups(units.filter((job) => !isLong(job)))],
+    unit: ofUnits.length > 1 ? ofUnits : units.slice(0, unitProcesses).flatMap(() => ofUnits),
   };
 }
 
@@ -180,13 +193,15 @@ async function runJob({ files, kind }, options, run, namespaces) {
       ...options,
       files,
       modules: kind === "unit" ? options.unitModules : undefined,
+      taken: kind === "unit" ? options.taken : undefined,
       env: { ...options.env, ...(kind === "unit" ? {} : options.integrationEnv), ...namespaces?.env },
       command: namespaces?.command ?? options.command ?? [],
       print: options.print ?? ((text) => (output += text)),
     });
   } finally {
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
-    const others = files.length === 1 ? "" : ` and ${String(files.length - 1)} others`;
+    const others =
+      files.length === 1 ? "" : ` and ${kind === "unit" ? "some of " : ""}${String(files.length - 1)} others`;
     process.stdout.write(`${files[0] ?? ""}${others}: ${seconds} s\n${output}`);
   }
 }

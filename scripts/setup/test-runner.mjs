@@ -76,18 +76,18 @@ export async function runTestsAgainWhereFailed({ flakyFiles, ...options }, run) 
  * Runs the files one after another in one process. SIGINT and SIGTERM end its whole group, and so does an output that nobody
  * reads any longer, as SIGPIPE would.
  * @param {{ root: string, files: readonly string[], env: NodeJS.ProcessEnv, runnerFlags: readonly string[], timeoutMs: number,
- *   modules?: string | undefined, command?: readonly string[], print?: (text: string) => void }} options `files`: relative to
- *   `root`; `timeoutMs`: for each file; `modules`: the directory of the files as JavaScript, else tsx compiles them; `command`
- *   stands before node's; `print` takes the output
+ *   modules?: string | undefined, taken?: string | undefined, command?: readonly string[], print?: (text: string) => void }}
+ *   options `files`: relative to `root`; `timeoutMs`: for each file; `modules`: the directory of the files as JavaScript, else
+ *   tsx compiles them; `taken`: as for runFiles(); `command` stands before node's; `print` takes the output
  * @returns {Promise<Counts>}
  */
 export async function runProcess(options) {
-  const { root, files, env, runnerFlags, timeoutMs, modules, command = [], print = write } = options;
+  const { root, files, env, runnerFlags, timeoutMs, modules, taken, command = [], print = write } = options;
   const folder = mkdtempSync(join(tmpdir(), "dockershim-tests-"));
   const countFile = join(folder, "counts.json");
   const program = [
     `import { runFiles } from ${JSON.stringify(groupModule)};`,
-    `await runFiles(${JSON.stringify({ root, files, timeoutMs, modules })});`,
+    `await runFiles(${JSON.stringify({ root, files, timeoutMs, modules, taken })});`,
   ];
   const flags = [
     ...MEMORY_FLAGS,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
@@ -10,26 +10,29 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const runner = new URL("../../../scripts/setup/test-runner.mjs", import.meta.url).href;
 
-/** Starts a program that runs test files with these contents in one process, and prints their counts. */
-async function startRun(directory: string, files: Readonly<Record<string, string>>) {
+/** Starts a program that runs test files with these contents in processes that share them, and prints their counts. */
+async function startRun(directory: string, files: Readonly<Record<string, string>>, processes: number) {
+  const taken = join(directory, "taken");
+  await mkdir(taken);
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const paths = Object.keys(files).map((name) => relative(repositoryRoot, join(directory, name)));
   // They are JavaScript: nothing has to compile them.
   const built = { root: repositoryRoot, modules: repositoryRoot };
-  const options = { ...built, files: paths, runnerFlags: [], timeoutMs: 60_000 };
+  const options = { ...built, files: paths, taken, runnerFlags: [], timeoutMs: 60_000 };
   const program = `
-    import { runProcess } from ${JSON.stringify(runner)};
+    import { addCounts, runProcess } from ${JSON.stringify(runner)};
     // Else node's runner takes itself for a part of the run that this test belongs to.
     const { NODE_TEST_CONTEXT, ...env } = process.env;
-    const counts = await runProcess({ ...${JSON.stringify(options)}, env });
-    console.log("\\nCOUNTS" + JSON.stringify(counts));
+    const run = () => runProcess({ ...${JSON.stringify(options)}, env });
+    const counts = await Promise.all(Array.from({ length: ${processes} }, run));
+    console.log("\\nCOUNTS" + JSON.stringify(counts.reduce(addCounts)));
   `;
   return spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: repositoryRoot });
 }
 
-async function countsOf(files: Readonly<Record<string, string>>): Promise<typeof noCounts> {
+async function countsOf(files: Readonly<Record<string, string>>, processes = 1): Promise<typeof noCounts> {
   await using directory = await temporaryDirectory();
-  const child = await startRun(directory.path, files);
+  const child = await startRun(directory.path, files, processes);
   let output = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
   child.stderr.resume();
@@ -72,6 +75,12 @@ describe("runProcess()", () => {
       });
       assert.deepEqual([failed, failedFiles], [1, ["a.test.mjs"]]);
     });
+
+  test("runs each file in one of the processes that share it", async () => {
+    const text = `${head}test("runs", () => {});`;
+    const { passed, failed } = await countsOf({ "a.test.mjs": text, "b.test.mjs": text }, 2);
+    assert.deepEqual([passed, failed], [2, 0]);
+  });
 
   test("fails all files of a process that crashes", async () => {
     const { failed, failedFiles } = await countsOf({
