@@ -1,5 +1,7 @@
 /** Kernel settings of the node that networks with a bridge need. */
+import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { messageOf } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
 import { readKernelFile } from "../lib/linux/kernel-file.js";
@@ -15,21 +17,25 @@ export interface HostSysctlOptions {
 
 const modprobeTimeoutMs = 10_000;
 const defaultRoot = "/proc/sys";
+const bridgeSettings = ["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"] as const;
 
 /**
- * Passes bridged traffic between pods through iptables, for the rules of Services. A failure is a warning;
- * ip6tables is set only where the kernel has the setting. Throws only when `signal` aborts.
+ * Passes bridged traffic between pods through iptables, for the rules of Services. The settings exist where the
+ * module is loaded. A failure is a warning; ip6tables is set only where the kernel has the setting. Throws only when
+ * `signal` aborts.
  */
 export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: AbortSignal): Promise<void> {
   const { run = runCommand, log, sysctlRoot = defaultRoot } = options;
-  try {
-    await outputOf(run, "modprobe", ["br-netfilter"], { signal, timeoutMs: modprobeTimeoutMs });
-  } catch (error) {
-    signal.throwIfAborted();
-    // The module may be built in, or the container has no modprobe: the settings below show it.
-    log.debug({ err: messageOf(error) }, "modprobe br-netfilter failed");
+  if (!existsSync(join(sysctlRoot, bridgeSettings[0]))) {
+    try {
+      await outputOf(run, "modprobe", ["br-netfilter"], { signal, timeoutMs: modprobeTimeoutMs });
+    } catch (error) {
+      signal.throwIfAborted();
+      // The container has no modprobe, for example: the settings below show it.
+      log.debug({ err: messageOf(error) }, "modprobe br-netfilter failed");
+    }
   }
-  for (const setting of ["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"]) {
+  for (const setting of bridgeSettings) {
     const path = `${sysctlRoot}/${setting}`;
     try {
       if ((await readKernelFile(path)).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
