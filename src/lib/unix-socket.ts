@@ -1,9 +1,9 @@
 /** A private unix socket that replaces a stale socket file, and never that of a running server. */
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, link, lstat, mkdir, rename, unlink } from "node:fs/promises";
+import { chmod, link, lstat, mkdir, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { sleep } from "./abort.js";
 import { messageOf, ShimError } from "./errors.js";
 import { hasCode, unlessMissing } from "./files/file-errors.js";
@@ -60,12 +60,7 @@ export async function bindUnixSocket(
     const { dev, ino } = await lstat(temporary);
     await takeName(temporary, path, isFree);
     await unlink(temporary);
-    // A server that judged the stale socket at the same time may have moved this one away.
-    await sleep(settleMs);
-    const named = await lstat(path).catch(() => undefined);
-    if (named?.dev !== dev || named.ino !== ino)
-      throw new ShimError("conflict", "another server took the name");
-    return { path, unlink: () => unlinkIfOurs(path, dev, ino) };
+    return { path, unlink: () => unlinkIfOurs(path, { dev, ino }) };
   } catch (error) {
     server.close();
     await unlink(temporary).catch(() => undefined); // The first error is the one to report.
@@ -87,12 +82,13 @@ function temporaryName(path: string): string {
   return `.${randomBytes(6).toString("hex")}`.slice(0, room);
 }
 
-/** Longer than servers that start at once need to agree on one. */
-const settleMs = 50;
-/** Several servers that start at once replace each other's remains this often at most. */
+/** Between two tries to get a name, while another server removes the stale socket that has it. */
+const pauseMs = 10;
 const takeAttempts = 10;
+/** No server needs as long to remove a file. */
+const abandonedMs = 1_000;
 
-/** Gives the bound socket its name: `link` fails where one is taken. A stale one is moved away first. */
+/** Gives the bound socket its name: `link` fails where one is taken. A stale one is removed first. */
 async function takeName(temporary: string, path: string, isFree: BindOptions["isFree"]): Promise<void> {
   for (let attempt = 0; attempt < takeAttempts; attempt++) {
     try {
@@ -102,7 +98,7 @@ async function takeName(temporary: string, path: string, isFree: BindOptions["is
       if (!hasCode(error, "EEXIST")) throw error;
     }
     const stale = await staleSocketAt(path, isFree);
-    if (stale !== undefined) await removeStale(path, stale);
+    if (stale !== undefined && !(await removeExactly(path, stale))) await sleep(pauseMs);
   }
   throw new ShimError("conflict", "other servers are taking this name");
 }
@@ -112,20 +108,35 @@ interface FileIdentity {
   readonly ino: number;
 }
 
-async function removeStale(path: string, stale: FileIdentity): Promise<void> {
-  const aside = join(dirname(path), temporaryName(path));
+/**
+ * Removes the socket at `path` if it is `file`, and never what another server has put there since. Only the process
+ * that has made the second name may remove the first: until it has, `path` stays what the second name is. False
+ * while another process has it.
+ */
+async function removeExactly(path: string, file: FileIdentity): Promise<boolean> {
+  const second = join(dirname(path), `.${basename(path)}.stale`);
   try {
-    await rename(path, aside);
+    await link(path, second);
   } catch (error) {
-    if (!hasCode(error, "ENOENT")) throw error;
-    return;
+    if (hasCode(error, "ENOENT")) return true;
+    if (!hasCode(error, "EEXIST")) throw error;
+    await removeAbandoned(second);
+    return false;
   }
-  const moved = await lstat(aside);
-  if (moved.dev !== stale.dev || moved.ino !== stale.ino) {
-    // Another server was faster, and this is its socket: put it back, unless a third one has the name by now.
-    await link(aside, path).catch(() => undefined);
+  try {
+    const { dev, ino } = await lstat(second);
+    if (dev === file.dev && ino === file.ino) await unlink(path);
+  } finally {
+    await unlink(second).catch(unlessMissing);
   }
-  await unlink(aside);
+  return true;
+}
+
+/** The process that made the name was killed before it removed it. The link has set the time. */
+async function removeAbandoned(second: string): Promise<void> {
+  const present = await lstat(second).catch(unlessMissing);
+  if (present !== undefined && Date.now() - present.ctimeMs > abandonedMs)
+    await unlink(second).catch(unlessMissing);
 }
 
 /** The dead socket at `path`, if any. Throws when a server answers, or it is no socket. */
@@ -180,12 +191,11 @@ async function listen(server: Server, path: string, mode: number): Promise<void>
   await once(server, "listening");
 }
 
-async function unlinkIfOurs(path: string, dev: number, ino: number): Promise<void> {
+async function unlinkIfOurs(path: string, own: FileIdentity): Promise<void> {
   try {
-    const present = await lstat(path);
-    if (present.dev === dev && present.ino === ino) await unlink(path);
+    await removeExactly(path, own);
   } catch {
-    // Already gone, or the directory is: a stale socket file does no harm, the next server replaces it.
+    // The directory is gone, for example: a stale socket file does no harm, the next server replaces it.
   }
 }
 

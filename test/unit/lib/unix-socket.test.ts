@@ -1,10 +1,10 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { link, mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { connect, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, mock, test } from "node:test";
 import assert from "node:assert/strict";
 import { isKind } from "../../../src/lib/errors.js";
 import { bindUnixSocket, isServed } from "../../../src/lib/unix-socket.js";
@@ -78,6 +78,56 @@ describe("bindUnixSocket()", () => {
       assert.deepEqual(await readdir(place.directory), ["x.sock"]);
     });
   }
+
+  test("waits for no time when it replaces a stale socket", async (t) => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    t.mock.timers.enable();
+    await bindUnixSocket(place.newServer(), place.path);
+  });
+
+  test("leaves a server alone that has replaced the stale socket since it was found", async () => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    let looks = 0;
+    const isFree = async (): Promise<boolean> => {
+      looks += 1;
+      // At the first look nothing is made yet; the second one is followed by the removal.
+      if (looks === 2) await bindUnixSocket(place.newServer(), place.path);
+      return looks < 3;
+    };
+    await rejectsWith(
+      bindUnixSocket(place.newServer(), place.path, { isFree }),
+      "conflict",
+      /another server/,
+    );
+    await assertAnswers(place.path);
+    assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+  });
+
+  test("goes on after a process that was killed while it removed a stale socket", async () => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    await link(place.path, join(place.directory, ".x.sock.stale"));
+    mock.timers.enable({ apis: ["Date"], now: Date.now() + 60_000 });
+    try {
+      await bindUnixSocket(place.newServer(), place.path);
+    } finally {
+      mock.timers.reset();
+    }
+    await assertAnswers(place.path);
+    assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+  });
+
+  test("gives up while another process removes a stale socket and does not end", async () => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    await link(place.path, join(place.directory, ".x.sock.stale"));
+    const second = place.newServer();
+    await rejectsWith(bindUnixSocket(second, place.path), "conflict", /other servers are taking this name/);
+    assert.equal(second.listening, false);
+    assert.deepEqual((await readdir(place.directory)).sort(), [".x.sock.stale", "x.sock"]);
+  });
 
   test("refuses a path on which another server answers, and leaves that one alone", async () => {
     await using place = await newPlace();
