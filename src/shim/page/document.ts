@@ -46,11 +46,13 @@ export function documentOf({
   status = 200,
   reloadSeconds,
 }: Document): PageAnswer {
+  // Not a part of the tagged template, of which the bundle keeps every character as it is: readProgram() reads ASCII.
+  const documentTitle = `${title} · dockershim`;
   const page = html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
-        <title>${title} · dockershim</title>
+        <title>${documentTitle}</title>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <link rel="stylesheet" href="${root}page.css" />
       </head>

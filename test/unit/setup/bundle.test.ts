@@ -52,12 +52,18 @@ describe("bundle()", () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
   });
 
-  for (const name of ["quick", "dockershim"])
+  for (const name of ["quick", "dockershim"]) {
+    test(`makes ${name}.cjs of ASCII alone, as which it is read`, async () => {
+      const text = await readFile(join(root, "dist", `${name}.cjs`), "latin1");
+      assert.deepEqual(text.match(/.{0,80}[^\0-\x7f]+/g), null);
+    });
+
     test(`starts ${name}.cjs with a code cache that V8 takes`, async () => {
       const [node, ...words] = moduleWords("--input-type=module", "--eval", cacheCheck, root, name);
       const { stderr } = await run(node, words, { cwd: repositoryRoot });
       assert.equal(stderr, "rejected: false");
     });
+  }
 
   for (const [missing, ...argv] of [
     ["quick.cjs", "pod", "ps"],
