@@ -11,7 +11,7 @@ import { setFlagsFromString } from "node:v8";
  * flag is set, and what is loaded then is compiled.
  */
 const serverBuiltins = [
-  ...["http2", "https", "zlib", "child_process", "dgram", "dns", "worker_threads", "cluster"],
+  ...["https", "zlib", "child_process", "dgram", "dns", "worker_threads", "cluster"],
   ...["fs/promises", "stream/promises", "timers/promises"],
 ];
 

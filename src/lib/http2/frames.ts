@@ -10,6 +10,7 @@ export const frameType = {
   pushPromise: 5,
   ping: 6,
   goAway: 7,
+  windowUpdate: 8,
   continuation: 9,
 } as const;
 
@@ -37,12 +38,23 @@ export class ProtocolError extends Error {
 /** The frame of `payload`. */
 export function encodeFrame(type: number, flags: number, streamId: number, payload: Buffer): Buffer {
   const bytes = Buffer.allocUnsafe(frameHeaderBytes + payload.length);
-  bytes.writeUIntBE(payload.length, 0, 3);
+  writeFrameHead(bytes, type, flags, streamId, payload.length);
+  payload.copy(bytes, frameHeaderBytes);
+  return bytes;
+}
+
+/** What is in front of a payload of `length` bytes. */
+export function encodeFrameHead(type: number, flags: number, streamId: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(frameHeaderBytes);
+  writeFrameHead(bytes, type, flags, streamId, length);
+  return bytes;
+}
+
+function writeFrameHead(bytes: Buffer, type: number, flags: number, streamId: number, length: number): void {
+  bytes.writeUIntBE(length, 0, 3);
   bytes.writeUInt8(type, 3);
   bytes.writeUInt8(flags, 4);
   bytes.writeUInt32BE(streamId, 5);
-  payload.copy(bytes, frameHeaderBytes);
-  return bytes;
 }
 
 export interface FrameReaderOptions {

@@ -1,5 +1,4 @@
 /** What all calls have in common: cancellation, timing, log lines, errors to status. */
-import { status, type Deadline } from "@grpc/grpc-js";
 import { runInCall, type Call, type CallSubject, type CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
@@ -10,15 +9,16 @@ import { isTraced, type EndedCallSubscriber, type TraceIdOf } from "../ports/end
 import { UndecodableRequest } from "./codec/method.js";
 import type { Rpc } from "./handlers.js";
 import { ofNothing, ofUnimplemented, type RequestSubject } from "./request-subject.js";
-import { codeName, statusOf, type CallStatus } from "./status.js";
+import { codeName, status, statusOf, type CallStatus } from "./status.js";
 
-/** The part of a grpc-js call that tells whether the client still waits for the answer. */
+/** The part of a call that tells whether the client still waits for the answer. */
 export interface IncomingCall {
   readonly cancelled: boolean;
   once(event: "cancelled", listener: () => void): unknown;
   removeListener(event: "cancelled", listener: () => void): unknown;
-  getDeadline(): Deadline;
-  readonly metadata?: { get(key: string): readonly (string | Buffer)[] };
+  /** Milliseconds of `Date.now()`; Infinity without one. */
+  getDeadline(): number;
+  readonly metadata?: { get(key: string): readonly string[] };
 }
 
 export interface Observation {
@@ -159,7 +159,7 @@ export class Instrument {
     if (subscribers.length === 0 || rpc === undefined || !isTraced(name, rpc.readOnly)) return undefined;
     const { container, ...subject } = begin.subject;
     const [parent] = metadata?.get("traceparent") ?? [];
-    const traceParent = typeof parent === "string" && traceParentForm.test(parent) ? parent : undefined;
+    const traceParent = parent !== undefined && traceParentForm.test(parent) ? parent : undefined;
     const traceId = this.options.traceIdOf?.(traceParent);
     return {
       trace: traceBelow(begin.signal, { traceId }),
@@ -260,8 +260,8 @@ function logFailure(call: Call, readOnly: boolean, error: ShimError, fields: Rec
 /** A timer may strike a moment before the clock reaches its time. */
 const timerSlackMs = 5;
 
-function departure(rpc: string, deadline: Deadline, waits: readonly string[]): ShimError {
-  return Number(deadline) <= Date.now() + timerSlackMs
+function departure(rpc: string, deadline: number, waits: readonly string[]): ShimError {
+  return deadline <= Date.now() + timerSlackMs
     ? new ShimError("timeout", `${rpc}: the deadline of the caller has passed${waitedFor(waits)}`)
     : new ShimError("cancelled", `${rpc}: the caller has left${waitedFor(waits)}`);
 }

@@ -1,23 +1,15 @@
 /** A gRPC server on one unix socket: the CRI's four services, or what cAdvisor asks. */
-import {
-  Server as Http2GrpcServer,
-  ServerCredentials,
-  ServerInterceptingCall,
-  type ServerInterceptor,
-} from "@grpc/grpc-js";
-import type { Http2Server, Http2Session } from "node:http2";
-import { createServer, type Server as NetServer, type Socket } from "node:net";
+import { createServer, type Server as NetServer } from "node:net";
 import { stopWithin } from "../../lib/abort.js";
 import type { CallUnderWay } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
+import { dispatcher } from "./dispatch.js";
 import type { Rpcs } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
 import type { CriApi } from "./codec/cri-api.js";
-import { acceptConnection } from "./authority/authority-rewriter.js";
-import { guardRequests } from "./guards/guard-requests.js";
-import { GuardedConnection } from "./guards/guarded-connection.js";
+import { GrpcConnection } from "./http2/connection.js";
+import { UnfinishedRequests } from "./http2/unfinished-requests.js";
 import { formatEndpoint, type Endpoint } from "./listen-endpoint.js";
 import { activatedDescriptor, listenOnDescriptor, type Environment } from "../../lib/linux/systemd.js";
 import { type BindOptions, bindUnixSocket } from "../../lib/unix-socket.js";
@@ -49,8 +41,6 @@ export interface GrpcServer {
   close(): Promise<void>;
 }
 
-/** Calls of one connection at a time; clients wait with more. */
-const largestConcurrency = 1000;
 /** Kubelets have three, each crictl has one. */
 const largestConnectionCount = 500;
 
@@ -68,12 +58,9 @@ class RunningServer implements GrpcServer {
   readonly endpoint: string;
   readonly #log: Logger;
   readonly #instrument: Instrument;
-  readonly #grpc: Http2GrpcServer;
   readonly #listener: NetServer;
-  readonly #sockets = new Set<Socket>();
-  /** Connections of which no request was taken, each with its end. */
-  readonly #openings = new Map<Socket, () => void>();
-  readonly #sessions = new Set<Http2Session>();
+  /** Each with what resolves when it is closed. */
+  readonly #connections = new Map<GrpcConnection, Promise<unknown>>();
   #unlink: () => Promise<void> = () => Promise.resolve();
   #drained: Promise<unknown> | undefined;
   #unlinked: Promise<void> = Promise.resolve();
@@ -83,42 +70,13 @@ class RunningServer implements GrpcServer {
     this.endpoint = formatEndpoint(endpoint);
     this.#log = log;
     this.#instrument = new Instrument(options);
-    this.#grpc = new Http2GrpcServer({
-      "grpc.max_receive_message_length": largestMessageBytes,
-      "grpc.max_send_message_length": largestMessageBytes,
-      "grpc.max_concurrent_streams": largestConcurrency,
-      // For some clients that do not read, Node neither reads nor writes any more, nor notices their end.
-      "grpc.keepalive_time_ms": keepaliveMs,
-      "grpc.keepalive_timeout_ms": keepaliveMs,
-      "grpc.enable_channelz": 0,
-      interceptors: [requireOneMessage],
-    });
-    for (const method of api.methods)
-      registerMethod(this.#grpc, method, { rpcs, instrument: this.#instrument, log });
-    const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
-    for (const server of http2ServersOf(this.#grpc)) {
-      guardRequests(server, unfinishedBytes);
-      server.on("session", (session) => {
-        this.#sessions.add(session);
-        session.once("close", () => this.#sessions.delete(session));
-      });
-    }
+    const onRequest = dispatcher(api.methods, { rpcs, instrument: this.#instrument, log });
+    const unfinished = new UnfinishedRequests(unfinishedBytes);
     this.#listener = createServer((socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => {
-        this.#sockets.delete(socket);
-        this.#openings.delete(socket);
-      });
-      const end = acceptConnection(socket, {
-        log,
-        handOver: (opening, rewrite) => {
-          this.#openings.delete(socket);
-          // A client that does not read has as much time as a client that does not answer a PING.
-          const connection = new GuardedConnection(socket, opening, { rewrite, stalledMs: 2 * keepaliveMs });
-          injector.injectConnection(connection);
-        },
-      });
-      this.#openings.set(socket, end);
+      const connection = new GrpcConnection(socket, { log, keepaliveMs, unfinished, onRequest });
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      this.#connections.set(connection, closed);
+      void closed.then(() => this.#connections.delete(connection));
     });
     // One more is closed at once.
     this.#listener.maxConnections = largestConnectionCount;
@@ -155,8 +113,7 @@ class RunningServer implements GrpcServer {
         this.#log.warn("closing the server with calls in progress");
       });
     }
-    for (const socket of this.#sockets) socket.destroy();
-    this.#grpc.forceShutdown();
+    for (const connection of this.#connections.keys()) connection.destroy();
     // However little patience there was: the file must not outlive the server.
     await stopWithin(cleanUpMs, this.#unlinked).catch(() => {
       this.#log.warn({ endpoint: this.endpoint }, "the socket file cannot be removed in time");
@@ -169,49 +126,10 @@ class RunningServer implements GrpcServer {
 
   async #stopGracefully(): Promise<void> {
     this.#listener.close();
-    for (const end of this.#openings.values()) end();
-    this.#openings.clear();
     this.#unlinked = this.#unlink();
     this.#instrument.abort("streams", new ShimError("unavailable", "dockershim is stopping"));
     // Calls are not waited for longer because the file system of the socket hangs.
-    await Promise.all([
-      this.#instrument.idle(),
-      new Promise<void>((resolve) => {
-        this.#grpc.tryShutdown(() => {
-          resolve();
-        });
-      }),
-    ]);
-    // tryShutdown() does not wait for sessions with Node.js 24: http2's server closes them before grpc-js
-    // does, and an answer that is not written yet would be lost with its socket.
-    const closed = [...this.#sessions].map((each) => new Promise((done) => each.once("close", done)));
-    await Promise.all(closed);
+    for (const connection of this.#connections.keys()) connection.shutDown();
+    await Promise.all([this.#instrument.idle(), ...this.#connections.values()]);
   }
-}
-
-/** A call without or with two messages: grpc-js would answer UNIMPLEMENTED, a missing feature to kubelets. */
-const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
-  new ServerInterceptingCall(nextCall, {
-    start: (next) => {
-      let received = false;
-      next({
-        onReceiveMessage: (message, forward) => {
-          if (received) {
-            nextCall.sendStatus(secondMessage);
-            return;
-          }
-          received = true;
-          forward(message);
-        },
-        onReceiveHalfClose: (forward) => {
-          if (received) forward();
-          else nextCall.sendStatus(noMessage);
-        },
-      });
-    },
-  });
-
-/** Not public behind an injector; the version of grpc-js is pinned, and a test notices. */
-function http2ServersOf(server: Http2GrpcServer): Iterable<Http2Server> {
-  return (server["http2Servers"] as ReadonlyMap<Http2Server, unknown>).keys();
 }

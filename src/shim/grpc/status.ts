@@ -1,8 +1,24 @@
 /** From error kinds to gRPC status: the only place that knows the codes. */
-import { status } from "@grpc/grpc-js";
 import { ShimError, type ErrorKind } from "../../lib/errors.js";
 
-const codes: Readonly<Record<ErrorKind, status>> = {
+/** https://grpc.io/docs/guides/status-codes/ */
+export const status = {
+  OK: 0,
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+} as const;
+
+const codes: Readonly<Record<ErrorKind, number>> = {
   invalid: status.INVALID_ARGUMENT,
   notFound: status.NOT_FOUND,
   conflict: status.ALREADY_EXISTS,
@@ -21,7 +37,7 @@ const codes: Readonly<Record<ErrorKind, status>> = {
 const longestDetailsBytes = 4096;
 
 export interface CallStatus {
-  readonly code: status;
+  readonly code: number;
   readonly details: string;
 }
 
@@ -32,9 +48,13 @@ export function statusOf(error: unknown): CallStatus {
 }
 
 /** `INVALID_ARGUMENT`, as logs and metrics name a code. */
-export function codeName(code: status): string {
-  return status[code];
+export function codeName(code: number): string {
+  return codeNames.get(code) ?? String(code);
 }
+
+const codeNames: ReadonlyMap<number, string> = new Map(
+  Object.entries(status).map(([name, code]) => [code, name]),
+);
 
 /** What fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates become U+FFFD. */
 export function cutText(text: string, limitBytes: number): string {

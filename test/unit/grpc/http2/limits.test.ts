@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
-import { connect, createServer, type Socket } from "node:net";
-import { join } from "node:path";
+import { connect } from "node:net";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { GuardedConnection, ResetLimit } from "../../../../src/shim/grpc/guards/guarded-connection.js";
+import { ResetLimit } from "../../../../src/shim/grpc/http2/reset-limit.js";
 import type { GrpcServerOptions } from "../../../../src/shim/grpc/server.js";
 import { until } from "../../../support/wait.js";
-import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { Http2Client } from "../http2-client.js";
 import {
   cancel,
@@ -33,77 +31,16 @@ const cancelled = (first: number, count: number): Buffer =>
     Array.from({ length: count }, (_, index) => first + 2 * index).flatMap((id) => [call(id), cancel(id)]),
   );
 
-const resets = (count: number): Buffer => Buffer.concat(Array<Buffer>(count).fill(cancel(1)));
-
-async function socketPair() {
-  const directory = await temporaryDirectory();
-  const server = createServer();
-  const path = join(directory.path, "x.sock");
-  server.listen(path);
-  await once(server, "listening");
-  const client = connect(path);
-  const [accepted] = (await once(server, "connection")) as [Socket];
-  for (const socket of [client, accepted]) socket.on("error", () => undefined);
-  return {
-    client,
-    accepted,
-    async [Symbol.asyncDispose]() {
-      for (const socket of [client, accepted]) socket.destroy();
-      server.close();
-      await directory[Symbol.asyncDispose]();
-    },
+test("ResetLimit allows 500 RST_STREAM frames at once and 30 per second", () => {
+  let now = 0;
+  const limit = new ResetLimit(() => now);
+  const count = (frames: number): void => {
+    for (let index = 0; index < frames; index += 1) limit.count();
   };
-}
-
-describe("GuardedConnection", () => {
-  test("is closed within a second when its client does not read what was written before", async () => {
-    await using pair = await socketPair();
-    const { client, accepted } = pair;
-    client.pause();
-    const connection = new GuardedConnection(accepted, Buffer.alloc(0));
-    connection.write(Buffer.alloc(8 * 1024 * 1024));
-    connection.destroy();
-    await until("the socket to be closed", () => accepted.closed);
-  });
-
-  test("sends what was written before it is destroyed", async () => {
-    await using pair = await socketPair();
-    const { client, accepted } = pair;
-    let received = 0;
-    client.on("data", (chunk) => (received += chunk.length));
-    const connection = new GuardedConnection(accepted, Buffer.alloc(0));
-    connection.write(Buffer.alloc(100_000));
-    connection.destroy();
-    await once(client, "close");
-    assert.equal(received, 100_000);
-  });
-
-  test("a flood in the opening is no uncaught error when the server stops", async () => {
-    await using pair = await socketPair();
-    const connection = new GuardedConnection(pair.accepted, Buffer.concat([clientPreface, resets(501)]));
-    connection.destroy();
-    await until("the connection to be closed", () => pair.accepted.closed);
-    assert.ok(connection.destroyed);
-  });
-});
-
-describe("ResetLimit", () => {
-  for (const size of [1, 7, 9, 100, 10_000]) {
-    test(`allows 500 RST_STREAM frames at once and 30 per second, in chunks of ${size} bytes`, () => {
-      let now = 0;
-      const limit = new ResetLimit(() => now);
-      const check = (bytes: Buffer): void => {
-        for (let at = 0; at < bytes.length; at += size) limit.check(bytes.subarray(at, at + size));
-      };
-      check(clientPreface);
-      check(resets(500));
-      now += 1_000;
-      check(resets(30));
-      // Frames of other types and payloads do not count.
-      check(frame(types.data, 0, 1, resets(900)));
-      assert.throws(() => check(cancel(1)), /a flood of RST_STREAM frames/);
-    });
-  }
+  count(500);
+  now += 1_000;
+  count(30);
+  assert.throws(() => count(1), /a flood of RST_STREAM frames/);
 });
 
 test("a client that does not read is disconnected", async () => {
@@ -153,7 +90,7 @@ async function statusOf(client: Http2Client, streamId: number): Promise<readonly
   return [fields["grpc-status"], decodeURI(fields["grpc-message"] ?? "")];
 }
 
-describe("guardRequests()", () => {
+describe("requests that are not complete or wrong", () => {
   test("answers all calls of clients that make many at once", async () => {
     await using server = await serve();
     using one = connectClient(server.path);
