@@ -20,6 +20,7 @@ import { benchPlay, formatPlay } from "./play.js";
 import { benchPrograms, formatPrograms } from "./programs.js";
 import { compareReads, plainReads } from "./reads.js";
 import { formatReport, loadNow, machine, type Report } from "./report.js";
+import { listenerOf } from "./server-processes.js";
 import { benchServers } from "./servers.js";
 import { formatServers } from "./servers-report.js";
 import { benchStats } from "./stats.js";
@@ -110,12 +111,15 @@ async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed:
   };
 }
 
-async function benchSessions({ others, mebibytes, flags }: BenchOptions, bed: TestBed): Promise<Report> {
+async function benchSessions(
+  { others, mebibytes, flags, profile }: BenchOptions,
+  bed: TestBed,
+): Promise<Report> {
   const before = loadNow();
-  const shim = await bed.startShim({ flags });
+  const shim = await bed.startShim({ flags, nodeFlags: profiling(profile) });
   const comparisons = await compareStreaming(bed, mebibytes * 1024 * 1024, [
-    { name: "dockershim", cri: shim.cri },
-    ...others.map((socket) => ({ name: socket, cri: connectCri(socket) })),
+    { name: "dockershim", cri: shim.cri, pid: shim.pid },
+    ...others.map((socket) => ({ name: socket, cri: connectCri(socket), pid: listenerOf(socket) })),
   ]);
   return { machine: await machine(), load: [before, loadNow()], pods: 1, comparisons };
 }

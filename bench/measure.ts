@@ -25,6 +25,17 @@ export interface Timing {
   readonly p95Ms: number;
   /** Median of calls one after the other, as a client makes them, while no other contender leaves work behind. */
   readonly aloneMs?: number;
+  /** Of a contender that carries bytes. */
+  readonly transfer?: Transfer;
+}
+
+/** Means of all rounds, with those that warm up. */
+export interface Transfer {
+  readonly megabytes: number;
+  /** CPU time of the server's process; undefined where it is not known. */
+  readonly serverSeconds: number | undefined;
+  /** CPU time of the bench, which is the client. */
+  readonly clientSeconds: number;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** What a run has found, as a table and as JSON. */
 import { cpus, loadavg } from "node:os";
 import { dockerJson } from "../test/support/docker.js";
-import type { Timing } from "./measure.js";
+import type { Timing, Transfer } from "./measure.js";
 
 export interface Comparison {
   readonly title: string;
@@ -63,8 +63,11 @@ export function loadLine(cores: number, load: readonly number[]): string {
 }
 
 export function formatReport({ machine, load, pods, comparisons }: Report): string {
+  const carriesBytes = comparisons.some(({ timings }) =>
+    timings.some(({ transfer }) => transfer !== undefined),
+  );
   const rows = comparisons.flatMap((comparison) =>
-    comparison.timings.map(({ name, medianMs, p95Ms, aloneMs }, index) => [
+    comparison.timings.map(({ name, medianMs, p95Ms, aloneMs, transfer }, index) => [
       index === 0 ? comparison.title : "",
       name === "raw" ? `raw: ${comparison.rawCalls}` : name,
       medianMs.toFixed(2),
@@ -72,15 +75,26 @@ export function formatReport({ machine, load, pods, comparisons }: Report): stri
       name === "raw" ? "" : formatRatio(ratioOf(comparison, name)),
       aloneMs?.toFixed(2) ?? "",
       index === 0 && comparison.engineRequests !== undefined ? comparison.engineRequests.toFixed(1) : "",
+      ...(carriesBytes ? transferCells(transfer, medianMs) : []),
     ]),
   );
   return [
     `${String(machine.cores)} cores, Node.js ${machine.node}, Docker Engine ${machine.engine}, ${String(pods)} running pods,`,
     `load average ${load.map((value) => value.toFixed(1)).join(" to ")}`,
     "",
-    ...alignedTable([header, ...rows]),
+    ...alignedTable([[...header, ...(carriesBytes ? transferHeader : [])], ...rows]),
     "",
   ].join("\n");
+}
+
+const transferHeader = ["MB/s", "CPU of the server s/GB", "CPU of the client s/GB"];
+
+function transferCells(transfer: Transfer | undefined, medianMs: number): readonly string[] {
+  if (transfer === undefined) return transferHeader.map(() => "");
+  const { megabytes, serverSeconds, clientSeconds } = transfer;
+  const perGigabyte = (seconds: number | undefined): string =>
+    seconds === undefined ? "" : ((1000 * seconds) / megabytes).toFixed(2);
+  return [((1000 * megabytes) / medianMs).toFixed(0), perGigabyte(serverSeconds), perGigabyte(clientSeconds)];
 }
 
 function formatRatio(ratio: number | undefined): string {

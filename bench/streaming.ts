@@ -11,6 +11,7 @@ import { dockerJson } from "../test/support/docker.js";
 import { serveIn } from "../test/support/serve-in.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { race, say, type Contender } from "./measure.js";
+import { cpuSecondsOf } from "./process-usage.js";
 import type { Comparison } from "./report.js";
 import type { CriContender } from "./starts.js";
 import {
@@ -52,10 +53,15 @@ Promise.all([
   }),
 ]).then(() => console.log("ready"));`;
 
+export interface StreamingContender extends CriContender {
+  /** Of the server; undefined where it is not known. */
+  readonly pid: number | undefined;
+}
+
 export async function compareStreaming(
   bed: TestBed,
   totalBytes: number,
-  contenders: readonly CriContender[],
+  contenders: readonly StreamingContender[],
 ): Promise<readonly Comparison[]> {
   const [first] = contenders;
   if (first === undefined) throw new Error("no contender");
@@ -92,19 +98,51 @@ export async function compareStreaming(
 /** `own` through a CRI server, `raw` without one. */
 interface Ways {
   readonly title: string;
+  /** What one of them carries; undefined where it is next to nothing. */
+  readonly totalBytes?: number;
   readonly rawCalls: string;
   readonly own: (cri: CriContender["cri"]) => Promise<void>;
   readonly raw: () => Promise<void>;
 }
 
 async function compare(
-  contenders: readonly CriContender[],
-  { title, rawCalls, own, raw }: Ways,
+  contenders: readonly StreamingContender[],
+  { title, rawCalls, own, raw, totalBytes }: Ways,
   count = rounds.bulk,
 ): Promise<Comparison> {
-  const racing: Contender[] = contenders.map(({ name, cri }) => ({ name, run: () => own(cri) }));
-  const timings = await race([...racing, { name: "raw", run: raw }], count, warmUpRounds);
-  return { title, rawCalls, timings };
+  const all: readonly (Contender & { readonly pid: number | undefined })[] = [
+    ...contenders.map(({ name, cri, pid }) => ({ name, pid, run: () => own(cri) })),
+    { name: "raw", pid: undefined, run: raw },
+  ];
+  const metered = all.map((contender) => ({ ...contender, ...withCpuTime(contender) }));
+  const timings = await race(metered, count, warmUpRounds);
+  if (totalBytes === undefined) return { title, rawCalls, timings };
+  const megabytes = totalBytes / 1e6;
+  const transfers = metered.map(({ mean }) => ({ megabytes, ...mean() }));
+  const of = (index: number) => ({ ...(transfers[index] && { transfer: transfers[index] }) });
+  return { title, rawCalls, timings: timings.map((timing, index) => ({ ...timing, ...of(index) })) };
+}
+
+/** Runs `contender`, and adds up the CPU time that the server and this process take meanwhile. */
+function withCpuTime({ run, pid }: Contender & { readonly pid: number | undefined }) {
+  let [server, client, runs] = [0, 0, 0];
+  const clientSeconds = (): number => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1e6;
+  };
+  return {
+    run: async () => {
+      const before = { server: cpuSecondsOf(pid), client: clientSeconds() };
+      await run();
+      server += cpuSecondsOf(pid) - before.server;
+      client += clientSeconds() - before.client;
+      runs += 1;
+    },
+    mean: () => ({
+      serverSeconds: pid === undefined ? undefined : server / runs,
+      clientSeconds: client / runs,
+    }),
+  };
 }
 
 function execs(id: string): Ways {
@@ -128,7 +166,7 @@ function bulk(title: string, id: string, totalBytes: number, way: "in" | "out"):
       ? ["head", "-c", String(totalBytes), "/dev/zero"]
       : ["sh", "-c", `head -c ${String(totalBytes)} > /dev/null`];
   return {
-    ...{ title, rawCalls: "the engine's exec stream" },
+    ...{ title, rawCalls: "the engine's exec stream", totalBytes },
     own: async (cri) => {
       const { socket, stdin } = await openExec(cri, id, command, way);
       const end = untilEnd(socket);
@@ -169,7 +207,7 @@ interface Target {
 function forwardedBulk(title: string, port: number, { sandboxId, address, totalBytes }: Target): Ways {
   const isSource = port === ports.source;
   return {
-    ...{ title, rawCalls: "a connection to the pod's address" },
+    ...{ title, rawCalls: "a connection to the pod's address", totalBytes },
     own: async (cri) => {
       const client = await openForward(cri, sandboxId);
       const stream = openPort(client, port, 1);
