@@ -12,6 +12,7 @@ import { formatChurn } from "./churn-report.js";
 import { benchContainers, formatContainers } from "./containers.js";
 import { benchFullNode, formatFullNode } from "./full-node.js";
 import { benchIdle, formatIdle } from "./idle.js";
+import { benchKills, formatKills } from "./kills.js";
 import { benchLogs, formatLogs } from "./logs.js";
 import { say, profiling } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
@@ -38,7 +39,7 @@ async function run(options: BenchOptions): Promise<void> {
   const show = <T>(report: T, format: (report: T) => string): void => {
     process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : format(report));
   };
-  const { containers, churn, fullNode, logs, profile } = options;
+  const { containers, churn, fullNode, kills, logs, profile } = options;
   if (options.networks) {
     show(await benchNetworks(), formatNetworks);
     return;
@@ -52,7 +53,8 @@ async function run(options: BenchOptions): Promise<void> {
     if (options.idle) show(await benchIdle(options, bed), formatIdle);
     if (churn !== undefined) show(await benchChurn({ ...options, churn }, bed), formatChurn);
     if (fullNode !== undefined) show(await benchFullNode({ ...options, fullNode }, bed), formatFullNode);
-    if (options.idle || churn !== undefined || fullNode !== undefined) return;
+    if (kills !== undefined) show(await benchKills({ ...options, kills }, bed), formatKills);
+    if (options.idle || [churn, fullNode, kills].some((one) => one !== undefined)) return;
     if (options.stats) show(await benchStats(options, bed), formatReport);
     else if (options.programs.length > 0) show(await benchPrograms(options, bed), formatPrograms);
     else if (options.play) show(await benchPlay(bed, options.starts), formatPlay);

@@ -24,6 +24,8 @@ export const usage = `npm run bench -- [flags]
   --churn N         only what the shim holds while N pods come and go beside --pods N that stay, and how soon a start is ready
   --faults          with --churn: kills the shim, runs --restart-engine COMMAND (which is to kill it), fills the disk of the
                     state directory, and has the network plugin fail and hang
+  --kills N         only how soon a server that was killed N times serves again with --pods N, and its logs are complete; also
+                    for commands of --program
   --full-node N     only a node that each server fills with N pods of two containers by itself, reads and empties; beside
                     each --cri; --restart-engine COMMAND is run while the pods are there
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
@@ -62,6 +64,7 @@ export function parseOptions(argv: readonly string[]) {
       churn: { type: "string" },
       faults: { type: "boolean", default: false },
       "full-node": { type: "string" },
+      kills: { type: "string" },
       "restart-engine": { type: "string" },
       containers: { type: "string" },
       play: { type: "boolean", default: false },
@@ -73,7 +76,7 @@ export function parseOptions(argv: readonly string[]) {
   });
   if (values.help) return undefined;
   const { cri, flag, logs, ...rest } = values;
-  const counted = (name: "churn" | "containers" | "full-node"): number | undefined =>
+  const counted = (name: "churn" | "containers" | "full-node" | "kills"): number | undefined =>
     values[name] === undefined ? undefined : count(`--${name}`, values[name]);
   return {
     ...rest,
@@ -96,6 +99,7 @@ export function parseOptions(argv: readonly string[]) {
     seconds: count("--seconds", values.seconds),
     churn: counted("churn"),
     fullNode: counted("full-node"),
+    kills: counted("kills"),
     restartEngine: values["restart-engine"],
     containers: counted("containers"),
     profile: values.profile,

@@ -165,9 +165,14 @@ export class ShimProcess implements AsyncDisposable {
     this.exited = collect(this.#child).then((exit) => (this.#exit = exit));
   }
 
+  /** Does not wait for anything. */
+  static spawn(options: ShimOptions): ShimProcess {
+    return new ShimProcess(options);
+  }
+
   /** Returns when it says that it serves; throws with its output when it ends instead. */
   static async start(options: ShimOptions): Promise<ShimProcess> {
-    const shim = new ShimProcess(options);
+    const shim = ShimProcess.spawn(options);
     try {
       await shim.untilLogged(/"msg":"serving"/);
       return shim;
@@ -182,7 +187,7 @@ export class ShimProcess implements AsyncDisposable {
    * serves.
    */
   static async startWithoutEngine(options: ShimOptions): Promise<ShimProcess> {
-    const shim = new ShimProcess(options);
+    const shim = ShimProcess.spawn(options);
     while (!(await accepts(shim.socket))) {
       if (shim.#exit !== undefined) throw new Error(`the shim ended:\n${shim.log}`);
       await sleep(20);
