@@ -9,6 +9,7 @@ import type {
   TakeOutput,
 } from "../../src/shim/ports/engine.js";
 import type { TerminalSize } from "../../src/shim/ports/streaming.js";
+import { withResolvers } from "./turns.js";
 
 export interface OutputChunk {
   readonly stream: OutputStream;
@@ -49,8 +50,7 @@ export class FakeExecs {
   create(containerId: string, options: ExecOptions): string {
     const id = `exec${this.#execs.size + 1}`;
     const process = this.script(containerId, options);
-    let kill!: () => void;
-    const killed = new Promise<void>((resolve) => (kill = resolve));
+    const { promise: killed, resolve: kill } = withResolvers();
     this.#execs.set(id, {
       ...{ process, killed, kill, pid: 5000 + this.#execs.size, started: false, exitCode: undefined },
       ...{ lingers: process.lingersForInspects ?? 0, input: [], sizes: [] },

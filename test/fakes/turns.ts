@@ -5,6 +5,16 @@ export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await nextTurn();
 }
 
+/** A promise and what fulfils it, as Promise.withResolvers() of Node.js 22. */
+export function withResolvers<T = void>(): {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T) => void;
+} {
+  let resolve!: (value: T) => void;
+  const promise = new Promise<T>((fulfil) => (resolve = fulfil));
+  return { promise, resolve };
+}
+
 const timeoutMs = 10_000;
 
 /** Waits until `condition` holds: a few turns of the event loop, mostly. Throws when it never does. */

@@ -5,6 +5,7 @@ import { orAbort } from "../../../src/lib/abort.js";
 import { isKind, ShimError } from "../../../src/lib/errors.js";
 import type { CreateBody } from "../../../src/domain/create-body.js";
 import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
+import { withResolvers } from "../../fakes/turns.js";
 
 const id = "a".repeat(64);
 const body: CreateBody = { Image: "busybox:1", Labels: {}, HostConfig: {} };
@@ -295,8 +296,7 @@ describe("DockerEngine exec", () => {
     const engine = await docker.engine();
     const streams = await engine.startExec("e", options, never);
     // The first bytes of the output come with the head of the answer.
-    let onFirst!: (text: string) => void;
-    const first = new Promise<string>((resolve) => (onFirst = resolve));
+    const { promise: first, resolve: onFirst } = withResolvers<string>();
     const reading = streams.readOutput((_, data) => {
       onFirst(data.toString());
       return undefined;

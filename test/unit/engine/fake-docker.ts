@@ -1,12 +1,11 @@
 /** A Docker Engine of HTTP answers on a temporary unix socket, as badly behaved as a test wants it. */
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EngineClient, type EngineClientOptions } from "../../../src/shim/engine/http/client.js";
 import { type DockerEngine, dockerEngine } from "../../../src/shim/engine/docker-engine.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 export type Respond = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void;
 
@@ -56,8 +55,8 @@ export function cut(start: string): Respond {
 
 /** Beside `more`, it answers what `connect` asks. */
 export async function startFakeDocker(more: Readonly<Record<string, Respond>> = {}): Promise<FakeDocker> {
-  const directory = await mkdtemp(join(tmpdir(), "fake-docker-"));
-  const path = join(directory, "docker.sock");
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "docker.sock");
   const requests: string[] = [];
   const versions = new Set<string>();
   const sockets = new Set<Socket>();
@@ -122,7 +121,7 @@ export async function startFakeDocker(more: Readonly<Record<string, Respond>> = 
         server.close();
         await once(server, "close");
       }
-      await rm(directory, { recursive: true, force: true });
+      await directory[Symbol.asyncDispose]();
     },
   };
 }

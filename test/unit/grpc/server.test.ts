@@ -9,6 +9,7 @@ import { currentCall } from "../../../src/lib/call.js";
 import { ShimError, type ErrorKind } from "../../../src/lib/errors.js";
 import { concatenateList } from "../../../src/shim/grpc/codec/list-bytes.js";
 import { api, connectClient, startTestServer, type Message } from "./test-server.js";
+import { withResolvers } from "../../fakes/turns.js";
 
 const mebibyte = 1024 * 1024;
 
@@ -353,11 +354,3 @@ describe("drain()", () => {
     await closed;
   });
 });
-
-function withResolvers<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve!: (value: T) => void;
-  const promise = new Promise<T>((settle) => {
-    resolve = settle;
-  });
-  return { promise, resolve };
-}

@@ -1,5 +1,3 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
@@ -11,6 +9,7 @@ import type { Call } from "../../../src/lib/call.js";
 import { criApi } from "../../../src/shim/grpc/codec/cri-api.js";
 import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../../../src/shim/grpc/server.js";
 import { recordingLogger, type LogRecord } from "./recording-logger.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 export const api = criApi();
 
@@ -37,8 +36,8 @@ export async function startTestServer(
   handlers: Handlers,
   options: Partial<GrpcServerOptions> = {},
 ): Promise<TestServer> {
-  const directory = await mkdtemp(join(tmpdir(), "grpc-test-"));
-  const path = join(directory, "cri.sock");
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "cri.sock");
   const { log, records } = recordingLogger();
   const rows: Readonly<Record<string, unknown>> = table;
   const rpcs = new Map(
@@ -54,7 +53,7 @@ export async function startTestServer(
     records,
     async [Symbol.asyncDispose]() {
       await server.close();
-      await rm(directory, { recursive: true, force: true });
+      await directory[Symbol.asyncDispose]();
     },
   };
 }

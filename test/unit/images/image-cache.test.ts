@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/lib/errors.js";
 import { ImageCache } from "../../../src/shim/images/image-cache.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
-import { turns } from "../../fakes/turns.js";
+import { turns, withResolvers } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 
@@ -148,8 +148,7 @@ describe("ImageCache.find()", () => {
   test("an inspect that ends late does not replace a later one", async () => {
     const { engine, id, cache, inspects } = bed();
     const inspect = engine.inspectImage.bind(engine);
-    let release!: () => void;
-    const held = new Promise<void>((resolve) => (release = resolve));
+    const { promise: held, resolve: release } = withResolvers();
     engine.inspectImage = async (...args) => {
       engine.inspectImage = inspect;
       const image = await inspect(...args);

@@ -6,7 +6,7 @@ import { ociRuntimeName } from "../../../src/domain/oci-changes.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
 import { containerResources, hugepages } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
-import { turns, until } from "../../fakes/turns.js";
+import { turns, until, withResolvers } from "../../fakes/turns.js";
 
 const limits = [{ pageSize: "2MB", limitBytes: 4_194_304n }];
 
@@ -21,8 +21,7 @@ function written(shim: TestShim): number {
 /** A container that another program has started while a call holds its lock, until `end`. */
 async function startedWhileLocked(shim: TestShim) {
   const id = await shim.createContainer(await shim.runSandbox(), hugepages);
-  let end!: () => void;
-  const ended = new Promise<void>((resolve) => (end = resolve));
+  const { promise: ended, resolve: end } = withResolvers();
   const held = shim.services.locks.containers.run(id, shim.call().signal, () => ended);
   shim.engine.containers.start(id);
   await until("it is seen", () => shim.services.state.model.snapshot(id)?.state.running === true);

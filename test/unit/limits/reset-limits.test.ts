@@ -6,7 +6,7 @@ import type { LinuxContainerResources } from "../../../src/domain/cri.js";
 import type { NodeFacts } from "../../../src/domain/node-facts.js";
 import { containerResources, podMetadata, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
-import { turns, until } from "../../fakes/turns.js";
+import { turns, until, withResolvers } from "../../fakes/turns.js";
 
 const often = { resyncIntervalMs: 5 };
 const systemd: Partial<NodeFacts> = { cgroupDriver: "systemd", cgroupVersion: 2 };
@@ -262,8 +262,7 @@ test("calls for a pod wait for no systemctl of others", async () => {
     ids.push(await shim.runContainer(await shim.runSandbox(pod), name, { linux }));
   }
   let hanging = 0;
-  let end!: () => void;
-  const gate = new Promise<void>((resolve) => (end = resolve));
+  const { promise: gate, resolve: end } = withResolvers();
   host.setScopeProperties = () => {
     hanging += 1;
     return gate;

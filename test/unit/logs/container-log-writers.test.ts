@@ -18,7 +18,7 @@ import { FakeEngine } from "../../fakes/fake-engine.js";
 import { fakeReach } from "../../fakes/reach.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
-import { turns, until } from "../../fakes/turns.js";
+import { turns, until, withResolvers } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./file/fake-docker-log.js";
 import { containerId, openLogWriters } from "./log-bench.js";
@@ -164,8 +164,7 @@ test("with four log files that hang, the logs of other containers stand still, a
   const root = directory.path;
   mkdirSync(join(root, "docker"));
   const hangs = new Set<string>();
-  let wake = (): void => undefined;
-  const woken = new Promise<void>((resolve) => (wake = resolve));
+  const { promise: woken, resolve: wake } = withResolvers();
   const handle = await open(root);
   const prototype = Object.getPrototypeOf(handle) as FileHandle;
   await handle.close();

@@ -13,6 +13,7 @@ import {
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { pluck } from "../../support/pluck.js";
+import { withResolvers } from "../../fakes/turns.js";
 
 type Bed = Awaited<ReturnType<typeof start>>;
 
@@ -117,8 +118,7 @@ describe("MetricsServer", () => {
 
   test("asks once for equal requests at the same time", async () => {
     let asked = 0;
-    let answer = (): void => undefined;
-    const waiting = new Promise<void>((resolve) => (answer = resolve));
+    const { promise: waiting, resolve: answer } = withResolvers();
     await using bed = await start({
       pages: {
         "/a": async () => {

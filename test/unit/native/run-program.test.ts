@@ -13,6 +13,7 @@ import { programPath } from "../../../src/shim/native/programs.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../support/wait.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { withResolvers } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 const environment = { PATH: process.env["PATH"] };
@@ -271,10 +272,4 @@ async function startCat(start: StartProgram): Promise<{ pid: number; stop: () =>
     await assert.rejects(running, (error) => error === enough);
   };
   return { pid: await promise, stop };
-}
-
-function withResolvers<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve!: (value: T) => void;
-  const promise = new Promise<T>((done) => (resolve = done));
-  return { promise, resolve };
 }

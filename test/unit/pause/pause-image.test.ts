@@ -11,6 +11,7 @@ import {
 } from "../../../src/shim/pause/pause-image.js";
 import { portForwardArchive, portForwardPath } from "../../../src/shim/pause/port-forward-program.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
+import { turns, withResolvers } from "../../fakes/turns.js";
 
 const reference = "registry.example/pause:3";
 const never = new AbortController().signal;
@@ -114,11 +115,11 @@ describe("PauseImages.ensure()", () => {
 
   test("does not remember an answer that invalidate() overtook", async () => {
     const world = new World();
-    const { gate, open } = gateAndOpener();
-    world.pullGate = gate;
+    const { promise, resolve: open } = withResolvers();
+    world.pullGate = promise;
     const images = pauseImages(world);
     const first = images.ensure(never);
-    await turn();
+    await turns(1);
     images.invalidate();
     open();
     assert.equal(await first, reference);
@@ -234,14 +235,14 @@ describe("PauseImages.ensure()", () => {
 
   test("a pull that was cancelled by its callers is not remembered as failed", async () => {
     const world = new World();
-    world.pullGate = gateAndOpener().gate;
+    world.pullGate = withResolvers().promise;
     const images = pauseImages(world);
     const leaver = new AbortController();
     const left = images.ensure(leaver.signal);
-    await turn();
+    await turns(1);
     leaver.abort(new ShimError("cancelled", "caller left"));
     await assert.rejects(left, { kind: "cancelled" });
-    await turn();
+    await turns(1);
     world.pullGate = Promise.resolve();
     world.takeCalls();
     assert.equal(await images.ensure(never), reference);
@@ -276,19 +277,6 @@ describe("PauseImages.isPinned()", () => {
     });
   }
 });
-
-function gateAndOpener(): { readonly gate: Promise<void>; readonly open: () => void } {
-  let open = (): void => undefined;
-  const gate = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { gate, open };
-}
-
-/** Lets everything that can go on without timers do so. */
-async function turn(): Promise<void> {
-  await new Promise((resolve) => setImmediate(resolve));
-}
 
 describe("builtinPauseImage()", () => {
   // An engine that has the name is never given the image again: these may change only together with the tag.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
 import { OwnChanges } from "../../../src/shim/state/own-changes.js";
-import { turns, until } from "../../fakes/turns.js";
+import { turns, until, withResolvers } from "../../fakes/turns.js";
 import { Harness } from "./sync-harness.js";
 
 /** Starts the container as an RPC does. */
@@ -127,8 +127,7 @@ describe("a container that a call removes", () => {
     const { id } = harness;
     harness.engine.events$.policy = () => [];
     const inspect = harness.engine.inspectContainer.bind(harness.engine);
-    let release!: () => void;
-    const released = new Promise<void>((resolve) => (release = resolve));
+    const { promise: released, resolve: release } = withResolvers();
     harness.engine.inspectContainer = async (...args) => {
       const seen = await inspect(...args);
       await released;

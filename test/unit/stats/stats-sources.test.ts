@@ -7,13 +7,13 @@ import { fakeReach } from "../../fakes/reach.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { byId, goldenId, layOut } from "./golden-cgroup.js";
+import { withResolvers } from "../../fakes/turns.js";
 
 test("StatsSources closes the files of ended containers also while a layer is being measured", async () => {
   await using files = await layOut("v1");
   mock.timers.enable({ apis: ["setInterval"] });
   const log = recordingLog();
-  let end!: (layer: undefined) => void;
-  const layer = new Promise<undefined>((resolve) => (end = resolve));
+  const { promise: layer, resolve: end } = withResolvers<undefined>();
   let stats: StatsSources | undefined;
   try {
     const container = containerSnapshot(goldenId, idOf("5a"));

@@ -7,7 +7,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { isKind } from "../../../src/lib/errors.js";
 import { whileConnected } from "../../../src/shim/streaming/client-connection.js";
 import { cat, connectedPair, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";
-import { until } from "../../fakes/turns.js";
+import { until, withResolvers } from "../../fakes/turns.js";
 import { startStreamingBed } from "../../support/streaming-bed.js";
 import {
   commandProtocols,
@@ -139,8 +139,8 @@ for (const [transport, open] of Object.entries({ SPDY: overSpdy, WebSocket: over
 
     test("that does not read is sent no more than buffers hold, and all of it once it reads", async () => {
       await using bed = await startStreamingBed();
-      let start!: () => void;
-      const session = lazy(new Promise<void>((resolve) => (start = resolve)));
+      const { promise, resolve: start } = withResolvers();
+      const session = lazy(promise);
       const client = await open(bed.server.offer(session));
       for (let sent = 0; sent < flood; sent += 1024 * 1024) client.send(Buffer.alloc(1024 * 1024));
       client.endInput();
@@ -183,8 +183,7 @@ describe("an idle session", () => {
 test("a session that ignores its signal is ended by its streams, after the grace period", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   let destroyed = false;
-  let finish!: () => void;
-  const work = new Promise<void>((resolve) => (finish = resolve));
+  const { promise: work, resolve: finish } = withResolvers();
   const connection = {
     closed: new Promise<void>(() => undefined),
     failure: undefined,

@@ -8,6 +8,7 @@ import { ShimError } from "../../../../src/lib/errors.js";
 import { Semaphore } from "../../../../src/lib/sync/semaphore.js";
 import { streamOf, pieces } from "../pieces.js";
 import { OutputFrames } from "../../../../src/shim/engine/http/process-streams.js";
+import { turns } from "../../../fakes/turns.js";
 
 const chunkSizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
 
@@ -72,14 +73,13 @@ describe("readBody() while as many large answers as there are places stop in the
   const large = new Semaphore(2);
   const read = ({ answer }: Body, signal = new AbortController().signal): Promise<Buffer> =>
     readBody(answer, { action: "read", limitBytes: 1e6, large }, signal);
-  const turn = (): Promise<void> => new Promise(setImmediate);
 
   /** Two answers that have taken both places and do not go on, and their readings. */
   async function stalled() {
     const bodies = [new Body(), new Body()] as const;
     const readings = bodies.map((body) => read(body));
     for (const body of bodies) body.write(Buffer.alloc(smallBytes + 1));
-    await turn();
+    await turns(1);
     return { bodies, readings };
   }
 
@@ -89,12 +89,12 @@ describe("readBody() while as many large answers as there are places stop in the
     let isRead = false;
     const reading = read(waiting).finally(() => (isRead = true));
     waiting.write(Buffer.alloc(smallBytes + 1));
-    await turn();
+    await turns(1);
     waiting.end(Buffer.alloc(1));
     const small = new Body();
     small.end(Buffer.alloc(smallBytes));
     assert.equal((await read(small)).length, smallBytes);
-    await turn();
+    await turns(1);
     assert.equal(isRead, false);
     bodies[0].end();
     assert.equal((await reading).length, smallBytes + 2);
@@ -109,7 +109,7 @@ describe("readBody() while as many large answers as there are places stop in the
     const broken = new Body();
     const waiting = [read(left, caller.signal), read(broken)];
     for (const body of [left, broken]) body.write(Buffer.alloc(smallBytes + 1));
-    await turn();
+    await turns(1);
     caller.abort(new ShimError("cancelled", "the kubelet left"));
     broken.answer.finish("broken");
     const outcomes = await Promise.allSettled(waiting);

@@ -1,7 +1,5 @@
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
@@ -10,6 +8,8 @@ import { isKind } from "../../../../src/lib/errors.js";
 import { GrpcConnection } from "../../../../src/shim/grpc/http2/connection.js";
 import { UnfinishedRequests } from "../../../../src/shim/grpc/http2/unfinished-requests.js";
 import { status } from "../../../../src/shim/grpc/status.js";
+import { turns } from "../../../fakes/turns.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { Http2Client } from "../http2-client.js";
 import {
   clientPreface,
@@ -194,7 +194,7 @@ describe("the requests of an old client", () => {
       for (let length = 1; length <= bytes.length; length += 7) {
         using client = await Http2Client.connect(server.path);
         client.write(bytes.subarray(0, length));
-        await turn();
+        await turns(1);
       }
       using client = await Http2Client.connect(server.path);
       client.write(bytes);
@@ -205,8 +205,8 @@ describe("the requests of an old client", () => {
 
 /** A listener whose connections answer each request with `ok`, and the sockets behind them. */
 async function startAccepting() {
-  const directory = await mkdtemp(join(tmpdir(), "accept-test-"));
-  const path = join(directory, "x.sock");
+  const directory = await temporaryDirectory();
+  const path = join(directory.path, "x.sock");
   const sockets: Socket[] = [];
   const server = createServer((socket) => {
     sockets.push(socket);
@@ -225,7 +225,7 @@ async function startAccepting() {
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       server.close();
-      await rm(directory, { recursive: true, force: true });
+      await directory[Symbol.asyncDispose]();
     },
   };
 }
@@ -261,8 +261,8 @@ describe("GrpcConnection", () => {
       const socket = await acceptedSocket(accepting);
       const bytes = Buffer.concat(sent);
       client.write(bytes);
-      while (socket.bytesRead < bytes.length) await turn();
-      await turn();
+      while (socket.bytesRead < bytes.length) await turns(1);
+      await turns(1);
       t.mock.timers.tick(9_999);
       assert.equal(socket.destroyed, false);
       t.mock.timers.tick(1);
@@ -279,8 +279,8 @@ describe("GrpcConnection", () => {
     for (let index = 0; index < 10; index += 1) {
       assert.equal(socket.destroyed, false);
       client.write(clientPreface.subarray(index, index + 1));
-      while (socket.bytesRead <= index) await turn();
-      await turn();
+      while (socket.bytesRead <= index) await turns(1);
+      await turns(1);
       t.mock.timers.tick(1_000);
     }
     assert.equal(socket.destroyed, true);
@@ -325,7 +325,7 @@ describe("GrpcConnection", () => {
       const chunk = Buffer.concat(Array<Buffer>(2048).fill(bytes));
       for (let sent = 0; !client.destroyed && sent < 4 * 1024 * 1024; sent += chunk.length) {
         client.write(chunk);
-        await turn();
+        await turns(1);
       }
       await end;
     });
@@ -340,7 +340,7 @@ describe("GrpcConnection", () => {
     const socket = await acceptedSocket(accepting);
     while (!socket.destroyed) {
       client.write(chunk);
-      await turn();
+      await turns(1);
     }
     client.destroy();
   });
@@ -373,7 +373,7 @@ async function acceptedSocket(accepting: { readonly sockets: readonly Socket[] }
   for (;;) {
     const [socket] = accepting.sockets;
     if (socket !== undefined) return socket;
-    await turn();
+    await turns(1);
   }
 }
 
@@ -391,8 +391,4 @@ function connectSilently(path: string): Socket {
   return connect(path)
     .on("error", () => undefined)
     .resume();
-}
-
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }
