@@ -21,44 +21,26 @@ import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { turns, until, withResolvers } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./file/fake-docker-log.js";
-import { containerId, openLogWriters } from "./log-bench.js";
+import { containerId, LoggedContainer, openLogWriters } from "./log-bench.js";
 
 const slowly = { first: 3_600_000, longest: 3_600_000 };
 const atOnce = { first: 1, longest: 2 };
 const { signal } = new AbortController();
 
-/** One container with Docker's file, the engine's logs API for it, and processes that write its log. */
-class Bed implements AsyncDisposable {
-  readonly log = recordingLog();
+/** A container whose log the engine's logs API has, too. */
+class Bed extends LoggedContainer {
   readonly host = { reach: fakeReach(true) };
-  readonly docker: FakeDockerLog;
-  readonly target: { readonly directory: string; readonly path: string };
   /** How often the logs API was read to its end. */
   reads = 0;
-  readonly #writers: ContainerLogWriters[] = [];
-
-  constructor(private readonly root: Awaited<ReturnType<typeof temporaryDirectory>>) {
-    mkdirSync(join(root.path, "docker"));
-    mkdirSync(join(root.path, "pod"));
-    this.docker = new FakeDockerLog(join(root.path, "docker", `${containerId}-json.log`));
-    this.target = { directory: join(root.path, "pod"), path: join(root.path, "pod", "main", "0.log") };
-  }
 
   static async open(): Promise<Bed> {
-    return new Bed(await temporaryDirectory());
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const writers of this.#writers) await writers.stop();
-    assert.equal(this.openCount, 0, "files that stay open");
-    await this.root[Symbol.asyncDispose]();
+    return new Bed(await temporaryDirectory(), "main/0.log");
   }
 
   /** The writers of a process; with `created` those of the one that created the container. */
   async process({ created = true, times = slowly } = {}): Promise<ContainerLogWriters> {
     const engine = this.#engine;
-    const writers = await openLogWriters(this.root.path, this.log, { engine, host: () => this.host }, times);
-    this.#writers.push(writers);
+    const writers = await this.openWriters({ engine, host: () => this.host }, times);
     if (created) await writers.created(containerId, this.target);
     return writers;
   }
@@ -79,20 +61,6 @@ class Bed implements AsyncDisposable {
     return engine;
   }
 
-  at(state: Partial<Snapshot["state"]>): Snapshot {
-    const changes = { logDriver: "json-file", logPath: this.docker.path };
-    const container = containerSnapshot(containerId, idOf("cd"), changes);
-    return { ...container, state: { ...container.state, running: state.status === "running", ...state } };
-  }
-
-  get running(): Snapshot {
-    return this.at({ status: "running" });
-  }
-
-  get exited(): Snapshot {
-    return this.at({ status: "exited", finished: 1n });
-  }
-
   write(...lines: readonly string[]): void {
     for (const line of lines) this.docker.write([{ stream: "stdout", text: `${line}\n` }]);
   }
@@ -106,19 +74,7 @@ class Bed implements AsyncDisposable {
   }
 
   get record(): string {
-    return readFileSync(join(this.root.path, "logs", `${containerId}.json`), "utf8");
-  }
-
-  /** How often this process has the log file open. */
-  get openCount(): number {
-    const targets = readdirSync("/proc/self/fd").map((fd) => {
-      try {
-        return readlinkSync(`/proc/self/fd/${fd}`);
-      } catch {
-        return "";
-      }
-    });
-    return targets.filter((path) => path === this.target.path).length;
+    return readFileSync(this.recordPath, "utf8");
   }
 }
 

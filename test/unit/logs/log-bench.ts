@@ -1,7 +1,9 @@
 /** One container's log in a temporary directory, with writers that start, stop and are killed. */
 import { fakeReach } from "../../fakes/reach.js";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Snapshot } from "../../../src/domain/snapshot.js";
 import { FileWriter } from "../../../src/shim/logs/file/file-writer.js";
 import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
 import { ContainerLogWriters, type LogWritersDeps } from "../../../src/shim/logs/container-log-writers.js";
@@ -11,7 +13,7 @@ import type { BackoffTimes } from "../../../src/lib/sync/backoff.js";
 import type { LogWriter } from "../../../src/shim/logs/log-source.js";
 import type { Written } from "../../../src/shim/logs/sink/log-sink.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
-import { idOf } from "../../fakes/snapshots.js";
+import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./file/fake-docker-log.js";
@@ -106,6 +108,79 @@ export async function openLogWriters(
   const local = { engine: new FakeEngine(), host: () => ({ reach: fakeReach(true) }) };
   const deps = { ...local, log, format: "cri", adopted: "keep", records, ...options } as const;
   return new ContainerLogWriters(deps, times);
+}
+
+/** A container with Docker's file, and processes that write its log. */
+export class LoggedContainer implements AsyncDisposable {
+  readonly log = recordingLog();
+  readonly root: string;
+  readonly docker: FakeDockerLog;
+  readonly target: { readonly directory: string; readonly path: string };
+  readonly #writers: ContainerLogWriters[] = [];
+
+  /** `logPath`: within the log directory of the pod. */
+  constructor(
+    private readonly temporary: Awaited<ReturnType<typeof temporaryDirectory>>,
+    logPath: string,
+  ) {
+    this.root = temporary.path;
+    this.docker = new FakeDockerLog(this.#made("containers", containerId, `${containerId}-json.log`));
+    const directory = dirname(this.#made("pod", "0.log"));
+    this.target = { directory, path: join(directory, logPath) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const writers of this.#writers) await writers.stop();
+    assert.equal(this.openCount, 0, "files that stay open");
+    await this.temporary[Symbol.asyncDispose]();
+  }
+
+  /** A path whose directory is there. */
+  #made(...names: readonly string[]): string {
+    const path = join(this.root, ...names);
+    mkdirSync(dirname(path), { recursive: true });
+    return path;
+  }
+
+  /** The writers of a process. */
+  async openWriters(
+    options: Parameters<typeof openLogWriters>[2],
+    times?: BackoffTimes,
+  ): Promise<ContainerLogWriters> {
+    const writers = await openLogWriters(this.root, this.log, options, times);
+    this.#writers.push(writers);
+    return writers;
+  }
+
+  at(state: Partial<Snapshot["state"]>): Snapshot {
+    const changes = { logDriver: "json-file", logPath: this.docker.path };
+    const container = containerSnapshot(containerId, idOf("cd"), changes);
+    return { ...container, state: { ...container.state, running: state.status === "running", ...state } };
+  }
+
+  get running(): Snapshot {
+    return this.at({ status: "running" });
+  }
+
+  get exited(): Snapshot {
+    return this.at({ status: "exited", finished: 1n });
+  }
+
+  get recordPath(): string {
+    return join(this.root, "logs", `${containerId}.json`);
+  }
+
+  /** How often this process has the log file open. */
+  get openCount(): number {
+    const targets = readdirSync("/proc/self/fd").map((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`);
+      } catch {
+        return "";
+      }
+    });
+    return targets.filter((path) => path === this.target.path).length;
+  }
 }
 
 /** A log that is written from Docker's file. */

@@ -19,54 +19,21 @@ import { HistoryWriter } from "../../../../src/shim/logs/adopted/history-writer.
 import { LogOutput } from "../../../../src/shim/logs/sink/log-output.js";
 import { LogRecords } from "../../../../src/shim/logs/log-record.js";
 import { type Turn, TurnQueue } from "../../../../src/shim/logs/turn-queue.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
-import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
+import { idOf } from "../../../fakes/snapshots.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
-import { FakeDockerLog } from "../file/fake-docker-log.js";
-import { containerId, openLogWriters } from "../log-bench.js";
+import { containerId, LoggedContainer } from "../log-bench.js";
 
 const rotated = "0.log.20260102-150405";
 
 /** A running container of cri-dockerd: its log is a link to Docker's file. */
-class World implements AsyncDisposable {
-  readonly #writers: ContainerLogWriters[] = [];
-  readonly log = recordingLog();
-  readonly docker: FakeDockerLog;
-  readonly target: { readonly directory: string; readonly path: string };
+class World extends LoggedContainer {
   #lines = 0;
 
-  constructor(
-    readonly root: string,
-    private readonly removeRoot: () => PromiseLike<void>,
-  ) {
-    mkdirSync(join(root, "containers", containerId), { recursive: true });
-    mkdirSync(join(root, "pod"));
-    this.docker = new FakeDockerLog(join(root, "containers", containerId, `${containerId}-json.log`));
-    this.target = { directory: join(root, "pod"), path: join(root, "pod", "0.log") };
-    symlinkSync(this.docker.path, this.target.path);
-  }
-
   static async open(): Promise<World> {
-    const directory = await temporaryDirectory();
-    return new World(directory.path, () => directory[Symbol.asyncDispose]());
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const writers of this.#writers) await writers.stop();
-    await this.removeRoot();
-  }
-
-  get running(): ReturnType<typeof containerSnapshot> {
-    return containerSnapshot(containerId, idOf("cd"), {
-      state: { status: "running", running: true },
-      logDriver: "json-file",
-      logPath: this.docker.path,
-    });
-  }
-
-  get exited(): ReturnType<typeof containerSnapshot> {
-    return { ...this.running, state: { ...this.running.state, status: "exited", running: false } };
+    const world = new World(await temporaryDirectory(), "0.log");
+    symlinkSync(world.docker.path, world.target.path);
+    return world;
   }
 
   write(count: number): void {
@@ -79,10 +46,8 @@ class World implements AsyncDisposable {
     return LogRecords.open(join(this.root, "logs"), this.log, join(this.root, "quarantine"));
   }
 
-  async writers(adopted: "keep" | "convert" = "convert"): Promise<ContainerLogWriters> {
-    const writers = await openLogWriters(this.root, this.log, { adopted });
-    this.#writers.push(writers);
-    return writers;
+  writers(adopted: "keep" | "convert" = "convert"): Promise<ContainerLogWriters> {
+    return this.openWriters({ adopted });
   }
 
   /** The writers after a rotation that converts the link. */
@@ -113,10 +78,6 @@ class World implements AsyncDisposable {
   /** The name that a rotation gives the log. */
   get rotatedPath(): string {
     return join(this.target.directory, rotated);
-  }
-
-  get recordPath(): string {
-    return join(this.root, "logs", `${containerId}.json`);
   }
 
   /** The history is being written to it. */
