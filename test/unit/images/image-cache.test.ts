@@ -126,15 +126,6 @@ describe("ImageCache.get()", () => {
 });
 
 describe("ImageCache.find()", () => {
-  test("asks once for a name, and not for the id of what it has found", async () => {
-    const { id, cache, inspects } = bed();
-    assert.equal((await cache.find("busybox", never))?.id, id);
-    assert.equal((await cache.find("busybox", never))?.id, id);
-    assert.equal((await cache.find(id, never))?.id, id);
-    assert.equal((await cache.get(id, never))?.id, id);
-    assert.equal(inspects(), 1);
-  });
-
   test("always asks for an image that was absent, also when get() knows that", async () => {
     const { engine, id, cache } = bed();
     engine.images.lose(id);

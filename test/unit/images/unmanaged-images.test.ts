@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/lib/errors.js";
-import { containerType, sandboxType, typeLabel } from "../../../src/domain/labels.js";
 import { UnmanagedImages } from "../../../src/shim/images/unmanaged-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
@@ -18,8 +17,8 @@ class Setting {
   nowMs = 0;
   readonly images = new UnmanagedImages({ engine: this.engine, now: () => this.nowMs, log: this.log });
 
-  create(name: string, image: string, labels: Readonly<Record<string, string>> = {}): string {
-    return this.engine.containers.create(name, { Image: image, Labels: labels, HostConfig: {} });
+  create(name: string, image: string): string {
+    return this.engine.containers.create(name, { Image: image, Labels: {}, HostConfig: {} });
   }
 
   get lists(): number {
@@ -32,22 +31,6 @@ class Setting {
 }
 
 describe("UnmanagedImages", () => {
-  const containers: readonly (readonly [string, string, Readonly<Record<string, string>>, boolean])[] = [
-    ["one without labels", "foreign", {}, true],
-    ["one with labels of its own", "foreign", { a: "b" }, true],
-    ["a sandbox", "k8s_POD_a_default_uid_0", { [typeLabel]: sandboxType }, false],
-    ["a container of a pod", "k8s_c_a_default_uid_0", { [typeLabel]: containerType }, false],
-    ["a helper of this program", "dockershim-scratch-1", { [typeLabel]: "" }, false],
-    ["one that passes for a container by its image's label", "web", { [typeLabel]: containerType }, true],
-  ];
-  for (const [what, name, labels, counts] of containers) {
-    test(`${counts ? "counts" : "does not count"} ${what}`, async () => {
-      const setting = new Setting();
-      setting.create(name, "a:1", labels);
-      assert.deepEqual(await setting.ids(), counts ? [setting.a] : []);
-    });
-  }
-
   test("lists once, also for concurrent callers, until forget(), for ten minutes at most", async () => {
     const setting = new Setting();
     setting.create("one", "a:1");

@@ -5,19 +5,12 @@ import { hostPortOwners } from "../../../src/shim/recovery/network-owners.js";
 import { PodRecords, type PodRecord } from "../../../src/shim/state/pod-records.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { MemoryCheckpoints } from "../../fakes/memory-checkpoints.js";
+import { podRecord } from "../../fakes/pod-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { rejectsWith } from "../../support/refusals.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
-
-function record(sandboxId: string, name: string, state: PodRecord["network"]["state"]): PodRecord {
-  return {
-    ...{ version: 1, sandboxId, namespace: "default", name, uid: "uid", attempt: 0, phase: "ready" },
-    ...{ runtimeHandler: "", namespaces: { network: 0, pid: 1, ipc: 0 }, logDirectory: "", cgroupParent: "" },
-    network: { plugin: "kubenet", state, ips: ["10.1.0.2"] },
-  };
-}
 
 interface Pod {
   readonly runs: boolean;
@@ -36,7 +29,10 @@ async function setUp(path: string, pods: Readonly<Record<string, Pod>>) {
   for (const [name, { runs, record: state, checkpoint = true, hostNetwork }] of Object.entries(pods)) {
     const id = engine.containers.create(name, { Image: "pause", Labels: {}, HostConfig: {} });
     if (runs) engine.containers.start(id);
-    if (state !== undefined) await podRecords.put(record(id, name, state));
+    if (state !== undefined) {
+      const network = { plugin: "kubenet", state, ips: ["10.1.0.2"] };
+      await podRecords.put(podRecord({ sandboxId: id, name, phase: "ready", network }));
+    }
     hostPort += 1;
     const portMappings = [{ protocol: "tcp", containerPort: 80, hostPort }] as const;
     const data = { portMappings, ...(hostNetwork === undefined ? {} : { hostNetwork }) };

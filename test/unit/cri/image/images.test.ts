@@ -121,6 +121,8 @@ describe("an image", () => {
   }
 
   const ofPod = { "io.kubernetes.docker.type": "container" };
+  const ofSandbox = { "io.kubernetes.docker.type": "podsandbox" };
+  const ofHelper = { "io.kubernetes.docker.type": "" };
   const cases: Readonly<Record<string, [expected: boolean, (shim: TestShim) => unknown]>> = {
     "that was pulled": [false, (shim) => add(shim, pulled)],
     "that was built or loaded, and never pulled or pushed": [true, (shim) => add(shim, { tags: ["app:1"] })],
@@ -129,6 +131,18 @@ describe("an image", () => {
     "without a name that a container outside of pods uses": [true, (shim) => [add(shim, {}), run(shim, id)]],
     "that a container outside of pods uses": [true, (shim) => [add(shim, pulled), run(shim, id)]],
     "of a pod of another shim": [false, (shim) => [add(shim, pulled), run(shim, id, ofPod, "k8s_a_b_c_d_0")]],
+    "of a container that its labels alone make one of a pod": [
+      true,
+      (shim) => [add(shim, pulled), run(shim, id, ofPod)],
+    ],
+    "of a sandbox of another shim": [
+      false,
+      (shim) => [add(shim, pulled), run(shim, id, ofSandbox, "k8s_POD_b_c_d_0")],
+    ],
+    "of a helper of this program": [
+      false,
+      (shim) => [add(shim, pulled), run(shim, id, ofHelper, "dockershim-scratch-1")],
+    ],
   };
   for (const [what, [expected, prepare]] of Object.entries(cases)) {
     test(`${what} is ${expected ? "" : "not "}pinned`, async () => {
