@@ -8,10 +8,8 @@ import {
   imagePatternsKind,
   integerKind,
   logLevelKind,
-  optional,
   pathKind,
   pathListKind,
-  requiredCidrsKind,
 } from "../../../src/shim/config/value-kinds.js";
 import {
   bindAddressKind,
@@ -95,14 +93,6 @@ testKind("enumKind", enumKind(["a", "b", "c"], { synonyms: { "": "b" }, hint: "n
   ],
 });
 
-testKind("optional", optional(pathKind), {
-  good: [
-    ["", undefined],
-    ["/a", "/a"],
-  ],
-  bad: [[/absolute/, "a"]],
-});
-
 testKind("pathKind", pathKind, {
   good: [
     ["/", "/"],
@@ -140,14 +130,6 @@ testKind("dualStackCidrsKind", dualStackCidrsKind, {
     [/at most one/, "10.1.0.0/16,fd00::/64,fd01::/64"],
     [/CIDR/, "10.1.0.0/16,", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "fd00::/129"],
     [/CIDR/, "fe80::1%eth0/64", "10.0.0.0/8/9"],
-  ],
-});
-
-testKind("requiredCidrsKind", requiredCidrsKind, {
-  good: [["10.1.0.0/16,fd00::/64", ["10.1.0.0/16", "fd00::/64"], ["10.1.0.0/16", "fd00::/64"]]],
-  bad: [
-    [/empty/, ""],
-    [/CIDR/, "10.1.0.0/16,"],
   ],
 });
 
