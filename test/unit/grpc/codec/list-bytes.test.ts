@@ -68,24 +68,6 @@ test("keepList() gives the same bytes again until an item is replaced, added or 
 });
 
 describe("encodeEach()", () => {
-  test("encodes each item before the next one is made", async () => {
-    const steps: string[] = [];
-    const items = async function* (): AsyncGenerator<Item> {
-      for (const bytes of [3, 5]) {
-        steps.push(`make ${bytes}`);
-        await Promise.resolve();
-        yield { bytes };
-      }
-    };
-    const encoded = await encodeEach(items(), (item) => {
-      steps.push(`encode ${item.bytes}`);
-      return encode(item);
-    });
-    const expected = [3, 5].map((bytes) => encode({ bytes }));
-    assert.deepEqual(encoded, expected);
-    assert.deepEqual(steps, ["make 3", "encode 3", "make 5", "encode 5"]);
-  });
-
   test("fails with the list", async () => {
     const items = async function* (): AsyncGenerator<Item> {
       yield await Promise.resolve({ bytes: 3 });
