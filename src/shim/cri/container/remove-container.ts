@@ -33,14 +33,16 @@ export async function removeContainerById(
   await containerLocks.run(id, call.signal, async () => {
     const container = await findContainer(id, services, call.signal);
     if (container === undefined) return;
+    const { logPath } = container;
+    // A log that this program writes is no link.
+    const isLink = logPath !== "" && !logs.owns(id);
     await sync.remove(id, options, call.signal);
     // The read model's removal has removed the record, too, unless that failed.
     const forgotten = await Promise.allSettled(
       containerRecords.get(id) === undefined ? [] : [containerRecords.remove(id)],
     );
-    const { logPath } = container;
     await logs.remove(id);
-    const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath, id)]);
+    const unlinked = await Promise.allSettled(isLink ? [host().unlinkLog(logPath, id)] : []);
     await imageVolumes.released(call.signal);
     const failed = aggregate(
       [...forgotten, ...unlinked].flatMap((one) =>

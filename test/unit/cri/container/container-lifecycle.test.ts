@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/lib/errors.js";
 import { rejectsWith } from "../../../support/refusals.js";
-import { shimOfEachTest } from "../../../fakes/services.js";
+import { shimOfEachTest, TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
 const shim = shimOfEachTest();
@@ -59,6 +59,16 @@ describe("removeContainer()", () => {
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
     assert.deepEqual(await shim.listedContainers(), {});
     assert.deepEqual([shim.world.host.links.size, [...shim.services.records.containers.all()]], [0, []]);
+  });
+
+  test("looks for no link where this program writes the log", async () => {
+    for (const logFormat of ["cri", "docker"] as const) {
+      await using shim = await TestShim.start({ logFormat });
+      const id = await shim.createContainer(await shim.runSandbox());
+      await shim.removeContainer(id);
+      const looks = shim.world.journal.names("host.unlinkLog").length;
+      assert.equal(looks > 0, logFormat === "docker", logFormat);
+    }
   });
 
   test("whose log link cannot be removed is an error, and leaves nothing else behind", async () => {
