@@ -43,81 +43,48 @@ export const samplePodId = idOf("d3");
 
 const exited = { status: "exited", running: false, pid: 0 } as const;
 
+const ended = (exitCode: number, startedMs: number, finishedMs: number): SampleContainer["state"] => ({
+  ...exited,
+  exitCode,
+  oomKilled: exitCode === 137,
+  started: ago(startedMs),
+  finished: ago(finishedMs),
+});
+
+const container = (
+  name: string,
+  image: string,
+  state: SampleContainer["state"],
+  attempt = 0,
+): SampleContainer => ({ name, image: `registry.example/${image}`, state, attempt });
+
+const podOf = (
+  id: string,
+  namespace: string,
+  name: string,
+  ageMs: number,
+  containers: readonly SampleContainer[],
+): SamplePod => ({ id: idOf(id), namespace, name, ageMs, containers });
+
 const samplePods: readonly SamplePod[] = [
+  podOf("d1", "shop", "search-5f7c9d6b8-q2x7n", 44 * second, []),
+  podOf("d2", "shop", "web-7d4b9c5f6d-8xk2p", 3 * minute + 9 * second, [
+    container("web", "shop/web:2.4.1", { started: ago(3 * minute + 2 * second) }),
+    container("proxy", "proxy:1.9", { started: ago(3 * minute) }),
+  ]),
+  podOf("d3", "shop", "queue-0", 47 * minute, [
+    container("queue", "shop/queue:1.0.7", ended(137, minute + 30 * second, 52 * second), 2),
+    container("queue", "shop/queue:1.0.7", ended(1, 6 * minute, 4 * minute), 1),
+  ]),
   {
-    id: idOf("d1"),
-    namespace: "shop",
-    name: "search-5f7c9d6b8-q2x7n",
-    ageMs: 44 * second,
-    containers: [],
-  },
-  {
-    id: idOf("d2"),
-    namespace: "shop",
-    name: "web-7d4b9c5f6d-8xk2p",
-    ageMs: 3 * minute + 9 * second,
-    containers: [
-      {
-        name: "web",
-        image: "registry.example/shop/web:2.4.1",
-        state: { started: ago(3 * minute + 2 * second) },
-      },
-      { name: "proxy", image: "registry.example/proxy:1.9", state: { started: ago(3 * minute) } },
-    ],
-  },
-  {
-    id: samplePodId,
-    namespace: "shop",
-    name: "queue-0",
-    ageMs: 47 * minute,
-    containers: [
-      {
-        name: "queue",
-        image: "registry.example/shop/queue:1.0.7",
-        attempt: 2,
-        state: {
-          ...exited,
-          exitCode: 137,
-          oomKilled: true,
-          started: ago(minute + 30 * second),
-          finished: ago(52 * second),
-        },
-      },
-      {
-        name: "queue",
-        image: "registry.example/shop/queue:1.0.7",
-        attempt: 1,
-        state: { ...exited, exitCode: 1, started: ago(6 * minute), finished: ago(4 * minute) },
-      },
-    ],
-  },
-  {
-    id: idOf("d4"),
-    namespace: "batch",
-    name: "report-29401230-lw5vt",
-    ageMs: 5 * hour + 12 * minute,
+    ...podOf("d4", "batch", "report-29401230-lw5vt", 5 * hour + 12 * minute, [
+      container("report", "report:7", ended(0, 5 * hour + 11 * minute, 5 * hour)),
+    ]),
     ready: false,
-    containers: [
-      {
-        name: "report",
-        image: "registry.example/report:7",
-        state: { ...exited, exitCode: 0, started: ago(5 * hour + 11 * minute), finished: ago(5 * hour) },
-      },
-    ],
   },
-  {
-    id: idOf("d5"),
-    namespace: "kube-system",
-    name: "coredns-6d8c4cb4d-fz9gk",
-    ageMs: 3 * day + 4 * hour,
-    containers: [
-      {
-        name: "coredns",
-        image: "registry.example/coredns:1.12",
-        state: { started: ago(3 * day + 4 * hour) },
-      },
-    ],
-  },
+  podOf("d5", "kube-system", "coredns-6d8c4cb4d-fz9gk", 3 * day + 4 * hour, [
+    container("coredns", "coredns:1.12", { started: ago(3 * day + 4 * hour) }),
+  ]),
 ];
 
 /** A read model with these pods. */
