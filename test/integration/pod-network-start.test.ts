@@ -1,4 +1,4 @@
-/** Starts with plugins that hang, and with such as collect garbage. */
+/** Starts with a plugin that collects garbage. */
 import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -45,22 +45,8 @@ await withOwnEngine(import.meta.url, [], () => {
       return shim;
     }
 
-    async function networkProblem({ cri }: ShimProcess): Promise<string> {
-      const { status } = await cri.Status({});
-      const condition = status?.conditions.find(({ type }) => type === "NetworkReady");
-      return condition?.status === true ? "" : (condition?.message ?? "no condition");
-    }
-
     const versions = `echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'`;
     const result = `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.9.9.9/24"},{"address":"fd00:9::9/64"}]}'`;
-
-    test("that hangs at VERSION: the shim serves, says that it is being read, and is ready when it answers", async () => {
-      const script = `if [ $CNI_COMMAND = VERSION ]; then while [ ! -e gate ]; do sleep 0.05; done; ${versions}; fi`;
-      const started = await start("1.0.0", script);
-      assert.match(await networkProblem(started), /net\.d is being read, its plugins have not answered yet/);
-      await writeFile(join(directory, "gate"), "");
-      await until("the network to be ready", async () => (await networkProblem(started)) === "");
-    });
 
     test("of version 1.1.0 collects garbage after a start, and is told of the pods that live", async () => {
       const note = `printf '%s' "$input" > gc.new; mv gc.new gc`;

@@ -306,11 +306,6 @@ export async function hanging(): Promise<readonly string[]> {
   return found;
 }
 
-/** Their plugins fail. */
-export async function endHanging(): Promise<void> {
-  for (const pid of await hanging()) process.kill(-(await groupOf(pid)), "SIGKILL");
-}
-
 async function groupOf(pid: string): Promise<number> {
   // Past the name, which may hold anything: state, parent, group.
   const stat = await readFile(`/proc/${pid}/stat`, "utf8");
