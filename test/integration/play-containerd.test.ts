@@ -7,7 +7,6 @@ import { after, before, describe } from "node:test";
 import { diskDirectory } from "../../scripts/setup/namespaces.mjs";
 import { Containerd, containerdPrograms } from "../support/containerd.js";
 import { inNamespaces } from "../support/isolated-engine.js";
-import { long } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { playScenarios, playsAtOnce } from "./play-scenarios.js";
 
@@ -26,13 +25,10 @@ await inNamespaces(import.meta.url, containerdPrograms, () => {
       await containerd[Symbol.asyncDispose]();
       await rm(directory, { recursive: true, force: true });
     });
-    playScenarios(
-      () => ({
-        endpoint: containerd.endpoint,
-        ...{ image, run },
-        newDirectory: () => mkdtemp(join(directory, "d-")),
-      }),
-      { whole: long },
-    );
+    playScenarios(() => ({
+      endpoint: containerd.endpoint,
+      ...{ image, run },
+      newDirectory: () => mkdtemp(join(directory, "d-")),
+    }));
   });
 });

@@ -20,8 +20,7 @@ describe("play that leaves pods, or watches files", { skip: await reasonToSkip()
   });
 
   const play = (...flags: readonly string[]): Promise<Exit> => files.play(...flags, path);
-  /** `probe`: the command that says whether a pod is ready. With one, a change makes a pod beside the others first. */
-  const write = (replicas: number, seconds = 1000, probe?: string): Promise<void> =>
+  const write = (replicas: number, seconds = 1000): Promise<void> =>
     writeFile(
       path,
       `
@@ -30,8 +29,7 @@ kind: Deployment
 metadata: {name: kept-${bed.run}}
 spec:
   replicas: ${replicas}
-  progressDeadlineSeconds: 2
-  ${probe === undefined ? "strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}" : ""}
+  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
   selector: {matchLabels: {app: kept}}
   template:
     metadata: {labels: {app: kept}}
@@ -41,7 +39,6 @@ spec:
       - name: web
         image: "${bed.image}"
         command: [sleep, "${seconds}"]
-        ${probe === undefined ? "" : `readinessProbe: {periodSeconds: 1, exec: {command: [${probe}]}}`}
 `,
     );
   /** Attempts of the running containers, by pod. */
@@ -116,26 +113,6 @@ spec:
       (await readdir(store.directory)).filter((name) => name !== "supervisor.log"),
       [],
     );
-  });
-
-  test("pods of a changed Deployment follow when those before them are ready, and run on when none becomes so", async () => {
-    await write(2, 1000, '"true"');
-    assert.equal((await play("--detach", "--wait")).code, 0);
-    await write(2, 1001, '"false"');
-    assert.equal((await play("--detach")).code, 0);
-    await runs({ 0: 0, 1: 0, "surge-0": 0 });
-    const { logPath } = new PlayStore(join(defaultDirectories.state, "plays.d"), bed.shim.endpoint);
-    const isTold = async (): Promise<boolean> =>
-      /no progress for 2 s .*; not ready: .*-surge-0; the pods of before run on/.test(
-        await readFile(logPath, "utf8"),
-      );
-    await until("the supervisor says that it goes no further", isTold);
-    assert.deepEqual(await running(), { 0: 0, 1: 0, "surge-0": 0 });
-    await write(2, 1002, '"true"');
-    const again = await play("--wait");
-    assert.equal(again.code, 0, again.stderr);
-    await runs({ 0: 1, 1: 1 });
-    assert.equal((await play("--down")).code, 0);
   });
 
   test("an attached play takes the pods from the supervisor, which takes them back with its files at its end or kill", async () => {

@@ -44,12 +44,8 @@ export const playsAtOnce = 3;
 
 const forever = 'command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"]';
 
-/**
- * Defines the tests. `server` is asked when they run. Without `whole` those are left out in which play alone decides:
- * they are the same on every server.
- */
-export function playScenarios(server: () => PlayServer, { whole = true } = {}): void {
-  const ofPlay = { skip: !whole && "only with --long" };
+/** Defines the tests. `server` is asked when they run. */
+export function playScenarios(server: () => PlayServer): void {
   const play = (...argv: readonly string[]): Promise<Exit> =>
     runProgram(["play", `--endpoint=${server().endpoint}`, ...argv]);
   const pod = (verb: string, ...argv: readonly string[]): Promise<Exit> =>
@@ -137,37 +133,6 @@ spec:
     assert.equal(await listed("ready"), undefined);
   });
 
-  test(
-    "a container that fails is restarted with a back-off, and one dead container is kept",
-    ofPlay,
-    async (t) => {
-      const path = await manifest(
-        t,
-        `
-apiVersion: v1
-kind: Pod
-metadata: {name: crash-RUN}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers: [{name: a, image: IMAGE, command: [sh, -c, 'echo "run $RANDOM"; exit 3']}]
-`,
-      );
-      const attached = attach(t, "--fast", path);
-      await attached.untilPrinted(/Back-off restarting failed container/);
-      await attached.untilPrinted(/(?:: Started container a[^]*){4}/);
-      const ended = await attached.end("SIGINT");
-      assert.equal(ended.code, 0, ended.stderr);
-      const { phase, restarts, lastExit, sandbox } = await present("crash");
-      assert.equal(phase, "Running", "between two runs");
-      assert.equal(restarts >= 3, true, String(restarts));
-      assert.equal(lastExit?.code, 3);
-      using cri = connectCri(server().endpoint.replace("unix://", ""));
-      const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } });
-      assert.equal(containers.length <= 2, true, "the last dead container, and one before it at most");
-      assert.match((await pod("logs", named("crash"))).stdout, /^run /);
-    },
-  );
-
   test("probes: liveness by exec and by HTTP restart a container, startup by TCP holds the others off", async (t) => {
     const path = await manifest(
       t,
@@ -229,42 +194,6 @@ spec:
     assert.equal((await present("order")).phase, "Succeeded");
   });
 
-  test("an init container runs once when another play takes the pod", async (t) => {
-    const { volume, mount, at } = await dataDirectory();
-    const path = await manifest(
-      t,
-      `
-apiVersion: v1
-kind: Pod
-metadata: {name: taken-RUN}
-spec:
-  terminationGracePeriodSeconds: 1
-  ${volume}
-  initContainers:
-  - name: once
-    image: IMAGE
-    command: [sh, -c, "echo once >> /data/log; while [ ! -e /data/go ]; do sleep 0.1; done"]
-    ${mount}
-  containers: [{name: main, image: IMAGE, ${forever}}]
-`,
-    );
-    const first = attach(t, path);
-    const log = at("log");
-    await until("it runs", () => readFile(log, "utf8").catch(() => undefined));
-    await first.end("SIGKILL");
-    const [second, third] = [attach(t, path), attach(t, path)];
-    // A play that has lost the pod sees it when something happens in the pod.
-    await writeFile(at("go"), "");
-    const [lost, other] = await Promise.race([
-      second.exited.then((exit) => [exit, third] as const),
-      third.exited.then((exit) => [exit, second] as const),
-    ]);
-    assert.match(lost.stderr, /another play has taken over the pod/);
-    await other.untilPrinted(/Started container main|is ready/);
-    assert.equal(await readFile(log, "utf8"), "once\n");
-    assert.equal((await present("taken")).restarts, 0);
-  });
-
   test("volumes: objects, a sub path, memory and data that outlive a sandbox", async (t) => {
     const text = (value: string): string => `
 apiVersion: v1
@@ -315,29 +244,6 @@ spec:
     await up(path);
     assert.notEqual((await present("volumes")).sandbox, sandbox);
     assert.equal(await inside(look), seen);
-  });
-
-  test("a Job runs its pods until it is complete", ofPlay, async (t) => {
-    const path = await manifest(
-      t,
-      `
-apiVersion: batch/v1
-kind: Job
-metadata: {name: job-RUN}
-spec:
-  completions: 3
-  parallelism: 2
-  completionMode: Indexed
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: a, image: IMAGE, command: [sh, -c, "echo index $JOB_COMPLETION_INDEX"]}]
-`,
-    );
-    const exit = await play("--follow", path);
-    assert.equal(exit.code, 0, exit.stderr);
-    for (const index of [0, 1, 2]) assert.match(exit.stdout, new RegExp(`index ${index}\n`));
-    assert.match(exit.stderr, /job complete/);
   });
 
   test("Services: pods find one another by name", async (t) => {

@@ -74,26 +74,6 @@ describe("play", { skip: await reasonToSkip() }, () => {
     assert.equal(twice.code, 0, twice.stderr);
   });
 
-  test("a pod that cannot start is taken back, with those of the same run", async () => {
-    const path = await files.manifest(`
-apiVersion: v1
-kind: Pod
-metadata: {name: fine-RUN}
-spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: main, image: IMAGE, command: [sleep, "1000"]}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: broken-RUN}
-spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/no/such/program]}]}
-`);
-    const exit = await files.play("--wait", path);
-    assert.equal(exit.code, 1, exit.stdout);
-    assert.match(exit.stderr, /start container "main": .*no such file or directory/);
-    for (const name of [`fine-${bed.run}`, `broken-${bed.run}`]) {
-      assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
-    }
-  });
-
   const ofNetworks = { skip: needsEngineHost("networkNamespaces") };
 
   test(
@@ -146,15 +126,6 @@ spec:
     );
     assert.equal((await containersWithLabel(`io.kubernetes.pod.name=fine-${bed.run}`)).length, 2);
     assert.equal((await files.play("--down", path)).code, 0);
-  });
-
-  test("without a server: one line that says so", async () => {
-    const path = await files.manifest(
-      "apiVersion: v1\nkind: Pod\nmetadata: {name: x-RUN}\nspec: {containers: [{name: a, image: IMAGE}]}\n",
-    );
-    const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/absent.sock`, path]);
-    assert.equal(exit.code, 1);
-    assert.match(exit.stderr, /^dockershim play: [^\n]*absent\.sock[^\n]*\n$/);
   });
 
   test("pod down refuses a workload that is not there, and a pod of another client", async () => {
