@@ -86,39 +86,6 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     },
   );
 
-  for (const isDown of [false, true]) {
-    test(
-      `--container-log-format=docker: docker rm takes the link, the shim ${isDown ? "down" : "up"}`,
-      ofLinks,
-      async () => {
-        const options = { directory: await bed.newDirectory(), flags: ["--container-log-format=docker"] };
-        const first = await bed.startShim(options);
-        const pod = await bed.runPod(first.cri);
-        const [gone, kept] = [
-          await pod.start({ metadata: { name: "gone", attempt: 0 }, log_path: "gone/0.log" }),
-          await pod.start({ metadata: { name: "kept", attempt: 0 }, log_path: "kept/0.log" }),
-        ];
-        const [link, other] = [await pathOf(pod, gone), await pathOf(pod, kept)];
-        const foreign = join(dirname(other), "foreign.log");
-        await symlink("/nowhere", foreign);
-        if (isDown) await first.kill();
-        await removeContainer(gone);
-        const shimNow = isDown ? await bed.startShim(options) : first;
-        await until("the link to go", () =>
-          lstat(link).then(
-            () => undefined,
-            () => true,
-          ),
-        );
-        for (const path of [other, foreign]) assert.ok((await lstat(path)).isSymbolicLink(), path);
-        await shimNow.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
-        await shimNow.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
-        await assert.rejects(lstat(other), { code: "ENOENT" });
-        await shimNow.stop();
-      },
-    );
-  }
-
   test("a full disk: reported once, and the log goes on where it stopped", async () => {
     const small = join(await bed.newDirectory(), "small");
     await mkdir(small);

@@ -7,7 +7,6 @@ import { after, before, describe, test } from "node:test";
 import { status, type ServiceError } from "@grpc/grpc-js";
 import type { ContainerEventResponse } from "../../src/domain/cri.js";
 import { connectClient, type TestClient } from "../unit/grpc/test-server.js";
-import { inspectContainer } from "../support/docker.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -62,29 +61,6 @@ describe("events and streams", { skip: await reasonToSkip() }, () => {
       const times = own().map(({ created_at }) => BigInt(created_at));
       assert.ok(times.every((time, index) => index === 0 || time > (times[index - 1] ?? 0n)));
     }
-  });
-
-  test("a checkpoint that this node cannot make is refused in known words, and the container runs on", async () => {
-    await using pod = await bed.runPod(shim.cri);
-    const id = await pod.start();
-    const location = join(await bed.newDirectory(), "checkpoint.tar");
-    // Where the node has CRIU, it is made.
-    try {
-      await shim.cri.CheckpointContainer({ container_id: id, location, timeout: "60" });
-    } catch (error) {
-      const { code, details } = error as ServiceError;
-      if (code === status.UNKNOWN) {
-        assert.equal(
-          details,
-          `CRIU binary not found or too old (<31600). Failed to checkpoint container "${id}"`,
-        );
-      } else {
-        assert.equal(code, status.UNIMPLEMENTED);
-        assert.equal(details, "method CheckpointContainer not implemented");
-        assert.match(shim.log, /cannot checkpoint containers on this node/);
-      }
-    }
-    assert.equal((await inspectContainer(id))?.State.Running, true);
   });
 
   test("a container that a killed server has left frozen runs on after the next start", async (t) => {

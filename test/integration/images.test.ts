@@ -67,24 +67,6 @@ describe("images", { skip: await reasonToSkip() }, () => {
     await cri.RemoveImage({ image: { image: image.two } });
   });
 
-  test("an image that a container uses, running or not, is refused and keeps all its names", async () => {
-    const { cri } = bed.shim;
-    const { id, one, two } = await twoTags();
-    await using pod = await bed.runPod(cri);
-    const container = await pod.create({ image: { image: one } });
-    for (const image of [one, two, id]) {
-      await rejectsWith(
-        cri.RemoveImage({ image: { image } }),
-        "FAILED_PRECONDITION",
-        /container "[0-9a-f]{64}" uses it/,
-      );
-    }
-    assert.deepEqual((await inspectImage(id))?.RepoTags?.toSorted(), [one, two]);
-    await cri.RemoveContainer({ container_id: container });
-    await cri.RemoveImage({ image: { image: one } });
-    assert.equal(await inspectImage(id), undefined);
-  });
-
   test("labels of images, as pods have them, are none of a pod's container, and make no pod of a foreign one", async () => {
     const image = "dockershim.test/labelled:1";
     await bed.load({ reference: image, marker: "labelled", config: { Labels: forged } });

@@ -7,7 +7,6 @@ import { fileURLToPath } from "node:url";
 import { PodSandboxState } from "../../src/domain/cri.js";
 import { inspectContainer, removeContainer } from "../support/docker.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
-import { runProgram } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
@@ -79,16 +78,4 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
       assert.equal(kept.length, content === undefined ? 0 : 1);
     });
   }
-
-  test("checkpoint commands refuse to write where the shim serves, and change nothing", async () => {
-    await using pod = await bed.runPod(bed.shim.cri);
-    const directory = join(bed.shim.stateDirectory, "sandbox");
-    for (const subject of [["convert", "--to", "cri-dockerd"], ["repair"]]) {
-      const { code, stderr } = await runProgram(["checkpoint", ...subject, "--directory", directory]);
-      assert.equal(code, 1);
-      assert.match(stderr, /dockershim uses it/);
-    }
-    const { code } = await runProgram(["checkpoint", "verify", "--directory", directory]);
-    assert.equal(code, 0, pod.id);
-  });
 });

@@ -4,7 +4,6 @@ import { readFile, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/domain/cri.js";
-import { rejectsWith } from "../support/cri-client.js";
 import { dockerJson, inspectContainer } from "../support/docker.js";
 import { hostNamespace, onEngineHost } from "../support/engine-host.js";
 import { reasonForNoPrivileged } from "../support/privileged.js";
@@ -55,26 +54,6 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
       }
       assert.equal(await pod.shell(id, "hostname"), "pod-host-name");
     }
-  });
-
-  test("a TARGET of another pod, or one that has ended, is refused at create, and when it has ended at start", async () => {
-    await using pod = await bed.runPod(bed.shim.cri);
-    await using other = await bed.runPod(bed.shim.cri);
-    const foreign = await other.start(withPid("foreign", CONTAINER));
-    const ended = await pod.start(withPid("ended", CONTAINER));
-    const late = await pod.create(withPid("late", TARGET, ended));
-    await rejectsWith(
-      pod.create(withPid("x", TARGET, foreign)),
-      "INVALID_ARGUMENT",
-      /target_id .*another pod/,
-    );
-    await bed.shim.cri.StopContainer({ container_id: ended, timeout: "0" });
-    await rejectsWith(pod.create(withPid("x", TARGET, ended)), "FAILED_PRECONDITION", /target_id .*exited/);
-    await rejectsWith(
-      bed.shim.cri.StartContainer({ container_id: late }),
-      "FAILED_PRECONDITION",
-      /join the PID namespace: .*target_id .*exited/,
-    );
   });
 
   test("a pod in the host's namespaces has the node's interfaces and host name, no IP of its own, and the DNS that it asks for", async () => {
