@@ -55,26 +55,6 @@ describe("ReadModel lookups", () => {
 });
 
 describe("ReadModel contents", () => {
-  test("containers that no pod owns are not kept", () => {
-    const model = modelOf(snapshotOf({ id: idOf("f0"), name: "k8s_main_web_default_uid-1_0" }));
-    assert.deepEqual(model.ids(), []);
-    assert.equal(model.snapshot(idOf("f0")), undefined);
-  });
-
-  test("knows the containers of a sandbox, until they are deleted", () => {
-    const own = ["c1", "c2"].map((start) => containerSnapshot(idOf(start), sandboxId));
-    const model = modelOf(sandboxSnapshot(sandboxId), ...own);
-    const ids = (): readonly string[] => model.containersOf(sandboxId).map(({ id }) => id);
-    assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
-    model.put(containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } }));
-    assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
-    model.delete(idOf("c1"));
-    model.delete(idOf("c1"));
-    assert.deepEqual(ids(), [idOf("c2")]);
-    model.delete(sandboxId);
-    assert.deepEqual([ids(), model.ids()], [[idOf("c2")], [idOf("c2")]], "a container outlives its sandbox");
-  });
-
   test("reads container names with underscores by the identity of the sandbox, also when that is known later", () => {
     const model = new ReadModel(() => podRecord);
     const name = "k8s_my_main_my_pod_default_uid-1_2";
@@ -213,18 +193,6 @@ describe("ReadModel with pending entries", () => {
     for (const snapshot of snapshots) model.expect(listedOf(snapshot));
     return model;
   }
-
-  test("knows them, and lists them by what the list said", () => {
-    const model = pending(sandboxSnapshot(sandboxId), container);
-    assert.deepEqual(entries(model), ["5a ready", "c1 2"]);
-    assert.deepEqual([model.has(sandboxId), model.has(idOf("c1"))], [true, true]);
-    assert.deepEqual(model.ids(), [sandboxId, idOf("c1")]);
-    assert.deepEqual(model.containerIdsOf(sandboxId), [idOf("c1")]);
-    const [sandbox] = model.sandboxEntries();
-    assert.deepEqual(sandbox?.item, modelOf(sandboxSnapshot(sandboxId)).sandbox(sandboxId)?.item);
-    const [listed] = model.containerEntries();
-    assert.deepEqual(listed?.item, modelOf(container).container(idOf("c1"))?.item);
-  });
 
   test("has no entity for them, and does not call them unknown", () => {
     const model = pending(sandboxSnapshot(sandboxId), container);
