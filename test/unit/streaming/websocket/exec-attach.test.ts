@@ -113,7 +113,9 @@ describe("a command over WebSocket", () => {
   });
 
   for (const [name, protocol, message, code] of [
-    ["invalid base64", "v4.base64.channel.k8s.io", "0?", 1007],
+    ...["0a", "0aGk", "0aGk=x", "0====", "0aG k=", "/aGk=", "0aG-_"].map(
+      (text) => [`${text}, which is no base64`, "v4.base64.channel.k8s.io", text, 1007] as const,
+    ),
     ["the end of two channels at once", "v5.channel.k8s.io", Buffer.from([255, 0, 1]), 1002],
     ["a message above the limit", "v5.channel.k8s.io", Buffer.alloc(33 * 1024 * 1024), 1009],
   ] as const) {
