@@ -207,7 +207,7 @@ export class TestShim implements AsyncDisposable {
         ...options.settings,
         pinnedImages: options.pinnedImages ?? [],
         readOnly: options.readOnly ?? false,
-        place: directory.replaceAll("/", "-"),
+        stateDirectoryId: directory.replaceAll("/", "-"),
         imageVolumeLimits: {
           provideMs: 5_000,
           keepMs: 5_000,

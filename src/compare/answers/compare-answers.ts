@@ -8,7 +8,7 @@ import {
   subjectOfAnswer,
   valueAt,
 } from "./answer-shape.js";
-import { findIntended } from "./intended-differences.js";
+import { findIntended } from "./find-intended.js";
 import type { ServerKind } from "./server-kind.js";
 import { type VolatileField, matchesField, volatileFields } from "./volatile-fields.js";
 

@@ -6,7 +6,7 @@ import {
   onlyThere,
   textOf,
   type Values,
-} from "./intended-difference.js";
+} from "./intended-entry.js";
 import { annotationPrefix, madeKeysLabel } from "../../domain/labels.js";
 import { isMessage, type Message, textAt, valueAt } from "./answer-shape.js";
 

@@ -6,7 +6,7 @@ import {
   onlyThere,
   textOf,
   type Values,
-} from "./intended-difference.js";
+} from "./intended-entry.js";
 import { textsAt, valueAt } from "./answer-shape.js";
 
 const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;

@@ -5,7 +5,7 @@ import type { AskedServer } from "../answers/asked-server.js";
 import { valueAt } from "../answers/answer-shape.js";
 import type { Difference } from "../answers/compare-answers.js";
 import type { Comparison, Servers } from "./diff-servers.js";
-import { intendedDifferences } from "../answers/intended-differences.js";
+import { intendedDifferences } from "../answers/find-intended.js";
 import { serverKinds } from "../answers/server-kind.js";
 
 /** The JSON of `dockershim diff --output json`. Keys are never removed, and new ones may come. */

@@ -1,6 +1,6 @@
 /** The images of this program, and what is left of its image volumes. */
 import { messageOf } from "../../lib/errors.js";
-import { placeOf } from "../../shim/app/place-of.js";
+import { stateDirectoryId } from "../../shim/state/state-directory.js";
 import type { Config } from "../../shim/config/resolve.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";
@@ -33,7 +33,7 @@ export async function imageSteps(
   signal: AbortSignal,
   report: (line: string) => void,
 ): Promise<readonly Step[]> {
-  const label = { key: imageVolumeLabel, value: placeOf(config.stateDir) };
+  const label = { key: imageVolumeLabel, value: stateDirectoryId(config.stateDir) };
   const filter = { labelKey: label.key, labelValue: label.value };
   const pins = await engine.listContainers(filter, signal);
   const volumes = await engine.listVolumes(label, signal);

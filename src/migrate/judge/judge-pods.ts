@@ -4,7 +4,7 @@ import type { ContainerFact, EngineFacts, MigrationFacts, PodFact } from "../fac
 import { type Finding, type Level, worstLevel } from "./finding.js";
 import { containerOf, type MadeBy, makerOf, podName } from "../facts/maker.js";
 import { configuredRuntime, type Target, targetNames, usesDocker } from "../kubelet/target.js";
-import { type Ancestor, type NodeOfPod, wayBack } from "./way-back.js";
+import { type WayBackTarget, type NodeOfPod, wayBack } from "./way-back.js";
 
 export interface PodVerdict extends MadeBy {
   readonly namespace: string;
@@ -82,7 +82,7 @@ function findingsOf(
   if (pod.sandbox === undefined) found.push(of(sandboxGone));
   else if (!pod.sandbox.isRunning) found.push(of(notRunning));
   if (target === "dockershim") found.push(...judgeAdoption(pod, made, of));
-  else found.push(...judgeWayBack(engine, pod, made, target as Ancestor, of));
+  else found.push(...judgeWayBack(engine, pod, made, target as WayBackTarget, of));
   if (networkOf(facts, pod) === "cni" && !pod.isCached && pod.sandbox?.isRunning === true)
     found.push(of(noCache));
   return found;
@@ -172,7 +172,7 @@ function judgeWayBack(
   { facts: { defaultRuntime } }: EngineFacts,
   pod: PodFact,
   { maker }: MadeBy,
-  target: Ancestor,
+  target: WayBackTarget,
   of: (draft: Draft) => Finding,
 ): Finding[] {
   const node: NodeOfPod = { target, defaultRuntime };

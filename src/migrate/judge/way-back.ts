@@ -4,21 +4,21 @@ import type { Level } from "./finding.js";
 import { imageMountsLabel } from "../../domain/labels.js";
 import { ociRuntimeName } from "../../domain/oci-changes.js";
 
-export type Ancestor = "dockershim-in-tree" | "cri-dockerd";
+export type WayBackTarget = "dockershim-in-tree" | "cri-dockerd";
 
 export interface WayBackRow {
   /** Also the id of the finding. */
   readonly id: string;
   /** What this program makes. */
   readonly what: string;
-  readonly targets: readonly Ancestor[];
+  readonly targets: readonly WayBackTarget[];
   readonly level: Level;
   /** What happens to it with the target. */
   readonly text: string;
   readonly reason: string;
   readonly next: string;
   /** What carries `next` out. */
-  readonly command?: (target: Ancestor) => string;
+  readonly command?: (target: WayBackTarget) => string;
   /** Also pods and containers of other programs; else only those that this program made. */
   readonly ofAnyMaker?: true;
   /** Whether the pod has it; a row without a test cannot be derived from the node. */
@@ -27,11 +27,11 @@ export interface WayBackRow {
 }
 
 export interface NodeOfPod {
-  readonly target: Ancestor;
+  readonly target: WayBackTarget;
   readonly defaultRuntime: string;
 }
 
-const both: readonly Ancestor[] = ["dockershim-in-tree", "cri-dockerd"];
+const both: readonly WayBackTarget[] = ["dockershim-in-tree", "cri-dockerd"];
 
 /** Docker releases those of its own network, and a pod in the network of the host opens none. */
 const releasesNothing: readonly string[] = ["default", "bridge", "host"];

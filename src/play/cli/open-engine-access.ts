@@ -11,7 +11,7 @@ import {
   serverId,
   serversPath,
 } from "../pod-config/pod-paths.js";
-import { notePlaces } from "../pod-config/pod-places.js";
+import { noteServersOfPods } from "../pod-config/servers-of-pods.js";
 import { isDefaultEndpoint } from "./play-endpoint.js";
 import { dialFromHere } from "../cri/dial.js";
 import { readReach, type ServerReach } from "../remote-engine/reach.js";
@@ -67,10 +67,10 @@ async function directoriesOf(
   const own = isDefaultEndpoint(endpoint)
     ? { ...directories, sharedBy: serverId(endpoint) }
     : serverDirectories(directories, endpoint);
-  const all = { ...own, places: new Map<string, Directories>() };
+  const all = { ...own, ofOtherServers: new Map<string, Directories>() };
   // Where there was one socket, all pods are of it.
   if (own.server !== undefined || (await nodeFiles.exists(serversPath(directories))))
-    await notePlaces(all, await client.listPodSandboxes({}, signal), nodeFiles);
+    await noteServersOfPods(all, await client.listPodSandboxes({}, signal), nodeFiles);
   return all;
 }
 

@@ -68,7 +68,7 @@ export async function deletePod(
     await deps.files.removeCgroup(podId(deps.directories, { uid }));
     if (foreign > 0 || options.keepFiles === true) continue;
     if (await removePodFiles(deps, { ...key, uid })) hadFiles = true;
-    deps.directories.places?.delete(uid); // If it is made again, then here.
+    deps.directories.ofOtherServers?.delete(uid); // If it is made again, then here.
   }
   if ((own.length > 0 || hadFiles) && foreign === 0) await removeLostSandboxes(key, deps, signal);
   return { own: own.length, foreign, hadFiles, kept };

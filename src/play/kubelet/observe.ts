@@ -6,7 +6,7 @@ import type { CriClient } from "../cri/client.js";
 import { podIps } from "./create-container.js";
 import { playHashAnnotation } from "../pod-config/cri-config.js";
 import type { Directories } from "../pod-config/pod-paths.js";
-import { notePlaces } from "../pod-config/pod-places.js";
+import { noteServersOfPods } from "../pod-config/servers-of-pods.js";
 import type { HostFiles } from "../node/files.js";
 import type { MountedFiles } from "../node/mounted-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
@@ -41,7 +41,7 @@ export async function observePod(
     listed?.filter((sandbox) =>
       Object.entries(labels).every(([name, value]) => sandbox.labels[name] === value),
     ) ?? (await deps.client.listPodSandboxes(labels, signal));
-  await notePlaces(deps.directories, items, deps.files);
+  await noteServersOfPods(deps.directories, items, deps.files);
   const sandboxes = items.map(observedSandbox).sort(byAge);
   const [network, ...containers] = await Promise.all([
     networkOf(deps, sandboxes[0], signal),

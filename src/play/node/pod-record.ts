@@ -15,7 +15,7 @@ import {
   string,
 } from "../manifests/schema.js";
 import type { HostFiles } from "./files.js";
-import { type Directories, endPath, placeOf, recordPath } from "../pod-config/pod-paths.js";
+import { type Directories, endPath, directoriesOfPod, recordPath } from "../pod-config/pod-paths.js";
 
 const formatVersion = 1;
 /** Objects of Kubernetes have at most 1 MiB each. */
@@ -58,7 +58,7 @@ export async function writePodRecord(manifest: Manifest, deps: PodRecordDeps): P
   const text = JSON.stringify({
     version: formatVersion,
     source,
-    server: placeOf(deps.directories, key).sharedBy,
+    server: directoriesOfPod(deps.directories, key).sharedBy,
     hash,
     key,
     owner,
@@ -80,7 +80,7 @@ export async function readPodRecord(uid: string, deps: PodRecordDeps): Promise<M
 
 /** Whether files without sandboxes are of a pod of this CRI server. A damaged record does not say it. */
 export async function isOfThisServer(uid: string, deps: PodRecordDeps): Promise<boolean> {
-  const { sharedBy } = placeOf(deps.directories, { uid });
+  const { sharedBy } = directoriesOfPod(deps.directories, { uid });
   if (sharedBy === undefined) return true;
   const text = await deps.files.readFile(recordPath(deps.directories, { uid }), limitBytes);
   if (text === undefined) return true;

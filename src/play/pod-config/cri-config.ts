@@ -26,7 +26,7 @@ import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import { type PodCgroups, podCgroupPath } from "./pod-cgroup.js";
 import type { Directories } from "./pod-paths.js";
-import { logDirectory, logPath, placeOf, podId } from "./pod-paths.js";
+import { logDirectory, logPath, directoriesOfPod, podId } from "./pod-paths.js";
 import {
   type Amounts,
   type NodeResources,
@@ -70,7 +70,7 @@ export const jobNameLabel = "batch.kubernetes.io/job-name";
 /** What the Job was that has made the pod: see manifests/job-mark.ts. */
 export const playJobAnnotation = "dockershim.local/play-job";
 
-/** Where the pod's files are: see pod-places.ts. */
+/** Where the pod's files are: see servers-of-pods.ts. */
 export const playServerAnnotation = "dockershim.local/play-server";
 
 export const defaultGraceSeconds = 30;
@@ -118,7 +118,7 @@ export function sandboxConfig(
   const { key, pod, owner } = manifest;
   const { spec, metadata } = pod;
   const { driver } = node.podCgroups;
-  const { server } = placeOf(directories, key);
+  const { server } = directoriesOfPod(directories, key);
   const sysctls = (spec.securityContext?.sysctls ?? []).map(
     ({ name, value }) => [sysctlName(name), value] as const,
   );

@@ -16,8 +16,8 @@ export interface Directories {
   readonly server?: string;
   /** `serverId` of this CRI server, where the directories may also have pods of others, as once all had. */
   readonly sharedBy?: string;
-  /** By uid: of pods whose files are elsewhere, because a play at another socket has made them. See `notePlaces`. */
-  readonly places?: Map<string, Directories>;
+  /** By uid: of pods that a play at another socket has made. See `noteServersOfPods`. */
+  readonly ofOtherServers?: Map<string, Directories>;
   /** Where `claims.d` is, when it is not in `state`: servers of one host have the same claims. */
   readonly claims?: string;
   /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
@@ -61,23 +61,23 @@ function directoriesOf(directories: Directories, server: string): Directories {
 }
 
 /** Takes from the sandbox of a pod where its files are. `server`: that by which it was made, if known. */
-export function notePlace(directories: Directories, uid: string, server: string | undefined): void {
-  const { places, server: own, claims, sharedBy = own, ...rest } = directories;
-  if (places === undefined || (server !== undefined && !/^[0-9a-f]{12}$/.test(server))) return;
+export function noteServerOfPod(directories: Directories, uid: string, server: string | undefined): void {
+  const { ofOtherServers, server: own, claims, sharedBy = own, ...rest } = directories;
+  if (ofOtherServers === undefined || (server !== undefined && !/^[0-9a-f]{12}$/.test(server))) return;
   const base = { ...rest, state: claims ?? rest.state };
-  if (server === own) places.delete(uid);
-  else if (server !== undefined) places.set(uid, directoriesOf(base, server));
-  else places.set(uid, sharedBy === undefined ? base : { ...base, sharedBy });
+  if (server === own) ofOtherServers.delete(uid);
+  else if (server !== undefined) ofOtherServers.set(uid, directoriesOf(base, server));
+  else ofOtherServers.set(uid, sharedBy === undefined ? base : { ...base, sharedBy });
 }
 
 /** Those of the pod. */
-export function placeOf(directories: Directories, { uid }: Pick<PodKey, "uid">): Directories {
-  return directories.places?.get(uid) ?? directories;
+export function directoriesOfPod(directories: Directories, { uid }: Pick<PodKey, "uid">): Directories {
+  return directories.ofOtherServers?.get(uid) ?? directories;
 }
 
 /** What no pod of another server of this host has. A uid has no dot. */
 export function podId(directories: Directories, key: Pick<PodKey, "uid">): string {
-  const { server } = placeOf(directories, key);
+  const { server } = directoriesOfPod(directories, key);
   return server === undefined ? key.uid : `${key.uid}.${server}`;
 }
 
@@ -97,7 +97,7 @@ export function remoteDirectories(directories: Directories, engineId: string): D
 }
 
 export function podDirectory(directories: Directories, key: Pick<PodKey, "uid">): string {
-  return posix.join(placeOf(directories, key).state, key.uid);
+  return posix.join(directoriesOfPod(directories, key).state, key.uid);
 }
 
 /** What the pod's containers mount, on the engine's host. */

@@ -31,7 +31,7 @@ import { createEngine, engineEndpoint, type Environment } from "./open-engine.js
 import { openNetwork } from "./open-network.js";
 import { openOciRuntimeServer } from "./open-oci-runtime.js";
 import { createPodDialer } from "./open-pod-dialer.js";
-import { placeOf } from "./place-of.js";
+import { stateDirectoryId } from "../state/state-directory.js";
 import { openStores } from "./open-stores.js";
 import { openReadOnlyStores } from "./read-only.js";
 
@@ -87,8 +87,10 @@ export async function openAdapters(
     connection.observe(after);
   });
   const host = (): HostAccess => connection.host;
-  const place = placeOf(config.stateDir);
-  const roots = config.readOnly ? undefined : new MappedRoots({ place, startVerb: helper.startVerb, log });
+  const directoryId = stateDirectoryId(config.stateDir);
+  const roots = config.readOnly
+    ? undefined
+    : new MappedRoots({ stateDirectoryId: directoryId, startVerb: helper.startVerb, log });
   const logs = new ContainerLogWriters({
     engine,
     host,
@@ -115,7 +117,9 @@ export async function openAdapters(
     },
     pauseImages: createPauseImages(config, engine, link, log),
     ociRuntimeServer:
-      roots === undefined ? undefined : openOciRuntimeServer(stores.records, { place, roots }, log, lifetime),
+      roots === undefined
+        ? undefined
+        : openOciRuntimeServer(stores.records, { stateDirectoryId: directoryId, roots }, log, lifetime),
     mappedRoots: roots,
     streamingServer,
     startVerb: helper.startVerb,

@@ -65,7 +65,7 @@ export interface ShimSettings extends ServiceSettings {
   /** Patterns of `--pinned-images`. */
   readonly pinnedImages: readonly string[];
   /** Identifies the state directory in labels of containers and volumes. */
-  readonly place: string;
+  readonly stateDirectoryId: string;
   readonly imageVolumeLimits: ImageVolumeLimits;
   /** Whether limits of containers are left as they are. */
   readonly readOnly: boolean;
@@ -199,11 +199,11 @@ function buildImages(
   { engine, model, host, pauseImages }: Adapters,
   { cache, names }: Pick<Images, "cache" | "names">,
   unmanagedImages: UnmanagedImages,
-  { cleanUpTimeoutMs, place, pinnedImages, imageVolumeLimits }: ShimSettings,
+  { cleanUpTimeoutMs, stateDirectoryId, pinnedImages, imageVolumeLimits }: ShimSettings,
   log: Logger,
   lifetime: Lifetime,
 ): Images {
-  const scratch = new ScratchContainers({ engine, log, timeoutMs: cleanUpTimeoutMs, place });
+  const scratch = new ScratchContainers({ engine, log, timeoutMs: cleanUpTimeoutMs, stateDirectoryId });
   const users = new ImageUserReader({
     engine,
     scratch,
@@ -218,7 +218,7 @@ function buildImages(
     model,
     imageLocks: locks,
     log,
-    store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs, place }),
+    store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs, stateDirectoryId }),
     limits: imageVolumeLimits,
   });
   model.onChange(({ before, after }) => {

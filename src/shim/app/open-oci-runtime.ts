@@ -18,12 +18,12 @@ const trialTimeoutMs = 60_000;
 
 export function openOciRuntimeServer(
   { containers }: Pick<Records, "containers">,
-  { place, roots }: { readonly place: string; readonly roots: MappedRoots },
+  { stateDirectoryId, roots }: { readonly stateDirectoryId: string; readonly roots: MappedRoots },
   log: Logger,
   lifetime: Lifetime,
 ): OciRuntimeServer {
   const server = new OciRuntimeServer({
-    place,
+    stateDirectoryId,
     roots,
     plannedContainer: (id) => {
       const record = containers.get(id);

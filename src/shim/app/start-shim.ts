@@ -28,7 +28,7 @@ import { openHistory } from "./open-history.js";
 import { openMetrics } from "./open-metrics.js";
 import { openTraces } from "./open-traces.js";
 import { pageSources } from "./page-sources.js";
-import { placeOf } from "./place-of.js";
+import { stateDirectoryId } from "../state/state-directory.js";
 import { readOnlyRpcs } from "./read-only.js";
 
 /** Limit of each undo and clean-up step. */
@@ -186,7 +186,7 @@ function settingsOf(config: Config): ShimSettings {
     cgroupDriver: config.cgroupDriver,
     pinnedImages: config.pinnedImages,
     readOnly: config.readOnly,
-    place: placeOf(config.stateDir),
+    stateDirectoryId: stateDirectoryId(config.stateDir),
     imageVolumeLimits: { ...defaultImageVolumeLimits, cleanUpMs: cleanUpTimeoutMs },
   };
 }

@@ -48,7 +48,7 @@ export interface ImageVolumeStoreDeps {
   /** Limit of each rollback step, milliseconds. */
   readonly cleanUpTimeoutMs: number;
   /** Tells this state directory from others on the same engine. */
-  readonly place: string;
+  readonly stateDirectoryId: string;
 }
 
 export interface Pin {
@@ -119,8 +119,8 @@ export class ImageVolumeStore {
   }
 
   async pins(signal: AbortSignal): Promise<readonly Pin[]> {
-    const { engine, place } = this.deps;
-    const filter = { labelKey: imageVolumeLabel, labelValue: place };
+    const { engine, stateDirectoryId } = this.deps;
+    const filter = { labelKey: imageVolumeLabel, labelValue: stateDirectoryId };
     const listed = await engine.listContainers(filter, signal);
     // A container of another program could have the label from its image.
     return listed.flatMap(({ names, labels }) => {
@@ -130,7 +130,7 @@ export class ImageVolumeStore {
   }
 
   async volumes(signal: AbortSignal): Promise<readonly string[]> {
-    return this.deps.engine.listVolumes({ key: imageVolumeLabel, value: this.deps.place }, signal);
+    return this.deps.engine.listVolumes({ key: imageVolumeLabel, value: this.deps.stateDirectoryId }, signal);
   }
 
   /** Creates the pin of an existing volume. */
@@ -216,7 +216,7 @@ export class ImageVolumeStore {
   }
 
   #name(...content: readonly string[]): string {
-    const hash = createHash("sha256").update(JSON.stringify([this.deps.place, ...content]));
+    const hash = createHash("sha256").update(JSON.stringify([this.deps.stateDirectoryId, ...content]));
     return `${namePrefix}${hash.digest("hex").slice(0, 32)}`;
   }
 
@@ -225,8 +225,12 @@ export class ImageVolumeStore {
     image: ImageSnapshot,
     volume: { readonly ReadOnly?: boolean; readonly options?: DockerMount["VolumeOptions"] },
   ): CreateBody {
-    const { place } = this.deps;
-    const VolumeOptions = { NoCopy: true, Labels: { [imageVolumeLabel]: place }, ...volume.options };
+    const { stateDirectoryId } = this.deps;
+    const VolumeOptions = {
+      NoCopy: true,
+      Labels: { [imageVolumeLabel]: stateDirectoryId },
+      ...volume.options,
+    };
     const readOnly = volume.ReadOnly === true ? { ReadOnly: true } : {};
     return {
       Image: image.id,
@@ -234,7 +238,7 @@ export class ImageVolumeStore {
       Entrypoint: ["none"],
       WorkingDir: "/",
       // An empty type: a type from the image would make the pin part of a pod.
-      Labels: { [imageVolumeLabel]: place, [pinnedImageLabel]: image.id, [typeLabel]: "" },
+      Labels: { [imageVolumeLabel]: stateDirectoryId, [pinnedImageLabel]: image.id, [typeLabel]: "" },
       HostConfig: {
         NetworkMode: "none",
         LogConfig: { Type: "none", Config: {} },

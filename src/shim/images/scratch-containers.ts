@@ -23,7 +23,7 @@ export interface ScratchContainersDeps {
   /** Limit of one removal, milliseconds. */
   readonly timeoutMs: number;
   /** Tells this state directory from others on the same engine. */
-  readonly place: string;
+  readonly stateDirectoryId: string;
 }
 
 /**
@@ -87,12 +87,12 @@ export class ScratchContainers {
    * created after their request was abandoned. A failed removal is logged.
    */
   async removeOrphaned(signal: AbortSignal): Promise<void> {
-    const { engine, log, place } = this.deps;
+    const { engine, log, stateDirectoryId } = this.deps;
     for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
       const [owner] = (labels[scratchLabel] ?? "").split("/");
       // A container of another program could have the label from its image.
       if (!names.some((name) => name.startsWith(namePrefix))) continue;
-      if (owner !== place || names.some((name) => this.#names.has(name))) continue;
+      if (owner !== stateDirectoryId || names.some((name) => this.#names.has(name))) continue;
       log.info({ containerId: id }, "removing an orphaned scratch container");
       try {
         await engine.removeContainer(id, { force: true }, signal);
@@ -125,13 +125,13 @@ export class ScratchContainers {
     work: (containerId: string, signal: AbortSignal) => Promise<T>,
     runtime: string | undefined,
   ): Promise<T> {
-    const { engine, log, place, timeoutMs } = this.deps;
+    const { engine, log, stateDirectoryId, timeoutMs } = this.deps;
     const body = {
       Image: image.id,
       // Never run, but Docker creates no container without a command.
       Entrypoint: ["none"],
       // An empty type: a type from the image would make the container part of a pod.
-      Labels: { [scratchLabel]: `${place}/${this.#run}`, [typeLabel]: "" },
+      Labels: { [scratchLabel]: `${stateDirectoryId}/${this.#run}`, [typeLabel]: "" },
       HostConfig: {
         NetworkMode: "none",
         Mounts: withoutDeclaredVolumes(image),

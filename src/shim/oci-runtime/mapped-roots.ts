@@ -20,7 +20,7 @@ export const rootsDirectory = "/run/dockershim-roots";
 export interface MappedRootsDeps {
   readonly directory?: string | undefined;
   /** Tells this server from others of the same engine. */
-  readonly place: string;
+  readonly stateDirectoryId: string;
   /** Performs a verb of the helper. */
   readonly startVerb: StartProgram;
   readonly log: Pick<Logger, "warn" | "info">;
@@ -40,7 +40,7 @@ export class MappedRoots {
   readonly #mounted = new Map<string, Nanoseconds>();
 
   constructor(private readonly deps: MappedRootsDeps) {
-    this.#directory = join(deps.directory ?? rootsDirectory, deps.place);
+    this.#directory = join(deps.directory ?? rootsDirectory, deps.stateDirectoryId);
     this.#timeoutMs = deps.timeoutMs ?? 15_000;
   }
 

@@ -29,7 +29,7 @@ export interface PlannedContainer {
 export interface OciRuntimeServerDeps {
   readonly directory?: string | undefined;
   /** Tells this server from others of the same engine. */
-  readonly place: string;
+  readonly stateDirectoryId: string;
   /** Undefined for a container that needs nothing of it, or is another server's. */
   readonly plannedContainer: (id: string) => PlannedContainer | undefined;
   readonly roots: Pick<MappedRoots, "mount" | "pathOf">;
@@ -59,8 +59,8 @@ export class OciRuntimeServer {
 
   /** Listens from the first call on. A failure is tried again by the next call. */
   async listen(): Promise<void> {
-    const { directory = socketsDirectory, place } = this.deps;
-    this.#bound ??= bindUnixSocket(this.#server, join(directory, place, "socket"));
+    const { directory = socketsDirectory, stateDirectoryId } = this.deps;
+    this.#bound ??= bindUnixSocket(this.#server, join(directory, stateDirectoryId, "socket"));
     try {
       await this.#bound;
     } catch (error) {
@@ -81,7 +81,7 @@ export class OciRuntimeServer {
     this.#server.close();
     if (bound === undefined) return;
     await bound.unlink();
-    // Another server of the place may have its socket there by now.
+    // Another server of the same state directory may have its socket there by now.
     await rmdir(dirname(bound.path)).catch(() => undefined);
   }
 

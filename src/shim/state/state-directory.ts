@@ -1,4 +1,5 @@
 /** The layout of the state directory, and the claim that only one instance uses it. */
+import { createHash } from "node:crypto";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { ownTemporaryName, sweepTemporaryFiles } from "../../lib/files/atomic-file.js";
@@ -38,6 +39,11 @@ export async function openStateDirectory(root: string): Promise<StateDirectory> 
     quarantine: join(root, "quarantine"),
     programs: join(root, "programs"),
   };
+}
+
+/** Tells a state directory from others of the same engine: in labels, and in the name of a socket's directory. */
+export function stateDirectoryId(stateDir: string): string {
+  return createHash("sha256").update(stateDir).digest("hex").slice(0, 16);
 }
 
 /** Whether a process has claimed it. Throws raw system errors. */

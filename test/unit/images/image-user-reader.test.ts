@@ -14,7 +14,7 @@ async function setUp() {
   const imageId = engine.images.add({ tags: ["web:1"] });
   const cache = new ImageUsersCache();
   const log = recordingLog();
-  const containers = new ScratchContainers({ engine, log, timeoutMs: 5_000, place: "here" });
+  const containers = new ScratchContainers({ engine, log, timeoutMs: 5_000, stateDirectoryId: "here" });
   const reader = new ImageUserReader({ engine, scratch: containers, cache, log, timeoutMs: 5_000 });
   // Reading takes until its caller leaves.
   engine.hangs = (verb) => verb === "readContainerFile";

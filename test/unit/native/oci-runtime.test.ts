@@ -69,11 +69,11 @@ describe("the OCI runtime in front of runc", { timeout: 120_000 }, () => {
     run(...["--root", "/r", "--log", log, "--log-format", "json", "create", "--bundle", bundle, id]);
 
   async function serve(
-    place: string,
+    stateDirectoryId: string,
     planned: Readonly<Record<string, PlannedContainer>>,
   ): Promise<OciRuntimeServer> {
     const server = new OciRuntimeServer({
-      ...{ directory: sockets, place, log: recordingLog() },
+      ...{ directory: sockets, stateDirectoryId, log: recordingLog() },
       plannedContainer: (id) => planned[id],
       roots: { pathOf: (id) => `/${id}`, mount: () => Promise.reject(new Error('not "this"\none')) },
     });

@@ -73,7 +73,12 @@ describe("MappedRoots", () => {
       });
       return { feed: () => undefined, kill: () => undefined, leave: () => undefined };
     };
-    const roots = new MappedRoots({ directory: directory.path, place: "p", startVerb, log: recordingLog() });
+    const roots = new MappedRoots({
+      directory: directory.path,
+      stateDirectoryId: "p",
+      startVerb,
+      log: recordingLog(),
+    });
     const place = join(directory.path, "p");
     return {
       directory,
@@ -107,7 +112,7 @@ describe("MappedRoots", () => {
     await writeFile(file, "");
     const log = recordingLog();
     const roots = new MappedRoots({
-      ...{ directory: file, place: "x", log },
+      ...{ directory: file, stateDirectoryId: "x", log },
       startVerb: () => assert.fail("nothing is mounted there"),
     });
     await roots.adopt(() => false);

@@ -191,7 +191,7 @@ test("pods of a socket that the node has no more go on at another one with their
   const { cri, files, deps, clock, reports } = makeFixture();
   const at = (endpoint?: string, playId = "first") => {
     const own = endpoint === undefined ? deps.directories : serverDirectories(deps.directories, endpoint);
-    return { ...deps, playId, directories: { ...own, places: new Map() } };
+    return { ...deps, playId, directories: { ...own, ofOtherServers: new Map() } };
   };
   const text =
     "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {volumes: [{name: v, emptyDir: {}}], containers: " +

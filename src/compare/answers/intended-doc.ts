@@ -1,7 +1,7 @@
 /** The section of docs/understand/differences.md about answers, made from the table of intended differences. */
 import { ShimError } from "../../lib/errors.js";
-import type { IntendedDifference } from "./intended-difference.js";
-import { intendedDifferences } from "./intended-differences.js";
+import type { IntendedDifference } from "./intended-entry.js";
+import { intendedDifferences } from "./find-intended.js";
 
 const begin = "<!-- made by scripts/generate-differences-doc.mjs -->";
 const end = "<!-- end of what is made -->";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { compareAnswers } from "../../../../src/compare/answers/compare-answers.js";
-import { intendedDifferences } from "../../../../src/compare/answers/intended-differences.js";
-import { withIntendedDifferences } from "../../../../src/compare/answers/intended-differences-doc.js";
+import { intendedDifferences } from "../../../../src/compare/answers/find-intended.js";
+import { withIntendedDifferences } from "../../../../src/compare/answers/intended-doc.js";
 import type { ServerKind } from "../../../../src/compare/answers/server-kind.js";
 import { criMethods } from "../../../../src/client/cri-messages.js";
 

@@ -1,5 +1,5 @@
 /** The answers that differ on purpose; docs/understand/differences.md has a section that is made of it. */
-import type { IntendedDifference, Values } from "./intended-difference.js";
+import type { IntendedDifference, Values } from "./intended-entry.js";
 import { intendedOfPods } from "./intended-of-pods.js";
 import { intendedOfServers } from "./intended-of-servers.js";
 import type { ServerKind } from "./server-kind.js";
