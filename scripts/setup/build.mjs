@@ -13,7 +13,6 @@ const CONFIGURATION = [
   "package.json",
   "package-lock.json",
   join("scripts", "setup", "bundle.mjs"),
-  join("scripts", "setup", "code-cache.mjs"),
   join("scripts", "setup", "code-cache-training.mjs"),
 ];
 const STAMP = join("dist", ".build-stamp");

@@ -184,3 +184,9 @@ export function formatDuration(milliseconds: number): string {
   if (minutes === 0) return `${seconds}s`;
   return seconds === 0 ? `${minutes}m` : `${minutes}m${seconds}s`;
 }
+
+/** Begins work whose result is awaited later, or never: then its error is not reported. Answers the same promise. */
+export function inBackground<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => undefined);
+  return work;
+}

@@ -19,8 +19,7 @@ import type { PodSandboxCheckpoint } from "../../src/shim/ports/checkpoint-store
 import type { OomScores } from "../../src/shim/ports/host.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
-import type { StateSync } from "../../src/shim/state/state-sync.js";
-import { defaultStateSyncOptions } from "../../src/shim/state/state-sync-options.js";
+import { type StateSync, defaultStateSyncOptions } from "../../src/shim/state/state-sync.js";
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
 import { EngineStats } from "../../src/shim/stats/engine-stats.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";

@@ -2,14 +2,14 @@
 import { X509Certificate } from "node:crypto";
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { watch } from "node:fs";
 import { ShimError, succeeds } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { KubeletFacts } from "../../migrate/facts/facts.js";
 import { lastFlag } from "../../migrate/kubelet/flags.js";
 import { type RunCommand, runCommand } from "../../network/iptables/run-command.js";
-import type { CertificateFacts, FileSystemFacts, HostFacts, PlaceFacts } from "../facts.js";
-import { readKernelLimits } from "./kernel-limits.js";
+import type { CertificateFacts, FileSystemFacts, HostFacts, PlaceFacts, KernelLimit } from "../facts.js";
 import { observe } from "./observe.js";
 
 const placeMs = 5_000;
@@ -134,5 +134,44 @@ function validityOf(pem: Buffer): { readonly notBeforeMs: number; readonly notAf
   } catch {
     // The message of OpenSSL names functions of its own.
     throw new ShimError("invalid", "it holds none in PEM");
+  }
+}
+
+/** What this kernel does not tell is left out. `read`: a file without blanks around it; undefined for none. */
+export async function readKernelLimits(
+  read: (path: string) => Promise<string | undefined>,
+  watches: () => boolean = canWatch,
+): Promise<readonly KernelLimit[]> {
+  const number = async (path: string): Promise<number> => Number((await read(path)) ?? NaN);
+  const netfilter = "/proc/sys/net/netfilter/nf_conntrack";
+  const [files, , mostFiles] = ((await read("/proc/sys/fs/file-nr")) ?? "").split(/\s+/);
+  const [, , , threads = ""] = ((await read("/proc/loadavg")) ?? "").split(" ");
+  const ids = await number("/proc/sys/kernel/pid_max");
+  const limits: readonly KernelLimit[] = [
+    {
+      name: "connections",
+      used: await number(`${netfilter}_count`),
+      limit: await number(`${netfilter}_max`),
+    },
+    {
+      name: "threads",
+      used: Number(threads.split("/")[1] ?? NaN),
+      limit: Math.min(ids, await number("/proc/sys/kernel/threads-max")),
+    },
+    { name: "files", used: Number(files), limit: Number(mostFiles) },
+  ];
+  const known = limits.filter(({ used, limit }) => Number.isFinite(used) && limit > 0);
+  if (watches()) return known;
+  const instances = await number("/proc/sys/fs/inotify/max_user_instances");
+  return [...known, { name: "inotify", used: instances, limit: instances }];
+}
+
+/** Nothing says how many there are: whether there is room for one more. */
+function canWatch(): boolean {
+  try {
+    watch("/proc").close();
+    return true;
+  } catch (error) {
+    return !hasCode(error, "EMFILE", "ENOSPC");
   }
 }

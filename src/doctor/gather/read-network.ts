@@ -1,6 +1,7 @@
 /** Configuration and plugins of CNI, bridges, iptables, and what dead pods left. Plugins are asked VERSION and STATUS. */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { isIPv4 } from "node:net";
 import { linkAbort } from "../../lib/abort.js";
 import type { Logger } from "../../lib/log.js";
 import { isList, isObject, type JsonObject, stringAt } from "../../lib/json/exact-json.js";
@@ -24,9 +25,10 @@ import type {
   FirewallFacts,
   NetworkFacts,
   OrphanFacts,
+  AddressUse,
 } from "../facts.js";
-import { readAddressUse } from "./address-use.js";
 import { succeeds } from "../../lib/errors.js";
+import { hostLocalDirectory, reservedAddresses } from "../../network/orphans/held-resources.js";
 
 type NetworkConfig = Pick<
   Config,
@@ -180,4 +182,45 @@ async function readBridges(directory = "/sys/class/net"): Promise<readonly Bridg
     if (ports !== undefined) bridges.push({ name, ports: ports.length });
   }
   return bridges;
+}
+
+/** Undefined where another plugin gives addresses, or the ranges come with the pod. */
+export async function readAddressUse(
+  network: NetworkList,
+  base = hostLocalDirectory,
+): Promise<AddressUse | undefined> {
+  const ipam = network.plugins.map(({ configuration }) => configuration["ipam"]).find(isObject);
+  if (ipam?.["type"] !== "host-local") return undefined;
+  const ranges = rangesOf(ipam);
+  if (ranges.length === 0) return undefined;
+  const directory = stringAt(ipam, "dataDir") ?? "";
+  // Other users may not see them, and the network is judged without.
+  const reserved = await reservedAddresses(directory === "" ? base : directory, network.name).catch(
+    () => undefined,
+  );
+  if (reserved === undefined) return undefined;
+  return {
+    ranges: ranges.map((range) => stringAt(range, "subnet") ?? ""),
+    used: reserved.filter(({ address }) => isIPv4(address)).length,
+    total: ranges.reduce((sum, range) => sum + sizeOf(range), 0),
+  };
+}
+
+function rangesOf(ipam: JsonObject): readonly JsonObject[] {
+  const sets = isList(ipam["ranges"]) ? ipam["ranges"] : [];
+  const all = [ipam, ...sets.flatMap((set) => (isList(set) ? set.filter(isObject) : []))];
+  return all.filter((range) => /^[\d.]+\/\d+$/.test(stringAt(range, "subnet") ?? ""));
+}
+
+/** Without the addresses of the network, of the gateway and for all. */
+function sizeOf(range: JsonObject): number {
+  const [first = "", bits = ""] = (stringAt(range, "subnet") ?? "").split("/");
+  const start = Math.max(numberOf(first) + 2, numberOf(stringAt(range, "rangeStart") ?? ""));
+  const last = numberOf(first) + 2 ** (32 - Number(bits)) - 2;
+  const end = Math.min(last, numberOf(stringAt(range, "rangeEnd") ?? "") || last);
+  return Math.max(0, end - start + 1);
+}
+
+function numberOf(address: string): number {
+  return address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
 }

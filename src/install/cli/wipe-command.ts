@@ -17,15 +17,21 @@ import type { ProgramName } from "../../shim/config/option.js";
 import { options as table } from "../../shim/config/options.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import { servingProgram } from "../../shim/serve/serving-programs.js";
-import { criDockerdCheckpoints, isStateDirectoryClaimed } from "../../shim/state/state-directory.js";
+import {
+  criDockerdCheckpoints,
+  isStateDirectoryClaimed,
+  stateDirectoryId,
+} from "../../shim/state/state-directory.js";
 import { alone, installSocket, type Step } from "../steps.js";
 import { findSystemd, type Systemd } from "../systemd.js";
 import { configurationPath, unitNames } from "../wanted-files.js";
 import { fileSteps, type FilesToWipe } from "../wipe-files.js";
 import { networkSteps } from "../wipe-network.js";
 import { removePods } from "./remove-pods.js";
-import { imageSteps, presentImages } from "./wipe-images.js";
 import { findPods, type FoundPods } from "./wipe-pods.js";
+import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
+import { builtinPauseReference } from "../../shim/pause/pause-image.js";
+import { playFilesReference } from "../../shim/pause/play-files-image.js";
 
 export interface WipeOptions {
   /** cri-dockerd has another state directory. */
@@ -241,5 +247,56 @@ function keptOfOthers({ others }: FoundPods): readonly string[] {
           `keep    ${others.length} containers of other programs: ${others.slice(0, 5).join(", ")}${others.length > 5 ? ", …" : ""}`,
         ]),
     "keep    images of pods (docker image prune --all), /var/lib/docker, /var/lib/kubelet, /var/lib/cni, chains of CNI plugins",
+  ];
+}
+
+/** Of the first screen of `npm start`. */
+const demoImage = "dockershim.local/busybox:1";
+
+function ownImages({ pauseImage }: Config): readonly string[] {
+  return [...new Set([builtinPauseReference, demoImage, playFilesReference, pauseImage])];
+}
+
+/** The images of this program, and what is left of its image volumes. */
+async function presentImages(
+  engine: Pick<Engine, "inspectImage">,
+  config: Config,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const present: string[] = [];
+  for (const reference of ownImages(config))
+    if ((await engine.inspectImage(reference, signal)) !== undefined) present.push(reference);
+  return present;
+}
+
+/** What is left of image volumes, then the images. One that a container of another program has is kept, and named. */
+async function imageSteps(
+  engine: Engine,
+  config: Config,
+  signal: AbortSignal,
+  report: (line: string) => void,
+): Promise<readonly Step[]> {
+  const label = { key: imageVolumeLabel, value: stateDirectoryId(config.stateDir) };
+  const filter = { labelKey: label.key, labelValue: label.value };
+  const pins = await engine.listContainers(filter, signal);
+  const volumes = await engine.listVolumes(label, signal);
+  const images = await presentImages(engine, config, signal);
+  return [
+    ...pins.map(({ id }) => ({
+      text: `remove  container ${id}`,
+      run: () => engine.removeContainer(id, { force: true }, signal),
+    })),
+    ...volumes.map((name) => ({
+      text: `remove  volume ${name}`,
+      run: () => engine.removeVolume(name, signal),
+    })),
+    ...images.map((reference) => ({
+      text: `remove  image ${reference}`,
+      run: async () => {
+        await engine.removeImage(reference, signal).catch((error: unknown) => {
+          report(`keep    image ${reference}: ${messageOf(error)}`);
+        });
+      },
+    })),
   ];
 }

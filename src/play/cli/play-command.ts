@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { messageOf } from "../../lib/errors.js";
 import { shownText } from "../../lib/shown-text.js";
-import { inBackground } from "../../lib/sync/in-background.js";
+import { inBackground } from "../../lib/abort.js";
 import { connect } from "../cri/client.js";
 import { readRemoval } from "../manifests/read-manifests.js";
 import { defaultDirectories } from "../pod-config/pod-paths.js";

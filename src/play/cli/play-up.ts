@@ -1,9 +1,8 @@
 /** `play` without `--down`: makes the pods, shows them, and stays their kubelet as long as the user wants. */
 import { isDeepStrictEqual } from "node:util";
-import { linkAbort, withDeadline } from "../../lib/abort.js";
+import { linkAbort, withDeadline, inBackground } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import { Notify } from "../../lib/sync/notify.js";
-import { inBackground } from "../../lib/sync/in-background.js";
 import { refuseBusyPorts } from "../session/busy-ports.js";
 import { type CriClient, connect } from "../cri/client.js";
 import { systemClock } from "../kubelet/clock.js";

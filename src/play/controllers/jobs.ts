@@ -1,5 +1,5 @@
 /** What a Job does next. The rules and numbers are those of Kubernetes' job controller. Pure. */
-import type { FailureAction } from "../manifests/failure-rule.js";
+import type { FailureAction } from "../manifests/workload-schema.js";
 import type { Job } from "../manifests/workloads.js";
 
 /** A pod of a job that exists, also one that has ended. The caller keeps ended pods until the job is removed. */

@@ -1,5 +1,5 @@
 /** What the podFailurePolicy of a Job makes of a failed pod: the rules of Kubernetes' job controller (1.36). Pure. */
-import type { FailureAction, FailureRule } from "../manifests/failure-rule.js";
+import type { FailureAction, FailureRule } from "../manifests/workload-schema.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
 
 /** The action of the first rule that the pod matches; undefined: it counts as ever. */

@@ -6,7 +6,7 @@ import type { NodeFacts } from "../pod-config/cri-config.js";
 import type { Directories } from "../pod-config/pod-paths.js";
 import type { PodServices } from "../pod-config/pod-services.js";
 import type { ServerFeatures } from "../pod-config/server-features.js";
-import type { Handlers } from "../probes/handlers.js";
+import type { Handlers } from "../probes/run-probes-and-hooks.js";
 import type { BackOffTimes } from "./back-off.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";

@@ -1,6 +1,6 @@
 /** One probe of one container, as the kubelet's probe worker counts it. Pure but for what it remembers. */
 import type { Probe } from "../manifests/pod-schema.js";
-import type { ProbeOutcome } from "../probes/handlers.js";
+import type { ProbeOutcome } from "../probes/run-probes-and-hooks.js";
 import type { ProbeKind, ProbeResult } from "../pod-rules/probe-results.js";
 
 /** A probe with Kubernetes' defaults. 0 means the default, as in Kubernetes. */

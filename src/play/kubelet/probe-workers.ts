@@ -3,7 +3,7 @@ import { messageOf } from "../../lib/errors.js";
 import type { Container, PodSpec, Probe } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";
-import type { Handlers } from "../probes/handlers.js";
+import type { Handlers } from "../probes/run-probes-and-hooks.js";
 import { containerHash } from "../pod-config/hashes.js";
 import { type ObservedPod, newestContainer, podIpOf } from "../pod-rules/observed-pod.js";
 import { ProbeCounter, type ProbedContainer } from "./probe-counters.js";

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { hashOf } from "./hash-of.js";
 import { notNegative } from "./readers.js";
 import { type TypeOf, boolean, list, mandatory, object, string } from "./schema.js";
-import { failureRule } from "./failure-rule.js";
+import { failureRule } from "./workload-schema.js";
 import type { Job } from "./workloads.js";
 
 const readMark = object({

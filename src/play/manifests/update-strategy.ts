@@ -3,7 +3,7 @@ import { hostPortsOf } from "./check-ports.js";
 import { makePod } from "./make-pod.js";
 import type { UpdateStrategy } from "./manifest.js";
 import { type Problem, type TypeOf, malformed } from "./schema.js";
-import type { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./strategy-schema.js";
+import type { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./workload-schema.js";
 import type { Claim, PodTemplate } from "./workloads.js";
 
 interface Times {

@@ -1,11 +1,10 @@
 /** The kinds that make pods: their own fields around the pod template. */
 import { schedule as scheduleProblem, timeZone as timeZoneProblem } from "./cron-schedule.js";
 import { claimMetadata, objectMetadata, templateMetadata } from "./metadata-schema.js";
-import { failureRule } from "./failure-rule.js";
-import { dnsLabel, labelValue } from "./names.js";
+import { dnsLabel, labelValue, qualifiedKey } from "./names.js";
 import { claimSpec } from "./object-schema.js";
 import { podTemplate } from "./pod-schema.js";
-import { atLeastOne, byQualifiedKey, notNegative } from "./readers.js";
+import { atLeastOne, byQualifiedKey, notNegative, exitCode } from "./readers.js";
 import {
   type TypeOf,
   anything,
@@ -18,8 +17,44 @@ import {
   onlyIf,
   passedOver,
   string,
+  type Reader,
+  malformed,
 } from "./schema.js";
-import { daemonSetStrategy, deploymentStrategy, statefulSetStrategy } from "./strategy-schema.js";
+
+/** A rule of a podFailurePolicy. */
+export const failureRule = object({
+  action: mandatory(oneOf(["FailJob", "FailIndex", "Ignore", "Count"])),
+  onExitCodes: object({
+    containerName: string(),
+    operator: mandatory(oneOf(["In", "NotIn"])),
+    values: mandatory(list(exitCode)),
+  }),
+  onPodConditions: list(
+    object({ type: mandatory(string(qualifiedKey)), status: oneOf(["True", "False", "Unknown"]) }),
+  ),
+});
+
+/** How many pods of a changed workload are made anew at once: a number, or a percentage as text. */
+const count: Reader<number | string> = (value, path, problems) => {
+  if (typeof value === "number") return notNegative(value, path, problems);
+  if (typeof value === "string" && /^\d{1,9}%$/.test(value)) return value;
+  problems.push(malformed(path, 'must be a whole number, or a percentage such as "25%"'));
+  return undefined;
+};
+const limits = object({ maxSurge: count, maxUnavailable: count });
+
+export const deploymentStrategy = object({
+  type: oneOf(["RollingUpdate", "Recreate"]),
+  rollingUpdate: limits,
+});
+export const daemonSetStrategy = object({
+  type: oneOf(["RollingUpdate", "OnDelete"]),
+  rollingUpdate: limits,
+});
+export const statefulSetStrategy = object({
+  type: oneOf(["RollingUpdate", "OnDelete"]),
+  rollingUpdate: object({ partition: notNegative, maxUnavailable: count }),
+});
 
 const matchLabels = byQualifiedKey(string(labelValue));
 const selector = object({
@@ -161,3 +196,6 @@ export type Selector = TypeOf<typeof selector>;
 export type JobSpec = TypeOf<typeof jobSpec>;
 export type StatefulSet = TypeOf<typeof statefulSet>;
 export type ReadTemplate = TypeOf<typeof podTemplate>;
+/** The rules of a podFailurePolicy. */
+export type FailureRule = TypeOf<typeof failureRule>;
+export type FailureAction = FailureRule["action"];

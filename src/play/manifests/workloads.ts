@@ -1,5 +1,5 @@
 /** What a set of manifest files asks for. Every object is checked; references are resolved. */
-import type { FailureRule } from "./failure-rule.js";
+import type { FailureRule } from "./workload-schema.js";
 import type { Manifest, Owner, PodKey, PodObjects } from "./manifest.js";
 import type { Pod } from "./pod-schema.js";
 

@@ -5,8 +5,7 @@ import { beginningOf } from "../../lib/streams.js";
 import type { CriClient } from "../cri/client.js";
 import { expandVariables } from "../pod-config/expand-variables.js";
 import type { Dial } from "../cri/dial.js";
-import type { Handlers, HandlerTarget, ProbeOutcome } from "./handlers.js";
-import type { LifecycleHandler, Probe } from "../manifests/pod-schema.js";
+import type { LifecycleHandler, Probe, Container } from "../manifests/pod-schema.js";
 import { checkHealth } from "./grpc-health.js";
 import { getFrom, type HttpGet, httpTarget, portNumber, urlText } from "./http-get.js";
 
@@ -225,4 +224,27 @@ async function requestHook(
 function spokeNoTls(error: unknown): boolean {
   const cause: unknown = error instanceof ShimError ? error.cause : undefined;
   return cause instanceof Error && cause.message.includes("wrong version number");
+}
+
+/** The running container that a probe or a hook is for. */
+export interface HandlerTarget {
+  readonly containerId: string;
+  readonly container: Container;
+  /** The pod's address, for handlers without a host; the node's on the host network. */
+  readonly podIp: string;
+}
+
+/** `unknown`: the probe could not be made; the kubelet leaves the counters as they are. */
+export interface ProbeOutcome {
+  readonly result: "success" | "failure" | "unknown";
+  /** For events: `HTTP probe failed with statuscode: 500`. */
+  readonly message: string;
+}
+
+/** What the kubelet's loop asks of probes and lifecycle hooks. */
+export interface Handlers {
+  /** Ends within the probe's timeoutSeconds (1 unless given). Rejects only when `signal` aborts. */
+  probe(probe: Probe, target: HandlerTarget, signal: AbortSignal): Promise<ProbeOutcome>;
+  /** Rejects with a ShimError that says what the hook answered. Its limit is the caller's signal. */
+  runHook(hook: LifecycleHandler, target: HandlerTarget, signal: AbortSignal): Promise<void>;
 }

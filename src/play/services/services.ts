@@ -17,11 +17,10 @@ import { type ObserveDeps, observePod } from "../kubelet/observe.js";
 import { hasEnded, podStatus } from "../pod-rules/pod-status.js";
 import { noProbeResults } from "../pod-rules/probe-results.js";
 import type { PodStatus } from "../pod-rules/status-types.js";
-import type { Manifest, PodKey } from "../manifests/read-manifests.js";
-import type { Service } from "../manifests/workloads.js";
-import { planServices } from "./plan-services.js";
+import { type Manifest, type PodKey, problemsError } from "../manifests/read-manifests.js";
+import type { Service, Notice, Workloads } from "../manifests/workloads.js";
 import type { SandboxNetwork } from "./redirect-ports.js";
-import { rulesOf } from "./redirects.js";
+import { rulesOf, checkRedirects, withOwnAddresses } from "./redirects.js";
 import { type MakeRedirects, SandboxRedirects } from "./sandbox-redirects.js";
 import {
   type Endpoint,
@@ -31,6 +30,9 @@ import {
   serviceEnvironment,
 } from "./service-names.js";
 import { nameOf } from "../manifests/manifest.js";
+import { makeJobPod } from "../manifests/make-pod.js";
+import { type PublishedPort, publishPorts } from "./publish-ports.js";
+import type { PlacedProblem } from "../manifests/documents.js";
 
 export interface ServicesDeps {
   readonly client: ObserveDeps["client"] & Pick<CriClient, "podSandboxInfo">;
@@ -277,4 +279,40 @@ function isSame(left: readonly string[], right: readonly string[]): boolean {
 async function lookUpHere(host: string): Promise<readonly string[]> {
   const found = await lookup(host, { all: true, verbatim: true });
   return found.map(({ address }) => address);
+}
+
+/** Before anything starts: what the Services of the files need, and what of them cannot be done. Pure. */
+interface ServicesPlan {
+  /** The pods of the files, with the host ports of NodePorts and LoadBalancers. */
+  readonly pods: readonly Manifest[];
+  readonly published: readonly PublishedPort[];
+  /** Those of the files, with addresses of their own where they need them. */
+  readonly services: Workloads["services"];
+  readonly notices: readonly Notice[];
+}
+
+/** Throws one error for all that cannot be done; with `strict`, also for what is passed over. */
+export function planServices(
+  { pods, jobs, cronJobs, services: written }: Workloads,
+  { strict = false }: { readonly strict?: boolean } = {},
+): ServicesPlan {
+  const ofJobs = [...jobs, ...cronJobs.map(({ job }) => job)].map((job) => makeJobPod(job, { attempt: 0 }));
+  const publication = publishPorts(pods, written);
+  const all = [...publication.pods, ...ofJobs];
+  const services = withOwnAddresses(all, written);
+  const problems = [...checkRedirects(all, services), ...publication.problems, ...externalNotices(services)];
+  const errors = problems.filter(({ kind }) => strict || kind !== "passedOver");
+  if (errors.length > 0) throw problemsError(errors);
+  const notices = problems.map(({ object = "", ...problem }) => ({ ...problem, object }));
+  return { pods: publication.pods, published: publication.published, services, notices };
+}
+
+function externalNotices(services: Workloads["services"]): readonly PlacedProblem[] {
+  const hosts = new Set(externalHosts(services));
+  return services.flatMap(({ externalName = "", source, line, name }) => {
+    if (!hosts.has(externalName)) return [];
+    const reason = `${externalName} is looked up once, when play starts: pods find its addresses in /etc/hosts`;
+    const object = `Service ${name}`;
+    return [{ source, line, object, path: "spec.externalName", reason, kind: "passedOver" as const }];
+  });
 }

@@ -17,8 +17,8 @@ import { Application } from "./application.js";
 import { PlayJobs } from "./play-jobs.js";
 import { type RolloutPlan, Rollouts } from "./rollouts.js";
 import { WaitingPods } from "./waiting-pods.js";
-import { Watchers } from "./watchers.js";
 import { namesOf } from "../store/play-store.js";
+import { linkAbort } from "../../lib/abort.js";
 
 /** What a play needs: its kubelet, and its Services. */
 export interface PlayDeps extends KubeletDeps {
@@ -273,5 +273,37 @@ export class Session implements AsyncDisposable {
 
   #report(name: string, error: unknown): void {
     if (!this.#stop.signal.aborted) this.deps.report(`${name}: ${messageOf(error)}`);
+  }
+}
+
+/** Waits for conditions that are looked at after each change. */
+class Watchers {
+  readonly #checks = new Set<() => void>();
+
+  /** Something that a condition may depend on has changed. */
+  readonly changed = (): void => {
+    for (const check of this.#checks) check();
+  };
+
+  /** Resolves when `condition` holds. Rejects when it throws, and when `signal` aborts. */
+  async until(signal: AbortSignal, condition: () => boolean): Promise<void> {
+    if (signal.aborted) throw ShimError.from(signal.reason);
+    await new Promise<void>((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        this.#checks.delete(check);
+        link[Symbol.dispose]();
+        settle();
+      };
+      const check = (): void => {
+        try {
+          if (condition()) end(resolve);
+        } catch (error) {
+          end(() => reject(ShimError.from(error)));
+        }
+      };
+      const link = linkAbort(signal, () => end(() => reject(ShimError.from(signal.reason))));
+      this.#checks.add(check);
+      check();
+    });
   }
 }

@@ -9,7 +9,7 @@ import type { LogLine } from "./follow-logs.js";
 import { cutText, formatTable, textWidth } from "./format-table.js";
 import { podRows, summarizeNow } from "./pod-table.js";
 import type { PullProgress } from "./pull-progress.js";
-import type { ShownPod } from "./shown-pod.js";
+import type { ShownPod } from "./pod-object.js";
 import { statusChanges } from "./status-changes.js";
 import { nameOf } from "../manifests/manifest.js";
 

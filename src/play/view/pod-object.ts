@@ -1,7 +1,8 @@
 /** A played pod as the object that an API server would show. Pure. */
 import { qosClass } from "../pod-config/resources.js";
 import type { ContainerStateNow, ContainerStatusNow, PodStatus } from "../pod-rules/status-types.js";
-import type { ShownPod } from "./shown-pod.js";
+import type { PodEvent } from "../kubelet/events.js";
+import type { Manifest } from "../manifests/read-manifests.js";
 
 /** A `v1 List` of Pods. `runtimeName`: of the CRI server's Version, for the ids of containers. */
 export function podList(pods: readonly ShownPod[], runtimeName: string): object {
@@ -79,4 +80,14 @@ function stateObject({ waiting, running, terminated }: ContainerStateNow, runtim
 /** As Kubernetes writes times; none for a time that is not known. */
 function timeOf(milliseconds: number): string | undefined {
   return milliseconds === 0 ? undefined : new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
+}
+
+/** A pod that play has in charge. A `PodWorker` is one. */
+export interface ShownPod {
+  readonly manifest: Manifest;
+  /** None before the pod was looked at. */
+  readonly status: PodStatus | undefined;
+  /** When its deletion began, in milliseconds since 1970. */
+  readonly deletedAt?: number | undefined;
+  readonly lastEvent?: PodEvent | undefined;
 }

@@ -9,8 +9,7 @@ import type { ContainerStatusNow, PodStatus } from "../pod-rules/status-types.js
 import { oneLine } from "./colours.js";
 import { ageText, cutText, formatTable } from "./format-table.js";
 import { jsonText, yamlText } from "./object-text.js";
-import { podList } from "./pod-object.js";
-import type { ShownPod } from "./shown-pod.js";
+import { podList, type ShownPod } from "./pod-object.js";
 
 export interface PodSummaryNow {
   /** As kubectl prints it: `Running`, `Init:0/2`, `CrashLoopBackOff`, `Completed`, `Terminating` … */

@@ -27,8 +27,7 @@ import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import { ImageCache } from "../images/image-cache.js";
 import { UnmanagedImages } from "../images/unmanaged-images.js";
 import { EngineLiveness } from "../state/engine-liveness.js";
-import { StateSync } from "../state/state-sync.js";
-import type { StateSyncOptions } from "../state/state-sync-options.js";
+import { StateSync, type StateSyncOptions } from "../state/state-sync.js";
 import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js";
 import { ImageVolumeStore } from "../images/image-volume-store.js";
 import { ImageVolumes, type ImageVolumeLimits } from "../images/image-volumes.js";
@@ -37,9 +36,9 @@ import { PullRecords } from "../images/pull-records.js";
 import { ScratchContainers } from "../images/scratch-containers.js";
 import { forgetContainer } from "../recovery/forget-container.js";
 import type { EngineState } from "../state/engine-state.js";
-import { FirstConnection } from "../state/first-connection.js";
 import { createOciRuntime } from "./open-oci-runtime.js";
 import type { Records } from "../state/records.js";
+import { isKind, type ShimError } from "../../lib/errors.js";
 
 /** The adapters of the program. */
 export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"> {
@@ -241,4 +240,35 @@ function buildImages(
     pulls: new SingleFlight<string>(),
     pullRecords: new PullRecords(),
   };
+}
+
+/** Whether the engine was reached for the first time, or can never be served. */
+class FirstConnection {
+  readonly live: Promise<NodeFacts>;
+  readonly failed: Promise<never>;
+  #resolve!: (facts: NodeFacts) => void;
+  #reject!: (error: ShimError) => void;
+  #everLive = false;
+
+  constructor() {
+    this.live = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+    this.failed = new Promise((_, reject) => {
+      this.#reject = reject;
+    });
+    this.failed.catch(() => undefined); // Also when no caller waits for it.
+  }
+
+  wentLive(facts: NodeFacts): void {
+    this.#everLive = true;
+    this.#resolve(facts);
+  }
+
+  /** An engine that can never be served is a reason not to start; one that was exchanged later may come back. */
+  connectFailed(error: ShimError): "stop" | "retry" {
+    if (this.#everLive || !isKind(error, "precondition", "invalid")) return "retry";
+    this.#reject(error);
+    return "stop";
+  }
 }

@@ -10,7 +10,7 @@ import { OciRuntimeServer } from "../oci-runtime/oci-runtime-server.js";
 import { RegisteredRuntime } from "../oci-runtime/registered-runtime.js";
 import { splitByNeed } from "../plan/cgroups.js";
 import type { Engine } from "../ports/engine.js";
-import type { OciRuntime } from "../ports/oci-runtime.js";
+import type { OciRuntime } from "../ports/host.js";
 import type { Records } from "../state/records.js";
 
 /** Of the container that finds out whether it works; the pause image may have to be pulled. */

@@ -1,7 +1,7 @@
 /** Addresses to listen on and to connect to. */
 import { BlockList, isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
-import { formatSocketPath, pipePrefix } from "../../lib/socket-address.js";
+import { formatSocketPath, pipePrefix } from "../../lib/unix-socket.js";
 import { ShimError } from "../../lib/errors.js";
 import type { ValueKind } from "./option.js";
 

@@ -26,8 +26,13 @@ import type { Snapshot } from "../../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess, HostFunctions } from "../ports/host.js";
 import { LocalHost, noPathFinder, type PathFinder } from "./local-host.js";
-import { type Outcome, proveByIds, proveDirectories } from "./reach/prove-directories.js";
-import { type ProcessJobs, proveProcesses } from "./reach/prove-processes.js";
+import {
+  type Outcome,
+  proveByIds,
+  proveDirectories,
+  type ProcessJobs,
+  proveProcesses,
+} from "./prove-reach.js";
 import { RemoteHost } from "./remote-host.js";
 
 /** Deadline of all proofs of a connect together. What is not proven in time is out of reach until the next connect. */

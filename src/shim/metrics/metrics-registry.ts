@@ -2,7 +2,6 @@
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
-import type { PresentMetric } from "../ports/present-metrics.js";
 import { createOperationMetrics } from "./operation-metrics.js";
 import type * as prometheusClient from "./prom-client.js";
 import type { Counter, Gauge, Registry } from "./prom-client.js";
@@ -91,4 +90,21 @@ export class MetricsRegistry {
       return { name, type, help, labels: labelNames };
     });
   }
+}
+
+/** Metrics that are read when they are scraped, and cost nothing before. */
+export interface PresentValue {
+  /** As many as the metric has label names; their values must come from a small set: no ids, no names of pods. */
+  readonly labels?: readonly string[];
+  readonly value: number;
+}
+
+export interface PresentMetric {
+  readonly name: string;
+  readonly help: string;
+  /** A counter never goes down while the process lives. */
+  readonly type: "gauge" | "counter";
+  readonly labels?: readonly string[];
+  /** In memory, without waiting. A throw leaves the metric out. */
+  readonly read: () => readonly PresentValue[];
 }

@@ -5,7 +5,7 @@ import { ociRuntimeName } from "../../domain/oci-changes.js";
 import { orAbort } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import type { OciRuntime, OciRuntimeState } from "../ports/oci-runtime.js";
+import type { OciRuntime, OciRuntimeState } from "../ports/host.js";
 
 export const notRegistered =
   `the engine has no runtime ${JSON.stringify(ociRuntimeName)}: ` +

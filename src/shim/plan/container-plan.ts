@@ -36,7 +36,6 @@ import { engineInjectsCdi } from "./container-needs.js";
 import { planDevices } from "./devices.js";
 import { environment } from "./environment.js";
 import { cgroupMountOptions, requestedUlimits } from "./fields-in-flight.js";
-import { hiddenPaths } from "./hidden-paths.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
@@ -55,6 +54,7 @@ import { chooseSeccomp, seccompOption } from "./seccomp.js";
 import { securityOptions, securityContextField } from "./security-options.js";
 import { ulimitsField } from "./ulimits.js";
 import { userFields } from "./users.js";
+import type { LinuxContainerSecurityContext } from "../../domain/cri.js";
 
 export { containerNeeds, type ContainerNeeds } from "./container-needs.js";
 
@@ -314,4 +314,18 @@ function overrideEnvironment(entries: readonly string[], overrides: readonly str
 function nameOf(entry: string): string {
   const equals = entry.indexOf("=");
   return equals === -1 ? entry : entry.slice(0, equals);
+}
+
+/**
+ * A request without any path may mean an unmasked /proc (`procMount: Unmasked`), or come from a client that
+ * says nothing of it. It is taken at its word in a pod with users of its own, where Kubernetes allows no other
+ * pod to be unmasked. Elsewhere it gets Docker's defaults. A privileged container hides nothing in any case.
+ */
+function hiddenPaths(
+  security: Pick<LinuxContainerSecurityContext, "privileged" | "masked_paths" | "readonly_paths"> | null,
+  { ownUsers }: { readonly ownUsers: boolean },
+): Pick<HostConfig, "MaskedPaths" | "ReadonlyPaths"> {
+  if (security?.privileged === true) return {};
+  const { masked_paths: MaskedPaths = [], readonly_paths: ReadonlyPaths = [] } = security ?? {};
+  return ownUsers || MaskedPaths.length + ReadonlyPaths.length > 0 ? { MaskedPaths, ReadonlyPaths } : {};
 }

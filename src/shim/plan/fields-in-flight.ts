@@ -1,15 +1,10 @@
-/** Plans for the fields of domain/fields-in-flight.ts. Without its switch a field has no effect. */
+/** Fields of the CRI that no released protocol has yet, and their plans. Without its switch a field has no effect. */
 import type { DockerUlimit } from "../../domain/create-body.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
-import {
-  fieldsInFlight,
-  type ExecInFlight,
-  type FieldSwitches,
-  type SecurityContextInFlight,
-} from "../../domain/fields-in-flight.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import { environment } from "./environment.js";
 import { securityContextField } from "./security-options.js";
+import type { ExecRequest, KeyValue, LinuxContainerSecurityContext } from "../../domain/cri.js";
 
 /** First API version whose engines have the security option: Docker Engine 28. */
 const writableCgroupsApiMinor = 48;
@@ -59,4 +54,40 @@ export function execEnvironment(
 ): { readonly env?: readonly string[] } {
   if (!switches.execEnvs || envs === undefined || envs.length === 0) return {};
   return { env: environment(envs, "envs") };
+}
+
+/**
+ * Fields that Kubernetes has proposed for the CRI and not merged: their numbers are not fixed. While a switch
+ * is off, its field has no effect. To switch one on: the field into proto/runtime/v1/api.proto with its
+ * number, `npm run generate`, the switch, and rows in docs/understand/request-fields.md and rpc-support.md. Fields of
+ * the answer of Status by which a kubelet asks for support belong to it.
+ */
+export interface FieldSwitches {
+  /** KEP-5758: LinuxContainerSecurityContext.ulimits. */
+  readonly ulimits: boolean;
+  /** KEP-5474: cgroup_mount_mode of a container. */
+  readonly cgroupMountMode: boolean;
+  /** KEP-6090: ExecRequest.envs and ExecSyncRequest.envs. */
+  readonly execEnvs: boolean;
+}
+
+export const fieldsInFlight: FieldSwitches = { ulimits: false, cgroupMountMode: false, execEnvs: false };
+
+interface RequestedUlimit {
+  /** As `nofile`. */
+  readonly name: string;
+  /** Decimal int64; -1 is unlimited. */
+  readonly soft: string;
+  readonly hard: string;
+}
+
+/** With the fields in flight. */
+interface SecurityContextInFlight extends Partial<LinuxContainerSecurityContext> {
+  readonly ulimits?: readonly RequestedUlimit[];
+  readonly cgroup_mount_mode?: "DEFAULT" | "READ_ONLY" | "WRITABLE";
+}
+
+/** With the fields in flight; ExecSyncRequest has the same. */
+interface ExecInFlight extends Partial<Pick<ExecRequest, "container_id" | "cmd">> {
+  readonly envs?: readonly KeyValue[];
 }

@@ -4,7 +4,6 @@ import { quote } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import { ociRuntimeName } from "../../domain/oci-changes.js";
 import { ShimError } from "../../lib/errors.js";
-import { kernelAtLeast } from "./kernel-version.js";
 import { runtimeFacts, whyNoOciRuntime } from "./runtime-handler.js";
 
 /** First API version that tells recursive and plain read-only apart; before, read-only is never recursive. */
@@ -73,4 +72,12 @@ function recursiveReadOnly({
   return runtimeFacts(ociRuntimeName, facts)?.recursiveReadOnly === true
     ? "ociRuntime"
     : { why: `${needed}, and the engine does not say that its runc has it (runc 1.1)` };
+}
+
+/** `version` as the engine tells it: `6.18.5-1`. */
+export function kernelAtLeast(version: string, major: number, minor: number): boolean {
+  const match = /^(\d+)\.(\d+)/.exec(version);
+  if (match === null) return false;
+  const [actualMajor, actualMinor] = [Number(match[1]), Number(match[2])];
+  return actualMajor > major || (actualMajor === major && actualMinor >= minor);
 }

@@ -8,7 +8,7 @@ import {
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import { type MappedIds, ociRuntimeName, type UserNamespace } from "../../domain/oci-changes.js";
-import { kernelAtLeast } from "./kernel-version.js";
+import { kernelAtLeast } from "./recursive-read-only.js";
 import { runtimeFacts } from "./runtime-handler.js";
 
 const maxId = 2 ** 32 - 1;

@@ -1,6 +1,5 @@
 import { isKind, ShimError } from "../../lib/errors.js";
-import { formatDuration, orAbort, withDeadline } from "../../lib/abort.js";
-import { inBackground } from "../../lib/sync/in-background.js";
+import { formatDuration, orAbort, withDeadline, inBackground } from "../../lib/abort.js";
 import type { Engine } from "../ports/engine.js";
 
 /** An answer of this time proves that the engine is there now. */

@@ -1,7 +1,7 @@
 import { linkAbort, orAbort, sleep, withDeadline } from "../../lib/abort.js";
 import { runInCall } from "../../lib/call.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
-import { Backoff } from "../../lib/sync/backoff.js";
+import { Backoff, type BackoffTimes } from "../../lib/sync/backoff.js";
 import type { Logger } from "../../lib/log.js";
 import { typeLabel } from "../../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../../domain/node-facts.js";
@@ -16,7 +16,6 @@ import type { ReadModel } from "./read-model.js";
 import { Refresher } from "./refresher.js";
 import { Retries } from "./retries.js";
 import { Resync } from "./resync.js";
-import { defaultStateSyncOptions, type StateSyncOptions } from "./state-sync-options.js";
 import type { SyncSubscriber } from "./sync-subscriber.js";
 
 export interface StateSyncDeps {
@@ -352,3 +351,29 @@ export class StateSync {
     return facts;
   }
 }
+
+export interface StateSyncOptions {
+  /** Interval of full comparisons with the engine's list, because events can be lost. */
+  readonly resyncIntervalMs: number;
+  /** Limit of one inspect. */
+  readonly inspectTimeoutMs: number;
+  /** First pause before a failed inspect is tried again; it doubles up to `resyncIntervalMs`. */
+  readonly retryMs: number;
+  /** How long a comparison waits for one inspect, which then ends in the background. */
+  readonly inspectWaitMs: number;
+  /** How long the first inspect of a container may take before the engine's list is asked about it. */
+  readonly firstInspectMs: number;
+  readonly connectTimeoutMs: number;
+  /** Pauses between attempts to reach a lost engine. */
+  readonly reconnectMs: BackoffTimes;
+}
+
+export const defaultStateSyncOptions: StateSyncOptions = {
+  resyncIntervalMs: 30_000,
+  inspectTimeoutMs: 30_000,
+  retryMs: 500,
+  inspectWaitMs: 1_000,
+  firstInspectMs: 100,
+  connectTimeoutMs: 30_000,
+  reconnectMs: { first: 100, longest: 3_000 },
+};

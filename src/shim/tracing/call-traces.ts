@@ -1,5 +1,7 @@
 /** Sends ended calls of the CRI, with what they waited for, to an OTLP receiver. */
-import type { Context, HrTime, Span as OpenSpan, SpanOptions, Tracer } from "@opentelemetry/api";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { Socket } from "node:net";
+import type { Context, HrTime, Span as OpenSpan, SpanOptions, Tracer, Attributes } from "@opentelemetry/api";
 import type { ReadableSpan, Sampler, SpanExporter } from "@opentelemetry/sdk-trace";
 import { stopWithin } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
@@ -7,8 +9,6 @@ import type { Logger } from "../../lib/log.js";
 import type { Span } from "../../lib/waits.js";
 import type { EndedCall, EndedCallSubscriber, TraceIdOf } from "../ports/ended-calls.js";
 import type * as opentelemetry from "./opentelemetry.js";
-import { PendingConnections } from "./pending-connections.js";
-import { callAttributes, nameOfWait, serverFaults, waitAttributes } from "./span-attributes.js";
 
 type OpenTelemetry = typeof opentelemetry;
 
@@ -226,4 +226,82 @@ function hrTimeOf(epochMs: number): HrTime {
   const wholeMs = Math.floor(epochMs);
   const seconds = Math.floor(wholeMs / 1000);
   return [seconds, (wholeMs - seconds * 1000) * 1_000_000 + Math.floor((epochMs - wholeMs) * 1_000_000)];
+}
+
+/** `method`: as `runtime.v1.RuntimeService/RunPodSandbox`. */
+function callAttributes(call: EndedCall, method: string): Attributes {
+  const { code, subject, droppedSpans } = call;
+  const [namespace, pod] = subject.pod?.split("/") ?? [];
+  return defined({
+    "rpc.system.name": "grpc",
+    "rpc.method": method,
+    "rpc.response.status_code": code,
+    "k8s.namespace.name": namespace,
+    "k8s.pod.name": pod,
+    "k8s.pod.uid": subject.podUid,
+    "k8s.container.name": subject.containerName,
+    "container.id": subject.containerId,
+    "container.image.name": subject.image,
+    "dockershim.sandbox.id": subject.sandboxId,
+    "dockershim.dropped_spans": droppedSpans === 0 ? undefined : droppedSpans,
+  });
+}
+
+/** Codes that tell of a fault of the server, as otelgrpc has them: a span of the others is no failure. */
+const serverFaults: ReadonlySet<string> = new Set([
+  ...["UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"],
+]);
+
+/**
+ * From a small set: without names of pods and containers, ids and numbers, which `dockershim.wait` has. The type of a
+ * CNI plugin stays.
+ */
+function nameOfWait({ kind, what }: Pick<Span, "kind" | "what">): string {
+  if (kind === "lock") return "lock";
+  if (kind === "plugin") return what.replace(/ for .*$/s, "");
+  return what.replaceAll(/ ?(?:"(?:[^"\\]|\\.)*"?|\b[\da-f]{12,64}\b)/gs, "");
+}
+
+/** Names and attributes of spans, by the semantic conventions of OpenTelemetry where they have some. */
+function waitAttributes({ kind, what }: Span): Attributes {
+  return { "dockershim.wait": what, "dockershim.wait.kind": kind };
+}
+
+function defined(attributes: Readonly<Record<string, string | number | undefined>>): Attributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
+}
+
+/** Documented by Node.js: each socket of a client, before it connects. */
+const channel = "net.client.socket";
+
+/**
+ * Connections of this process to a port that nothing has answered yet. grpc-js keeps them for two minutes, also when
+ * its channel is closed, and Node.js does not end while there is one.
+ */
+class PendingConnections {
+  readonly #sockets = new Set<Socket>();
+
+  constructor(private readonly port: number) {}
+
+  /** From now on connections are watched. */
+  start(): void {
+    subscribe(channel, this.#watch);
+  }
+
+  /** Ends those that are pending, and watches no more. */
+  stop(): void {
+    unsubscribe(channel, this.#watch);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  readonly #watch = (message: unknown): void => {
+    const { socket } = message as { readonly socket: Socket };
+    // Node.js before 20.12 has no such event, and ends such a process by force.
+    socket.once("connectionAttempt", (_address: string, port: number) => {
+      if (port !== this.port) return;
+      this.#sockets.add(socket);
+      const forget = (): unknown => this.#sockets.delete(socket);
+      socket.once("connect", forget).once("close", forget);
+    });
+  };
 }

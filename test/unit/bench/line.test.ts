@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { fitLine, isLevel } from "../../../bench/line.js";
+import { fitLine, isLevel } from "../../../bench/churn-report.js";
 
 const through = (...values: readonly number[]) => fitLine(values.map((y, x) => ({ x, y })));
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { DoctorFacts } from "../../../src/doctor/facts.js";
 import { checks, diagnose } from "../../../src/doctor/judge/diagnose.js";
-import { renderReport } from "../../../src/doctor/cli/render-report.js";
+import { renderReport } from "../../../src/doctor/cli/doctor-command.js";
 import { breakages } from "../../support/doctor-breakages.js";
 import {
   healthy,

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { configuredRuntime, unknownStart, wrappedRuntimes } from "../../../src/migrate/kubelet/target.js";
 import { NodeFiles } from "../../../src/migrate/files/node-files.js";
 import { listenerOf } from "../../../src/migrate/node/listeners.js";
-import { startedPrograms } from "../../../src/migrate/systemd/started-programs.js";
+import { startedPrograms } from "../../../src/migrate/node/cri-servers.js";
 import { splitWords } from "../../../src/migrate/systemd/words.js";
 import { factsOf } from "./plan-bed.js";
 import { goldenNode, makeNode, type NodeTree } from "./nodes.js";

@@ -1,12 +1,13 @@
 /** Each field in flight with its switch on, and without effect while it is off. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fieldsInFlight, type FieldSwitches } from "../../../src/domain/fields-in-flight.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import {
   cgroupMountOptions,
   execEnvironment,
   requestedUlimits,
+  fieldsInFlight,
+  type FieldSwitches,
 } from "../../../src/shim/plan/fields-in-flight.js";
 import { containerContext, containerLinux, containerSecurity, createRequest, nodeFacts } from "./builders.js";
 

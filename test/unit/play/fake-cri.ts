@@ -27,7 +27,7 @@ import type { Problem } from "../../../src/play/manifests/schema.js";
 import { type Manifest, readWorkloads } from "../../../src/play/manifests/read-manifests.js";
 import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
-import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/probes/handlers.js";
+import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/probes/run-probes-and-hooks.js";
 import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
 import type { KubeletDeps } from "../../../src/play/kubelet/kubelet-deps.js";
 import { containerHash, podHash } from "../../../src/play/pod-config/hashes.js";

@@ -2,7 +2,6 @@ import type { Call } from "../../../lib/call.js";
 import { isKind, ShimError } from "../../../lib/errors.js";
 import { Rollback } from "../../../lib/rollback.js";
 import { containerType, typeLabel } from "../../../domain/labels.js";
-import { longestProgramBytes, programTooLong } from "../../../domain/program-path.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../../../domain/requests.js";
 import type { Sandbox } from "../../../domain/sandbox.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
@@ -11,8 +10,15 @@ import { mayNeedOciRuntime } from "../../plan/oci-changes.js";
 import { gatherContainerInputs } from "./container-inputs.js";
 import { createOrRecover, type ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
-import { checkTarget } from "./target-container.js";
 import type { Handler, Services } from "../services.js";
+import type { Container } from "../../../domain/container.js";
+import {
+  invalidField,
+  preconditionField,
+  longestProgramBytes,
+  programTooLong,
+} from "../../../domain/field-errors.js";
+import { securityContextField } from "../../plan/security-options.js";
 
 /** The steps are those of ARCHITECTURE.md, "The life of a pod". A failed step leaves nothing behind. */
 export const createContainer: Handler<"CreateContainer"> = async (request, services, call) => {
@@ -142,4 +148,16 @@ async function removeConflicting(
   throw new ShimError("conflict", `a running container already has the name "${name}"`, {
     containerId: conflictingId,
   });
+}
+
+const field = `${securityContextField}.namespace_options.target_id`;
+
+/**
+ * A container may join the PID namespace of a running container of its own pod, and of no other: the CRI
+ * defines TARGET so, and a namespace shows all processes of the pod that it belongs to.
+ */
+export function checkTarget({ id, sandboxId, snapshot }: Container, wantedSandboxId: string): void {
+  if (sandboxId !== wantedSandboxId) throw invalidField(field, "is a container of another pod", id);
+  const { running, status } = snapshot.state;
+  if (!running) throw preconditionField(field, `the container is ${status}, not running`, id);
 }

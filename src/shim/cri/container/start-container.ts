@@ -4,13 +4,13 @@ import { withDeadline } from "../../../lib/abort.js";
 import type { Container } from "../../../domain/container.js";
 import type { Snapshot } from "../../../domain/snapshot.js";
 import { ContainerState } from "../../../domain/cri.js";
-import { longestProgramBytes, programTooLong } from "../../../domain/program-path.js";
+import { longestProgramBytes, programTooLong } from "../../../domain/field-errors.js";
 import { isBelow } from "../../plan/paths.js";
 import { ulimitError } from "../../plan/ulimits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { mayHaveHappened, untilAppears } from "../../recovery/lost-answer.js";
 import type { Handler, Services } from "../services.js";
-import { checkTarget } from "./target-container.js";
+import { checkTarget } from "./create-container.js";
 
 /** Error of the OCI runtimes for a missing command. The kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;

@@ -1,5 +1,5 @@
 /** Where the Docker Engine listens, and the key material for talking to it over TLS. */
-import { formatSocketPath } from "../../../lib/socket-address.js";
+import { formatSocketPath } from "../../../lib/unix-socket.js";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../../../lib/errors.js";

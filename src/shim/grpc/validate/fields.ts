@@ -1,7 +1,11 @@
 /** Checks of single fields. Each takes the field's path first and throws `invalid` naming it. */
 import { isIP } from "node:net";
-import { invalidField, unsupportedField } from "../../../domain/field-errors.js";
-import { longestProgramBytes, programTooLong } from "../../../domain/program-path.js";
+import {
+  invalidField,
+  unsupportedField,
+  longestProgramBytes,
+  programTooLong,
+} from "../../../domain/field-errors.js";
 
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */

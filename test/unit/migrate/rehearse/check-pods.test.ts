@@ -6,14 +6,17 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { CriConnection } from "../../../../src/client/cri-connection.js";
 import { encodeCheckpoint } from "../../../../checkpoints/checkpoint.js";
-import { checkCheckpoints } from "../../../../src/migrate/rehearse/check-checkpoints.js";
 import type { LegacyNode } from "../../../../src/migrate/rehearse/legacy-bodies.js";
 import { compareRecorded } from "../../../../src/migrate/rehearse/recorded-answers.js";
 import type { LastAnswers } from "../../../../src/migrate/rehearse/recorded-pods.js";
 import { whileRelisting } from "../../../../src/migrate/rehearse/relist.js";
 import { findLeft, removePods } from "../../../../src/migrate/rehearse/remove-pods.js";
 import { compareStatuses, type Statuses } from "../../../../src/migrate/rehearse/statuses.js";
-import { checkAnswers, checkByLegacyRules } from "../../../../src/migrate/rehearse/check-pods.js";
+import {
+  checkAnswers,
+  checkByLegacyRules,
+  checkCheckpoints,
+} from "../../../../src/migrate/rehearse/check-pods.js";
 import { directoriesOfMade, type MadePod, onScratch } from "../../../../src/migrate/rehearse/scratch-pods.js";
 import { verdictPage } from "../../../../src/migrate/rehearse/verdict.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { test, type TestContext } from "node:test";
-import { streamOnce } from "../../../../src/migrate/rehearse/stream-once.js";
+import { streamOnce } from "../../../../src/migrate/rehearse/new-pods.js";
 
 /** The URL of a server that answers each request with `texts`, each in a packet of its own, and closes. */
 async function answering(t: TestContext, ...texts: readonly string[]): Promise<string> {

@@ -6,7 +6,7 @@ import { jobPod } from "../../../../src/play/controllers/job-runner.js";
 import { type JobPod, decideJob } from "../../../../src/play/controllers/jobs.js";
 import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
 import { shownPod } from "../view/shown-pod.js";
-import type { FailureAction } from "../../../../src/play/manifests/failure-rule.js";
+import type { FailureAction } from "../../../../src/play/manifests/workload-schema.js";
 import type { CronJob, Job } from "../../../../src/play/manifests/workloads.js";
 
 async function job(spec: string, policy = "Never", names = "c"): Promise<Job> {

@@ -12,8 +12,11 @@ import { describe, test } from "node:test";
 import { Server as GrpcServer, ServerCredentials, status as grpcStatus } from "@grpc/grpc-js";
 import type { sendUnaryData, ServerUnaryCall } from "@grpc/grpc-js";
 import { type Dial, dialFromHere } from "../../../../src/play/cri/dial.js";
-import { makeHandlers } from "../../../../src/play/probes/run-probes-and-hooks.js";
-import type { HandlerTarget, ProbeOutcome } from "../../../../src/play/probes/handlers.js";
+import {
+  makeHandlers,
+  type HandlerTarget,
+  type ProbeOutcome,
+} from "../../../../src/play/probes/run-probes-and-hooks.js";
 import type { Probe } from "../../../../src/play/manifests/pod-schema.js";
 import type { CriClient } from "../../../../src/play/cri/client.js";
 import { isKind, ShimError } from "../../../../src/lib/errors.js";

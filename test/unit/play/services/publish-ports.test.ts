@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { podHash } from "../../../../src/play/pod-config/hashes.js";
-import { planServices } from "../../../../src/play/services/plan-services.js";
+import { planServices } from "../../../../src/play/services/services.js";
 import { publishPorts } from "../../../../src/play/services/publish-ports.js";
 import { podText, serviceText, workloads } from "./texts.js";
 

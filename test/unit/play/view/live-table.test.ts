@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { PodEvent } from "../../../../src/play/kubelet/events.js";
 import type { Screen } from "../../../../src/play/view/colours.js";
 import { LiveTable } from "../../../../src/play/view/live-table.js";
-import type { ShownPod } from "../../../../src/play/view/shown-pod.js";
+import type { ShownPod } from "../../../../src/play/view/pod-object.js";
 import { ManualClock } from "../manual-clock.js";
 import { shownPod } from "./shown-pod.js";
 

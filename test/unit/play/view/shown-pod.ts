@@ -3,7 +3,7 @@ import { noProbeResults } from "../../../../src/play/pod-rules/probe-results.js"
 import { podStatus } from "../../../../src/play/pod-rules/pod-status.js";
 import type { ObservedPod } from "../../../../src/play/pod-rules/observed-pod.js";
 import type { Waiting } from "../../../../src/play/pod-rules/status-types.js";
-import type { ShownPod } from "../../../../src/play/view/shown-pod.js";
+import type { ShownPod } from "../../../../src/play/view/pod-object.js";
 import { observedPod, podWith } from "../fake-cri.js";
 
 interface Rule {
