@@ -22,12 +22,8 @@ const readFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLO
  */
 export async function readRegularFile(path: string, limitBytes: number): Promise<ReadResult> {
   try {
-    const file = await open(path, readFlags);
-    try {
-      return misfit(await file.stat(), limitBytes) ?? { kind: "read", bytes: await file.readFile() };
-    } finally {
-      await file.close();
-    }
+    await using file = await open(path, readFlags);
+    return misfit(await file.stat(), limitBytes) ?? { kind: "read", bytes: await file.readFile() };
   } catch (error) {
     return notRead(path, error);
   }

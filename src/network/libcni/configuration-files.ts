@@ -89,15 +89,11 @@ async function sortedFiles(directory: string): Promise<readonly string[]> {
 /** Follows links, of which mounted ConfigMaps consist. Never waits for the writer of a FIFO. */
 async function readText(path: string): Promise<string | undefined> {
   try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    try {
-      const status = await file.stat();
-      if (!status.isFile()) throw new Error("not a regular file");
-      if (status.size > largestFileBytes) throw new Error(`larger than ${largestFileBytes} bytes`);
-      return await file.readFile("utf8");
-    } finally {
-      await file.close();
-    }
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const status = await file.stat();
+    if (!status.isFile()) throw new Error("not a regular file");
+    if (status.size > largestFileBytes) throw new Error(`larger than ${largestFileBytes} bytes`);
+    return await file.readFile("utf8");
   } catch (error) {
     if (hasCode(error, "ENOENT")) return undefined;
     throw fileError("read", path, error);

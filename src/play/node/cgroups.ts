@@ -159,12 +159,8 @@ function settingsOf(cgroup: PodCgroup, version: 1 | 2): readonly Setting[] {
 /** Never makes a file: in a cgroup the kernel has made those that it knows. */
 async function writeSetting(path: string, value: string, isLimit = true): Promise<void> {
   try {
-    const file = await open(path, constants.O_WRONLY);
-    try {
-      await file.write(value);
-    } finally {
-      await file.close();
-    }
+    await using file = await open(path, constants.O_WRONLY);
+    await file.write(value);
   } catch (error) {
     if (!isLimit && hasCode(error, "ENOENT")) return;
     throw unsupported(`write ${value} to "${path}": ${messageOf(error)}`, error);

@@ -126,16 +126,12 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
-  const file = await open(path, "r").catch(unlessMissing);
+  await using file = await open(path, "r").catch(unlessMissing);
   if (file === undefined) return undefined;
-  try {
-    const { size } = await file.stat();
-    if (size > limitBytes)
-      throw new ShimError("exhausted", `read "${path}": it has more than ${limitBytes} bytes`);
-    return await file.readFile("utf8");
-  } finally {
-    await file.close();
-  }
+  const { size } = await file.stat();
+  if (size > limitBytes)
+    throw new ShimError("exhausted", `read "${path}": it has more than ${limitBytes} bytes`);
+  return await file.readFile("utf8");
 }
 
 /** A volume can be mounted in place of a file of play: a container's pipe would block the open for ever. */
@@ -165,17 +161,13 @@ async function openFile(path: string): Promise<GrowingFile | undefined> {
 
 async function readTail(path: string, bytes: number): Promise<string> {
   if ((await statOrUndefined(path)) === undefined) return "";
-  const file = await open(path, readFlags);
-  try {
-    const stats = await file.stat();
-    if (!stats.isFile()) return "";
-    const { size } = stats;
-    const length = Math.min(size, bytes);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
-    return buffer.toString("utf8", 0, bytesRead);
-  } finally {
-    await file.close();
-  }
+  await using file = await open(path, readFlags);
+  const stats = await file.stat();
+  if (!stats.isFile()) return "";
+  const { size } = stats;
+  const length = Math.min(size, bytes);
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+  return buffer.toString("utf8", 0, bytesRead);
 }
 
 async function statOrUndefined(path: string): Promise<Stats | undefined> {

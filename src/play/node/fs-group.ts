@@ -8,14 +8,10 @@ import { pathOf, placeOnly } from "./open-below.js";
 
 /** As the kubelet for fsGroup. With `trustRoot`, a root that is of the group already ends the work. */
 export async function giveToGroup(path: string, group: number, trustRoot: boolean): Promise<void> {
-  const root = await open(path, placeOnly | constants.O_NOFOLLOW);
-  try {
-    const stats = await root.stat();
-    if (trustRoot && stats.gid === group && (stats.mode & 0o2770) === 0o2770) return;
-    await giveTree(root, stats, group);
-  } finally {
-    await root.close();
-  }
+  await using root = await open(path, placeOnly | constants.O_NOFOLLOW);
+  const stats = await root.stat();
+  if (trustRoot && stats.gid === group && (stats.mode & 0o2770) === 0o2770) return;
+  await giveTree(root, stats, group);
 }
 
 async function giveTree(file: FileHandle, { uid, gid, mode }: Stats, group: number): Promise<void> {

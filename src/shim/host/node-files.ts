@@ -13,25 +13,21 @@ const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 export async function readNodeFile(path: string, limitBytes: number): Promise<string> {
   try {
     // Not waiting for the other end of a FIFO.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    try {
-      if (!(await file.stat()).isFile()) {
-        throw new ShimError("invalid", `read "${path}": not a regular file`, { path });
-      }
-      // Not by the size that stat tells: that of files in /proc is 0, and others grow.
-      const buffer = Buffer.alloc(limitBytes + 1);
-      let length = 0;
-      for (let read = -1; read !== 0 && length < buffer.length; length += read) {
-        read = (await file.read(buffer, length, buffer.length - length, length)).bytesRead;
-      }
-      if (length > limitBytes) {
-        const message = `read "${path}": larger than ${limitBytes} bytes`;
-        throw new ShimError("invalid", message, { path });
-      }
-      return buffer.toString("utf8", 0, length);
-    } finally {
-      await file.close();
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    if (!(await file.stat()).isFile()) {
+      throw new ShimError("invalid", `read "${path}": not a regular file`, { path });
     }
+    // Not by the size that stat tells: that of files in /proc is 0, and others grow.
+    const buffer = Buffer.alloc(limitBytes + 1);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < buffer.length; length += read) {
+      read = (await file.read(buffer, length, buffer.length - length, length)).bytesRead;
+    }
+    if (length > limitBytes) {
+      const message = `read "${path}": larger than ${limitBytes} bytes`;
+      throw new ShimError("invalid", message, { path });
+    }
+    return buffer.toString("utf8", 0, length);
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR")) {
       throw new ShimError("invalid", `read "${path}": no such file`, { path });

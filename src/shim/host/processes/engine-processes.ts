@@ -114,17 +114,13 @@ export class EngineProcesses {
   async #setScore(found: EngineProcess): Promise<number | undefined> {
     const { clamp = (wanted: number) => wanted } = this.options;
     // An open file stays that of its process, so the process is identified after the open.
-    const file = await open(this.#proc.path(found.pid, "oom_score_adj"), "r+");
-    try {
-      if (!(await this.#isStill(found))) return undefined;
-      const wanted = clamp(engineScore);
-      const present = Number(await file.readFile("utf8"));
-      if (!(present > wanted)) return undefined;
-      await file.write(String(wanted), 0);
-      return wanted;
-    } finally {
-      await file.close();
-    }
+    await using file = await open(this.#proc.path(found.pid, "oom_score_adj"), "r+");
+    if (!(await this.#isStill(found))) return undefined;
+    const wanted = clamp(engineScore);
+    const present = Number(await file.readFile("utf8"));
+    if (!(present > wanted)) return undefined;
+    await file.write(String(wanted), 0);
+    return wanted;
   }
 
   async #isStill({ pid, startTime }: EngineProcess): Promise<boolean> {
