@@ -1,4 +1,5 @@
 /** Why a pod was slow, failed or ended: one sentence for each cause, the most telling one first. Pure. */
+import { groupBy } from "../lib/group-by.js";
 import { formatSpan, formatTime } from "./durations.js";
 import { execPauseMs } from "./exec-results.js";
 import type { PodRecord } from "./find-subjects.js";
@@ -46,7 +47,7 @@ function failures({ calls, nowMs }: Facts): readonly Cause[] {
     calls.filter(({ rpc }) => changing.has(rpc)),
     ({ rpc, subject: { containerName, image } }) => `${rpc} ${containerName ?? image ?? ""}`,
   );
-  return groups.flatMap((group) => {
+  return [...groups.values()].flatMap((group) => {
     const failed = group.filter(({ code }) => code !== "OK");
     const last = failed.at(-1);
     if (last === undefined) return [];
@@ -68,10 +69,11 @@ const signals: ReadonlyMap<number, string> = new Map([
 
 /** Ends of containers that no call asked for. */
 function deaths({ records, nowMs }: Facts): readonly Cause[] {
-  return groupBy(
+  const groups = groupBy(
     endsNotAskedFor(records),
     ({ subject }) => subject.containerName ?? subject.containerId ?? "",
-  ).flatMap((group) => {
+  );
+  return [...groups.values()].flatMap((group) => {
     const last = group.at(-1);
     if (last === undefined) return [];
     const { containerName, containerId } = last.subject;
@@ -127,7 +129,7 @@ function endsNotAskedFor(records: readonly PodRecord[]): readonly ExitRecord[] {
 /** `DEL of bridge hung 30 s, retried 3 times`. */
 function plugins({ calls }: Facts): readonly Cause[] {
   const runs = calls.flatMap(({ spans }) => flatten(spans)).filter(({ kind }) => kind === "plugin");
-  return groupBy(runs, ({ what, kind }) => nameOfWait(what, kind)).flatMap((group) => {
+  return [...groupBy(runs, ({ what, kind }) => nameOfWait(what, kind)).values()].flatMap((group) => {
     const bad = group.filter(isBadRun);
     const [last, lastBad] = [group.at(-1), bad.at(-1)];
     if (last === undefined || lastBad === undefined) return [];
@@ -158,7 +160,7 @@ function slowStart({ records }: Facts): readonly Cause[] {
 
 function execs({ calls, ends, nowMs }: Facts): readonly Cause[] {
   const runs = calls.filter(({ rpc }) => rpc === "ExecSync");
-  return groupBy(runs, ({ subject }) => subject.containerName ?? "").flatMap((group) => {
+  return [...groupBy(runs, ({ subject }) => subject.containerName ?? "").values()].flatMap((group) => {
     const last = group.findLast(isBadExec);
     if (last === undefined) {
       const slowest = longestOf(group);
@@ -234,15 +236,4 @@ function longestOf(items: readonly { readonly ms: number }[]): number {
 
 export function flatten(spans: readonly RecordedSpan[]): readonly RecordedSpan[] {
   return spans.flatMap((span) => [span, ...flatten(span.below ?? [])]);
-}
-
-function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): readonly (readonly T[])[] {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const key = keyOf(item);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [item]);
-    else group.push(item);
-  }
-  return [...groups.values()];
 }

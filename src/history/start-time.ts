@@ -1,5 +1,6 @@
 /** Where the time of a pod's start went. Pure. */
 import { parseReference } from "../domain/image-reference.js";
+import { groupBy } from "../lib/group-by.js";
 import type { PodRecord } from "./find-subjects.js";
 import type { CallRecord, ExitRecord, RecordedSpan } from "./history-record.js";
 
@@ -25,14 +26,8 @@ export function startTimeOf(records: readonly PodRecord[]): StartTime | undefine
   const ends = records.filter((record) => record.kind === "exit");
   const parts = [...calls.flatMap(partsOf), ...gapsBetween(calls, ends)];
   const endMs = calls.reduce((latest, call) => Math.max(latest, endOf(call)), first.at);
-  const byName = new Map<string, Part[]>();
-  for (const part of parts) {
-    const its = byName.get(part.what);
-    if (its === undefined) byName.set(part.what, [part]);
-    else its.push(part);
-  }
   let longest = { what: nameOfCall(first), ms: 0 };
-  for (const [what, its] of byName) {
+  for (const [what, its] of groupBy(parts, ({ what }) => what)) {
     const ms = lengthOf(its);
     if (ms > longest.ms) longest = { what, ms };
   }

@@ -1,3 +1,8 @@
+/** With an ellipsis in place of what is beyond so many characters. */
+export function cutText(text: string, longest: number): string {
+  return text.length <= longest ? text : `${text.slice(0, longest - 1)}…`;
+}
+
 /** JSON in which a terminal acts on nothing: `JSON.stringify` leaves control characters beyond ASCII as they are. */
 export function shownJson(json: string): string {
   return json.replaceAll(

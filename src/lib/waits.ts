@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { messageOf } from "./errors.js";
 import { redactText } from "./redact.js";
+import { cutText } from "./shown-text.js";
 
 /** Who is waited for. `wait`: none of the others, as a step of this program. */
 export type WaitKind = "engine" | "plugin" | "program" | "lock" | "pull" | "wait";
@@ -105,7 +106,10 @@ class Noted implements NotedWait, Parent {
 
   fail(error: unknown): void {
     if (this.children === undefined) return;
-    this.error = cut(redactText(messageOf(error).slice(0, longestErrorCharacters)));
+    this.error = cutText(
+      redactText(messageOf(error).slice(0, longestErrorCharacters)),
+      longestTextCharacters,
+    );
   }
 
   [Symbol.dispose](): void {
@@ -250,7 +254,7 @@ function toSpans(
     budget.left -= 1;
     const { wait, spanId: id } = noted;
     const error = noted.error !== undefined && withoutErrors ? "failed" : noted.error;
-    const what = cut(noted.action);
+    const what = cutText(noted.action, longestTextCharacters);
     const kind = wait.kind ?? "wait";
     const inner = { fromMs: startMs, toMs: endMs, depth: depth + 1, budget, withoutErrors };
     const children = toSpans(noted.children ?? [], inner);
@@ -261,8 +265,4 @@ function toSpans(
       spans.push({ ...span, ...(id === undefined ? {} : { id }), ...(error === undefined ? {} : { error }) });
   }
   return spans;
-}
-
-function cut(text: string): string {
-  return text.length <= longestTextCharacters ? text : `${text.slice(0, longestTextCharacters - 1)}…`;
 }

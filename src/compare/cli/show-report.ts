@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import type { ShadowReport } from "../shadow/shadow-report.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
-import { shownText } from "../../lib/shown-text.js";
+import { cutText, shownText } from "../../lib/shown-text.js";
 import type { ProcessIo } from "../../cli/process-io.js";
 
 /** The exit code: 2 when there are differences that are not intended. */
@@ -73,13 +73,9 @@ export function renderReport(
         `    ${right.padEnd(9)}${example.shadow}`,
       );
   }
-  return `${lines.map((line) => cut(shownText(line))).join("\n")}\n`;
+  return `${lines.map((line) => cutText(shownText(line), 100)).join("\n")}\n`;
 }
 
 function row(name: string, ...cells: readonly string[]): string {
   return name.padEnd(24) + cells.map((cell) => cell.padStart(12)).join("");
-}
-
-function cut(line: string): string {
-  return line.length <= 100 ? line : `${line.slice(0, 99)}…`;
 }

@@ -1,5 +1,6 @@
 /** What `dockershim diff` prints: a page for people, and plain values for JSON. */
-import { shownText } from "../../lib/shown-text.js";
+import { groupBy } from "../../lib/group-by.js";
+import { cutText, shownText } from "../../lib/shown-text.js";
 import { codeName } from "../../client/cri-connection.js";
 import type { AskedServer } from "../answers/asked-server.js";
 import { valueAt } from "../answers/answer-shape.js";
@@ -91,7 +92,7 @@ export function diffPage(report: DiffReport): string {
       ? `No difference${intendedCount === 0 ? "" : ` beside ${counted(intendedCount, "intended one")}`}.`
       : `${counted(open.length, "difference")}${intendedCount === 0 ? "" : `, and ${String(intendedCount)} intended`}.`,
   ];
-  return `${lines.map((line) => cut(line)).join("\n")}\n`;
+  return `${lines.map((line) => cutText(line, pageWidth)).join("\n")}\n`;
 }
 
 function describeServer({ socket, kind, criVersion, runtimeName, runtimeVersion }: ReportedServer): string {
@@ -101,9 +102,9 @@ function describeServer({ socket, kind, criVersion, runtimeName, runtimeVersion 
 /** By RPC, then by pod, container or image. */
 function grouped(differences: readonly Difference[]): readonly string[] {
   const lines: string[] = [];
-  for (const [rpc, ofRpc] of groups(differences, (difference) => difference.rpc)) {
+  for (const [rpc, ofRpc] of groupBy(differences, (difference) => difference.rpc)) {
     lines.push(rpc);
-    for (const [subject, ofSubject] of groups(ofRpc, (difference) => difference.subject)) {
+    for (const [subject, ofSubject] of groupBy(ofRpc, (difference) => difference.subject)) {
       lines.push(`  ${shownText(subject)}`);
       for (const { field, left, right, intended } of ofSubject) {
         const note = intended === undefined ? "" : `  (intended: ${intended.key})`;
@@ -116,25 +117,11 @@ function grouped(differences: readonly Difference[]): readonly string[] {
   return lines;
 }
 
-function groups<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, readonly T[]> {
-  const found = new Map<string, T[]>();
-  for (const item of items) {
-    const group = found.get(keyOf(item));
-    if (group === undefined) found.set(keyOf(item), [item]);
-    else group.push(item);
-  }
-  return found;
-}
-
 function shownValue(value: unknown): string {
   if (value === null) return "-";
   const code = valueAt(value, "code");
   if (typeof code === "number") return shownText(`${codeName(code)}: ${String(valueAt(value, "message"))}`);
   return shownText(typeof value === "string" && value !== "" ? value : JSON.stringify(value));
-}
-
-function cut(line: string): string {
-  return line.length <= pageWidth ? line : `${line.slice(0, pageWidth - 1)}…`;
 }
 
 function wrapped(text: string, indent: string): readonly string[] {

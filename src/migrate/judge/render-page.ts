@@ -1,6 +1,7 @@
 /** The page of `migrate check`, for people: plain text of at most 100 columns. Pure. */
 import type { CheckReport } from "./check-report.js";
 import { type Finding, type Level, levels } from "./finding.js";
+import { groupBy } from "../../lib/group-by.js";
 import { targetNames } from "../kubelet/target.js";
 
 const width = 100;
@@ -97,11 +98,7 @@ function summary({ pods, summary: { counts, exitCode } }: CheckReport): string {
 
 /** Findings that say the same about several subjects are one entry. */
 function groups(findings: readonly Finding[]): readonly string[] {
-  const byText = new Map<string, Finding[]>();
-  for (const finding of findings) {
-    const key = JSON.stringify([finding.id, finding.text, finding.reason, finding.next]);
-    byText.set(key, [...(byText.get(key) ?? []), finding]);
-  }
+  const byText = groupBy(findings, ({ id, text, reason, next }) => JSON.stringify([id, text, reason, next]));
   return [...byText.values()].flatMap((group) => {
     const [first] = group;
     if (first === undefined) return [];

@@ -1,4 +1,5 @@
 /** What a Job does next. The rules and numbers are those of Kubernetes' job controller. Pure. */
+import { groupBy } from "../../lib/group-by.js";
 import type { FailureAction } from "../manifests/workload-schema.js";
 import type { Job } from "../manifests/workloads.js";
 
@@ -137,14 +138,7 @@ function exceedsBackoffLimit({ backoffLimit, template }: Job, pods: readonly Job
 
 /** The indexes of an indexed job. */
 function podsByIndex(pods: readonly JobPod[]): ReadonlyMap<number, readonly JobPod[]> {
-  const found = new Map<number, JobPod[]>();
-  for (const pod of pods) {
-    const { index = -1 } = pod;
-    const own = found.get(index);
-    if (own === undefined) found.set(index, [pod]);
-    else own.push(pod);
-  }
-  return found;
+  return groupBy(pods, ({ index = -1 }) => index);
 }
 
 /** Whether an index has failed for good. */
