@@ -2,7 +2,7 @@
 import { join } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { removeFile, writeFileAtomically } from "../lib/files/atomic-file.js";
-import { fits, formatRecord, isString, isTable, parseRecord } from "../lib/files/record-format.js";
+import { formatRecord, isString, listOf, objectOf, oneOf, parseRecord } from "../lib/files/record-format.js";
 import { readRegularFile } from "../lib/files/state-files.js";
 import { localPath } from "./node-paths.js";
 
@@ -29,20 +29,16 @@ export interface InstallRecord {
 
 const isNodePath = (value: unknown): boolean =>
   isString(value) && value.startsWith("/") && !value.split("/").includes("..");
-const isListOf =
-  (check: (value: unknown) => boolean) =>
-  (value: unknown): boolean =>
-    Array.isArray(value) && value.every(check);
 
 const schema = {
   version: (value: unknown) => value === 1,
   program: isString,
   prefix: isNodePath,
-  state: (value: unknown) => isString(value) && ["installing", "installed", "removing"].includes(value),
+  state: oneOf(["installing", "installed", "removing"]),
   enabled: (value: unknown) => typeof value === "boolean",
-  units: isListOf((value) => isString(value) && /^dockershim[\w@.-]*$/.test(value)),
-  files: isListOf((value) => isTable(value) && fits(value, { path: isNodePath, sha256: isListOf(isString) })),
-  directories: isListOf(isNodePath),
+  units: listOf((value) => isString(value) && /^dockershim[\w@.-]*$/.test(value)),
+  files: listOf(objectOf({ path: isNodePath, sha256: listOf(isString) })),
+  directories: listOf(isNodePath),
 };
 
 /** Undefined where nothing was installed. Throws `precondition` for the record of a newer version, and for a damaged one. */

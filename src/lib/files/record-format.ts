@@ -76,9 +76,27 @@ export function formatRecord(record: object): string {
   return `${JSON.stringify(record, plain, 2)}\n`;
 }
 
-/** Whether `value` is an object whose fields are as `schema` says. */
-export function fits(value: unknown, schema: RecordSchema): boolean {
-  return isTable(value) && wrongField(value, schema) === undefined;
+/** An object whose fields are as `schema` says. */
+export function objectOf(schema: RecordSchema): FieldCheck {
+  return (value) => isTable(value) && wrongField(value, schema) === undefined;
+}
+
+/** An object of any keys. */
+export function tableOf(check: FieldCheck): FieldCheck {
+  return (value) => isTable(value) && Object.values(value).every(check);
+}
+
+export function listOf(check: FieldCheck): FieldCheck {
+  return (value) => Array.isArray(value) && value.every(check);
+}
+
+/** Missing, or as `check` says. */
+export function optional(check: FieldCheck): FieldCheck {
+  return (value) => value === undefined || check(value);
+}
+
+export function oneOf(words: readonly unknown[]): FieldCheck {
+  return (value) => words.includes(value);
 }
 
 /** The path of the first field that its check refuses. */
@@ -114,6 +132,10 @@ export function keepUnknownKeys<R extends object>(previous: R, next: R, schema: 
 
 export function isTable(value: unknown): value is Table {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
 export function isString(value: unknown): value is string {

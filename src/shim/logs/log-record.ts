@@ -1,6 +1,14 @@
 /** The record on disk of each container's log: its owner, its path, and its position. */
 import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
-import { fits, isString, type RecordType, type SchemaOf } from "../../lib/files/record-format.js";
+import {
+  isCount,
+  isString,
+  objectOf,
+  oneOf,
+  optional,
+  type RecordType,
+  type SchemaOf,
+} from "../../lib/files/record-format.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogSource } from "./log-source.js";
 
@@ -80,7 +88,6 @@ export function newRecord(
   };
 }
 
-const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) >= 0;
 const isName = (value: unknown): boolean => isString(value) && value !== "";
 
 const positionSchema = {
@@ -91,7 +98,12 @@ const positionSchema = {
   notice: isString,
 } satisfies SchemaOf<SourcePosition>;
 const sinkSchema = { inode: isString, size: isCount } satisfies SchemaOf<SinkPosition>;
-const historySchema = { path: isString, file: isString, offset: isCount } satisfies SchemaOf<LogHistory>;
+const isFormer = objectOf({ ...sinkSchema, position: positionSchema });
+const isHistory = objectOf({
+  path: isString,
+  file: isString,
+  offset: isCount,
+} satisfies SchemaOf<LogHistory>);
 
 export const logRecordType: RecordType<LogRecord> = {
   kind: "log",
@@ -101,16 +113,16 @@ export const logRecordType: RecordType<LogRecord> = {
   schema: {
     version: (value) => value === 1,
     containerId: isName,
-    format: (value) => [undefined, "cri", "docker"].includes(value as undefined),
+    format: optional(oneOf(["cri", "docker"])),
     directory: isName,
     path: isName,
-    source: (value) => [undefined, "file", "api", "attach"].includes(value as undefined),
+    source: optional(oneOf(["file", "api", "attach"])),
     position: positionSchema,
     sink: sinkSchema,
-    former: (value) => value === null || fits(value, { ...sinkSchema, position: positionSchema }),
+    former: (value) => value === null || isFormer(value),
     finished: (value) => typeof value === "boolean",
     gaps: (value) => typeof value === "number",
-    history: (value) => value === undefined || value === null || fits(value, historySchema),
+    history: optional((value) => value === null || isHistory(value)),
   } satisfies SchemaOf<LogRecord>,
   // The schema covers every field of the type.
   fromFile: (object) => ({ format: "cri", history: null, ...object }) as unknown as LogRecord,

@@ -5,7 +5,16 @@ import type { Logger } from "../../lib/log.js";
 import type { OciChanges } from "../../domain/oci-changes.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
-import { isString, isTable, type RecordType, type SchemaOf } from "../../lib/files/record-format.js";
+import {
+  isString,
+  isTable,
+  listOf,
+  objectOf,
+  optional,
+  type RecordType,
+  type SchemaOf,
+  tableOf,
+} from "../../lib/files/record-format.js";
 
 export interface ContainerRecord {
   readonly version: 1;
@@ -36,6 +45,32 @@ const noLimits: CgroupSettings = { unified: {}, hugepages: [] };
 
 type Hugepages = CgroupSettings["hugepages"][number];
 
+function isByteCount(value: unknown): boolean {
+  return isString(value) && /^\d{1,20}$/.test(value);
+}
+
+const isWords = listOf(isString);
+const isMappedIds = objectOf({ hostId: Number.isSafeInteger, size: Number.isSafeInteger });
+const isUserNamespace = objectOf({ uids: isMappedIds, gids: isMappedIds });
+const isHook = objectOf({ path: isString, args: optional(isWords), env: optional(isWords) });
+const isMount = objectOf({ destination: isString, type: isString, source: isString, options: isWords });
+
+const ociSchema = {
+  ambientCapabilities: optional(isWords),
+  mountOptions: optional(tableOf(isWords)),
+  users: optional(isUserNamespace),
+  mappedMounts: optional(tableOf(isUserNamespace)),
+  hooks: optional(tableOf(listOf(isHook))),
+  mounts: optional(listOf(isMount)),
+  deviceOwners: optional(tableOf(isTable)),
+  limits: optional(isWords),
+} satisfies SchemaOf<OciChanges>;
+
+const checkpointSchema = {
+  location: isString,
+  server: { pid: Number.isSafeInteger, startTime: isString } satisfies SchemaOf<ProcessMark>,
+} satisfies SchemaOf<CheckpointUnderWay>;
+
 export const containerRecordType: RecordType<ContainerRecord> = {
   kind: "container",
   subject: "container",
@@ -45,11 +80,11 @@ export const containerRecordType: RecordType<ContainerRecord> = {
     version: (value) => value === 1,
     containerId: isString,
     cgroup: {
-      unified: (value) => isTable(value) && Object.values(value).every(isString),
-      hugepages: (value) => Array.isArray(value) && value.every(isHugepages),
+      unified: tableOf(isString),
+      hugepages: listOf(objectOf({ pageSize: isString, limitBytes: isByteCount })),
     } satisfies SchemaOf<CgroupSettings>,
-    oci: isOciChanges,
-    checkpoint: isCheckpoint,
+    oci: optional(objectOf(ociSchema)),
+    checkpoint: optional(objectOf(checkpointSchema)),
   } satisfies SchemaOf<ContainerRecord>,
   fromFile: (object) => {
     // The schema covers every field of the type.
@@ -113,67 +148,4 @@ export function mergeCgroupSettings(
 
 function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
   return [entry.pageSize, entry];
-}
-
-function isCheckpoint(value: unknown): boolean {
-  if (value === undefined) return true;
-  const { location, server } = isTable(value) ? value : {};
-  return (
-    isString(location) &&
-    isTable(server) &&
-    Number.isSafeInteger(server["pid"]) &&
-    isString(server["startTime"])
-  );
-}
-
-function isOciChanges(value: unknown): boolean {
-  if (value === undefined) return true;
-  if (!isTable(value)) return false;
-  const { ambientCapabilities = [], mountOptions = {}, mappedMounts = {}, users, limits = [] } = value;
-  const { hooks = {}, mounts = [], deviceOwners = {} } = value;
-  return (
-    isListOfStrings(ambientCapabilities) &&
-    isTable(mountOptions) &&
-    Object.values(mountOptions).every(isListOfStrings) &&
-    isTable(mappedMounts) &&
-    Object.values(mappedMounts).every(isUserNamespace) &&
-    (users === undefined || isUserNamespace(users)) &&
-    isListOfStrings(limits) &&
-    isTable(hooks) &&
-    Object.values(hooks).every((each) => Array.isArray(each) && each.every(isHook)) &&
-    Array.isArray(mounts) &&
-    mounts.every(isMount) &&
-    isTable(deviceOwners) &&
-    Object.values(deviceOwners).every(isTable)
-  );
-}
-
-function isHook(value: unknown): boolean {
-  if (!isTable(value)) return false;
-  const { path, args = [], env = [] } = value;
-  return isString(path) && isListOfStrings(args) && isListOfStrings(env);
-}
-
-function isMount(value: unknown): boolean {
-  if (!isTable(value)) return false;
-  const { destination, type, source, options } = value;
-  return [destination, type, source].every(isString) && isListOfStrings(options);
-}
-
-function isUserNamespace(value: unknown): boolean {
-  return isTable(value) && [value["uids"], value["gids"]].every(isMappedIds);
-}
-
-function isMappedIds(value: unknown): boolean {
-  return isTable(value) && [value["hostId"], value["size"]].every(Number.isSafeInteger);
-}
-
-function isListOfStrings(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isString);
-}
-
-function isHugepages(value: unknown): boolean {
-  if (!isTable(value)) return false;
-  const { pageSize, limitBytes } = value;
-  return isString(pageSize) && isString(limitBytes) && /^\d{1,20}$/.test(limitBytes);
 }

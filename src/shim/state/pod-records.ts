@@ -3,9 +3,12 @@ import type { LinuxContainerResources } from "../../domain/cri.js";
 import type { Logger } from "../../lib/log.js";
 import { RecordDirectory, type RecordDirectoryOptions } from "../../lib/files/record-directory.js";
 import {
-  type FieldCheck,
+  isCount,
   isString,
   isTable,
+  listOf,
+  oneOf,
+  optional,
   type RecordType,
   type SchemaOf,
 } from "../../lib/files/record-format.js";
@@ -59,13 +62,6 @@ const networkStates = [
   "tornDown",
 ] as const satisfies readonly PodNetworkRecord["state"][];
 
-const isCount: FieldCheck = (value) => typeof value === "number" && Number.isInteger(value) && value >= 0;
-const isOptionalString: FieldCheck = (value) => value === undefined || isString(value);
-
-function oneOf(words: readonly string[]): FieldCheck {
-  return (value) => isString(value) && words.includes(value);
-}
-
 export const podRecordType: RecordType<PodRecord> = {
   kind: "pod",
   subject: "sandbox",
@@ -84,13 +80,13 @@ export const podRecordType: RecordType<PodRecord> = {
     network: {
       plugin: isString,
       state: oneOf(networkStates),
-      ips: (value) => Array.isArray(value) && value.every(isString),
+      ips: listOf(isString),
     } satisfies SchemaOf<PodNetworkRecord>,
     logDirectory: isString,
     cgroupParent: isString,
-    requestHash: isOptionalString,
-    resolvConf: isOptionalString,
-    resources: (value) => value === undefined || isTable(value),
+    requestHash: optional(isString),
+    resolvConf: optional(isString),
+    resources: optional(isTable),
   } satisfies SchemaOf<PodRecord>,
   // The schema covers every field of the type.
   fromFile: (object) => object as unknown as PodRecord,
